@@ -1,0 +1,155 @@
+"""The hot path: calling a rubric whose tree is sync, has no hooks and holds no trajectory.
+
+Everything else (`Rubric._mode` is 0) goes to `guerdon.rubrics.evaluation`.
+`benchmarks/rubric_calls.py` measures this file.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
+from guerdon.rubrics import frames
+from guerdon.rubrics.frames import Frame, current
+
+if TYPE_CHECKING:
+    from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["LEAF", "PARENT", "SLOW", "call", "finite", "trace"]
+
+# The values of `Rubric._mode`.
+SLOW = 0  # look closer: hooks, something async, a trajectory, or not known yet
+PARENT = 1  # plain, with children
+LEAF = 2  # plain, without children
+
+
+def call(self: Rubric, action: Any, observation: Any) -> Any:
+    """Evaluate this rubric: ``rubric(action, observation)``.
+
+    Args:
+        action: What the agent did.
+        observation: What came of it.
+
+    Returns:
+        A finite float; on a tree with an async member, an awaitable of one.
+
+    Raises:
+        Exception: What `forward` raised, with the rubric's path added.
+        InvalidScoreError: `forward` gave something that is no finite float.
+    """
+    if not self._mode:  # SLOW
+        from guerdon.rubrics import evaluation
+
+        return evaluation.call(self, action, observation)
+    parent = current()
+    if parent is not None:
+        return _record(self, parent, action, observation)
+    try:
+        value = self.forward(action, observation)
+        # x - x is 0.0 for every float but NaN and the infinities
+        if value.__class__ is not float or value - value != 0.0:
+            value = finite(self, value)
+    except Exception as error:
+        trace(self, error)
+        raise
+    self.__dict__["last_score"] = value  # past __setattr__, which looks for children
+    return value
+
+
+def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> float:
+    """The same, adding an entry to the parent's frame."""
+    start = perf_counter()
+    frame = token = None
+    if rubric._mode == PARENT:
+        frame = Frame(rubric)
+        token = frames.enter(frame)
+    try:
+        value = rubric.forward(action, observation)
+        if value.__class__ is not float or value - value != 0.0:
+            value = finite(rubric, value)
+    except Exception as error:
+        trace(rubric, error)
+        frame = frame or Frame(rubric)
+        frame.error = error
+        parent.entries.append((rubric, None, perf_counter() - start, frame))
+        raise
+    finally:
+        if token is not None:
+            frames.leave(token)
+    rubric.__dict__["last_score"] = value
+    parent.entries.append((rubric, value, perf_counter() - start, frame))
+    return value  # type: ignore[no-any-return]
+
+
+def finite(rubric: Rubric, value: Any) -> float:
+    """Check a score, and turn other real numbers into the float that they are.
+
+    Args:
+        rubric: Whose score it is, for the message.
+        value: What its `forward` gave.
+
+    Raises:
+        InvalidScoreError: It is a bool, None, a string, NaN, infinite, or no number at all.
+        AsyncRubricError: It is an awaitable, from a `forward` that isn't declared async.
+    """
+    kind = type(value)
+    if kind is float and math.isfinite(value):
+        return value  # type: ignore[no-any-return]
+    if hasattr(value, "__await__"):
+        if hasattr(value, "close"):
+            value.close()
+        raise AsyncRubricError(
+            f"{_name(rubric)} gave an awaitable, but nothing in its tree is declared async; "
+            "write `async def forward`"
+        )
+    if kind is not bool and isinstance(value, Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    what = repr(value) if kind in (float, bool, type(None)) else f"{value!r:.80} ({kind.__name__})"
+    raise InvalidScoreError(
+        f"{_name(rubric)} gave {what}; a score is a finite float", value=value
+    )
+
+
+def _name(rubric: Rubric) -> str:
+    return f"{type(rubric).__name__}.forward"
+
+
+class _PathNote(str):
+    """The note on an author's exception that says which rubric raised it."""
+
+    rubric: Rubric
+    path: str
+
+
+def trace(rubric: Rubric, error: Exception) -> None:
+    """Add `rubric` to the path that `error` carries, as the error passes through it.
+
+    An author's exception gets one note; a `RubricError` says the path itself.
+    """
+    if rubric.__dict__.get("_children") is None:
+        return  # it never ran super().__init__(): the error says so and the tree doesn't know it
+    notes: list[str] = error.__dict__.setdefault("__notes__", [])
+    place = next((i for i, note in enumerate(notes) if isinstance(note, _PathNote)), None)
+    path = ""
+    if place is not None:
+        old = notes.pop(place)
+        assert isinstance(old, _PathNote)
+        if old.rubric is rubric:
+            path = old.path
+        else:
+            name = rubric._look().paths.get(id(old.rubric))
+            path = f"{name}.{old.path}".rstrip(".") if name is not None else ""
+    where = f"{path!r} of {type(rubric).__name__}" if path else type(rubric).__name__
+    note = _PathNote(f"raised in rubric {where}")
+    note.rubric, note.path = rubric, path
+    notes.append(note)
+    if isinstance(error, RubricError):
+        error.rubric_path = path

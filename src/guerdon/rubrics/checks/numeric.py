@@ -1,0 +1,178 @@
+"""Whether an answer is the right number."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from guerdon.errors import InvalidArgumentError, MissingInputError
+from guerdon.rubrics.checks.answers import extract_answer
+from guerdon.rubrics.checks.inputs import ground_truth_of, number_within, text_of
+from guerdon.rubrics.checks.quantity import Quantity, read_quantity
+from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["NumericAnswer"]
+
+_READABLE = (
+    r"a number, or a text that is one (72, $1,234.50, 1/2, 50%) or states it in \boxed{…} or on an "
+    "answer line (A: 72, #### 72)"
+)
+
+
+class NumericAnswer(Rubric):
+    r"""The answer states the right number.
+
+    The answer is what the text states last in `\boxed{…}` or on an answer line (`A: 72`,
+    `#### 72`, `The answer is 72`), or the whole text where it is nothing but a number; never merely
+    the last number in it. Numbers are compared as exact fractions. Where only one side has a
+    percent sign, 50% equals both 0.5 and 50.
+
+    Args:
+        expected: The right number, or a text that states it; None takes the observation's ground
+            truth, which may be a number, its text, or a worked solution.
+        tolerance: The largest accepted difference as a share of the right number, at least 0; where
+            the right number is 0, the largest difference itself.
+        field: The attribute or key of the action that holds the text.
+
+    Returns:
+        1.0 for the right number; 0.0 for another, for an answer that is no single number, and
+        where no answer is stated.
+
+    Raises:
+        InvalidArgumentError: If `expected` states no number or `tolerance` is out of range.
+        MissingInputError: At evaluation, if the action has no text, or the observation no ground
+            truth that states a number.
+
+    Example:
+        >>> NumericAnswer("72")("48 + 24 = 72 clips\nA: $72.00", None)
+        1.0
+    """
+
+    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    reads: ClassVar[tuple[str, ...]] = ("ground_truth",)
+    state_names: ClassVar[tuple[str, ...]] = ("expected", "tolerance")
+
+    def __init__(
+        self,
+        expected: str | float | None = None,
+        *,
+        tolerance: float = 0.0,
+        field: str = "content",
+    ) -> None:
+        super().__init__()
+        self.expected = expected
+        self.tolerance = tolerance
+        self.field = field
+
+    @property
+    def expected(self) -> str | float | None:
+        """The right number as it was given; None for the ground truth."""
+        return self._expected
+
+    @expected.setter
+    def expected(self, value: str | float | None) -> None:
+        wanted = _wanted_from(value) if isinstance(value, str | int | float) else None
+        if value is not None and wanted is None:
+            raise InvalidArgumentError(f"expected is {_short(value)}; accepted is {_READABLE}")
+        self._expected = value
+        self._wanted = wanted
+
+    @property
+    def tolerance(self) -> float:
+        """The largest accepted difference as a share of the right number."""
+        return self._tolerance
+
+    @tolerance.setter
+    def tolerance(self, value: float) -> None:
+        self._tolerance = number_within(value, "tolerance", low=0.0)
+        self._allowance = Fraction(repr(self._tolerance))
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Compare the number that the action states with the right one."""
+        text = text_of(action, self.field)
+        wanted = self._wanted
+        if wanted is None:
+            wanted = _ground_truth(observation)
+        answer = extract_answer(text)
+        if answer is None:
+            self.explain("no answer is stated: no answer line, box or bare number")
+            return 0.0
+        found = read_quantity(answer)
+        if found is None:
+            self.explain("the answer %.80r is not one number", answer)
+            return 0.0
+        if found == wanted or _agree(found, wanted, self._allowance):
+            return 1.0
+        self.explain("found %s, wanted %s", _Shown(found), _Shown(wanted))
+        return 0.0
+
+
+class _Shown:
+    """A quantity written out for an explanation, only if somebody reads it."""
+
+    def __init__(self, quantity: Quantity) -> None:
+        self._quantity = quantity
+
+    def __str__(self) -> str:
+        value, percent = self._quantity
+        if value.numerator.bit_length() > 1000:
+            shown = f"a number of about {value.numerator.bit_length() * 3 // 10} digits"
+        elif value.denominator == 1:
+            shown = str(value)
+        else:
+            shown = repr(float(value))
+        return f"{shown:.80}{'%' if percent else ''}"
+
+
+def _agree(found: Quantity, wanted: Quantity, allowance: Fraction) -> bool:
+    if _near(found.value, wanted.value, allowance):
+        return True
+    if found.percent == wanted.percent:
+        return False
+    if found.percent:
+        return _near(found.value / 100, wanted.value, allowance)
+    return _near(found.value, wanted.value / 100, allowance)
+
+
+def _near(found: Fraction, wanted: Fraction, allowance: Fraction) -> bool:
+    if not allowance:
+        return found == wanted
+    return abs(found - wanted) <= allowance * (abs(wanted) or 1)
+
+
+def _ground_truth(observation: object) -> Quantity:
+    truth = ground_truth_of(observation)
+    wanted = _wanted_in(truth) if type(truth) is str else _wanted_from(truth)
+    if wanted is None:
+        raise MissingInputError(
+            f"the observation's ground truth {_short(truth)} states no number; "
+            f"accepted is {_READABLE}"
+        )
+    return wanted
+
+
+def _wanted_from(value: object) -> Quantity | None:
+    """The number that an author or a data set gave, None where it is none."""
+    if isinstance(value, str):
+        return _wanted_in(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction | Decimal):
+        return None
+    if not math.isfinite(value):
+        return None
+    # A float means the decimal that is written, so that 0.1 is 1/10.
+    return Quantity(Fraction(repr(value) if isinstance(value, float) else value), False)
+
+
+@lru_cache(maxsize=512)
+def _wanted_in(text: str) -> Quantity | None:
+    """Cached because every rollout of a group brings the same ground truth."""
+    stated = extract_answer(text)
+    return None if stated is None else read_quantity(stated)
+
+
+def _short(value: object) -> str:
+    shown = repr(value[:200] if isinstance(value, str) else value)
+    return shown if len(shown) <= 80 else f"{shown[:60]}…{shown[-18:]}"

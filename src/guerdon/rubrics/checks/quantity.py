@@ -1,0 +1,202 @@
+r"""Reading one number from a short text, exactly or not at all.
+
+A text is a number where nothing else stands in it but what people write around numbers: a currency
+sign, thousands separators, a percent sign, words for a unit, Markdown and LaTeX. Whatever is not
+clearly one number (`10:30`, `3 or 4`, `5 hours 30 minutes`) is none.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+__all__ = ["MAX_NUMBER_LENGTH", "Quantity", "parse_number", "read_quantity"]
+
+MAX_NUMBER_LENGTH = 400
+"""A longer text is no number: this is what bounds the work on hostile input."""
+
+_MAX_EXPONENT = 308
+
+_PLAIN = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(
+    r"""(?:[A-Za-z]?\s*=\s*)?               # "= 5", "x = 5"
+        (?P<sign>[-+]?)\s*
+        (?:US)?[$€£¥₹₩]{0,2}\s*
+        (?P<inner>[-+]?)                    # "$-5"
+        (?:(?P<whole>[0-9]+)\s+(?=[0-9]+\s*/))?
+        (?P<digits>[1-9][0-9]{0,2}(?:,[0-9]{3})+ | [1-9][0-9]{0,2}(?:[\u2009\u202f][0-9]{3})+
+          | [0-9]+)?
+        (?P<decimals>\.[0-9]+)?
+        (?:[eE](?P<exponent>[-+]?[0-9]+))?
+        (?:\s*/\s*(?P<denominator>[0-9]+))?
+    """,
+    re.VERBOSE,
+)
+
+_CHARACTERS = str.maketrans(
+    {
+        "\u2212": "-", "\u2013": "-", "\ufe63": "-", "\uff0d": "-", "\u2044": "/",
+        "\u00a0": " ", "\uff04": "$", "\uff05": "%",
+        "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5",
+        "⅖": " 2/5", "⅗": " 3/5", "⅘": " 4/5", "⅙": " 1/6", "⅚": " 5/6", "⅛": " 1/8",
+        "⅜": " 3/8", "⅝": " 5/8", "⅞": " 7/8",
+    }
+)  # fmt: skip
+
+_LATEX = (
+    (re.compile(r"\\[dtc]?frac\s*\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}"), r" \1/\2"),
+    (re.compile(r"\\[dtc]?frac\s*([0-9])\s*([0-9])"), r" \1/\2"),
+    (
+        re.compile(r"\\(?:boxed|fbox|text(?:bf|it|rm)?|math(?:rm|bf|it)|mbox)\s*\{([^{}]*)\}"),
+        r" \1 ",
+    ),
+    (re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree\b"), "°"),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\!"), ""),
+    (re.compile(r"\\,(?=[0-9]{3}(?![0-9]))"), "\u2009"),
+    (re.compile(r"\\(?:[,;: ]|quad\b)|(?<!\\)~"), " "),
+    (re.compile(r"\\[()\[\]]"), ""),
+    (re.compile(r"\\([$%])"), r"\1"),
+)
+_ANNOTATION = re.compile(r"<<[^<>]*>>")
+
+_WORD = re.compile(r"[^\W\d_]+(?:[-/'’.][^\W\d_]+)*[²³]?\.?")
+_MAX_UNIT_WORDS = 6
+_SCALES = {
+    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ABBREVIATIONS = _words(
+    "mm cm m km in ft yd mi mg g kg lb lbs oz ml mL cl dl l L s sec ms min mins h hr hrs "
+    "km/h m/s mph kph V W kW J N Hz C F"
+)
+_NOT_UNITS = _words(
+    "or and to than plus minus not but is are was if squared cubed factorial pi sqrt am pm a.m."
+    " p.m. a.m p.m st nd rd th zero one two three four five six seven eight nine ten eleven twelve"
+    " thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty"
+    " seventy eighty ninety january february march april may june july august september october"
+    " november december jan feb mar apr jun jul aug sep sept oct nov dec"
+)
+
+
+class Quantity(NamedTuple):
+    """A number as it was written.
+
+    Attributes:
+        value: The number without its percent sign: 50 for `50%`.
+        percent: Whether a percent sign or the word stood after it.
+    """
+
+    value: Fraction
+    percent: bool
+
+
+def parse_number(text: str) -> Fraction | None:
+    r"""Return the number that a text is, or None where it is not one number.
+
+    Args:
+        text: Any text. One of more than `MAX_NUMBER_LENGTH` characters is no number, and neither is
+            one with an exponent beyond ±308.
+
+    Returns:
+        The exact value (`0.1` is 1/10, `50%` is 1/2), or None.
+
+    Example:
+        >>> [str(parse_number(t)) for t in ("$1,234.50", r"\frac{1}{2}", "18 eggs", "3 or 4")]
+        ['2469/2', '1/2', '18', 'None']
+    """
+    quantity = read_quantity(text)
+    if quantity is None:
+        return None
+    return quantity.value / 100 if quantity.percent else quantity.value
+
+
+def read_quantity(text: str) -> Quantity | None:
+    """Return the number that a text is with its percent sign kept apart, or None.
+
+    Args:
+        text: Any text, as for `parse_number`.
+
+    Returns:
+        The number as it was written, or None.
+
+    Example:
+        >>> read_quantity("50%")
+        Quantity(value=Fraction(50, 1), percent=True)
+    """
+    text = text.strip()
+    if _PLAIN.fullmatch(text):
+        return Quantity(Fraction(int(text)), False)
+    if not text or len(text) > MAX_NUMBER_LENGTH:
+        return None
+    text = _undecorated(text)
+    found = _NUMBER.match(text)
+    if found is None:
+        return None
+    value = _value(found)
+    return None if value is None else _with_unit(value, text[found.end() :])
+
+
+def _undecorated(text: str) -> str:
+    if "<<" in text:
+        text = _ANNOTATION.sub("", text)
+    if not text.isascii():
+        text = text.translate(_CHARACTERS)
+    if "\\" in text or "~" in text or "{" in text:
+        for _ in range(2):  # a box around a fraction, a text inside a box
+            for pattern, replacement in _LATEX:
+                text = pattern.sub(replacement, text)
+    text = text.strip("*_` \t\r\n")
+    if text.endswith(".") and not text.endswith(".."):
+        text = text[:-1].rstrip("*_` ")
+    if len(text) > 2 and text[0] == text[-1] == "$":
+        text = text.strip("$").strip()
+    return text
+
+
+def _value(found: re.Match[str]) -> Fraction | None:
+    sign, inner, whole, digits, decimals, exponent, denominator = found.groups()
+    if (not digits and not decimals) or (sign and inner):
+        return None
+    digits = (digits or "").replace(",", "").replace("\u2009", "").replace("\u202f", "")
+    if denominator is not None and (decimals or exponent or not int(denominator)):
+        return None
+    if exponent is not None and (len(exponent) > 4 or abs(int(exponent)) > _MAX_EXPONENT):
+        return None
+    value = Fraction(f"{digits or 0}{decimals or ''}") / int(denominator or 1)
+    if exponent is not None:
+        value *= Fraction(10) ** int(exponent)
+    value += int(whole or 0)
+    return -value if "-" in (sign, inner) else value
+
+
+def _with_unit(value: Fraction, rest: str) -> Quantity | None:
+    glued = rest[:1] not in ("", " ", "\t", "\u2009", "\u202f")
+    rest = rest.strip()
+    percent = rest.startswith("%")
+    if percent or rest[:1] in tuple("$€£¥₹₩¢°"):
+        rest, glued = rest[1:].strip(), False
+    words = rest.split()
+    if glued and words and words[0].rstrip(".") not in _ABBREVIATIONS:
+        return None
+    if words and words[0].lower() in _SCALES and not percent:
+        value *= _SCALES[words.pop(0).lower()]
+    if words and words[0].lower().rstrip(".") == "percent":
+        percent = True
+    if len(words) > _MAX_UNIT_WORDS or not all(map(_is_unit, words)):
+        return None
+    return Quantity(value, percent)
+
+
+def _is_unit(word: str) -> bool:
+    """A letter alone is a variable (`5 x`) unless it is an abbreviation or the article."""
+    bare = word.rstrip(".²³")
+    if not _WORD.fullmatch(word) or word.lower() in _NOT_UNITS or bare.lower() in _NOT_UNITS:
+        return False
+    return len(bare) > 1 or bare in _ABBREVIATIONS or bare == "a"

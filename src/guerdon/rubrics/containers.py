@@ -1,0 +1,261 @@
+"""`Sequential`, `Gate` and `WeightedSum`: the usual ways to make one score of several.
+
+Each says once how it aggregates (`_combine`) and when it stops (`_stops`); `Container` runs that
+for sync trees and for async ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import mul
+from typing import Any, ClassVar
+
+from guerdon.errors import InvalidArgumentError, InvalidChildError, RubricError
+from guerdon.rubrics import step_rewards
+from guerdon.rubrics.frames import Frame, current
+from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["Container", "Gate", "Sequential", "WeightedSum", "finite_argument"]
+
+
+class Container(Rubric):
+    """A rubric whose score is made of those of its registered children, and of nothing else."""
+
+    _is_container = True
+    _in_order: ClassVar[bool] = True  # else children don't depend on each other
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Evaluate the children and combine their scores."""
+        scores: list[float] = []
+        if self._in_order:
+            for child in self._children.values():
+                score = child(action, observation)
+                scores.append(score)
+                if score == 0.0 and self._stops(current()):
+                    break
+        else:
+            for child in self._children.values():
+                scores.append(child(action, observation))
+        return self._combine(scores)
+
+    async def _evaluate_async(self, frame: Frame, action: Any, observation: Any) -> float:
+        from guerdon.rubrics.concurrency import evaluate_child, evaluate_together
+
+        children = list(self._children.values())
+        if not self._in_order:
+            return self._combine(await evaluate_together(frame, children, action, observation))
+        scores: list[float] = []
+        for child in children:
+            scores.append(await evaluate_child(frame, child, action, observation))
+            if scores[-1] == 0.0 and self._stops(frame):
+                break
+        return self._combine(scores)
+
+    def _combine(self, scores: Sequence[float]) -> float:
+        """The score, of those of the children that were evaluated, in their order."""
+        raise NotImplementedError
+
+    def _stops(self, frame: Frame | None) -> bool:
+        """Whether to leave out the children after one that has just scored 0."""
+        return False
+
+    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
+        # A 0.0 that goes back to a trajectory rubric whose episode isn't over.
+        entries = frame.entries[-1:] if self._in_order else frame.entries
+        return frame.value == 0.0 and any(
+            below is not None and below.not_yet for _, _, _, below in entries
+        )
+
+
+class Sequential(Container):
+    """Stops at the first rubric that scores 0; otherwise gives the score of the last.
+
+    An intermediate 0.0 of a trajectory rubric means "not yet" and stops nothing.
+
+    Example:
+        >>> from guerdon import LengthBounds, RegexMatch, Sequential
+        >>> rubric = Sequential(RegexMatch("please"), LengthBounds(maximum=20))
+        >>> rubric("please come", None), rubric("come", None), Sequential()("come", None)
+        (1.0, 0.0, 1.0)
+
+    Args:
+        *rubrics: Rubrics or functions, in order. Without any, the score is 1.0.
+    """
+
+    def __init__(self, *rubrics: RubricLike) -> None:
+        super().__init__()
+        for index, rubric in enumerate(rubrics):
+            setattr(self, f"rubric_{index}", as_rubric(rubric))
+
+    def _combine(self, scores: Sequence[float]) -> float:
+        return scores[-1] if scores else 1.0
+
+    def _stops(self, frame: Frame | None) -> bool:
+        if frame is None or not frame.entries:
+            return True
+        last = frame.entries[-1][3]
+        return last is None or not last.not_yet
+
+    def _needs(self, name: str) -> str | None:
+        names = list(self._children)
+        place = names.index(name)
+        return f"{names[place - 1]} ≠ 0" if place else None
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        children = list(self._children.values())
+        if not children:
+            return dict.fromkeys(step_rewards.stamps(self), 1.0)
+        return step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(children[-1]))
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __bool__(self) -> bool:
+        return True  # an empty one is still a rubric
+
+    def __getitem__(self, index: int) -> Rubric:
+        return list(self._children.values())[index]
+
+
+class Gate(Container):
+    """Gives the score of its rubric where it reaches the threshold, and 0 where it doesn't.
+
+    Example:
+        >>> from guerdon import Gate
+        >>> gate = Gate(lambda action, observation: action, threshold=0.5)
+        >>> gate(0.5, None), gate(0.4, None)
+        (0.5, 0.0)
+
+    Args:
+        rubric: A rubric or a function.
+        threshold: The lowest score that passes, a finite number.
+    """
+
+    state_names = ("threshold",)
+
+    def __init__(self, rubric: RubricLike, threshold: float = 1.0) -> None:
+        super().__init__()
+        self.rubric = as_rubric(rubric)
+        self.threshold = threshold
+
+    @property
+    def threshold(self) -> float:
+        """The lowest score that passes."""
+        return self._threshold
+
+    @threshold.setter
+    def threshold(self, value: float) -> None:
+        self._threshold = finite_argument(value, "Gate.threshold")
+
+    def _combine(self, scores: Sequence[float]) -> float:
+        if len(scores) != 1:
+            raise RubricError(f"a Gate has one child, 'rubric'; this one has {list(self._children)}")
+        if scores[0] >= self._threshold:
+            return scores[0]
+        self.explain("%.6g is under the threshold of %.6g", scores[0], self._threshold)
+        return 0.0
+
+    def _needs(self, name: str) -> str | None:
+        return f"passes at {self._threshold:g}"
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        child = self._children["rubric"]
+        rewards = step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
+        final = step_rewards.final_score(child)
+        passes = final is not None and final >= self._threshold
+        return rewards if passes else dict.fromkeys(rewards, 0.0)
+
+
+class WeightedSum(Container):
+    """The sum of the rubrics' scores, each times its weight.
+
+    On an async tree the children run at the same time.
+
+    Example:
+        >>> from guerdon import RegexMatch, WeightedSum
+        >>> rubric = WeightedSum([RegexMatch("please"), RegexMatch("!")], weights=[1.0, -0.25])
+        >>> rubric("please!", None), rubric.weights
+        (0.75, [1.0, -0.25])
+
+    Args:
+        rubrics: Rubrics or functions.
+        weights: One finite number each. They may be negative and need not sum to 1.
+
+    Raises:
+        InvalidArgumentError: There are more of one than of the other, or a weight is no finite
+            number.
+    """
+
+    _in_order = False
+    state_names = ("weights",)
+
+    def __init__(self, rubrics: Iterable[RubricLike], weights: Iterable[float]) -> None:
+        super().__init__()
+        rubrics, weights = list(rubrics), list(weights)
+        if len(rubrics) != len(weights):
+            raise InvalidArgumentError(
+                f"WeightedSum got {len(rubrics)} rubrics and {len(weights)} weights; "
+                "it takes one weight a rubric"
+            )
+        self._weights: dict[str, float] = {}
+        for index, weight in enumerate(weights):
+            self._weights[f"rubric_{index}"] = finite_argument(weight, f"weights[{index}]")
+        for index, rubric in enumerate(rubrics):
+            setattr(self, f"rubric_{index}", as_rubric(rubric))
+
+    @property
+    def weights(self) -> list[float]:
+        """The weights, in the order of the children; a copy. Set it to change them all."""
+        return [self._weights[name] for name in self._children]
+
+    @weights.setter
+    def weights(self, weights: Sequence[float]) -> None:
+        if not isinstance(weights, (list, tuple)) or len(weights) != len(self._children):
+            raise InvalidArgumentError(
+                f"WeightedSum.weights takes a list of {len(self._children)} numbers, "
+                f"one a child, not {weights!r:.80}"
+            )
+        checked = [finite_argument(w, f"weights[{i}]") for i, w in enumerate(weights)]
+        self._weights = dict(zip(self._children, checked, strict=True))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        self._vector = self.weights  # children may have come, gone or changed places
+
+    def _combine(self, scores: Sequence[float]) -> float:
+        return sum(map(mul, scores, self._vector), 0.0)
+
+    def _check_name(self, name: str) -> None:
+        super()._check_name(name)
+        if name not in self._weights:
+            raise InvalidChildError(
+                f"WeightedSum has no weight for {name!r}; make a new one, "
+                f"or replace one of {list(self._children)}"
+            )
+
+    def _weight_of(self, name: str) -> float | None:
+        return self._weights[name]
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        parts = [
+            (self._weights[name], step_rewards.by_step(child))
+            for name, child in self._children.items()
+        ]
+        return {
+            stamp: sum((weight * rewards.get(stamp, 0.0) for weight, rewards in parts), 0.0)
+            for stamp in step_rewards.stamps(self)
+        }
+
+
+def finite_argument(value: Any, what: str) -> float:
+    """Check a number that a person gave.
+
+    Raises:
+        InvalidArgumentError: It is no finite number.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise InvalidArgumentError(f"{what} is {value!r:.80}; it takes a finite number")

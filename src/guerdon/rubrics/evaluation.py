@@ -1,0 +1,236 @@
+"""Calling a rubric whose tree has hooks, something async, or a trajectory.
+
+One generator, `_steps`, says what happens in which order; it yields whatever may have to be
+awaited. Two small drivers run it, one for sync trees and one for async ones, so that nothing of
+the order is written twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import AsyncRubricError
+from guerdon.rubrics import frames, step_rewards
+from guerdon.rubrics.call import SLOW, finite, trace
+from guerdon.rubrics.call import call as call_plain
+from guerdon.rubrics.frames import Frame, Step, current
+from guerdon.rubrics.hooks import is_async_callable
+
+if TYPE_CHECKING:
+    import anyio
+
+    from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["call", "run_async"]
+
+logger = logging.getLogger("guerdon.rubrics")
+
+Forward = Callable[[Frame, Any, Any], Any]
+
+
+def call(rubric: Rubric, action: Any, observation: Any) -> Any:
+    """Evaluate a rubric that the hot path has handed over."""
+    traits = rubric._look()
+    if rubric._mode != SLOW:
+        return call_plain(rubric, action, observation)
+    parent = current()
+    if parent is not None and parent.rubric is rubric and rubric._written_calls:
+        return rubric._super_call(parent, action, observation)
+    if traits.is_async:
+        limiter = parent.limiter if parent is not None else None
+        coroutine = run_async(rubric, parent, action, observation, limiter)
+        if parent is not None:
+            parent.unawaited = [*(parent.unawaited or ()), (rubric, coroutine)]
+        return coroutine
+    return _run_sync(rubric, parent, action, observation)
+
+
+def _run_sync(rubric: Rubric, parent: Frame | None, action: Any, observation: Any) -> float:
+    for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
+        if is_async_callable(hook):
+            raise AsyncRubricError(
+                f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is sync; "
+                "write a plain function, or use `await rubric.evaluate(…)`"
+            )
+
+    def forward(frame: Frame, action: Any, observation: Any) -> Any:
+        return rubric._evaluate(frame, action, observation)
+
+    steps = _steps(Frame(rubric), parent, action, observation, forward)
+    result = None
+    try:
+        while True:
+            result = steps.send(result)
+            if hasattr(result, "__await__"):
+                result = steps.throw(_unexpected(rubric, result))
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+
+
+def _unexpected(rubric: Rubric, awaitable: Any) -> AsyncRubricError:
+    if hasattr(awaitable, "close"):
+        awaitable.close()
+    return AsyncRubricError(
+        f"something awaitable came out of {type(rubric).__name__}.forward or one of its hooks, "
+        "but nothing in its tree is declared async; write `async def`"
+    )
+
+
+async def run_async(
+    rubric: Rubric,
+    parent: Frame | None,
+    action: Any,
+    observation: Any,
+    limiter: anyio.CapacityLimiter | None,
+) -> float:
+    """Evaluate a rubric in async code.
+
+    Args:
+        rubric: Any rubric, sync or async.
+        parent: The frame that its entry goes to, if any.
+        action: What the agent did.
+        observation: What came of it.
+        limiter: How many worker threads sync leaves may take; None runs them inline.
+    """
+    frame = Frame(rubric)
+    frame.limiter = limiter
+    steps = _steps(frame, parent, action, observation, _forward_async)
+    try:
+        result = next(steps)
+        while True:
+            if hasattr(result, "__await__"):
+                try:
+                    result = await result
+                except BaseException as error:
+                    result = steps.throw(error)
+                    continue
+            result = steps.send(result)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+def _forward_async(frame: Frame, action: Any, observation: Any) -> Any:
+    """Start what a rubric computes, in async code; the result may be awaitable."""
+    from guerdon.rubrics.concurrency import in_thread
+
+    rubric = frame.rubric
+    assert rubric is not None
+    if rubric._is_container:
+        return rubric._evaluate_async(frame, action, observation)  # type: ignore[attr-defined]
+    if frame.limiter is not None and not rubric._look().is_async:
+        return in_thread(frame.limiter, rubric._evaluate, frame, action, observation)
+    return rubric._evaluate(frame, action, observation)
+
+
+def _steps(
+    frame: Frame, parent: Frame | None, action: Any, observation: Any, forward: Forward
+) -> Generator[Any, Any, float]:
+    """One evaluation, in order; yields what a driver for async trees has to await."""
+    rubric = frame.rubric
+    assert rubric is not None
+    start = perf_counter()
+    token = frames.enter(frame)
+    try:
+        _enter_step(frame, parent, action, observation)
+        for pre_hook in list(rubric._pre_hooks.values()):
+            yield pre_hook(rubric, action, observation)
+        value = finite(rubric, (yield from _forward(frame, action, observation, forward)))
+        frame.value = rubric.__dict__["last_score"] = value
+        for hook in list(rubric._hooks.values()):
+            try:
+                yield hook(rubric, action, observation, value)
+            except Exception as error:
+                _report(frame, hook, error)
+        return value
+    except Exception as error:
+        trace(rubric, error)
+        frame.error = error
+        raise
+    finally:
+        frames.leave(token)
+        if parent is not None:
+            entry = (rubric, frame.value, perf_counter() - start, frame)
+            parent.entries.append(entry)
+        if frame.step is not None:
+            _leave_step(frame, frame.step)
+
+
+def _forward(
+    frame: Frame, action: Any, observation: Any, forward: Forward
+) -> Generator[Any, Any, Any]:
+    """Run `forward`, and see to it that it awaited every async child that it called."""
+    try:
+        result = yield forward(frame, action, observation)
+    except Exception as error:
+        forgotten = _close_unawaited(frame)
+        if forgotten is None or isinstance(error, AsyncRubricError):
+            raise
+        raise forgotten from error
+    forgotten = _close_unawaited(frame)
+    if forgotten is not None:
+        raise forgotten
+    return result
+
+
+def _close_unawaited(frame: Frame) -> AsyncRubricError | None:
+    """Close the calls to async children that nobody awaited; the error that names the first."""
+    rubric = frame.rubric
+    forgotten = None
+    for child, coroutine in frame.unawaited or ():
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
+            assert rubric is not None
+            path = rubric._look().paths.get(id(child), type(child).__name__)
+            forgotten = forgotten or AsyncRubricError(
+                f"{type(rubric).__name__} called {path!r} ({type(child).__name__}), which is "
+                f"async, and did not await it; write {type(rubric).__name__}.forward as "
+                f"`async def` and `await self.{path}(…)`"
+            )
+    return forgotten
+
+
+def _report(frame: Frame, hook: Any, error: Exception) -> None:
+    """Tell of a forward hook that raised; the score stands."""
+    said = f"{_name(hook)}: {type(error).__name__}: {error}"
+    frame.hook_errors = (*frame.hook_errors, said)
+    logger.error(
+        "a forward hook of %s raised; its score stands: %s",
+        type(frame.rubric).__name__, said, exc_info=error,
+    )  # fmt: skip
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+# Trajectories ----------------------------------------------------------------------------------
+
+
+def _enter_step(frame: Frame, parent: Frame | None, action: Any, observation: Any) -> None:
+    """Take part in the environment step that is under way, or open one as its outermost rubric."""
+    rubric = frame.rubric
+    assert rubric is not None
+    if not rubric._look().holds_trajectory:
+        return
+    step = parent.step if parent is not None else None
+    if step is None or (step.root is not rubric and id(rubric) not in step.root._look().paths):
+        step = Step(rubric, action, observation)
+    frame.step = step
+    if rubric._is_trajectory:
+        rubric._see(step.stamp, action, observation)  # type: ignore[attr-defined]
+
+
+def _leave_step(frame: Frame, step: Step) -> None:
+    rubric = frame.rubric
+    assert rubric is not None
+    if not rubric._is_container:
+        frame.handed_on = step_rewards.handed_on(frame)
+    frame.not_yet = rubric._is_not_yet(frame, step.observation)
+    if step.root is rubric:
+        step_rewards.record(frame, step)

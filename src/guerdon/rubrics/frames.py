@@ -1,0 +1,95 @@
+"""What one evaluation records while it runs: a `Frame` for each rubric that holds others.
+
+The frame that is being filled travels in a context variable, so that two threads or tasks that
+evaluate one tree never see each other's numbers, and hand-written parents need to know nothing
+of it. Where nobody records, there is no frame and a call costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import anyio
+
+    from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["Entry", "Frame", "Step", "current", "enter", "leave"]
+
+
+class Entry(NamedTuple):
+    """One evaluation of one rubric, as its parent's frame keeps it.
+
+    The hot path appends plain tuples of this shape, which cost a third.
+    """
+
+    rubric: Rubric
+    value: float | None
+    seconds: float
+    frame: Frame | None
+
+
+class Step:
+    """One step of an environment, as the outermost rubric that holds trajectory rubrics sees it."""
+
+    __slots__ = ("action", "observation", "root", "stamp")
+
+    # Stamps only grow, so that the steps that siblings saw apart can be put in order.
+    _stamps = itertools.count()
+
+    def __init__(self, root: Rubric, action: Any, observation: Any) -> None:
+        self.root = root
+        self.action = action
+        self.observation = observation
+        self.stamp = next(Step._stamps)
+
+
+class Frame:
+    """What one evaluation of one rubric has recorded so far.
+
+    Defaults stand on the class: most frames set only the first two fields.
+    """
+
+    value: float | None = None
+    error: Exception | None = None
+    reason: str | None = None
+    reasons: dict[int, tuple[int, str]] | None = None  # of leaves, by the index of their entry
+    hook_errors: tuple[str, ...] = ()
+    step: Step | None = None
+    not_yet: bool = False  # a 0.0 that only means that the episode isn't over
+    handed_on: Rubric | None = None  # the child whose very score this rubric returned
+    super_calls: int = 0  # how deep super().__call__() is, for authors who write __call__
+    limiter: anyio.CapacityLimiter | None = None  # set where sync leaves go to worker threads
+    unawaited: list[tuple[Rubric, Coroutine[Any, Any, float]]] | None = None
+
+    def __init__(self, rubric: Rubric | None) -> None:
+        self.rubric = rubric
+        self.entries: list[tuple[Rubric, float | None, float, Frame | None]] = []
+
+    def explain(self, rubric: Rubric, text: str) -> None:
+        """Keep why `rubric`, which is running in this frame, scores as it does."""
+        if self.rubric is rubric:
+            self.reason = f"{self.reason}; {text}" if self.reason else text
+            return
+        # A leaf has no frame of its own: it is about to become the next entry of this one.
+        self.reasons = self.reasons or {}
+        place = len(self.entries)
+        earlier = self.reasons.get(place)
+        if earlier is not None and earlier[0] == id(rubric):
+            text = f"{earlier[1]}; {text}"
+        self.reasons[place] = (id(rubric), text)
+
+    def reason_of(self, place: int) -> str | None:
+        """Why the leaf of entry `place` scored as it did, where it said so."""
+        owner, text = (self.reasons or {}).get(place, (0, None))
+        return text if owner == id(self.entries[place][0]) else None
+
+
+_frame: ContextVar[Frame | None] = ContextVar("guerdon_frame", default=None)
+
+current = _frame.get
+enter = _frame.set
+leave = _frame.reset

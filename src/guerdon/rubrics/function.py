@@ -1,0 +1,92 @@
+"""Plain functions as rubrics."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from guerdon.errors import InvalidChildError
+from guerdon.rubrics.hooks import is_async_callable
+from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
+
+RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
+RubricLike: TypeAlias = "Rubric | RewardCallable"
+
+
+class FunctionRubric(Rubric):
+    """A function ``f(action, observation) -> float``, plain or async, as a rubric.
+
+    Containers make it of the functions that they are given; there is no need to.
+
+    Example:
+        >>> from guerdon import Sequential
+        >>> def polite(action, observation):
+        ...     '''The answer says please.'''
+        ...     return float("please" in action)
+        >>> Sequential(polite)
+        Sequential()
+          rubric_0: polite()
+    """
+
+    def __init__(self, function: RewardCallable) -> None:
+        super().__init__()
+        self._function = function
+        # Past the method below: nothing stands between a call and the function.
+        self.__dict__["forward"] = function
+        self._is_async = is_async_callable(function) or is_async_callable(
+            getattr(function, "forward", None)
+        )
+        self._is_stateful = callable(getattr(function, "reset", None))
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        """Call the function."""
+        return self._function(action, observation)
+
+    def _reset_own(self) -> None:
+        if self._is_stateful:
+            self._function.reset()  # type: ignore[union-attr]
+
+    def _title(self) -> str:
+        return getattr(self._function, "__name__", None) or type(self._function).__name__
+
+    def _described(self) -> object:
+        return self._function
+
+
+def as_rubric(rubric: RubricLike) -> Rubric:
+    """A rubric as it is, or one made of a function.
+
+    Example:
+        >>> as_rubric(lambda action, observation: 0.5)("a", "o")
+        0.5
+
+    Args:
+        rubric: A rubric, or a callable that takes an action and an observation.
+
+    Raises:
+        InvalidChildError: It is neither; or it is a class, of which nobody made a rubric.
+    """
+    if isinstance(rubric, Rubric):
+        return rubric
+    if isinstance(rubric, type):
+        raise InvalidChildError(
+            f"{rubric.__name__} is a class; make a rubric of it: {rubric.__name__}(…)"
+        )
+    if not callable(rubric):
+        raise InvalidChildError(
+            f"{rubric!r:.80} ({type(rubric).__name__}) is no rubric: "
+            "a rubric is a Rubric or a function f(action, observation) -> float"
+        )
+    # A callable from C may have no signature: calling it will tell.
+    with contextlib.suppress(ValueError):
+        try:
+            inspect.signature(rubric).bind(None, None)
+        except TypeError as error:
+            raise InvalidChildError(
+                f"{rubric!r:.80} can't be called with an action and an observation: {error}"
+            ) from None
+    return FunctionRubric(rubric)

@@ -1,0 +1,569 @@
+"""`Rubric`: the one class that authors subclass."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from guerdon.errors import (
+    AbstractRubricError,
+    InvalidChildError,
+    NotInitializedError,
+    RubricError,
+)
+from guerdon.rubrics import tree
+from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
+from guerdon.rubrics.frames import current
+from guerdon.rubrics.hooks import ForwardHook, ForwardPreHook, HookHandle, is_async_callable
+
+if TYPE_CHECKING:
+    import weakref
+
+    from guerdon.models.score import Score
+    from guerdon.rubrics.frames import Frame
+
+__all__ = ["Rubric"]
+
+
+_FORGOTTEN = "%s.__init__ must call super().__init__() first"
+
+
+class _SetByInit:
+    """Stands for an attribute until ``Rubric.__init__`` has set it, and says what is missing."""
+
+    # None of what a hot call reads: a descriptor on the class slows every look at the instance.
+    def __get__(self, rubric: Any, kind: type) -> Any:
+        if rubric is None:
+            return self
+        raise NotInitializedError(_FORGOTTEN % kind.__name__)
+
+
+# Which resets have run in the pass that is under way, so that each runs once, however authors
+# mix super().reset(), child.reset() and neither.
+_resets: ContextVar[set[tuple[int, object]] | None] = ContextVar("guerdon_resets", default=None)
+
+
+def _once_per_pass(reset: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(reset)
+    def once(self: Rubric) -> None:
+        done = _resets.get()
+        token = None
+        if done is None:
+            token = _resets.set(done := set())
+        try:
+            if (id(self), reset) not in done:
+                done.add((id(self), reset))
+                reset(self)
+                if reset is not _reset_tree:
+                    _reset_everything(self)
+        finally:
+            if token is not None:
+                _resets.reset(token)
+
+    return once
+
+
+def _reset_tree(self: Rubric) -> None:
+    self._log.clear()
+    self._reset_own()
+    for child in list(self._children.values()):
+        child.reset()
+
+
+_reset_everything = _once_per_pass(_reset_tree)
+
+
+class _RubricMeta(ABCMeta):
+    """Refuses at construction what would fail later: no `forward`, no ``super().__init__()``."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        missing = sorted(getattr(cls, "__abstractmethods__", ()))
+        if missing:
+            raise AbstractRubricError(
+                f"{cls.__name__} can't be made: write {' and '.join(missing)} in a subclass"
+            )
+        rubric = super().__call__(*args, **kwargs)
+        if isinstance(rubric, Rubric) and "_children" not in rubric.__dict__:
+            raise NotInitializedError(_FORGOTTEN % cls.__name__)
+        return rubric
+
+
+class Rubric(metaclass=_RubricMeta):
+    """Computes a reward from an action and an observation.
+
+    Write ``__init__`` (with ``super().__init__()`` first) and `forward`, plain or async. Rubrics
+    assigned as attributes become children, as in ``torch.nn.Module``. Calling the rubric
+    evaluates it and gives a float; `score` gives the whole tree of one evaluation.
+
+    Example:
+        >>> from guerdon import Rubric
+        >>> class Polite(Rubric):
+        ...     '''The answer says please.'''
+        ...     def forward(self, action, observation):
+        ...         return 1.0 if "please" in action else 0.0
+        >>> class Letter(Rubric):
+        ...     '''A polite letter, the shorter the better.'''
+        ...     def __init__(self, longest=100):
+        ...         super().__init__()
+        ...         self.longest = longest
+        ...         self.polite = Polite()
+        ...     def forward(self, action, observation):
+        ...         return self.polite(action, observation) * (1 - len(action) / self.longest)
+        >>> letter = Letter()
+        >>> letter("please come", None)
+        0.89
+        >>> letter.score("please come", None).components()
+        {'polite': 1.0}
+        >>> letter
+        Letter(longest=100)
+          polite: Polite()
+
+    A rubric that keeps the state of an episode itself may override ``__call__`` alone; hooks,
+    checks and recording work the same.
+
+    Attributes:
+        last_score: The score of the latest call, for reading by eye; None before the first.
+        score_range: The lowest and highest score, where the class declares it.
+        reads: What the rubric needs beside the action, such as ``("ground_truth",)``.
+        state_names: Further attributes (properties) that belong to `state_dict`.
+    """
+
+    score_range: ClassVar[tuple[float, float] | None] = None
+    reads: ClassVar[tuple[str, ...]] = ()
+    state_names: ClassVar[tuple[str, ...]] = ()
+
+    last_score: float | None
+
+    # What the class is, found out when it is made.
+    _is_async: bool = False
+    _is_trajectory: bool = False
+    _is_stateful: bool = False
+    _is_container: bool = False
+    _dispatches: bool = False  # children that it does not call do not see the step
+    _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # __call__ of authors, MRO order
+
+    # What an instance is.
+    _mode: int
+    _traits: tree.Traits | None = _SetByInit()
+    _children: dict[str, Rubric]
+    _parents: list[weakref.ref[Rubric]] = _SetByInit()
+    _pre_hooks: dict[int, ForwardPreHook] = _SetByInit()
+    _hooks: dict[int, ForwardHook] = _SetByInit()
+    _log: dict[int, Any] = _SetByInit()  # outcomes by step, in trees that hold trajectory rubrics
+
+    def __init__(self) -> None:
+        self.__dict__.update(
+            _children={}, _parents=[], _traits=None, _mode=SLOW,
+            _pre_hooks={}, _hooks={}, _log={}, last_score=None,
+        )  # fmt: skip
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        written = cls.__dict__.get("__call__")
+        if written is not None:
+            # Author's __call__ becomes what is evaluated; the call itself stays ours.
+            del cls.__call__
+            cls._written_calls = (written, *cls._written_calls)
+            if getattr(cls.forward, "__isabstractmethod__", False):
+                cls.forward = _forward_by_call  # type: ignore[method-assign]
+        if "reset" in cls.__dict__:
+            cls.reset = _once_per_pass(cls.__dict__["reset"])  # type: ignore[method-assign]
+            cls._is_stateful = True
+        evaluated = cls._written_calls[0] if cls._written_calls else cls.forward
+        cls._is_async = is_async_callable(evaluated)
+
+    @abstractmethod
+    def forward(self, action: Any, observation: Any) -> Any:
+        """Compute the score of one step; the one method that an author writes.
+
+        Args:
+            action: What the agent did.
+            observation: What came of it.
+
+        Returns:
+            A finite float, by convention in [0, 1] or [-1, 1].
+        """
+
+    __call__ = call
+
+    # Evaluating ------------------------------------------------------------------------------
+
+    async def evaluate(self, action: Any, observation: Any) -> float:
+        """Evaluate the tree, sync or async, without blocking the event loop.
+
+        Sync leaves go to worker threads; children of a container that don't depend on each
+        other run at the same time; one that fails cancels the others.
+
+        Example:
+            >>> import anyio
+            >>> from guerdon import RegexMatch
+            >>> anyio.run(RegexMatch("please").evaluate, "please come", None)
+            1.0
+
+        Args:
+            action: What the agent did.
+            observation: What came of it.
+
+        Returns:
+            A finite float.
+
+        Raises:
+            Exception: What `forward` raised, with the rubric's path added.
+        """
+        from guerdon.rubrics.concurrency import evaluate
+
+        return await evaluate(self, action, observation)
+
+    async def evaluate_batch(
+        self,
+        pairs: Iterable[tuple[Any, Any]],
+        max_workers: int = 32,
+        *,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Evaluate many pairs at the same time.
+
+        A tree that holds trajectory rubrics takes them as the steps of one episode, in order.
+
+        Example:
+            >>> import anyio
+            >>> from guerdon import RegexMatch
+            >>> anyio.run(RegexMatch("please").evaluate_batch, [("please", None), ("now", None)])
+            [1.0, 0.0]
+
+        Args:
+            pairs: Pairs of an action and an observation.
+            max_workers: How many to evaluate at the same time, at least 1.
+            return_exceptions: Put what a pair raised in its place, instead of raising it.
+
+        Returns:
+            One finite float a pair, in the order of the pairs.
+
+        Raises:
+            InvalidArgumentError: `max_workers` is under 1, or a pair is no pair.
+            Exception: What the first pair to fail raised, noting its index; the others are
+                cancelled.
+        """
+        from guerdon.rubrics.concurrency import evaluate_batch
+
+        return await evaluate_batch(self, pairs, max_workers, return_exceptions)
+
+    def score(self, action: Any, observation: Any) -> Score:
+        """Evaluate a sync tree and tell the score of every rubric in it.
+
+        What a rubric raises is told as a failure, not raised.
+
+        Example:
+            >>> from guerdon import RegexMatch, WeightedSum
+            >>> score = WeightedSum([RegexMatch("please"), RegexMatch("!")], [1, -0.5]).score(
+            ...     "please!", None)
+            >>> score.value, score.components()
+            (0.5, {'rubric_0': 1.0, 'rubric_1': 1.0})
+
+        Args:
+            action: What the agent did.
+            observation: What came of it.
+
+        Returns:
+            The `Score` of this evaluation alone.
+
+        Raises:
+            AsyncRubricError: The tree has an async member; use ``await score_async()``.
+        """
+        from guerdon.rubrics.scores import score
+
+        return score(self, action, observation)
+
+    async def score_async(self, action: Any, observation: Any) -> Score:
+        """Like `score`, on any tree, evaluated as `evaluate` does."""
+        from guerdon.rubrics.scores import score_async
+
+        return await score_async(self, action, observation)
+
+    def explain(self, reason: str, *args: Any) -> None:
+        """Say why the score that `forward` is about to return is what it is.
+
+        Costs next to nothing where nobody records.
+
+        Args:
+            reason: The reason, or a %-format for `args`.
+            *args: What goes into the format, only where somebody records.
+        """
+        frame = current()
+        if frame is not None:
+            frame.explain(self, reason % args if args else reason)
+
+    def compute_step_rewards(self) -> list[float]:
+        """One reward for each environment step of the episode so far.
+
+        Trajectory rubrics spread their final score over the steps. A `WeightedSum` weighs its
+        children's step rewards, a `Sequential` takes its last child's, a `Gate` passes its
+        child's where the child's final score clears it and zeros otherwise, a `RubricDict` takes
+        at each step those of the child that was called. A rubric without trajectory rubrics
+        gives the score that it gave at that step, 0.0 where it was not called. A hand-written
+        parent that handed on a child's score unchanged, at every step at which it called one
+        that holds a trajectory rubric, takes that child's step rewards; any other gives the
+        scores that it gave.
+
+        Returns:
+            Finite floats, one a step, in the order of the steps.
+
+        Raises:
+            TrajectoryError: The tree holds no trajectory rubric; a step failed, so that its
+                reward isn't known; or several children of a `RubricDict` were called at a step.
+        """
+        from guerdon.rubrics.step_rewards import compute
+
+        return compute(self)
+
+    def reset(self) -> None:
+        """Forget the episode, in the whole tree. Override it to clear state of your own.
+
+        An override needs no ``super().reset()``: children are reset all the same, each once.
+        """
+        if self._log or self._look().stateful:
+            _reset_everything(self)
+
+    # The tree --------------------------------------------------------------------------------
+
+    def children(self) -> Iterator[Rubric]:
+        """The immediate children."""
+        yield from list(self._children.values())
+
+    def named_children(self) -> Iterator[tuple[str, Rubric]]:
+        """The immediate children with their names."""
+        yield from list(self._children.items())
+
+    def rubrics(self) -> Iterator[Rubric]:
+        """All descendants, depth first; a shared one once."""
+        for _, rubric in tree.walk(self):
+            yield rubric
+
+    def named_rubrics(self, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
+        """All descendants with their dotted names, depth first; a shared one once.
+
+        Args:
+            prefix: Put before each name, with a dot.
+        """
+        yield from tree.walk(self, prefix)
+
+    def get_rubric(self, path: str) -> Rubric:
+        """The descendant at a dotted path, such as ``"code.syntax"``.
+
+        Raises:
+            RubricPathError: There is none (a `KeyError`).
+        """
+        return tree.find(self, path)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        children = self.__dict__.get("_children")
+        if isinstance(value, Rubric):
+            if children is None:
+                raise NotInitializedError(_FORGOTTEN % type(self).__name__)
+            self._check_name(name)
+            tree.adopt(self, name, value)
+        elif isinstance(value, type) and issubclass(value, Rubric):
+            raise InvalidChildError(
+                f"{type(self).__name__}.{name} is the class {value.__name__}; "
+                f"make a rubric of it: {value.__name__}(…)"
+            )
+        elif children and name in children:
+            if value is not None:
+                raise InvalidChildError(
+                    f"{type(self).__name__}.{name} is a child: it takes a rubric, or None to "
+                    f"remove it, not {type(value).__name__}"
+                )
+            tree.release(self, name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_children", ()):
+            tree.release(self, name)
+            self.__dict__.pop(name, None)
+        else:
+            object.__delattr__(self, name)
+
+    def __repr__(self) -> str:
+        return tree.draw(self)
+
+    # Hooks -----------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(self, hook: ForwardPreHook) -> HookHandle:
+        """Call ``hook(rubric, action, observation)`` before each evaluation.
+
+        What it raises goes to the caller.
+
+        Returns:
+            A handle that removes the hook.
+        """
+        return self._register(self._pre_hooks, hook)
+
+    def register_forward_hook(self, hook: ForwardHook) -> HookHandle:
+        """Call ``hook(rubric, action, observation, result)`` after each evaluation.
+
+        What it raises is logged and told in `Score.hook_errors`; the result survives.
+
+        Returns:
+            A handle that removes the hook.
+        """
+        return self._register(self._hooks, hook)
+
+    def _register(self, hooks: dict[int, Any], hook: Any) -> HookHandle:
+        if not callable(hook):
+            raise RubricError(f"a hook is a function, not {type(hook).__name__}")
+        handle = HookHandle(self, hooks)
+        hooks[handle._number] = hook
+        self._refresh()
+        return handle
+
+    # State -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The configuration of the whole tree: public attributes that JSON can hold.
+
+        Example:
+            >>> from guerdon import Gate, RegexMatch
+            >>> Gate(RegexMatch("please"), threshold=0.5).state_dict()["threshold"]
+            0.5
+
+        Returns:
+            Values by dotted name, such as ``{"threshold": 0.5, "rubric.pattern": "please"}``.
+        """
+        from guerdon.rubrics.state import state_dict
+
+        return state_dict(self)
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Load what `state_dict` gave. All of it, or, where something doesn't fit, nothing.
+
+        Args:
+            state: Values by dotted name.
+            strict: Refuse a state with keys missing or unexpected; otherwise load those that fit.
+
+        Raises:
+            StateError: Keys are missing or unexpected (it names them), or a value is refused.
+        """
+        from guerdon.rubrics.state import load_state_dict
+
+        load_state_dict(self, state, strict)
+
+    def fingerprint(self) -> str:
+        """A stable digest of the tree's structure, configuration and source.
+
+        The same in every process and on every machine with the same code; it changes where a
+        class, a function, a weight or the order of children does. What functions of other modules
+        do when they are called is outside of it.
+
+        Returns:
+            16 hexadecimal digits.
+        """
+        from guerdon.rubrics.state import fingerprint
+
+        return fingerprint(self)
+
+    # What the rest of the room asks of a rubric ----------------------------------------------
+
+    def _look(self) -> tree.Traits:
+        traits = self._traits
+        if traits is None:
+            traits = self.__dict__["_traits"] = tree.look(self)
+            self._refresh()
+        return traits
+
+    def _refresh(self) -> None:
+        """Choose the path that a call takes."""
+        traits = self._look()
+        plain = not (
+            traits.is_async
+            or traits.holds_trajectory
+            or self._hooks
+            or self._pre_hooks
+            or self._written_calls
+        )
+        self.__dict__["_mode"] = (PARENT if self._children else LEAF) if plain else SLOW
+
+    def _evaluate(self, frame: Frame, action: Any, observation: Any) -> Any:
+        """Run what the author wrote, which may be a chain of ``__call__``."""
+        if not self._written_calls:
+            return self.forward(action, observation)
+        return self._written_calls[0](self, action, observation)
+
+    def _super_call(self, frame: Frame, action: Any, observation: Any) -> Any:
+        """Serve ``super().__call__(…)`` inside an author's ``__call__``: the next one, raw."""
+        frame.super_calls += 1
+        try:
+            if frame.super_calls < len(self._written_calls):
+                return self._written_calls[frame.super_calls](self, action, observation)
+            if type(self).forward is _forward_by_call:
+                raise AbstractRubricError(
+                    f"{type(self).__name__}.__call__ calls super().__call__(), "
+                    "but nothing above it writes forward"
+                )
+            return self.forward(action, observation)
+        finally:
+            frame.super_calls -= 1
+
+    def _check_name(self, name: str) -> None:
+        """Refuse a name that a child can't have here."""
+        if name in Rubric.__annotations__ or hasattr(Rubric, name):
+            raise InvalidChildError(
+                f"{type(self).__name__}.{name} can't be a child: the name is Rubric's own"
+            )
+
+    def _weight_of(self, name: str) -> float | None:
+        """The weight that this rubric gives to a child, where it has weights."""
+        return None
+
+    def _needs(self, name: str) -> str | None:
+        """What must hold before the child `name` is evaluated, in words."""
+        return None
+
+    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
+        """Whether the score of this evaluation only means that the episode isn't over."""
+        for rubric, _, _, below in frame.entries:
+            if rubric is frame.handed_on:
+                return below is not None and below.not_yet
+        return False
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        from guerdon.rubrics.step_rewards import of_hand_written
+
+        return of_hand_written(self)
+
+    def _reset_own(self) -> None:
+        """Clear what the framework itself keeps in this rubric."""
+
+    def _title(self) -> str:
+        """What `repr` and `guerdon tree` call this rubric."""
+        return type(self).__name__
+
+    def _described(self) -> object:
+        """Whose docstring and source say what this rubric measures."""
+        return type(self)
+
+    def _own_state(self) -> dict[str, Any]:
+        from guerdon.rubrics.state import own_state
+
+        return own_state(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Parents are found again when they come back; what was recorded belongs to this process.
+        state = self.__dict__.copy()
+        state.update(_parents=[], _traits=None, _mode=SLOW)
+        for name in ("_children", "_pre_hooks", "_hooks", "_log"):
+            state[name] = state[name].copy()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name, child in list(self._children.items()):
+            del self._children[name]
+            tree.adopt(self, name, child)
+
+
+def _forward_by_call(self: Rubric, action: Any, observation: Any) -> Any:
+    """`forward` of a rubric whose author wrote ``__call__`` alone."""
+    return self._written_calls[0](self, action, observation)

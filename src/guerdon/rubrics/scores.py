@@ -1,0 +1,182 @@
+"""From what an evaluation recorded to what a person reads: components and `Score`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon.errors import AsyncRubricError
+from guerdon.models.score import Score
+from guerdon.rubrics import frames
+from guerdon.rubrics.frames import Frame
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["components", "failures", "score", "score_async"]
+
+
+def components(rubric: Rubric, frame: Frame | None, prefix: str = "") -> dict[str, float]:
+    """The values that were recorded below a rubric, by dotted name.
+
+    A rubric that was called twice has its second value under ``name#2``.
+
+    Args:
+        rubric: The rubric whose frame it is.
+        frame: What was recorded in it; None for a leaf.
+        prefix: Put before each name.
+    """
+    out: dict[str, float] = {}
+    if frame is not None and frame.entries:
+        _add(out, rubric, frame, prefix)
+    return out
+
+
+def _add(out: dict[str, float], rubric: Rubric, frame: Frame, prefix: str) -> None:
+    traits = rubric._traits or rubric._look()
+    paths = traits.paths
+    for child, value, _, below in frame.entries:
+        path = paths.get(id(child))
+        if path is None:
+            continue  # not of this tree: whoever called it answers for it
+        name = prefix + path
+        if value is not None:
+            if name in out:
+                name = _again(name, out)
+            out[name] = value
+        if below is not None and below.entries:
+            _add(out, child, below, name + ".")
+
+
+def _again(name: str, taken: dict[str, Any]) -> str:
+    number = 2
+    while f"{name}#{number}" in taken:
+        number += 1
+    return f"{name}#{number}"
+
+
+def failures(rubric: Rubric, frame: Frame | None, prefix: str = "") -> dict[str, Exception]:
+    """What rubrics below this one raised, by dotted name, also where something caught it."""
+    out: dict[str, Exception] = {}
+    if frame is None:
+        return out
+    if frame.error is not None:
+        out[prefix] = frame.error
+    for child, _, _, below in frame.entries:
+        path = rubric._look().paths.get(id(child))
+        if path is not None and below is not None:
+            out.update(failures(child, below, f"{prefix}.{path}" if prefix else path))
+    return out
+
+
+def score(rubric: Rubric, action: Any, observation: Any) -> Score:
+    """See `Rubric.score`."""
+    if rubric._look().is_async:
+        raise AsyncRubricError(
+            f"{type(rubric).__name__} has an async member: use `await rubric.score_async(…)`"
+        )
+    recorder = Frame(None)
+    token = frames.enter(recorder)
+    try:
+        rubric(action, observation)
+    except Exception as error:
+        return _of_recorder(rubric, recorder, error)
+    finally:
+        frames.leave(token)
+    return _of_recorder(rubric, recorder, None)
+
+
+async def score_async(rubric: Rubric, action: Any, observation: Any) -> Score:
+    """See `Rubric.score_async`."""
+    from guerdon.rubrics.concurrency import evaluate
+
+    recorder = Frame(None)
+    token = frames.enter(recorder)
+    try:
+        await evaluate(rubric, action, observation)
+    except Exception as error:
+        return _of_recorder(rubric, recorder, error)
+    finally:
+        frames.leave(token)
+    return _of_recorder(rubric, recorder, None)
+
+
+def _of_recorder(rubric: Rubric, recorder: Frame, error: Exception | None) -> Score:
+    if not recorder.entries:  # it was refused before it ran
+        assert error is not None
+        return Score(status="failed", error=_said(error), exception=error)
+    return _of_entry(rubric, "", None, recorder, len(recorder.entries) - 1)
+
+
+def _of_entry(
+    rubric: Rubric, name: str, weight: float | None, parent: Frame, place: int
+) -> Score:
+    """The score of the entry at `place` of `parent`, which is one of `rubric`."""
+    _, value, seconds, frame = parent.entries[place]
+    error = frame.error if frame is not None else None
+    reason = frame.reason if frame is not None else None
+    return Score(
+        name=name,
+        value=value,
+        status="scored" if error is None and value is not None else "failed",
+        weight=weight,
+        seconds=seconds,
+        reason=reason or parent.reason_of(place),
+        error=_said(error) if error is not None else None,
+        exception=error,
+        hook_errors=frame.hook_errors if frame is not None else (),
+        children=_children(rubric, frame, "", _why_skipped(rubric, frame)),
+    )
+
+
+def _children(rubric: Rubric, frame: Frame | None, prefix: str, why: str) -> tuple[Score, ...]:
+    """The scores of a rubric's children, of which `frame`, that of an ancestor, knows some.
+
+    Args:
+        rubric: The rubric.
+        frame: Its own frame, or, where it was not called itself, that of the nearest ancestor
+            that was: a parent may call its grandchildren.
+        prefix: The path from the owner of `frame` to `rubric`.
+        why: Why children that nobody called were skipped.
+    """
+    out: list[Score] = []
+    places = _places(frame)
+    for name, child in rubric._children.items():
+        weight = rubric._weight_of(name)
+        called = places.get(id(child), [])
+        if frame is not None and called:
+            # The same rubric under two names: the first name takes the first call.
+            shared = sum(other is child for other in rubric._children.values()) > 1
+            mine, rest = (called[:1], called[1:]) if shared else (called, [])
+            places[id(child)] = rest
+            for number, place in enumerate(mine):
+                label = name if number == 0 else f"{name}#{number + 1}"
+                out.append(_of_entry(child, label, weight, frame, place))
+            continue
+        below = _children(child, frame, f"{prefix}{name}.", why) if child._children else ()
+        out.append(
+            Score(name=name, status="skipped", weight=weight, reason=why, children=below)
+        )
+    return tuple(out)
+
+
+def _places(frame: Frame | None) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = {}
+    for place, entry in enumerate(frame.entries if frame is not None else ()):
+        places.setdefault(id(entry[0]), []).append(place)
+    return places
+
+
+def _why_skipped(rubric: Rubric, frame: Frame | None) -> str:
+    if frame is None or not frame.entries:
+        return "not called"
+    last, value, _, _ = frame.entries[-1]
+    path = rubric._look().paths.get(id(last), type(last).__name__)
+    if value is None:
+        return f"{path} failed"
+    return f"{path} scored {value:g}" if value == 0.0 and rubric._is_container else "not called"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,213 @@
+"""One reward a step, through a tree that holds trajectory rubrics.
+
+While an episode runs, the outermost rubric keeps in each node's log what the node did at each
+step (`record`). When somebody asks, rewards flow up from the trajectory rubrics (`by_step`).
+Steps are told apart by stamps that only grow, so that a node that saw some of them stays aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guerdon.errors import TrajectoryError
+from guerdon.rubrics.call import finite
+from guerdon.rubrics.frames import Frame, Step
+
+if TYPE_CHECKING:
+    from guerdon.rubrics.rubric import Rubric
+
+__all__ = [
+    "Outcome",
+    "by_step",
+    "compute",
+    "final_score",
+    "handed_on",
+    "of_hand_written",
+    "on",
+    "record",
+    "stamps",
+    "was_called",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rubric did at one step.
+
+    Attributes:
+        called: Whether it was evaluated.
+        value: The score that it gave; None where it was not called or failed.
+        error: What it raised.
+        handed_on: The child whose very score it returned.
+        used: Whether it called a child that holds a trajectory rubric.
+    """
+
+    called: bool = False
+    value: float | None = None
+    error: Exception | None = None
+    handed_on: Rubric | None = None
+    used: bool = False
+
+
+NOT_CALLED = Outcome()
+
+
+# While the episode runs ------------------------------------------------------------------------
+
+
+def handed_on(frame: Frame) -> Rubric | None:
+    """The one child whose very score a rubric returned, if it did.
+
+    A computed score is a new object, also where it happens to be equal: this is the one way to
+    tell `return self.child(a, o)` from a formula without reading the author's mind.
+    """
+    if frame.value is None:
+        return None
+    same = {id(entry[0]): entry[0] for entry in frame.entries if entry[1] is frame.value}
+    return next(iter(same.values())) if len(same) == 1 else None
+
+
+def record(frame: Frame, step: Step) -> None:
+    """Keep what every rubric of the tree did at this step; show it to those that must see it."""
+    outcomes: dict[int, Outcome] = {}
+    _collect(frame, outcomes)
+    for rubric in _concerned(step.root, outcomes):
+        if rubric._is_trajectory:
+            rubric._see(step.stamp, step.action, step.observation)  # type: ignore[attr-defined]
+        rubric._log[step.stamp] = outcomes.get(id(rubric), NOT_CALLED)
+
+
+def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
+    assert frame.rubric is not None
+    used = any(entry[0]._look().holds_trajectory for entry in frame.entries)
+    outcomes[id(frame.rubric)] = Outcome(True, frame.value, frame.error, frame.handed_on, used)
+    for rubric, value, _, below in frame.entries:
+        if below is not None:
+            below.value = value
+            _collect(below, outcomes)
+        else:
+            outcomes[id(rubric)] = Outcome(True, value)
+
+
+def _concerned(rubric: Rubric, outcomes: Mapping[int, Outcome]) -> Iterable[Rubric]:
+    """The rubrics that the step concerns: all but those that a dispatcher passed by."""
+    seen: dict[int, Rubric] = {}
+
+    def visit(rubric: Rubric) -> None:
+        if id(rubric) in seen:
+            return
+        seen[id(rubric)] = rubric
+        for child in rubric._children.values():
+            if not rubric._dispatches or _reached(child, outcomes):
+                visit(child)
+
+    visit(rubric)
+    return seen.values()
+
+
+def _reached(rubric: Rubric, outcomes: Mapping[int, Outcome]) -> bool:
+    return id(rubric) in outcomes or any(
+        _reached(child, outcomes) for child in rubric._children.values()
+    )
+
+
+# When somebody asks ----------------------------------------------------------------------------
+
+
+def compute(rubric: Rubric) -> list[float]:
+    """See `Rubric.compute_step_rewards`."""
+    if not rubric._look().holds_trajectory:
+        raise TrajectoryError(
+            f"{type(rubric).__name__} holds no trajectory rubric: "
+            "the rewards of its steps are the scores that it gave"
+        )
+    rewards = by_step(rubric)
+    return [rewards[stamp] for stamp in sorted(rewards)]
+
+
+def stamps(rubric: Rubric) -> list[int]:
+    """The steps that a rubric, or anything below it, has seen, in order."""
+    seen = set(rubric._log)
+    for child in rubric._children.values():
+        seen.update(stamps(child))
+    return sorted(seen)
+
+
+def by_step(rubric: Rubric) -> dict[int, float]:
+    """The step rewards of a rubric, by stamp."""
+    from guerdon.rubrics.rubric import Rubric as Base
+
+    if type(rubric).compute_step_rewards is not Base.compute_step_rewards:
+        return _written(rubric)
+    if not rubric._look().holds_trajectory:
+        return {stamp: _given(rubric, stamp) for stamp in rubric._log}
+    return rubric._rewards_by_step()
+
+
+def on(steps: Iterable[int], rewards: Mapping[int, float]) -> dict[int, float]:
+    """Rewards on the steps asked for; 0.0 on those that the child didn't see."""
+    return {stamp: rewards.get(stamp, 0.0) for stamp in steps}
+
+
+def final_score(rubric: Rubric) -> float | None:
+    """The score that the episode ended with; None where it was not reached at its last step."""
+    if rubric._is_trajectory:
+        return rubric._final_score()  # type: ignore[attr-defined, no-any-return]
+    seen = stamps(rubric)
+    if not seen or not _outcome(rubric, seen[-1]).called:
+        return None
+    return _given(rubric, seen[-1])
+
+
+def was_called(rubric: Rubric, stamp: int) -> bool:
+    """Whether a rubric, or anything below it, was evaluated at a step."""
+    return _outcome(rubric, stamp).called or any(
+        was_called(child, stamp) for child in rubric._children.values()
+    )
+
+
+def of_hand_written(rubric: Rubric) -> dict[int, float]:
+    """The step rewards of a parent whose `forward` an author wrote."""
+    outcomes = {stamp: _outcome(rubric, stamp) for stamp in stamps(rubric)}
+    using = [outcome for outcome in outcomes.values() if outcome.used]
+    if not using or any(outcome.handed_on is None for outcome in using):
+        return {stamp: _given(rubric, stamp) for stamp in outcomes}
+    rewards = {}
+    for stamp, outcome in outcomes.items():
+        child = outcome.handed_on
+        if child is not None and child._look().holds_trajectory:
+            rewards[stamp] = by_step(child).get(stamp, 0.0)
+        else:
+            rewards[stamp] = _given(rubric, stamp)
+    return rewards
+
+
+def _outcome(rubric: Rubric, stamp: int) -> Outcome:
+    outcome: Outcome = rubric._log.get(stamp, NOT_CALLED)
+    return outcome
+
+
+def _given(rubric: Rubric, stamp: int) -> float:
+    """The score that a rubric gave at a step; 0.0 where it was not called."""
+    outcome = _outcome(rubric, stamp)
+    if outcome.error is not None and outcome.value is None:
+        step = stamps(rubric).index(stamp)
+        raise TrajectoryError(
+            f"the reward of step {step} isn't known: {type(rubric).__name__} failed there with "
+            f"{type(outcome.error).__name__}: {outcome.error}"
+        ) from outcome.error
+    return outcome.value if outcome.value is not None else 0.0
+
+
+def _written(rubric: Rubric) -> dict[int, float]:
+    """The step rewards of an author's own `compute_step_rewards`, checked."""
+    rewards = rubric.compute_step_rewards()
+    steps = rubric._stamps if rubric._is_trajectory else stamps(rubric)  # type: ignore[attr-defined]
+    if len(rewards) != len(steps):
+        raise TrajectoryError(
+            f"{type(rubric).__name__}.compute_step_rewards gave {len(rewards)} rewards for "
+            f"{len(steps)} steps; it gives one a step"
+        )
+    return {stamp: finite(rubric, reward) for stamp, reward in zip(steps, rewards, strict=True)}

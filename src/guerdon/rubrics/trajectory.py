@@ -1,0 +1,286 @@
+"""Trajectory rubrics: rewards that are known only when the episode is over."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from guerdon.errors import InvalidArgumentError, TrajectoryError
+from guerdon.rubrics import step_rewards
+from guerdon.rubrics.call import finite
+from guerdon.rubrics.containers import finite_argument
+from guerdon.rubrics.frames import Frame, Step, current
+from guerdon.rubrics.hooks import is_async_callable
+from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["ExponentialDiscountingTrajectoryRubric", "TrajectoryRubric"]
+
+Trajectory = list[tuple[Any, Any]]
+
+# How far into an action or an observation to look for tensors.
+DEPTH = 4
+
+
+class _Recorded(list[tuple[Any, Any]]):
+    """The steps so far. The one under way is in it already: appending it again does nothing."""
+
+    def append(self, step: tuple[Any, Any]) -> None:
+        last = self[-1] if self else None
+        if last is None or last[0] is not step[0] or last[1] is not step[1]:
+            super().append(step)
+
+    def record(self, step: tuple[Any, Any]) -> None:
+        super().append(step)
+
+
+class TrajectoryRubric(Rubric):
+    """Scores whole episodes, and spreads the score over their steps.
+
+    Write `score_trajectory` and `compute_step_rewards`. Call the rubric at every step, as any
+    other: it gives `intermediate_reward` until ``observation.done`` is true, then the score of
+    the trajectory. It sees every environment step of its episode, also those on which a
+    `Sequential` or a `Gate` in front of it stopped the evaluation. `reset` starts the next
+    episode.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from guerdon import TrajectoryRubric
+        >>> class EqualShares(TrajectoryRubric):
+        ...     '''The episode was won; each step has an equal share.'''
+        ...     def score_trajectory(self, trajectory):
+        ...         return 1.0 if trajectory[-1][1].won else 0.0
+        ...     def compute_step_rewards(self):
+        ...         score = self.score_trajectory(self.trajectory)
+        ...         return [score / len(self.trajectory)] * len(self.trajectory)
+        >>> rubric = EqualShares()
+        >>> rubric("e4", SimpleNamespace(done=False)), rubric("Qf7", SimpleNamespace(done=True, won=True))
+        (0.0, 1.0)
+        >>> rubric.compute_step_rewards()
+        [0.5, 0.5]
+
+    Args:
+        intermediate_reward: The score of the steps before the last, a finite number.
+    """
+
+    state_names = ("intermediate_reward",)
+    max_steps = 100_000
+
+    _is_trajectory = True
+    _is_stateful = True
+
+    def __init__(self, intermediate_reward: float = 0.0) -> None:
+        super().__init__()
+        self.intermediate_reward = intermediate_reward
+        self._reset_own()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if is_async_callable(cls.score_trajectory):
+            cls._is_async = True
+        if "score_trajectory" in cls.__dict__ and not hasattr(
+            cls.score_trajectory, "__isabstractmethod__"
+        ):
+            cls.score_trajectory = _scored_once(cls.score_trajectory)  # type: ignore[method-assign]
+
+    @property
+    def intermediate_reward(self) -> float:
+        """The score of the steps before the last."""
+        return self._intermediate_reward
+
+    @intermediate_reward.setter
+    def intermediate_reward(self, value: float) -> None:
+        self._intermediate_reward = finite_argument(value, "intermediate_reward")
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The steps so far, pairs of an action and an observation; a copy."""
+        return list(self._trajectory)
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        """Record the step; give the intermediate reward, or at the end the final score."""
+        frame = current()
+        if frame is None or frame.rubric is not self or frame.step is None:
+            self._see(Step(self, action, observation).stamp, action, observation)
+        if is_done(observation):
+            return self.score_trajectory(self._trajectory)
+        return self._intermediate_reward
+
+    @abstractmethod
+    def score_trajectory(self, trajectory: Trajectory) -> Any:
+        """Score an episode. Called once for each, however often its rewards are looked at.
+
+        Args:
+            trajectory: Pairs of an action and an observation, T of them.
+
+        Returns:
+            A finite float, by convention in [0, 1] or [-1, 1].
+        """
+
+    @abstractmethod
+    def compute_step_rewards(self) -> list[float]:
+        """Spread the score over the steps.
+
+        Returns:
+            T finite floats, one for each step of `trajectory`.
+        """
+
+    def _reset_own(self) -> None:
+        self._trajectory = _Recorded()
+        self._stamps: list[int] = []
+        self._final: dict[object, Any] = {}
+
+    def _see(self, stamp: int, action: Any, observation: Any) -> None:
+        """Record a step, once."""
+        if self._stamps and self._stamps[-1] >= stamp:
+            return
+        if len(self._stamps) >= self.max_steps:
+            raise TrajectoryError(
+                f"{type(self).__name__} has seen {self.max_steps} steps without a reset(); "
+                "reset it where an episode starts, or set max_steps"
+            )
+        for what, value in (("action", action), ("observation", observation)):
+            _refuse_gpu(value, what, DEPTH)
+        if not isinstance(self._trajectory, _Recorded):  # an author's own list
+            self._trajectory = _Recorded(self._trajectory)
+        self._trajectory.record((action, observation))
+        self._stamps.append(stamp)
+        self._final.clear()
+
+    def _final_score(self) -> float:
+        score = self.score_trajectory(self._trajectory)
+        if hasattr(score, "__await__"):
+            score.close()
+            raise TrajectoryError(
+                f"the final score of {type(self).__name__} isn't known: score_trajectory is "
+                "async, and the rubric was not awaited at the last step"
+            )
+        return finite(self, score)
+
+    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
+        return not is_done(observation)
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        return step_rewards.by_step(self)
+
+
+class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
+    """Gives each step of an episode its final score, discounted by how long before the end it was.
+
+    For an episode of T steps that ends with R_final::
+
+        r_t = gamma ** (T - 1 - t) * R_final
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from guerdon import ExponentialDiscountingTrajectoryRubric
+        >>> class Won(ExponentialDiscountingTrajectoryRubric):
+        ...     '''The game was won.'''
+        ...     def score_trajectory(self, trajectory):
+        ...         return 1.0 if trajectory[-1][1].won else 0.0
+        >>> rubric = Won(gamma=0.5)
+        >>> for done in False, False, True:
+        ...     reward = rubric("move", SimpleNamespace(done=done, won=done))
+        >>> rubric.compute_step_rewards()
+        [0.25, 0.5, 1.0]
+
+    Args:
+        gamma: The discount, in [0, 1].
+        intermediate_reward: The score of the steps before the last, a finite number.
+
+    Raises:
+        InvalidArgumentError: `gamma` is outside [0, 1].
+    """
+
+    state_names = ("gamma",)
+
+    def __init__(self, gamma: float = 0.99, intermediate_reward: float = 0.0) -> None:
+        super().__init__(intermediate_reward=intermediate_reward)
+        self.gamma = gamma
+
+    @property
+    def gamma(self) -> float:
+        """The discount."""
+        return self._gamma
+
+    @gamma.setter
+    def gamma(self, value: float) -> None:
+        gamma = finite_argument(value, "gamma")
+        if not 0.0 <= gamma <= 1.0:
+            raise InvalidArgumentError(f"gamma is {value!r}; it takes a number in [0, 1]")
+        self._gamma = gamma
+
+    def compute_step_rewards(self) -> list[float]:
+        """Discount the final score from the last step back to the first."""
+        if not self._trajectory:
+            return []
+        final, steps = self._final_score(), len(self._trajectory)
+        return [final * self._gamma ** (steps - 1 - t) for t in range(steps)]
+
+
+def is_done(observation: Any) -> bool:
+    """Whether an observation ends its episode; one that doesn't say so doesn't."""
+    if isinstance(observation, Mapping):
+        return bool(observation.get("done", False))
+    return bool(getattr(observation, "done", False))
+
+
+def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Remember the score of a rubric's own trajectory until the next step."""
+
+    def own(self: TrajectoryRubric, trajectory: Any) -> bool:
+        mine = self._trajectory
+        return trajectory is mine or (
+            len(trajectory) == len(mine) and all(map(_is, trajectory, mine))
+        )
+
+    if is_async_callable(score):
+
+        @functools.wraps(score)
+        async def score_async(self: TrajectoryRubric, trajectory: Any) -> Any:
+            if not own(self, trajectory):
+                return await score(self, trajectory)
+            if score not in self._final:
+                self._final[score] = await score(self, trajectory)
+            return self._final[score]
+
+        return score_async
+
+    @functools.wraps(score)
+    def score_once(self: TrajectoryRubric, trajectory: Any) -> Any:
+        if not own(self, trajectory):
+            return score(self, trajectory)
+        if score not in self._final:
+            self._final[score] = score(self, trajectory)
+        return self._final[score]
+
+    return score_once
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _refuse_gpu(value: Any, where: str, depth: int) -> None:
+    """Refuse a tensor that lives on an accelerator: an episode of them would fill its memory."""
+    if depth == 0 or value is None or isinstance(value, (str, bytes, int, float, type)):
+        return
+    device = getattr(value, "device", None)
+    kind = getattr(device, "type", device if isinstance(device, str) else None)
+    if getattr(value, "is_cuda", False) is True or (
+        isinstance(kind, str) and kind.split(":")[0] in {"cuda", "mps", "xpu", "hip", "tpu", "gpu"}
+    ):
+        raise TrajectoryError(
+            f"{where} is a tensor on {device or 'a GPU'}, which a trajectory would keep there for "
+            "the whole episode; move it first: tensor.detach().cpu()"
+        )
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _refuse_gpu(item, f"{where}[{key!r}]", depth - 1)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value[:64]):
+            _refuse_gpu(item, f"{where}[{index}]", depth - 1)
+    else:
+        for name, item in getattr(value, "__dict__", {}).items():
+            _refuse_gpu(item, f"{where}.{name}", depth - 1)
