@@ -5,34 +5,17 @@ Names are imported where they are first used, so that ``import guerdon`` stays l
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from guerdon.models.message import Message
-    from guerdon.models.rollout import Action, Observation, Rollout
-    from guerdon.models.score import Score
-    from guerdon.rubrics import (
-        ExactMatch,
-        ExponentialDiscountingTrajectoryRubric,
-        FunctionRubric,
-        Gate,
-        Guarded,
-        HookHandle,
-        LengthBounds,
-        NumericAnswer,
-        PythonCompiles,
-        RegexMatch,
-        RepetitionBounds,
-        Rubric,
-        RubricDict,
-        RubricList,
-        Sequential,
-        ToxicityRubric,
-        TrajectoryRubric,
-        ValidJson,
-        WeightedSum,
-        as_rubric,
-    )
+    from guerdon.errors import *
+    from guerdon.functions import *
+    from guerdon.models import *
+    from guerdon.rollouts import *
+    from guerdon.rubrics import *
 
 __version__ = "0.1.0"
+
+__getattr__, __dir__ = lazy_names(__name__, "rubrics", "errors", "models", "functions", "rollouts")

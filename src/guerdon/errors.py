@@ -19,8 +19,10 @@
     │   ├── TrajectoryError                    an episode that can't be recorded or credited
     │   └── StateError (ValueError)            a state_dict that doesn't fit
     ├── SpecError                              a reward that can't be loaded
-    └── RolloutError                           a recorded rollout that can't be read
-        └── ResumeError                        a half-written result that isn't this run's
+    ├── RolloutError                           a recorded rollout that can't be read
+    │   └── ResumeError                        a half-written result that isn't this run's
+    ├── OutputError (OSError)                  results that can't be written
+    └── WorkerError                            a worker process that died
 
 Beside these, what an author's own code raises is raised as it is, with the path of the rubric
 added as a note.
@@ -42,6 +44,7 @@ __all__ = [
     "MissingInputError",
     "NoAggregationError",
     "NotInitializedError",
+    "OutputError",
     "ResumeError",
     "RolloutError",
     "RubricError",
@@ -50,6 +53,7 @@ __all__ = [
     "SpecError",
     "StateError",
     "TrajectoryError",
+    "WorkerError",
 ]
 
 
@@ -191,3 +195,11 @@ class RolloutError(GuerdonError):
 
 class ResumeError(RolloutError):
     """The results that a run should go on from were not made by this run."""
+
+
+class OutputError(GuerdonError, OSError):
+    """Results can't be written; what was written before is kept."""
+
+
+class WorkerError(GuerdonError):
+    """A worker process died; what was finished before is kept."""

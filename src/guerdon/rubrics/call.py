@@ -18,7 +18,7 @@ from guerdon.rubrics.frames import Frame, current
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["LEAF", "PARENT", "SLOW", "call", "finite", "trace"]
+__all__ = ["LEAF", "PARENT", "SLOW", "call", "finite", "path_of", "trace"]
 
 # The values of `Rubric._mode`.
 SLOW = 0  # look closer: hooks, something async, a trajectory, or not known yet
@@ -153,3 +153,11 @@ def trace(rubric: Rubric, error: Exception) -> None:
     notes.append(note)
     if isinstance(error, RubricError):
         error.rubric_path = path
+
+
+def path_of(error: Exception) -> str | None:
+    """The path that `trace` has added; ``""`` for the root, None where the error has none."""
+    for note in getattr(error, "__notes__", ()):
+        if isinstance(note, _PathNote):
+            return note.path
+    return None

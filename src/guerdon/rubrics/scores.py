@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["components", "failures", "score", "score_async"]
+__all__ = ["components", "score", "score_async"]
 
 
-def components(rubric: Rubric, frame: Frame | None, prefix: str = "") -> dict[str, float]:
+def components(
+    rubric: Rubric, frame: Frame | None, caught: dict[str, Exception] | None = None
+) -> dict[str, float]:
     """The values that were recorded below a rubric, by dotted name.
 
     A rubric that was called twice has its second value under ``name#2``.
@@ -25,17 +27,24 @@ def components(rubric: Rubric, frame: Frame | None, prefix: str = "") -> dict[st
     Args:
         rubric: The rubric whose frame it is.
         frame: What was recorded in it; None for a leaf.
-        prefix: Put before each name.
+        caught: Takes, by dotted name, what rubrics raised, the rubric itself under ``""``.
     """
     out: dict[str, float] = {}
-    if frame is not None and frame.entries:
-        _add(out, rubric, frame, prefix)
+    if frame is not None:
+        if frame.error is not None and caught is not None:
+            caught[""] = frame.error
+        _add(out, rubric, frame, "", caught)
     return out
 
 
-def _add(out: dict[str, float], rubric: Rubric, frame: Frame, prefix: str) -> None:
-    traits = rubric._traits or rubric._look()
-    paths = traits.paths
+def _add(
+    out: dict[str, float],
+    rubric: Rubric,
+    frame: Frame,
+    prefix: str,
+    caught: dict[str, Exception] | None,
+) -> None:
+    paths = (rubric._traits or rubric._look()).paths
     for child, value, _, below in frame.entries:
         path = paths.get(id(child))
         if path is None:
@@ -45,29 +54,18 @@ def _add(out: dict[str, float], rubric: Rubric, frame: Frame, prefix: str) -> No
             if name in out:
                 name = _again(name, out)
             out[name] = value
-        if below is not None and below.entries:
-            _add(out, child, below, name + ".")
+        if below is not None:
+            if below.error is not None and caught is not None:
+                caught[name] = below.error
+            if below.entries:
+                _add(out, child, below, name + ".", caught)
 
 
-def _again(name: str, taken: dict[str, Any]) -> str:
+def _again(name: str, taken: dict[str, float]) -> str:
     number = 2
     while f"{name}#{number}" in taken:
         number += 1
     return f"{name}#{number}"
-
-
-def failures(rubric: Rubric, frame: Frame | None, prefix: str = "") -> dict[str, Exception]:
-    """What rubrics below this one raised, by dotted name, also where something caught it."""
-    out: dict[str, Exception] = {}
-    if frame is None:
-        return out
-    if frame.error is not None:
-        out[prefix] = frame.error
-    for child, _, _, below in frame.entries:
-        path = rubric._look().paths.get(id(child))
-        if path is not None and below is not None:
-            out.update(failures(child, below, f"{prefix}.{path}" if prefix else path))
-    return out
 
 
 def score(rubric: Rubric, action: Any, observation: Any) -> Score:

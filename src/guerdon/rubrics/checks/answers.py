@@ -78,11 +78,13 @@ def _last_box(text: str) -> tuple[int, str | None]:
 
 def _last_answer_line(text: str, after: int) -> tuple[int, str | None]:
     """Where the last answer label behind a place begins (-1: nowhere), and what follows it."""
+    if "A" not in text and "####" not in text and "ans" not in text.lower():
+        return -1, None
     end, below = len(text), ""
     while end > after:
         start = text.rfind("\n", 0, end) + 1
         line = text[start:end]
-        offset, stated = _label_in(line)
+        offset, stated = _label_in(line) if line else (0, None)
         if stated is not None:
             # A label alone on its line speaks of the next line that holds anything.
             alone = not stated.strip(_EMPTY)

@@ -36,7 +36,7 @@ def text_of(action: object, field: str = "content") -> str:
         >>> text_of({"message": "42"})
         '42'
     """
-    if type(action) is str:
+    if isinstance(action, str):
         return action
     value = getattr(action, field, None)
     if type(value) is str:
@@ -45,8 +45,6 @@ def text_of(action: object, field: str = "content") -> str:
 
 
 def _text_elsewhere(action: object, field: str) -> str:
-    if isinstance(action, str):
-        return str(action)
     names = ("content", "message") if field == "content" else (field,)
     for name in names:
         for value in (_attribute(action, name), _item(action, name)):

@@ -111,11 +111,11 @@ def _unit(token: str) -> str:
     """The expression for a run of one letter, a gap, or a sign; nothing in it can backtrack far."""
     letter = token[0]
     if letter.isspace():
-        return r"[\W_]{1,5}+"
+        return r"[\W_]{1,5}"
     if letter in "'’":
         return "['’]?"
     if letter == "-":
-        return r"[\W_]{0,3}+"
+        return r"[\W_]{0,3}"
     alike = f"[{re.escape(_LOOK_ALIKES[letter])}]" if letter in _LOOK_ALIKES else re.escape(letter)
     if len(token) > 1:
         return f"{alike}{{{len(token)},{_MOST_REPEATS}}}+"

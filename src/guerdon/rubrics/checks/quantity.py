@@ -16,7 +16,7 @@ __all__ = ["MAX_NUMBER_LENGTH", "Quantity", "parse_number", "read_quantity"]
 MAX_NUMBER_LENGTH = 400
 """A longer text is no number: this is what bounds the work on hostile input."""
 
-_MAX_EXPONENT = 308
+_EXPONENTS = range(-324, 309)  # those of a float
 
 _PLAIN = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(
@@ -55,7 +55,7 @@ _LATEX = (
     (re.compile(r"\{,\}"), ","),
     (re.compile(r"\\!"), ""),
     (re.compile(r"\\,(?=[0-9]{3}(?![0-9]))"), "\u2009"),
-    (re.compile(r"\\(?:[,;: ]|quad\b)|(?<!\\)~"), " "),
+    (re.compile(r"\\(?:[,;: ]|quad\b)|(?<=\w)~"), " "),
     (re.compile(r"\\[()\[\]]"), ""),
     (re.compile(r"\\([$%])"), r"\1"),
 )
@@ -102,7 +102,7 @@ def parse_number(text: str) -> Fraction | None:
 
     Args:
         text: Any text. One of more than `MAX_NUMBER_LENGTH` characters is no number, and neither is
-            one with an exponent beyond ±308.
+            one with an exponent under -324 or over 308.
 
     Returns:
         The exact value (`0.1` is 1/10, `50%` is 1/2), or None.
@@ -167,7 +167,7 @@ def _value(found: re.Match[str]) -> Fraction | None:
     digits = (digits or "").replace(",", "").replace("\u2009", "").replace("\u202f", "")
     if denominator is not None and (decimals or exponent or not int(denominator)):
         return None
-    if exponent is not None and (len(exponent) > 4 or abs(int(exponent)) > _MAX_EXPONENT):
+    if exponent is not None and (len(exponent) > 4 or int(exponent) not in _EXPONENTS):
         return None
     value = Fraction(f"{digits or 0}{decimals or ''}") / int(denominator or 1)
     if exponent is not None:

@@ -93,6 +93,14 @@ class ValidJson(Rubric):
             self.explain("fits, with duplicate keys: %.80s", ", ".join(duplicates))
         return 1.0
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The library's validators can't be pickled; this one is made again.
+        return {**super().__getstate__(), "_validator": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.schema = self._schema
+
 
 def _parsed(text: str, duplicates: list[str]) -> Any:
     def noting_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -216,7 +224,7 @@ def _dialect_of(cls: type[Validator]) -> str:
 
 def _check_references(schema: dict[str, Any], cls: type[Validator]) -> None:
     """Refuse references that lead out of the schema or nowhere, before anything is scored."""
-    from jsonschema_specifications import REGISTRY
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
 

@@ -1,0 +1,183 @@
+"""Loading a reward from ``module:name`` or ``file.py:name``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from guerdon.errors import GuerdonError, SpecError
+from guerdon.rubrics.function import as_rubric
+from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["load_object", "load_reward"]
+
+
+def load_reward(spec: str) -> Rubric:
+    """Load the reward that a person named.
+
+    Example:
+        >>> load_reward("guerdon.rubrics:NumericAnswer")
+        NumericAnswer(expected=None, field='content', tolerance=0.0)
+
+    Args:
+        spec: ``module:name`` or ``file.py:name``, where the name is that of a rubric, of a rubric
+            class or a factory that needs no arguments, or of a function
+            ``f(action, observation) -> float``.
+
+    Raises:
+        SpecError: It can't be found or imported, or is none of these. Where the person's own
+            code raised, the error carries the traceback of that code alone.
+    """
+    found = load_object(spec)
+    if isinstance(found, type):
+        if not issubclass(found, Rubric):
+            raise SpecError(f"{spec}: {found.__name__} is a class, but no Rubric", spec=spec)
+        return _made(spec, found)
+    if not isinstance(found, Rubric) and _is_factory(found):
+        made = _made(spec, found)
+        if not isinstance(made, Rubric) and not callable(made):
+            raise SpecError(
+                f"{spec} takes no arguments, so that it should make a rubric, but it gave "
+                f"{made!r:.60}",
+                spec=spec,
+            )
+        found = made
+    try:
+        return as_rubric(found)
+    except GuerdonError as error:
+        raise SpecError(f"{spec}: {error}", spec=spec) from error
+
+
+def load_object(spec: str) -> Any:
+    """Import what a spec names.
+
+    Args:
+        spec: ``module:name`` or ``file.py:name``; the name may have dots.
+
+    Raises:
+        SpecError: The spec has no colon, or nothing is there.
+    """
+    source, colon, name = spec.rpartition(":")
+    if not colon or not source or not name:
+        raise SpecError(
+            f"{spec!r} names no reward; write module:name or file.py:name, such as reward.py:reward",
+            spec=spec,
+        )
+    module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            public = sorted(n for n in vars(module) if not n.startswith("_"))
+            raise SpecError(f"{source} has no {name!r}; it has {public}", spec=spec)
+        found = getattr(found, part)
+    return found
+
+
+def _from_file(spec: str, path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise SpecError(f"{spec}: there is no file {path}", spec=spec)
+    # One module a file, by a name that can't be another's; pickles of its classes find it again.
+    name = f"guerdon_reward_{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    _importable(str(path.parent))
+    found = importlib.util.spec_from_file_location(name, path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    try:
+        found.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if not isinstance(error, (Exception, SystemExit)):
+            raise
+        raise _import_failed(spec, error) from error
+    return module
+
+
+def _module(spec: str, name: str) -> ModuleType:
+    _importable(str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise SpecError(
+                f"{spec}: there is no module {error.name!r} here or installed; "
+                "for a file, write its path with .py",
+                spec=spec,
+            ) from None
+        raise _import_failed(spec, error) from error
+    except (Exception, SystemExit) as error:
+        raise _import_failed(spec, error) from error
+
+
+def _importable(folder: str) -> None:
+    """Let a person's file import what lies beside it."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _made(spec: str, make: Callable[[], Any]) -> Any:
+    name = getattr(make, "__name__", spec)
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise SpecError(
+            f"{spec}: {name} can't be made without arguments ({error}); write a function in your "
+            f"file that makes it, and name that",
+            spec=spec,
+        ) from None
+    try:
+        return make()
+    except Exception as error:
+        raise _failed(spec, f"{name}() raised", error) from error
+
+
+def _is_factory(found: Any) -> bool:
+    """Whether something can be called with nothing, but not with an action and an observation."""
+    if not callable(found):
+        return False
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return False
+    return _binds(signature, 0) and not _binds(signature, 2)
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def _import_failed(spec: str, error: BaseException) -> SpecError:
+    return _failed(spec, "importing it raised", error)
+
+
+def _failed(spec: str, what: str, error: BaseException) -> SpecError:
+    """The error of a person's own code, with the traceback of that code alone."""
+    ours = Path(__file__).parents[1]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", str(ours)))
+        and Path(importlib.__file__ or "").parent not in Path(frame.filename).parents
+    ]
+    lines = traceback.format_exception_only(type(error), error)
+    text = "".join(
+        (["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else [])
+        + lines
+    )
+    return SpecError(f"{spec}: {what} {lines[-1].strip()}", spec=spec, traceback=text)

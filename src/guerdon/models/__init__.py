@@ -1,0 +1,15 @@
+"""The nouns that flow through guerdon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from guerdon.models.message import *
+    from guerdon.models.rollout import *
+    from guerdon.models.score import *
+
+# The score first: rubrics need it, and it needs no pydantic.
+__getattr__, __dir__ = lazy_names(__name__, "score", "message", "rollout")

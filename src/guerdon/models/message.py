@@ -1,0 +1,66 @@
+"""`Message`: one message of a conversation, in OpenAI's chat format."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Message"]
+
+
+class Message(BaseModel):
+    """One message of a conversation.
+
+    It takes OpenAI's chat format and gives it back without loss: fields that it doesn't know
+    are kept. Besides attributes it offers a dict's look, ``message["content"]``.
+
+    Example:
+        >>> message = Message.model_validate({"role": "user", "content": "6 × 7?", "cache": True})
+        >>> message.text, message["role"], message.get("name")
+        ('6 × 7?', 'user', None)
+        >>> message.to_openai()
+        {'role': 'user', 'content': '6 × 7?', 'cache': True}
+
+    Attributes:
+        role: Who speaks.
+        content: The text, or a list of parts, or None beside tool calls.
+        name: The speaker's name, where several have the role.
+        tool_call_id: The call that a tool's message answers.
+        tool_calls: The calls that an assistant makes.
+        reasoning_content: What the model thought before it answered, where it is told.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    reasoning_content: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The content as text: that of all text parts, ``""`` where there is none."""
+        content = self.content
+        if isinstance(content, str):
+            return content
+        return "".join(str(part.get("text", "")) for part in content or ())
+
+    def to_openai(self) -> dict[str, Any]:
+        """The message as it came in, as a dict that JSON can hold."""
+        return self.model_dump(exclude_unset=True)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A field by name, or `default`, as of a dict."""
+        value = getattr(self, key, default) if key in self.model_fields_set else default
+        return value
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.model_fields_set:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.model_fields_set

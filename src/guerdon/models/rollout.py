@@ -1,0 +1,160 @@
+"""`Rollout`: a recorded conversation, and the steps that rubrics score in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from guerdon.errors import RolloutError
+from guerdon.models.message import Message
+
+__all__ = ["MessageAction", "MessageObservation", "Rollout"]
+
+_messages = TypeAdapter(list[Message])
+
+
+@dataclass(slots=True)
+class MessageAction:
+    """One assistant turn of a recorded conversation.
+
+    Attributes:
+        content: Its text; ``""`` where it only calls tools.
+        tool_calls: The tools it calls, in OpenAI's format.
+        turn: The number of the assistant turn in the conversation, from 0.
+        conversation: The whole conversation.
+        place: The turn's place in it, from 0.
+    """
+
+    content: str
+    tool_calls: list[dict[str, Any]]
+    turn: int
+    conversation: list[Message]
+    place: int
+
+    @property
+    def message(self) -> str:
+        """The text, by the name that some environments give it."""
+        return self.content
+
+    @property
+    def raw(self) -> Message:
+        """The message itself."""
+        return self.conversation[self.place]
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages before it."""
+        return self.conversation[: self.place]
+
+
+@dataclass(slots=True)
+class MessageObservation:
+    """What followed an assistant turn of a recorded conversation.
+
+    Attributes:
+        done: Whether the turn was the last.
+        metadata: The row's columns, ``ground_truth`` among them; under ``messages`` those that
+            followed the turn, up to the next one.
+        reward: Always None: nothing was scored when it was recorded.
+    """
+
+    done: bool
+    metadata: dict[str, Any]
+    reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A recorded conversation, ready to be scored.
+
+    Example:
+        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
+        ...     {"role": "user", "content": "6 × 7?"},
+        ...     {"role": "assistant", "content": "41"},
+        ...     {"role": "user", "content": "Sure?"},
+        ...     {"role": "assistant", "content": "42"}]})
+        >>> [(action.content, len(observation.metadata["messages"]), observation.done)
+        ...  for action, observation in rollout.steps]
+        [('41', 1, False), ('42', 0, True)]
+
+    Attributes:
+        id: What tells it from others; its line number where the row has none.
+        group: What it shares with others from the same task; None where the row has none.
+        messages: The whole conversation.
+        columns: The whole row as it was read.
+        steps: The assistant turns, each with what followed it: pairs of an action and an
+            observation, `done` on the last.
+    """
+
+    id: Any
+    group: Any
+    messages: list[Message]
+    columns: Mapping[str, Any]
+    steps: list[tuple[MessageAction, MessageObservation]]
+
+    @classmethod
+    def from_row(cls, row: Any, *, line: int | None = None) -> Rollout:
+        """Read a rollout from a row of a JSONL file.
+
+        Args:
+            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``.
+            line: Its line in the file, from 1.
+
+        Raises:
+            RolloutError: The row is no object, has no messages, a message isn't one, or no
+                message is the assistant's.
+        """
+        if not isinstance(row, dict):
+            raise RolloutError(
+                f"a rollout is an object with 'messages', not {type(row).__name__}", line=line
+            )
+        given = row.get("messages")
+        if not isinstance(given, list) or not given:
+            raise RolloutError(
+                "the rollout has no messages; 'messages' takes a list of {role, content}, "
+                f"not {given!r:.60}",
+                line=line,
+            )
+        try:
+            messages = _messages.validate_python(given)
+        except ValidationError as error:
+            raise RolloutError(_first(error), line=line) from None
+        steps = _steps(messages, row)
+        if not steps:
+            roles = sorted({message.role for message in messages})
+            raise RolloutError(
+                f"the rollout has no assistant turn to score; its roles are {roles}", line=line
+            )
+        return cls(row.get("id", line), row.get("group"), messages, row, steps)
+
+
+def _steps(
+    messages: list[Message], columns: Mapping[str, Any]
+) -> list[tuple[MessageAction, MessageObservation]]:
+    turns = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    steps = []
+    for turn, place in enumerate(turns):
+        last = turn + 1 == len(turns)
+        message = messages[place]
+        content = message.content
+        action = MessageAction(
+            content if isinstance(content, str) else message.text,
+            message.tool_calls or [],
+            turn,
+            messages,
+            place,
+        )
+        metadata = {**columns, "messages": messages[place + 1 : None if last else turns[turn + 1]]}
+        steps.append((action, MessageObservation(last, metadata)))
+    return steps
+
+
+def _first(error: ValidationError) -> str:
+    """What is wrong with the first message that isn't one, in a line."""
+    problem = error.errors(include_url=False)[0]
+    place, *fields = problem["loc"]
+    where = ".".join([f"messages[{place}]", *map(str, fields)])
+    return f"{where}: {problem['msg']}, not {problem['input']!r:.60}"

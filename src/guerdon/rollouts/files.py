@@ -1,0 +1,81 @@
+"""Reading rollouts from JSONL, a line at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from guerdon.errors import RolloutError
+from guerdon.models.rollout import Rollout
+
+__all__ = ["MAX_LINE", "parse_line", "read_lines", "read_rollouts"]
+
+# Bytes that one line may have.
+MAX_LINE = 64 * 1024 * 1024
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that aren't blank, with their numbers, in bounded memory.
+
+    A line longer than `MAX_LINE` comes cut off, one byte longer than it may be.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE and not line.endswith(b"\n"):
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(MAX_LINE)
+        elif line.isspace():
+            continue
+        yield number, line
+
+
+def parse_line(number: int, line: bytes) -> Rollout:
+    """The rollout in a line of JSONL.
+
+    Args:
+        number: The line's number, from 1.
+        line: The line.
+
+    Raises:
+        RolloutError: It is no JSON, or no rollout.
+    """
+    if len(line) > MAX_LINE:
+        raise RolloutError(f"the line has more than {MAX_LINE:,} bytes", line=number)
+    try:
+        # utf-8-sig: some editors put a mark at the beginning of a file
+        row = _decoder.decode(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+    except (ValueError, RecursionError) as error:
+        raise RolloutError(f"the line is no JSON: {error}", line=number) from None
+    return Rollout.from_row(row, line=number)
+
+
+def read_rollouts(lines: Iterable[bytes | str]) -> Iterator[Rollout]:
+    """Read rollouts from lines of JSONL, such as those of an open file.
+
+    Example:
+        >>> line = '{"messages": [{"role": "assistant", "content": "42"}]}'
+        >>> [rollout.id for rollout in read_rollouts([line, line])]
+        [1, 2]
+
+    Args:
+        lines: Lines, each with a rollout; blank ones are passed over.
+
+    Yields:
+        A rollout a line.
+
+    Raises:
+        RolloutError: A line holds none; it says which.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.isspace():
+            yield parse_line(number, line.encode() if isinstance(line, str) else line)

@@ -1,0 +1,137 @@
+"""Writing result rows to a file, so that a run that was cut off can go on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from guerdon.errors import OutputError, ResumeError
+
+__all__ = ["RowWriter", "read_finished"]
+
+BUFFER = 256 * 1024
+
+
+class RowWriter:
+    """Appends lines to a file, ``-`` being standard output.
+
+    Lines are written in blocks, always whole ones. Where the disk is full, what was written
+    before stays.
+
+    Args:
+        path: The file; None writes nothing.
+        keep: How many bytes that stand in the file already are kept.
+    """
+
+    def __init__(self, path: str | None, *, keep: int = 0) -> None:
+        self.path = path
+        self.rows = 0
+        self._buffer = bytearray()
+        self._descriptor: int | None = None
+        if path == "-":
+            sys.stdout.flush()
+            self._descriptor = os.dup(sys.stdout.fileno())
+        elif path is not None:
+            try:
+                self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+                if os.path.isfile(path):
+                    os.ftruncate(self._descriptor, keep)
+                    os.lseek(self._descriptor, 0, os.SEEK_END)
+            except OSError as error:
+                raise OutputError(f"can't write {path}: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if not isinstance(error, OutputError):
+                self.flush()
+        finally:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def write(self, lines: bytes, count: int = 1) -> None:
+        """Add `count` whole lines."""
+        if self._descriptor is None:
+            return
+        self._buffer += lines
+        self.rows += count
+        if len(self._buffer) >= BUFFER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been added."""
+        if self._descriptor is None:
+            return
+        try:
+            while self._buffer:
+                written = os.write(self._descriptor, self._buffer)
+                del self._buffer[:written]
+        except BrokenPipeError:
+            self._buffer.clear()
+            raise
+        except OSError as error:
+            self._buffer.clear()
+            hint = "; make room and go on with --resume" if error.errno == errno.ENOSPC else ""
+            raise OutputError(
+                f"can't write {self.path}: {error.strerror}; the rows written before are kept{hint}"
+            ) from error
+
+
+def read_finished(
+    path: str, fingerprint: str, count: Callable[[dict[str, Any]], None]
+) -> tuple[int, int, Any]:
+    """Look at the rows that an earlier run has finished.
+
+    Args:
+        path: Its file; one that isn't there has none.
+        fingerprint: The reward's.
+        count: Called with each finished row.
+
+    Returns:
+        How many rows there are, how many bytes they take, and the id of the last. A last line
+        that was cut off is not among them.
+
+    Raises:
+        ResumeError: A row is none, or another reward scored it.
+    """
+    rows = size = 0
+    last: Any = None
+    if not Path(path).exists():
+        return rows, size, last
+    with open(path, "rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                row = json.loads(line)
+                scored_by, last = row["fingerprint"], row["id"]
+            except (ValueError, KeyError, TypeError):
+                raise ResumeError(
+                    f"{path} holds something else than result rows; "
+                    "name another file, or leave out --resume to write it anew",
+                    line=rows + 1,
+                ) from None
+            if scored_by != fingerprint:
+                raise ResumeError(
+                    f"{path} was scored by reward {scored_by}, this one is {fingerprint}; "
+                    "leave out --resume to score everything anew",
+                    line=rows + 1,
+                )
+            count(row)
+            rows += 1
+            size += len(line)
+    return rows, size, last

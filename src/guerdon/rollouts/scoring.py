@@ -1,0 +1,212 @@
+"""Scoring recorded rollouts: a rubric is reset and replayed over each, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self, TypedDict
+
+from guerdon.errors import RolloutError
+from guerdon.models.rollout import MessageAction, MessageObservation, Rollout
+from guerdon.rubrics import frames
+from guerdon.rubrics.call import path_of
+from guerdon.rubrics.concurrency import evaluate
+from guerdon.rubrics.frames import Frame
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.scores import components
+
+__all__ = ["ResultRow", "RolloutScorer", "failed_row", "score_rollouts"]
+
+
+class ResultRow(TypedDict):
+    """What comes out for one rollout.
+
+    Attributes:
+        id: The rollout's.
+        group: The rollout's.
+        score: The sum of the step values; None where the row is invalid.
+        is_score_valid: Whether every step has a score.
+        components: Those of the last step, by dotted name; where there are several steps, beside
+            each ``name`` also ``name/mean``, its mean over the steps at which it has a value.
+        step_rewards: One finite float a step; None where the row is invalid.
+        error: What failed, in words. Beside a valid score it tells of failures that the reward
+            itself dealt with, such as a `Guarded` with ``on_error="zero"``.
+        fingerprint: That of the reward.
+    """
+
+    id: Any
+    group: Any
+    score: float | None
+    is_score_valid: bool
+    components: dict[str, float]
+    step_rewards: list[float] | None
+    error: str | None
+    fingerprint: str
+
+
+class RolloutScorer:
+    """Scores one rollout after the other with one rubric.
+
+    Use it as a context manager, so that the event loop of an async rubric is closed at the end.
+
+    Example:
+        >>> from guerdon import NumericAnswer, Rollout
+        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
+        ...     {"role": "user", "content": "6 × 7?"},
+        ...     {"role": "assistant", "content": "A: 42"}]})
+        >>> with RolloutScorer(NumericAnswer()) as scorer:
+        ...     scorer.score(rollout)["score"]
+        1.0
+
+    Args:
+        rubric: The rubric. Nobody else may call it meanwhile.
+    """
+
+    def __init__(self, rubric: Rubric) -> None:
+        self.rubric = rubric
+        self.fingerprint = rubric.fingerprint()
+        self._loop: asyncio.Runner | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+    def score(self, rollout: Rollout) -> ResultRow:
+        """Score a rollout. What fails is told in the row, not raised."""
+        rubric = self.rubric
+        rubric.reset()
+        recorder = Frame(None)  # takes the entries of all steps
+        values: list[float] = []
+        try:
+            traits = rubric._look()
+            if traits.is_async:
+                self._loop = self._loop or asyncio.Runner()
+                self._loop.run(_replay_async(rubric, rollout.steps, recorder, values))
+            else:
+                _replay(rubric, rollout.steps, recorder, values)
+            rewards = values
+            if traits.holds_trajectory:
+                rewards = rubric.compute_step_rewards()
+        except Exception as error:
+            said = _said(error, f"step {len(values)}" if recorder.entries else None)
+            return {
+                "id": rollout.id,
+                "group": rollout.group,
+                "score": None,
+                "is_score_valid": False,
+                "components": _components(rubric, recorder)[0],
+                "step_rewards": None,
+                "error": said,
+                "fingerprint": self.fingerprint,
+            }
+        named, error_text = _components(rubric, recorder)
+        return {
+            "id": rollout.id,
+            "group": rollout.group,
+            "score": values[0] if len(values) == 1 else sum(values),
+            "is_score_valid": True,
+            "components": named,
+            "step_rewards": rewards,
+            "error": error_text,
+            "fingerprint": self.fingerprint,
+        }
+
+    def failed(self, error: RolloutError) -> ResultRow:
+        """The row of a rollout that could not be read."""
+        return failed_row(error, self.fingerprint)
+
+
+def failed_row(error: RolloutError, fingerprint: str) -> ResultRow:
+    """The row of a rollout that could not be read."""
+    where = f"line {error.line}: " if error.line is not None else ""
+    return {
+        "id": None,
+        "group": None,
+        "score": None,
+        "is_score_valid": False,
+        "components": {},
+        "step_rewards": None,
+        "error": f"{where}{type(error).__name__}: {error}",
+        "fingerprint": fingerprint,
+    }
+
+
+def score_rollouts(rubric: Rubric, rollouts: Iterable[Rollout]) -> Iterator[ResultRow]:
+    """Score rollouts with a rubric, in order, one at a time.
+
+    Args:
+        rubric: The rubric; it is reset before each.
+        rollouts: Any number of rollouts; no more than one is held.
+
+    Yields:
+        A row for each. What fails is told in its row.
+    """
+    with RolloutScorer(rubric) as scorer:
+        for rollout in rollouts:
+            yield scorer.score(rollout)
+
+
+Steps = list[tuple[MessageAction, MessageObservation]]
+
+
+def _replay(rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]) -> None:
+    token = frames.enter(recorder)
+    try:
+        for action, observation in steps:
+            values.append(rubric(action, observation))
+    finally:
+        frames.leave(token)
+
+
+async def _replay_async(
+    rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]
+) -> None:
+    token = frames.enter(recorder)
+    try:
+        for action, observation in steps:
+            values.append(await evaluate(rubric, action, observation))
+    finally:
+        frames.leave(token)
+
+
+def _components(rubric: Rubric, recorder: Frame) -> tuple[dict[str, float], str | None]:
+    """The components of the last step with the means over all, and what failed on the way."""
+    caught: dict[str, Exception] = {}
+    entries = recorder.entries
+    if not entries:
+        return {}, None
+    last = components(rubric, entries[-1][3], caught)
+    if len(entries) > 1:
+        _add_means(last, [components(rubric, entry[3], caught) for entry in entries])
+    if not caught:
+        return last, None
+    return last, "; ".join(
+        f"rubric {name!r}: {type(error).__name__}: {error}" for name, error in caught.items()
+    )
+
+
+def _add_means(last: dict[str, float], steps: list[dict[str, float]]) -> None:
+    seen: dict[str, list[float]] = {}
+    for step in steps:
+        for name, value in step.items():
+            seen.setdefault(name, []).append(value)
+    for name, of_name in seen.items():
+        last[f"{name}/mean"] = sum(of_name) / len(of_name)
+
+
+def _said(error: Exception, where: str | None) -> str:
+    path = path_of(error)
+    parts = [where, f"rubric {path!r}" if path else None, type(error).__name__]
+    # A RubricError's text begins with its path, which stands before its name here.
+    text = str(error.args[0]) if path and error.args else str(error)
+    return ": ".join([part for part in (*parts, text) if part])

@@ -1,0 +1,76 @@
+"""Finding where a worked solution states its answer."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.rubrics.checks import extract_answer
+
+STATED = [
+    ("9 * 2 = 18\nA: 18", "18"), ("A: 1\r\nA: 2\r\n", "2"), ("A: five", "five"), ("> A: 3", "3"),
+    ("Answer: 18", "18"), ("answer: 18", "18"), ("Ans: 18", "18"), ("FINAL ANSWER: 18", "18"),
+    ("## Final Answer: 7", "7"), ("- **Answer**: 7", "7"), ("A：18", "18"),
+    ("The answer is 18.", "18"), ("The final answer is: $18. Done.", "$18"),
+    ("5 + 6 = 11. The answer is 11.", "11"), ("it is 5, so the answer is 5", "5"),
+    ("Therefore, the answer is 3.5.", "3.5"), ("the answer is not 5", "not 5"),
+    ("#### 18", "18"), ("##### 18", "18"), ("#### 18\n#### Check\nfine", "18"),
+    ("Answer:\n\n18\n", "18"), ("**Answer**:\n**18**", "**18**"),
+    ("72", "72"), (" $1,234.50 ", "$1,234.50"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "answer"), STATED)
+def test_extract_answer_reads_the_last_answer_line(text, answer):
+    assert extract_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "so it is 18", "16 - 3 = 13\n9 * 2 = 18", "QA: 5", "Data: 5", "Job A: 300",
+     "#### Step 3: add\n5 + 6 = 11", "The answers differ: 5", "A is 5", "the answer isn't 5"],
+)  # fmt: skip
+def test_extract_answer_never_takes_merely_the_last_number(text):
+    assert extract_answer(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["A: 5\nA:", "A: 5\n\\boxed{1", "\\boxed{5} and \\boxed{\\frac{1}{2}"]
+)
+def test_an_answer_that_was_cut_off_is_none_whatever_stood_before(text):
+    assert extract_answer(text) is None
+
+
+def test_the_last_box_counts_with_all_its_braces():
+    assert extract_answer(r"\boxed{5} then $\boxed{\frac{1}{2}}$.") == r"\frac{1}{2}"
+    assert extract_answer(r"\fbox {\{1\}}") == r"\{1\}"
+
+
+def test_of_box_and_answer_line_the_later_counts():
+    assert extract_answer("\\boxed{5}\nA: 6") == "6"
+    assert extract_answer("A: 6\nor \\boxed{5}") == "5"
+    assert extract_answer("A: $\\boxed{18}$ eggs") == "18"
+
+
+@given(st.text())
+def test_extract_answer_never_raises(text):
+    extract_answer(text)
+
+
+@given(st.text(alphabet="A:#\nThe answer is so.18\\boxed{}*", max_size=80))
+def test_extract_answer_gives_a_part_of_the_text(text):
+    answer = extract_answer(text)
+    assert answer is None or (answer in text and answer == answer.strip())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["#" * 10**6, "\n" * 10**6, "A:" * 10**5, "A:\n" * 10**5, "\\boxed{" * 10**5, "so the " * 10**5,
+     "! " * 10**5, "answer is " * 10**5, "> " * 10**5 + "A", "answer" + ". so " * 10**5 + "answer",
+     "the answer is " + ".*" * 10**5],
+)  # fmt: skip
+def test_extract_answer_is_fast_on_hostile_text(text):
+    start = time.process_time()
+    extract_answer(text)
+    assert time.process_time() - start < 1.0

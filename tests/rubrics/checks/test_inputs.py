@@ -1,0 +1,93 @@
+"""What a check is given."""
+
+from collections import OrderedDict
+from types import MappingProxyType, SimpleNamespace
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, MissingInputError
+from guerdon.rubrics.checks.inputs import ground_truth_of, number_within, text_of
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "hello",
+        SimpleNamespace(content="hello"),
+        SimpleNamespace(message="hello"),
+        SimpleNamespace(content=None, message="hello"),
+        {"content": "hello"},
+        {"message": "hello"},
+        MappingProxyType({"content": "hello"}),
+    ],
+)
+def test_text_is_found_in_every_usual_shape(action):
+    assert text_of(action) == "hello"
+
+
+def test_an_empty_content_is_a_text():
+    assert text_of(SimpleNamespace(content="", message="other")) == ""
+
+
+def test_another_field_is_read_from_attributes_and_keys():
+    assert text_of(SimpleNamespace(code="x = 1", content="no"), "code") == "x = 1"
+    assert text_of({"items": "a key, not the method"}, "items") == "a key, not the method"
+
+
+def test_a_string_of_a_subclass_is_its_own_text():
+    class Text(str):
+        content = "not this"
+
+    assert text_of(Text("hello")) == "hello"
+
+
+@pytest.mark.parametrize(
+    ("action", "field", "said"),
+    [
+        (SimpleNamespace(content=3), "content", "'content' is int"),
+        (SimpleNamespace(message="no"), "code", "'code' is missing"),
+        ({"content": ["parts"]}, "content", "'content' is list"),
+        (None, "content", "NoneType"),
+    ],
+)
+def test_an_action_without_text_is_refused(action, field, said):
+    with pytest.raises(MissingInputError, match=said):
+        text_of(action, field)
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        SimpleNamespace(metadata={"ground_truth": 0}),
+        SimpleNamespace(metadata=OrderedDict(ground_truth=0)),
+        SimpleNamespace(metadata={}, ground_truth=0),
+        SimpleNamespace(ground_truth=0),
+        {"metadata": {"ground_truth": 0}},
+        {"ground_truth": 0},
+    ],
+)
+def test_ground_truth_is_found_in_every_usual_shape(observation):
+    assert ground_truth_of(observation) == 0
+
+
+def test_ground_truth_in_metadata_comes_first():
+    assert ground_truth_of(SimpleNamespace(metadata={"ground_truth": 1}, ground_truth=2)) == 1
+
+
+@pytest.mark.parametrize(
+    "observation", [None, {}, SimpleNamespace(metadata={"ground_truth": None}), "72"]
+)
+def test_an_observation_without_ground_truth_is_refused(observation):
+    with pytest.raises(MissingInputError, match="no ground truth"):
+        ground_truth_of(observation)
+
+
+@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), -0.1, 1.1, 10**400])
+def test_a_number_out_of_bounds_is_refused_by_name(value):
+    with pytest.raises(InvalidArgumentError, match=r"^share is .*from 0.0 to 1.0"):
+        number_within(value, "share", low=0.0, high=1.0)
+
+
+def test_an_integer_beyond_every_float_is_refused():
+    with pytest.raises(InvalidArgumentError, match="at least 0"):
+        number_within(10**400, "tolerance", low=0.0)

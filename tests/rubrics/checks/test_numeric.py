@@ -1,0 +1,135 @@
+"""Whether an answer is the right number."""
+
+import copy
+import json
+import os
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, MissingInputError, StateError
+from guerdon.rubrics.checks import NumericAnswer
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+DATA = Path(os.environ.get("GUERDON_DATA") or REPOSITORY.parent / "shared" / "data")
+
+
+def truth(value):
+    return SimpleNamespace(metadata={"ground_truth": value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [18, 18.0, "18", "$18.00", "9 * 2 = 18\nA: 18", "so\n#### 18", r"\boxed{18}", Fraction(18),
+     Decimal("18.0")],
+)  # fmt: skip
+def test_numeric_answer_reads_the_ground_truth_by_the_same_rule(value):
+    assert NumericAnswer()("She makes 9 * 2 = 18.\nA: 18", truth(value)) == 1.0
+    assert NumericAnswer()("She makes 9 * 2 = 18.\nA: 19", truth(value)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "value", ["five", "", "it is 18", True, float("nan"), float("inf"), [18], {}]
+)
+def test_a_ground_truth_that_states_no_number_raises(value):
+    with pytest.raises(MissingInputError, match="states no number"):
+        NumericAnswer()("A: 18", truth(value))
+
+
+def test_a_missing_ground_truth_or_text_raises():
+    with pytest.raises(MissingInputError):
+        NumericAnswer()("A: 18", SimpleNamespace(metadata={}))
+    with pytest.raises(MissingInputError):
+        NumericAnswer(18)(SimpleNamespace(content=None), None)
+
+
+def test_numeric_answer_compares_exactly():
+    assert NumericAnswer(0.1)("1/10", None) == 1.0
+    assert NumericAnswer("1/3")("0.3333333333333333", None) == 0.0
+    assert NumericAnswer(10**30)(str(10**30 + 1), None) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer", "score"),
+    [
+        ("0.5", "50%", 1.0), ("50", "50%", 1.0), ("50%", "0.5", 1.0), ("50%", "50", 1.0),
+        ("50%", "50%", 1.0), ("50%", "0.5%", 0.0), ("50%", "5000%", 0.0), ("0.5", "50", 0.0),
+        ("5000", "50%", 0.0),
+    ],
+)  # fmt: skip
+def test_a_percent_sign_on_one_side_may_mean_either(expected, answer, score):
+    assert NumericAnswer(expected)(answer, None) == score
+
+
+def test_tolerance_is_a_share_of_the_right_number():
+    assert NumericAnswer(200, tolerance=0.01)("198", None) == 1.0
+    assert NumericAnswer(200, tolerance=0.01)("197.9", None) == 0.0
+    assert NumericAnswer(-10, tolerance=0.3)("-7", None) == 1.0
+
+
+def test_tolerance_around_zero_is_the_difference_itself():
+    assert NumericAnswer(0, tolerance=0.01)("0.01", None) == 1.0
+    assert NumericAnswer(0, tolerance=0.01)("0.02", None) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("it is 18", "no answer is stated: no answer line, box or bare number"),
+        ("A: five", "the answer 'five' is not one number"),
+        ("A: 2.50", "found 2.5, wanted 18"),
+        ("A: 19%", "found 19%, wanted 18"),
+        ("9" * 400, "found a number of about 398 digits, wanted 18"),
+    ],
+)
+def test_a_wrong_answer_scores_zero_with_a_reason(text, reason):
+    score = NumericAnswer(18).score(text, None)
+    assert (score.value, score.reason) == (0.0, reason)
+
+
+@pytest.mark.parametrize("expected", ["five", "", True, float("nan"), [1], Fraction(1, 2)])
+def test_an_expected_that_is_no_number_is_refused(expected):
+    with pytest.raises(InvalidArgumentError, match="expected is"):
+        NumericAnswer(expected)
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf"), True, "0.1", None])
+def test_a_tolerance_that_cannot_be_meant_is_refused(tolerance):
+    with pytest.raises(InvalidArgumentError, match="tolerance is"):
+        NumericAnswer(1, tolerance=tolerance)
+
+
+def test_numeric_answer_state_goes_into_another_and_is_checked():
+    one, other = NumericAnswer("1/2", tolerance=0.1), NumericAnswer()
+    other.load_state_dict(one.state_dict())
+    assert other("0.46", None) == 1.0
+    with pytest.raises(StateError):
+        other.load_state_dict({**one.state_dict(), "expected": "five"})
+    assert other("0.46", None) == 1.0
+
+
+@pytest.mark.parametrize(
+    "again", [copy.deepcopy, lambda rubric: pickle.loads(pickle.dumps(rubric))]
+)
+def test_numeric_answer_survives_copying(again):
+    assert again(NumericAnswer(18))("A: 18", None) == 1.0
+
+
+def test_numeric_answer_agrees_with_the_published_verdicts():
+    path = DATA / "gsm8k" / "model_solutions.jsonl"
+    if not path.exists():
+        pytest.skip(f"the GSM8K solutions are not in {DATA} (set GUERDON_DATA)")
+    rubric, seen, differing = NumericAnswer(), 0, []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for model, solution in row.items():
+            if isinstance(solution, dict):
+                seen += 1
+                score = rubric(solution["solution"], truth(row["ground_truth"]))
+                if score != float(solution["is_correct"]):
+                    differing.append((row["question"][:60], model))
+    assert (seen, differing) == (1600, [])

@@ -1,0 +1,371 @@
+"""Sequential, Gate, WeightedSum: how they aggregate, sync and async."""
+
+import math
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon.errors import InvalidArgumentError, InvalidChildError
+from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
+
+
+class Fixed(Rubric):
+    """Counts how often it is called."""
+
+    def __init__(self, value=1.0):
+        super().__init__()
+        self.value = value
+        self.calls = 0
+
+    def forward(self, action, observation):
+        self.calls += 1
+        return self.value
+
+
+class AsyncFixed(Fixed):
+    async def forward(self, action, observation):
+        await anyio.lowlevel.checkpoint()
+        self.calls += 1
+        return self.value
+
+
+KINDS = {"s": Fixed, "a": AsyncFixed}
+PATTERNS = ["sss", "ass", "sas", "ssa", "aas", "asa", "saa", "aaa"]
+
+
+async def value_of(rubric):
+    """The score, awaited where it is awaitable."""
+    result = rubric(None, None)
+    return await result if hasattr(result, "__await__") else result
+
+
+# Sequential
+
+
+def test_empty_sequential_is_one():
+    assert Sequential()(None, None) == 1.0
+
+
+def test_empty_sequential_is_a_rubric_that_is_true():
+    assert Sequential()
+    assert len(Sequential()) == 0
+
+
+def test_sequential_gives_the_last_score():
+    assert Sequential(Fixed(0.9), Fixed(0.5), Fixed(0.25))(None, None) == 0.25
+
+
+def test_sequential_stops_at_zero():
+    first, zero, last = Fixed(1.0), Fixed(0.0), Fixed(1.0)
+    assert Sequential(first, zero, last)(None, None) == 0.0
+    assert (first.calls, zero.calls, last.calls) == (1, 1, 0)
+
+
+def test_sequential_stops_at_minus_zero_and_at_an_integer_zero():
+    for zero in (-0.0, 0):
+        last = Fixed()
+        assert Sequential(Fixed(zero), last)(None, None) == 0.0
+        assert last.calls == 0
+
+
+def test_sequential_goes_on_after_a_negative_score():
+    assert Sequential(Fixed(-1.0), Fixed(0.5))(None, None) == 0.5
+
+
+def test_sequential_is_indexed_and_counted():
+    rubric = Sequential(Fixed(1.0), Fixed(0.5))
+    assert len(rubric) == 2
+    assert rubric[0] is rubric.rubric_0
+    assert rubric[-1] is rubric.rubric_1
+    assert list(rubric) == [rubric.rubric_0, rubric.rubric_1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("stop", [None, 0, 1, 2])
+async def test_sequential_calls_each_child_once_wherever_it_is_async(pattern, stop):
+    children = [KINDS[kind](0.0 if i == stop else (i + 1) / 4) for i, kind in enumerate(pattern)]
+    assert await value_of(Sequential(*children)) == (0.75 if stop is None else 0.0)
+    expected = [1, 1, 1] if stop is None else [1] * (stop + 1) + [0] * (2 - stop)
+    assert [child.calls for child in children] == expected
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_weighted_sum_calls_each_child_once_wherever_it_is_async(pattern):
+    children = [KINDS[kind](float(10**i)) for i, kind in enumerate(pattern)]
+    assert await value_of(WeightedSum(children, [1, 2, 3])) == 321.0
+    assert [child.calls for child in children] == [1, 1, 1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [Fixed, AsyncFixed])
+async def test_gate_calls_its_child_once(kind):
+    child = kind(0.5)
+    assert await value_of(Gate(child, threshold=0.5)) == 0.5
+    assert child.calls == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_a_tree_with_an_async_member_always_gives_an_awaitable(pattern):
+    for make in (
+        lambda: Sequential(Fixed(0.0), *[KINDS[kind]() for kind in pattern]),
+        lambda: WeightedSum([KINDS[kind]() for kind in pattern], [1, 1, 1]),
+        lambda: Gate(Sequential(*[KINDS[kind]() for kind in pattern])),
+    ):
+        result = make()(None, None)
+        if "a" in pattern:
+            assert hasattr(result, "__await__")
+            result = await result
+        assert type(result) is float
+
+
+@pytest.mark.anyio
+async def test_a_sync_tree_gives_a_float_inside_a_running_loop():
+    for rubric in (
+        Sequential(),
+        Sequential(Fixed(1.0), Fixed(0.5)),
+        WeightedSum([Fixed(0.5)], [1.0]),
+        Gate(Fixed(0.5), threshold=0.5),
+    ):
+        assert type(rubric(None, None)) is float
+
+
+# Gate
+
+
+def test_gate_passes_at_equality():
+    assert Gate(Fixed(0.5), threshold=0.5)(None, None) == 0.5
+
+
+def test_gate_passes_above_and_gives_the_score_itself():
+    assert Gate(Fixed(0.75), threshold=0.5)(None, None) == 0.75
+
+
+def test_gate_gives_zero_below():
+    assert Gate(Fixed(math.nextafter(0.5, 0)), threshold=0.5)(None, None) == 0.0
+
+
+def test_gate_asks_for_one_by_default():
+    assert Gate(Fixed(0.999))(None, None) == 0.0
+    assert Gate(Fixed(1.0))(None, None) == 1.0
+    assert Gate(Fixed()).threshold == 1.0
+
+
+def test_gate_takes_negative_thresholds():
+    assert Gate(Fixed(-0.5), threshold=-1.0)(None, None) == -0.5
+
+
+@pytest.mark.parametrize("threshold", [math.nan, math.inf, True, None, "1"])
+def test_gate_refuses_a_threshold_that_is_no_number(threshold):
+    with pytest.raises(InvalidArgumentError, match="Gate.threshold is .*; it takes a finite number"):
+        Gate(Fixed(), threshold=threshold)
+
+
+def test_gate_refuses_a_bad_threshold_later_and_keeps_the_old():
+    gate = Gate(Fixed(0.5), threshold=0.5)
+    with pytest.raises(InvalidArgumentError):
+        gate.threshold = math.nan
+    assert gate(None, None) == 0.5
+    gate.threshold = 0.6
+    assert gate(None, None) == 0.0
+
+
+# WeightedSum
+
+
+def test_weighted_sum_weighs():
+    assert WeightedSum([Fixed(1.0), Fixed(0.5)], [0.7, 0.3])(None, None) == 0.7 + 0.15
+
+
+def test_weights_need_not_sum_to_one_and_may_be_negative():
+    assert WeightedSum([Fixed(1.0), Fixed(0.5)], [3, -4])(None, None) == 1.0
+
+
+def test_empty_weighted_sum_is_zero():
+    assert WeightedSum([], [])(None, None) == 0.0
+
+
+def test_weights_are_a_copy():
+    rubric = WeightedSum([Fixed(1.0)], [0.5])
+    rubric.weights.append(3.0)
+    rubric.weights[0] = 9.0
+    assert rubric.weights == [0.5]
+    assert rubric(None, None) == 0.5
+
+
+def test_weights_given_are_not_kept():
+    weights = [0.5]
+    rubric = WeightedSum([Fixed(1.0)], weights)
+    weights[0] = 2.0
+    assert rubric(None, None) == 0.5
+
+
+def test_weights_can_be_set():
+    rubric = WeightedSum([Fixed(1.0), Fixed(1.0)], [0.5, 0.5])
+    rubric.weights = [1.0, -3.0]
+    assert rubric(None, None) == -2.0
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 3.0], 1.0, None, [math.nan, 1.0], ["1", 2]])
+def test_bad_weights_are_refused_and_the_old_stay(weights):
+    rubric = WeightedSum([Fixed(1.0), Fixed(1.0)], [0.5, 0.25])
+    with pytest.raises(InvalidArgumentError, match="weights"):
+        rubric.weights = weights
+    assert rubric.weights == [0.5, 0.25]
+    assert rubric(None, None) == 0.75
+
+
+@pytest.mark.parametrize(("rubrics", "weights"), [(2, 1), (1, 2), (0, 1)])
+def test_as_many_weights_as_rubrics(rubrics, weights):
+    with pytest.raises(ValueError, match=f"got {rubrics} rubrics and {weights} weights"):
+        WeightedSum([Fixed() for _ in range(rubrics)], [1.0] * weights)
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, True, None, "0.5"])
+def test_weight_that_is_no_finite_number_is_refused_by_place(weight):
+    with pytest.raises(InvalidArgumentError, match=r"weights\[1\] is .*; it takes a finite number"):
+        WeightedSum([Fixed(), Fixed()], [1.0, weight])
+
+
+def test_weighted_sum_takes_iterators():
+    rubric = WeightedSum((Fixed(v) for v in (1.0, 2.0)), iter([1.0, 2.0]))
+    assert rubric(None, None) == 5.0
+
+
+@pytest.mark.anyio
+async def test_children_of_weighted_sum_run_at_the_same_time():
+    arrived, all_there = [], anyio.Event()
+
+    class Meets(Rubric):
+        async def forward(self, action, observation):
+            arrived.append(self)
+            if len(arrived) == 3:
+                all_there.set()
+            await all_there.wait()
+            return 1.0
+
+    with anyio.fail_after(5):
+        assert await WeightedSum([Meets(), Meets(), Meets()], [1, 2, 3])(None, None) == 6.0
+
+
+@pytest.mark.anyio
+async def test_scores_meet_their_weights_whatever_ends_first():
+    second_done = anyio.Event()
+
+    async def slow(action, observation):
+        await second_done.wait()
+        return 1.0
+
+    async def quick(action, observation):
+        second_done.set()
+        return 10.0
+
+    with anyio.fail_after(5):
+        assert await WeightedSum([slow, quick], [3, 2])(None, None) == 23.0
+
+
+@pytest.mark.anyio
+async def test_children_of_sequential_run_one_after_the_other():
+    order = []
+
+    def child(name):
+        async def run(action, observation):
+            order.append(f"{name} starts")
+            await anyio.lowlevel.checkpoint()
+            order.append(f"{name} ends")
+            return 1.0
+
+        return run
+
+    await Sequential(child("a"), child("b"))(None, None)
+    assert order == ["a starts", "a ends", "b starts", "b ends"]
+
+
+# What is no rubric
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda r: Sequential(Fixed(), r),
+        lambda r: Gate(r),
+        lambda r: WeightedSum([r], [1.0]),
+    ],
+)
+@pytest.mark.parametrize("rubric", [Fixed, 3, None, "text", [Fixed()]])
+def test_what_is_no_rubric_is_refused(make, rubric):
+    with pytest.raises(InvalidChildError):
+        make(rubric)
+
+
+def test_sequential_of_a_list_says_what_it_takes():
+    with pytest.raises(InvalidChildError, match="is no rubric"):
+        Sequential([Fixed(), Fixed()])
+
+
+# Random trees
+
+values = st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0, 2.0])
+shapes = st.recursive(
+    st.tuples(st.sampled_from(["leaf", "async"]), values),
+    lambda inner: st.one_of(
+        st.tuples(st.just("sequential"), st.lists(inner, max_size=3)),
+        st.tuples(st.just("gate"), inner, values),
+        st.tuples(st.just("sum"), st.lists(st.tuples(inner, values), max_size=3)),
+    ),
+    max_leaves=8,
+)
+
+
+def build(shape, allow_async):
+    kind, *rest = shape
+    if kind in ("leaf", "async"):
+        return (AsyncFixed if kind == "async" and allow_async else Fixed)(rest[0])
+    if kind == "sequential":
+        return Sequential(*[build(part, allow_async) for part in rest[0]])
+    if kind == "gate":
+        return Gate(build(rest[0], allow_async), threshold=rest[1])
+    return WeightedSum(
+        [build(part, allow_async) for part, _ in rest[0]], [weight for _, weight in rest[0]]
+    )
+
+
+def reference(shape):
+    kind, *rest = shape
+    if kind in ("leaf", "async"):
+        return rest[0]
+    if kind == "sequential":
+        score = 1.0
+        for part in rest[0]:
+            score = reference(part)
+            if score == 0.0:
+                return 0.0
+        return score
+    if kind == "gate":
+        score = reference(rest[0])
+        return score if score >= rest[1] else 0.0
+    return math.fsum(weight * reference(part) for part, weight in rest[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes)
+def test_call_score_and_evaluate_agree_with_the_rules(shape):
+    expected = reference(shape)
+    assert build(shape, False)(None, None) == expected
+    assert build(shape, False).score(None, None).value == expected
+    for allow_async in (False, True):
+        for backend in ("asyncio", "trio"):
+
+            async def both(allow_async=allow_async):
+                rubric = build(shape, allow_async)
+                return (
+                    await rubric.evaluate(None, None),
+                    (await rubric.score_async(None, None)).value,
+                    await value_of(rubric),
+                )
+
+            assert anyio.run(both, backend=backend) == (expected,) * 3
