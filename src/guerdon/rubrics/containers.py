@@ -98,6 +98,13 @@ class Sequential(Container):
         last = frame.entries[-1][3]
         return last is None or not last.not_yet
 
+    def _range(self) -> tuple[float, float] | None:
+        children = list(self._children.values())
+        if not children:
+            return (1.0, 1.0)
+        last = children[-1]._range()
+        return last if len(children) == 1 else _with_zero(last)
+
     def _needs(self, name: str) -> str | None:
         names = list(self._children)
         place = names.index(name)
@@ -156,6 +163,9 @@ class Gate(Container):
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self._threshold)
         return 0.0
+
+    def _range(self) -> tuple[float, float] | None:
+        return _with_zero(self._children["rubric"]._range())
 
     def _needs(self, name: str) -> str | None:
         return f"passes at {self._threshold:g}"
@@ -239,6 +249,16 @@ class WeightedSum(Container):
     def _weight_of(self, name: str) -> float | None:
         return self._weights[name]
 
+    def _range(self) -> tuple[float, float] | None:
+        low = high = 0.0
+        for weight, child in zip(self.weights, self._children.values(), strict=True):
+            declared = child._range()
+            if declared is None:
+                return None
+            ends = sorted(weight * end for end in declared)
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
     def _rewards_by_step(self) -> dict[int, float]:
         parts = [
             (self._weights[name], step_rewards.by_step(child))
@@ -248,6 +268,10 @@ class WeightedSum(Container):
             stamp: sum((weight * rewards.get(stamp, 0.0) for weight, rewards in parts), 0.0)
             for stamp in step_rewards.stamps(self)
         }
+
+
+def _with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if declared is None else (min(0.0, declared[0]), max(0.0, declared[1]))
 
 
 def finite_argument(value: Any, what: str) -> float:

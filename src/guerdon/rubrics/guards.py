@@ -104,7 +104,7 @@ class Guarded(Container):
     def on_error(self, value: str) -> None:
         if value not in POLICIES:
             raise InvalidArgumentError(f"Guarded.on_error is {value!r}; it takes one of {POLICIES}")
-        if value == "minimum" and self._children["rubric"].score_range is None:
+        if value == "minimum" and self._children["rubric"]._range() is None:
             raise InvalidArgumentError(
                 f"Guarded.on_error is 'minimum', but {self._children['rubric']._title()} "
                 "declares no score_range"
@@ -145,7 +145,7 @@ class Guarded(Container):
             frame.reason = f"on_error={self._on_error!r}"
 
     def _instead(self) -> float:
-        declared = self._children["rubric"].score_range
+        declared = self._children["rubric"]._range()
         return declared[0] if self._on_error == "minimum" and declared is not None else 0.0
 
     def _late(self) -> GuardTimeoutError:
@@ -217,6 +217,12 @@ class Guarded(Container):
             return await run_async(child, frame, action, observation, limiter)
         assert scope.cancelled_caught
         raise self._late()
+
+    def _range(self) -> tuple[float, float] | None:
+        declared = self._children["rubric"]._range()
+        if declared is None or self._on_error != "zero":
+            return declared
+        return min(0.0, declared[0]), max(0.0, declared[1])
 
     def _needs(self, name: str) -> str | None:
         limits = [f"within {self._timeout:g} s"] if self._timeout is not None else []

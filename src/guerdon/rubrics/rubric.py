@@ -131,8 +131,8 @@ class Rubric(metaclass=_RubricMeta):
         state_names: Further attributes (properties) that belong to `state_dict`.
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = None
-    reads: ClassVar[tuple[str, ...]] = ()
+    score_range: tuple[float, float] | None = None
+    reads: tuple[str, ...] = ()
     state_names: ClassVar[tuple[str, ...]] = ()
 
     last_score: float | None
@@ -516,6 +516,10 @@ class Rubric(metaclass=_RubricMeta):
     def _weight_of(self, name: str) -> float | None:
         """The weight that this rubric gives to a child, where it has weights."""
         return None
+
+    def _range(self) -> tuple[float, float] | None:
+        """The lowest and highest score: as declared, or, of a container, as its children say."""
+        return self.score_range
 
     def _needs(self, name: str) -> str | None:
         """What must hold before the child `name` is evaluated, in words."""

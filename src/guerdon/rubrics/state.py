@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["fingerprint", "load_state_dict", "own_state", "state_dict"]
 
 
+# What says how to read a rubric, or what it last gave, configures nothing.
+_NO_STATE = {"last_score", "score_range", "reads", "state_names"}
+
+
 # State -----------------------------------------------------------------------------------------
 
 
@@ -33,7 +37,7 @@ def own_state(rubric: Rubric) -> dict[str, Any]:
     state = {
         name: copy.deepcopy(value)
         for name, value in rubric.__dict__.items()
-        if not name.startswith("_") and name != "last_score" and _fits_json(value)
+        if not name.startswith("_") and name not in _NO_STATE and _fits_json(value)
     }
     for name in _state_names(rubric):
         state[name] = copy.deepcopy(getattr(rubric, name))

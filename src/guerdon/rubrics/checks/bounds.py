@@ -49,7 +49,7 @@ class LengthBounds(Rubric):
         1.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("minimum", "maximum", "unit")
 
     def __init__(
@@ -151,7 +151,7 @@ class RepetitionBounds(Rubric):
         0.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("maximum", "ngram")
 
     def __init__(self, maximum: float = 0.2, *, ngram: int = 4, field: str = "content") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
 from guerdon.rubrics.checks.fences import FencedBlock, fenced_blocks
 from guerdon.rubrics.checks.inputs import text_of
@@ -38,7 +38,7 @@ class PythonCompiles(Rubric):
         0.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    score_range = (0.0, 1.0)
 
     def __init__(self, *, field: str = "content", fenced: bool = True) -> None:
         super().__init__()

@@ -51,8 +51,8 @@ class NumericAnswer(Rubric):
         1.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    reads: ClassVar[tuple[str, ...]] = ("ground_truth",)
+    score_range = (0.0, 1.0)
+    reads: tuple[str, ...] = ("ground_truth",)
     state_names: ClassVar[tuple[str, ...]] = ("expected", "tolerance")
 
     def __init__(
@@ -78,6 +78,7 @@ class NumericAnswer(Rubric):
         if value is not None and wanted is None:
             raise InvalidArgumentError(f"expected is {_short(value)}; accepted is {_READABLE}")
         self._expected = value
+        self.reads = () if value is not None else type(self).reads
         self._wanted = wanted
 
     @property

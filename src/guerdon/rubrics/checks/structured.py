@@ -48,7 +48,7 @@ class ValidJson(Rubric):
         1.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("schema",)
 
     def __init__(

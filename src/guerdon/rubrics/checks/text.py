@@ -34,7 +34,7 @@ class RegexMatch(Rubric):
         1.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("pattern", "ignore_case")
 
     def __init__(
@@ -116,8 +116,8 @@ class ExactMatch(Rubric):
         1.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    reads: ClassVar[tuple[str, ...]] = ("ground_truth",)
+    score_range = (0.0, 1.0)
+    reads: tuple[str, ...] = ("ground_truth",)
     state_names: ClassVar[tuple[str, ...]] = ("expected",)
 
     def __init__(
@@ -146,6 +146,7 @@ class ExactMatch(Rubric):
                 f"expected is {value!r:.80}; accepted is a string, or None for the ground truth"
             )
         self._expected = value
+        self.reads = () if value is not None else type(self).reads
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare the text of the action with the right one."""

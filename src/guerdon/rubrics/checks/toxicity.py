@@ -44,7 +44,7 @@ class ToxicityRubric(Rubric):
         0.0
     """
 
-    score_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("threshold", "words")
 
     def __init__(
