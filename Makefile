@@ -1,0 +1,38 @@
+# Every target sets up what it needs: a machine with git, make and Python 3.11 is enough.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check docs-test bench clean
+
+PYTHON ?= python3
+# uv from the machine where it is there, else one of our own.
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+RUN := $(UV) run --frozen
+
+help:  ## Say what there is to make.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.tools/bin/uv:
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check uv
+
+setup: $(filter .tools/bin/uv,$(UV))  ## Install everything into .venv, as the lock says.
+	@$(UV) sync --frozen --quiet
+
+demo: setup  ## Score model-written solutions of word problems.
+	@$(RUN) python -m examples.gsm8k.demo
+
+test: setup  ## Run the tests.
+	$(RUN) pytest
+
+check: setup  ## Lint, check the format and the types.
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+
+docs-test: setup  ## Run every code block of README.md and docs/.
+	$(RUN) pytest tests/docs --docs -q
+
+bench: setup  ## Measure, side by side with what the bars name (a few minutes).
+	$(RUN) python -m benchmarks
+
+clean:  ## Remove what the other targets made.
+	rm -rf .venv .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
