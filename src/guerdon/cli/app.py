@@ -2,49 +2,56 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 import guerdon
+from guerdon.cli.consoles import console
 from guerdon.cli.score import score
 from guerdon.cli.tree import tree
 from guerdon.errors import GuerdonError, SpecError
 
 __all__ = ["app", "main"]
 
-HELP = """
-Rewards for agents that learn, with every number traceable.
+HELP = """Rewards for agents that learn, with every number traceable.
 
-A reward is a tree of small rubrics. Write it in Python, and name it as [bold]file.py:name[/bold]
-or [bold]module:name[/bold]: a rubric, a rubric class, a factory, or a function
-f(action, observation) -> float.
+A reward is a tree of small rubrics, written in Python. Commands take it as \
+[bold]file.py:name[/] or [bold]module:name[/], where the name is that of a rubric, a rubric class, \
+a factory, or a function f(action, observation) -> float.
 
-[bold]See what a reward is made of[/bold]
+[bold]See what a reward is made of[/]
   guerdon tree reward.py:reward
 
-[bold]Score what a model has written[/bold]
+[bold]Score what models have written[/]
   guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl
 
-A failure is never a score of 0: rows that fail say why, are counted apart, and make the command
+A failure is never a score of 0: rows that fail are counted apart, say why, and make the command \
 exit with 1.
 """
 
 app = typer.Typer(
     name="guerdon",
-    help=HELP,
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(no_args_is_help=True)(score)
-app.command(no_args_is_help=True)(tree)
+
+
+def _unwrapped(doc: str | None) -> str:
+    """A docstring with each paragraph on one line, for the terminal to wrap."""
+    paragraphs = inspect.cleandoc(doc or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
+
+
+for command in (score, tree):
+    app.command(help=_unwrapped(command.__doc__), no_args_is_help=True)(command)
 
 
 def _version(asked: bool) -> None:
@@ -53,16 +60,13 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
-    """Take the options of the command itself."""
-
-
-app.info.help = HELP
+    pass
 
 
 def main() -> NoReturn:
@@ -80,9 +84,10 @@ def main() -> NoReturn:
 
 
 def _tell(error: GuerdonError) -> None:
-    console = Console(stderr=True, soft_wrap=True)
+    err = console(stderr=True)
     if isinstance(error, SpecError) and error.traceback:
-        console.print(error.traceback, markup=False, highlight=False, end="")
+        err.print(error.traceback, markup=False, highlight=False, soft_wrap=True, end="")
     line = getattr(error, "line", None)
     where = f"line {line}: " if line is not None else ""
-    console.print(f"[bold red]error:[/] {escape(where + str(error))}", highlight=False)
+    text = f"[bold red]error:[/] {escape(where + str(error))}"
+    err.print(text, highlight=False, soft_wrap=True)

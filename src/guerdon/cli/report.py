@@ -38,10 +38,10 @@ def report_tables(report: JobReport, job: Job) -> Iterator[Table | Text]:
     parts = dict(sorted(summary.parts.items()))
     shown = dict(list(parts.items())[:MAX_COLUMNS])
     columns = {**shown, "all" if shown else "": summary}
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    table.add_column(escape(job.by) if job.by else "")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(escape(job.by) if job.by else "", overflow="fold")
     for name in columns:
-        table.add_column(escape(name), justify="right")
+        table.add_column(escape(name), justify="right", overflow="fold")
     for label, cells in _lines(columns):
         table.add_row(label, *cells)
     yield table
@@ -65,15 +65,21 @@ def _lines(columns: dict[str, Summary]) -> Iterator[tuple[str, list[str]]]:
     yield "[bold]failed[/]", [_alarm(each.failed) for each in summaries]
     if everything.dealt_with:
         yield "failures dealt with", [f"{each.dealt_with:,}" for each in summaries]
+    if everything.components:
+        yield "[bold]mean of component[/]", []
     for name in everything.components:
         means = [each.components.get(name) for each in summaries]
-        yield f"[dim]mean[/] {escape(name)}", [
-            _number(mean.value if mean is not None else None) for mean in means
-        ]
+        yield (
+            f"  {escape(name)}",
+            [_number(mean.value if mean is not None else None) for mean in means],
+        )
+    if everything.gates:
+        yield "[bold]stopped by gate[/]", []
     for gate in everything.gates:
-        yield f"[dim]stopped by[/] {escape(gate) or 'the reward'}", [
-            f"{each.stopped.get(gate, 0):,}" for each in summaries
-        ]
+        yield (
+            f"  {escape(gate) or 'the reward itself'}",
+            [f"{each.stopped.get(gate, 0):,}" for each in summaries],
+        )
 
 
 def _failures(summary: Summary) -> Table:
@@ -93,7 +99,7 @@ def _last_line(report: JobReport, job: Job) -> str:
         parts.append(f"written to {job.out}")
     if report.interrupted:
         parts.append("interrupted: every finished row is kept, --resume goes on")
-    return "; ".join([*parts, f"reward {report.fingerprint}"])
+    return "; ".join(parts) + f"\nreward {report.fingerprint}"
 
 
 def _rate(report: JobReport) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from guerdon.cli.consoles import console
 from guerdon.cli.report import report_as_json, report_tables
 from guerdon.rollouts.job import Job, JobReport
 
@@ -31,14 +31,20 @@ def score(
     reward: Annotated[
         str,
         typer.Option(
-            "--reward", "-r", metavar="SPEC", show_default=False,
+            "--reward",
+            "-r",
+            metavar="SPEC",
+            show_default=False,
             help="The reward, as [bold]file.py:name[/bold] or [bold]module:name[/bold].",
         ),
     ],
     out: Annotated[
         str | None,
         typer.Option(
-            "--out", "-o", metavar="F.jsonl", show_default=False,
+            "--out",
+            "-o",
+            metavar="F.jsonl",
+            show_default=False,
             help="Where the result rows go, one a rollout, in order; [bold]-[/bold] is standard "
             "output. Without it there is only the summary.",
         ),
@@ -52,14 +58,18 @@ def score(
     by: Annotated[
         str | None,
         typer.Option(
-            "--by", metavar="COLUMN", show_default=False,
+            "--by",
+            metavar="COLUMN",
+            show_default=False,
             help="Break the summary down by a column of the rollouts.",
         ),
     ] = None,
     passing: Annotated[
         float | None,
         typer.Option(
-            "--passing", metavar="SCORE", show_default=False,
+            "--passing",
+            metavar="SCORE",
+            show_default=False,
             help="Also tell the accuracy: the share of valid scores of at least this.",
         ),
     ] = None,
@@ -88,19 +98,19 @@ def score(
 
 def _print(report: JobReport, job: Job, as_json: bool) -> None:
     # Where the rows themselves go to standard output, the summary steps aside.
-    console = Console(stderr=job.out == "-")
+    out = console(stderr=job.out == "-")
     if as_json:
         text = json.dumps(report_as_json(report, job.reward), ensure_ascii=False, indent=2)
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        out.print(text, markup=False, highlight=False, soft_wrap=True)
     else:
-        for table in report_tables(report, job):
-            console.print(table)
+        for part in report_tables(report, job):
+            out.print(part)
 
 
 @contextmanager
 def _progress(job: Job) -> Iterator[None]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    err = console(stderr=True)
+    if not err.is_terminal:
         yield
         return
     size = os.path.getsize(job.rollouts) if os.path.isfile(job.rollouts) else None
@@ -111,15 +121,11 @@ def _progress(job: Job) -> Iterator[None]:
         TextColumn("{task.fields[rows]:,} rows"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("scoring", total=size, rows=0)
 
         def show(rows: int, read: int) -> None:
             bar.update(task, completed=read, rows=rows)
 
-        job.progress = _as_progress(show)
+        job.progress = show
         yield
-
-
-def _as_progress(show: Callable[[int, int], None]) -> Callable[[int, int], None]:
-    return show

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from guerdon.cli.consoles import console
 from guerdon.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
 
@@ -23,7 +23,8 @@ def tree(
     reward: Annotated[
         str,
         typer.Argument(
-            metavar="SPEC", show_default=False,
+            metavar="SPEC",
+            show_default=False,
             help="The reward, as [bold]file.py:name[/bold] or [bold]module:name[/bold].",
         ),
     ],
@@ -54,9 +55,9 @@ def tree(
             "" if node["weight"] is None else f"{node['weight']:g}",
             escape("; ".join(node["depends_on"])),
         )
-    console = Console()
-    console.print(table)
-    console.print(f"reward {rubric.fingerprint()}", highlight=False)
+    out = console()
+    out.print(table)
+    out.print(f"reward {rubric.fingerprint()}", highlight=False)
 
 
 def describe(

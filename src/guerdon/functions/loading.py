@@ -36,12 +36,12 @@ def load_reward(spec: str) -> Rubric:
         SpecError: It can't be found or imported, or is none of these. Where the person's own
             code raised, the error carries the traceback of that code alone.
     """
-    found = load_object(spec)
+    found: Any = load_object(spec)
     if isinstance(found, type):
         if not issubclass(found, Rubric):
             raise SpecError(f"{spec}: {found.__name__} is a class, but no Rubric", spec=spec)
-        return _made(spec, found)
-    if not isinstance(found, Rubric) and _is_factory(found):
+        found = _made(spec, found)
+    elif not isinstance(found, Rubric) and _is_factory(found):
         made = _made(spec, found)
         if not isinstance(made, Rubric) and not callable(made):
             raise SpecError(
@@ -68,7 +68,8 @@ def load_object(spec: str) -> Any:
     source, colon, name = spec.rpartition(":")
     if not colon or not source or not name:
         raise SpecError(
-            f"{spec!r} names no reward; write module:name or file.py:name, such as reward.py:reward",
+            f"{spec!r} names no reward; write module:name or file.py:name, "
+            "such as reward.py:reward",
             spec=spec,
         )
     module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)

@@ -54,8 +54,7 @@ class Message(BaseModel):
 
     def get(self, key: str, default: Any = None) -> Any:
         """A field by name, or `default`, as of a dict."""
-        value = getattr(self, key, default) if key in self.model_fields_set else default
-        return value
+        return getattr(self, key, default) if key in self.model_fields_set else default
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.model_fields_set:

@@ -142,7 +142,7 @@ class Job:
         if self.rollouts == "-":
             return contextlib.nullcontext(sys.stdin.buffer)
         try:
-            return open(self.rollouts, "rb")  # noqa: SIM115: the caller's with closes it
+            return open(self.rollouts, "rb")
         except OSError as error:
             raise RolloutError(f"can't read {self.rollouts}: {error.strerror}") from error
 
@@ -196,9 +196,7 @@ class Job:
 
     # Workers ---------------------------------------------------------------------------------
 
-    def _run_workers(
-        self, lines: Iterator[Line], writer: RowWriter, report: JobReport
-    ) -> None:
+    def _run_workers(self, lines: Iterator[Line], writer: RowWriter, report: JobReport) -> None:
         pending: deque[Future[_Chunk]] = deque()
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(
@@ -284,7 +282,7 @@ class _Desk:
     def part_of(self, line: Line) -> str | None:
         """Which part of the breakdown a line belongs to."""
         try:
-            return str(parse_line(*line).columns.get(self.by))
+            return str(parse_line(*line).columns.get(str(self.by)))
         except RolloutError:
             return None
 

@@ -168,9 +168,7 @@ def _replay(rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]) 
         frames.leave(token)
 
 
-async def _replay_async(
-    rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]
-) -> None:
+async def _replay_async(rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]) -> None:
     token = frames.enter(recorder)
     try:
         for action, observation in steps:

@@ -81,7 +81,7 @@ def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> flo
             frames.leave(token)
     rubric.__dict__["last_score"] = value
     parent.entries.append((rubric, value, perf_counter() - start, frame))
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def finite(rubric: Rubric, value: Any) -> float:
@@ -113,9 +113,7 @@ def finite(rubric: Rubric, value: Any) -> float:
         if math.isfinite(number):
             return number
     what = repr(value) if kind in (float, bool, type(None)) else f"{value!r:.80} ({kind.__name__})"
-    raise InvalidScoreError(
-        f"{_name(rubric)} gave {what}; a score is a finite float", value=value
-    )
+    raise InvalidScoreError(f"{_name(rubric)} gave {what}; a score is a finite float", value=value)
 
 
 def _name(rubric: Rubric) -> str:
@@ -134,8 +132,6 @@ def trace(rubric: Rubric, error: Exception) -> None:
 
     An author's exception gets one note; a `RubricError` says the path itself.
     """
-    if rubric.__dict__.get("_children") is None:
-        return  # it never ran super().__init__(): the error says so and the tree doesn't know it
     notes: list[str] = error.__dict__.setdefault("__notes__", [])
     place = next((i for i, note in enumerate(notes) if isinstance(note, _PathNote)), None)
     path = ""

@@ -12,7 +12,7 @@ from guerdon.errors import (
     RubricPathError,
     TrajectoryError,
 )
-from guerdon.rubrics import step_rewards, tree
+from guerdon.rubrics import step_rewards
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.rubric import Rubric
 
@@ -35,14 +35,12 @@ class _Collection(Rubric):
 
     def _put(self, name: str, rubric: Rubric) -> None:
         """Register a child, past the rules for the names of attributes."""
-        tree.adopt(self, name, rubric)
+        self._adopt(name, rubric)
         self.__dict__[name] = rubric
 
     def _take(self, name: str) -> Rubric:
-        child = self._children[name]
-        tree.release(self, name)
         self.__dict__.pop(name, None)
-        return child
+        return self._release(name)
 
 
 class RubricList(_Collection):
@@ -87,7 +85,7 @@ class RubricList(_Collection):
 
     def pop(self, index: int = -1) -> Rubric:
         """Remove a rubric and give it back."""
-        rubric = self[index]
+        rubric: Rubric = self[index]
         del self[index]
         return rubric
 
@@ -140,7 +138,8 @@ class RubricDict(_Collection):
         ...     '''Each task has a rubric of its own.'''
         ...     def __init__(self):
         ...         super().__init__()
-        ...         self.tasks = RubricDict({"greet": RegexMatch("hello"), "leave": RegexMatch("bye")})
+        ...         self.tasks = RubricDict(
+        ...             {"greet": RegexMatch("hello"), "leave": RegexMatch("bye")})
         ...     def forward(self, action, observation):
         ...         return self.tasks[observation](action, observation)
         >>> ByTask()("hello", "greet"), ByTask()("hello", "leave")
@@ -193,7 +192,7 @@ class RubricDict(_Collection):
                 f"{key!r} can't be a key of RubricDict: "
                 "a key is a string that isn't empty and holds no dot"
             )
-        if hasattr(type(self), key) or key in Rubric.__annotations__:
+        if self._is_reserved(key):
             raise InvalidChildError(
                 f"{key!r} can't be a key of RubricDict: it would hide RubricDict.{key}"
             )

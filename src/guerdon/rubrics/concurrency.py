@@ -27,9 +27,7 @@ async def in_thread(
     limiter: anyio.CapacityLimiter | None, function: Callable[..., T], *args: Any
 ) -> T:
     """Run a function in a worker thread; when cancelled, leave it behind to end by itself."""
-    return await anyio.to_thread.run_sync(
-        function, *args, limiter=limiter, abandon_on_cancel=True
-    )
+    return await anyio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
 
 
 async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:

@@ -70,7 +70,7 @@ class Container(Rubric):
 
 
 class Sequential(Container):
-    """Stops at the first rubric that scores 0; otherwise gives the score of the last.
+    """The score of the last rubric, or 0 as soon as one scores 0.
 
     An intermediate 0.0 of a trajectory rubric means "not yet" and stops nothing.
 
@@ -127,7 +127,7 @@ class Sequential(Container):
 
 
 class Gate(Container):
-    """Gives the score of its rubric where it reaches the threshold, and 0 where it doesn't.
+    """The score of its rubric, or 0 where that is under the threshold.
 
     Example:
         >>> from guerdon import Gate
@@ -158,7 +158,9 @@ class Gate(Container):
 
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
-            raise RubricError(f"a Gate has one child, 'rubric'; this one has {list(self._children)}")
+            raise RubricError(
+                f"a Gate has one child, 'rubric'; this one has {list(self._children)}"
+            )
         if scores[0] >= self._threshold:
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self._threshold)
@@ -179,7 +181,7 @@ class Gate(Container):
 
 
 class WeightedSum(Container):
-    """The sum of the rubrics' scores, each times its weight.
+    """The weighted sum of the rubrics' scores.
 
     On an async tree the children run at the same time.
 

@@ -48,7 +48,7 @@ class FunctionRubric(Rubric):
 
     def _reset_own(self) -> None:
         if self._is_stateful:
-            self._function.reset()  # type: ignore[union-attr]
+            self._function.reset()  # type: ignore[attr-defined]
 
     def _title(self) -> str:
         return getattr(self._function, "__name__", None) or type(self._function).__name__

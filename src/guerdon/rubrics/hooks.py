@@ -65,6 +65,7 @@ def is_async_callable(function: Any) -> bool:
     """Whether calling it is known to give an awaitable."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
+    # The second: an object whose __call__ is async.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004: an object whose __call__ is async
+        getattr(type(function), "__call__", None)  # noqa: B004
     )

@@ -2,96 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from guerdon.errors import (
-    AbstractRubricError,
-    InvalidChildError,
-    NotInitializedError,
-    RubricError,
-)
-from guerdon.rubrics import tree
+from guerdon.errors import AbstractRubricError, RubricError
 from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
+from guerdon.rubrics.construction import SetByInit
 from guerdon.rubrics.frames import current
 from guerdon.rubrics.hooks import ForwardHook, ForwardPreHook, HookHandle, is_async_callable
+from guerdon.rubrics.resets import once_per_pass, reset_tree
+from guerdon.rubrics.tree import Node
 
 if TYPE_CHECKING:
-    import weakref
-
     from guerdon.models.score import Score
     from guerdon.rubrics.frames import Frame
 
 __all__ = ["Rubric"]
 
 
-_FORGOTTEN = "%s.__init__ must call super().__init__() first"
-
-
-class _SetByInit:
-    """Stands for an attribute until ``Rubric.__init__`` has set it, and says what is missing."""
-
-    # None of what a hot call reads: a descriptor on the class slows every look at the instance.
-    def __get__(self, rubric: Any, kind: type) -> Any:
-        if rubric is None:
-            return self
-        raise NotInitializedError(_FORGOTTEN % kind.__name__)
-
-
-# Which resets have run in the pass that is under way, so that each runs once, however authors
-# mix super().reset(), child.reset() and neither.
-_resets: ContextVar[set[tuple[int, object]] | None] = ContextVar("guerdon_resets", default=None)
-
-
-def _once_per_pass(reset: Callable[[Any], None]) -> Callable[[Any], None]:
-    @functools.wraps(reset)
-    def once(self: Rubric) -> None:
-        done = _resets.get()
-        token = None
-        if done is None:
-            token = _resets.set(done := set())
-        try:
-            if (id(self), reset) not in done:
-                done.add((id(self), reset))
-                reset(self)
-                if reset is not _reset_tree:
-                    _reset_everything(self)
-        finally:
-            if token is not None:
-                _resets.reset(token)
-
-    return once
-
-
-def _reset_tree(self: Rubric) -> None:
-    self._log.clear()
-    self._reset_own()
-    for child in list(self._children.values()):
-        child.reset()
-
-
-_reset_everything = _once_per_pass(_reset_tree)
-
-
-class _RubricMeta(ABCMeta):
-    """Refuses at construction what would fail later: no `forward`, no ``super().__init__()``."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        missing = sorted(getattr(cls, "__abstractmethods__", ()))
-        if missing:
-            raise AbstractRubricError(
-                f"{cls.__name__} can't be made: write {' and '.join(missing)} in a subclass"
-            )
-        rubric = super().__call__(*args, **kwargs)
-        if isinstance(rubric, Rubric) and "_children" not in rubric.__dict__:
-            raise NotInitializedError(_FORGOTTEN % cls.__name__)
-        return rubric
-
-
-class Rubric(metaclass=_RubricMeta):
+class Rubric(Node):
     """Computes a reward from an action and an observation.
 
     Write ``__init__`` (with ``super().__init__()`` first) and `forward`, plain or async. Rubrics
@@ -137,28 +67,18 @@ class Rubric(metaclass=_RubricMeta):
 
     last_score: float | None
 
-    # What the class is, found out when it is made.
-    _is_async: bool = False
-    _is_trajectory: bool = False
-    _is_stateful: bool = False
     _is_container: bool = False
     _dispatches: bool = False  # children that it does not call do not see the step
     _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # __call__ of authors, MRO order
 
-    # What an instance is.
-    _mode: int
-    _traits: tree.Traits | None = _SetByInit()
-    _children: dict[str, Rubric]
-    _parents: list[weakref.ref[Rubric]] = _SetByInit()
-    _pre_hooks: dict[int, ForwardPreHook] = _SetByInit()
-    _hooks: dict[int, ForwardHook] = _SetByInit()
-    _log: dict[int, Any] = _SetByInit()  # outcomes by step, in trees that hold trajectory rubrics
+    _mode: int  # the path that a call takes: SLOW, PARENT or LEAF
+    _pre_hooks: dict[int, ForwardPreHook] = cast("dict[int, ForwardPreHook]", SetByInit())
+    _hooks: dict[int, ForwardHook] = cast("dict[int, ForwardHook]", SetByInit())
+    _log: dict[int, Any] = cast("dict[int, Any]", SetByInit())  # outcomes by step, see step_rewards
 
     def __init__(self) -> None:
-        self.__dict__.update(
-            _children={}, _parents=[], _traits=None, _mode=SLOW,
-            _pre_hooks={}, _hooks={}, _log={}, last_score=None,
-        )  # fmt: skip
+        super().__init__()
+        self.__dict__.update(_mode=SLOW, _pre_hooks={}, _hooks={}, _log={}, last_score=None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -170,7 +90,7 @@ class Rubric(metaclass=_RubricMeta):
             if getattr(cls.forward, "__isabstractmethod__", False):
                 cls.forward = _forward_by_call  # type: ignore[method-assign]
         if "reset" in cls.__dict__:
-            cls.reset = _once_per_pass(cls.__dict__["reset"])  # type: ignore[method-assign]
+            cls.reset = once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
         evaluated = cls._written_calls[0] if cls._written_calls else cls.forward
         cls._is_async = is_async_callable(evaluated)
@@ -325,69 +245,7 @@ class Rubric(metaclass=_RubricMeta):
         An override needs no ``super().reset()``: children are reset all the same, each once.
         """
         if self._log or self._look().stateful:
-            _reset_everything(self)
-
-    # The tree --------------------------------------------------------------------------------
-
-    def children(self) -> Iterator[Rubric]:
-        """The immediate children."""
-        yield from list(self._children.values())
-
-    def named_children(self) -> Iterator[tuple[str, Rubric]]:
-        """The immediate children with their names."""
-        yield from list(self._children.items())
-
-    def rubrics(self) -> Iterator[Rubric]:
-        """All descendants, depth first; a shared one once."""
-        for _, rubric in tree.walk(self):
-            yield rubric
-
-    def named_rubrics(self, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
-        """All descendants with their dotted names, depth first; a shared one once.
-
-        Args:
-            prefix: Put before each name, with a dot.
-        """
-        yield from tree.walk(self, prefix)
-
-    def get_rubric(self, path: str) -> Rubric:
-        """The descendant at a dotted path, such as ``"code.syntax"``.
-
-        Raises:
-            RubricPathError: There is none (a `KeyError`).
-        """
-        return tree.find(self, path)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        children = self.__dict__.get("_children")
-        if isinstance(value, Rubric):
-            if children is None:
-                raise NotInitializedError(_FORGOTTEN % type(self).__name__)
-            self._check_name(name)
-            tree.adopt(self, name, value)
-        elif isinstance(value, type) and issubclass(value, Rubric):
-            raise InvalidChildError(
-                f"{type(self).__name__}.{name} is the class {value.__name__}; "
-                f"make a rubric of it: {value.__name__}(…)"
-            )
-        elif children and name in children:
-            if value is not None:
-                raise InvalidChildError(
-                    f"{type(self).__name__}.{name} is a child: it takes a rubric, or None to "
-                    f"remove it, not {type(value).__name__}"
-                )
-            tree.release(self, name)
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name in self.__dict__.get("_children", ()):
-            tree.release(self, name)
-            self.__dict__.pop(name, None)
-        else:
-            object.__delattr__(self, name)
-
-    def __repr__(self) -> str:
-        return tree.draw(self)
+            reset_tree(self)
 
     # Hooks -----------------------------------------------------------------------------------
 
@@ -466,15 +324,10 @@ class Rubric(metaclass=_RubricMeta):
 
     # What the rest of the room asks of a rubric ----------------------------------------------
 
-    def _look(self) -> tree.Traits:
-        traits = self._traits
-        if traits is None:
-            traits = self.__dict__["_traits"] = tree.look(self)
-            self._refresh()
-        return traits
+    def _forget(self) -> None:
+        self.__dict__["_mode"] = SLOW
 
     def _refresh(self) -> None:
-        """Choose the path that a call takes."""
         traits = self._look()
         plain = not (
             traits.is_async
@@ -505,13 +358,6 @@ class Rubric(metaclass=_RubricMeta):
             return self.forward(action, observation)
         finally:
             frame.super_calls -= 1
-
-    def _check_name(self, name: str) -> None:
-        """Refuse a name that a child can't have here."""
-        if name in Rubric.__annotations__ or hasattr(Rubric, name):
-            raise InvalidChildError(
-                f"{type(self).__name__}.{name} can't be a child: the name is Rubric's own"
-            )
 
     def _weight_of(self, name: str) -> float | None:
         """The weight that this rubric gives to a child, where it has weights."""
@@ -552,20 +398,6 @@ class Rubric(metaclass=_RubricMeta):
         from guerdon.rubrics.state import own_state
 
         return own_state(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Parents are found again when they come back; what was recorded belongs to this process.
-        state = self.__dict__.copy()
-        state.update(_parents=[], _traits=None, _mode=SLOW)
-        for name in ("_children", "_pre_hooks", "_hooks", "_log"):
-            state[name] = state[name].copy()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for name, child in list(self._children.items()):
-            del self._children[name]
-            tree.adopt(self, name, child)
 
 
 def _forward_by_call(self: Rubric, action: Any, observation: Any) -> Any:

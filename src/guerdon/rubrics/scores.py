@@ -107,9 +107,7 @@ def _of_recorder(rubric: Rubric, recorder: Frame, error: Exception | None) -> Sc
     return _of_entry(rubric, "", None, recorder, len(recorder.entries) - 1)
 
 
-def _of_entry(
-    rubric: Rubric, name: str, weight: float | None, parent: Frame, place: int
-) -> Score:
+def _of_entry(rubric: Rubric, name: str, weight: float | None, parent: Frame, place: int) -> Score:
     """The score of the entry at `place` of `parent`, which is one of `rubric`."""
     _, value, seconds, frame = parent.entries[place]
     error = frame.error if frame is not None else None
@@ -153,9 +151,7 @@ def _children(rubric: Rubric, frame: Frame | None, prefix: str, why: str) -> tup
                 out.append(_of_entry(child, label, weight, frame, place))
             continue
         below = _children(child, frame, f"{prefix}{name}.", why) if child._children else ()
-        out.append(
-            Score(name=name, status="skipped", weight=weight, reason=why, children=below)
-        )
+        out.append(Score(name=name, status="skipped", weight=weight, reason=why, children=below))
     return tuple(out)
 
 

@@ -1,4 +1,4 @@
-"""What a tree is configured with: `state_dict`, `load_state_dict`, and the fingerprint of it all."""
+"""What a tree is configured with: `state_dict`, `load_state_dict` and the fingerprint."""
 
 from __future__ import annotations
 

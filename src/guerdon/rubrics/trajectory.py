@@ -55,8 +55,10 @@ class TrajectoryRubric(Rubric):
         ...         score = self.score_trajectory(self.trajectory)
         ...         return [score / len(self.trajectory)] * len(self.trajectory)
         >>> rubric = EqualShares()
-        >>> rubric("e4", SimpleNamespace(done=False)), rubric("Qf7", SimpleNamespace(done=True, won=True))
-        (0.0, 1.0)
+        >>> rubric("e4", SimpleNamespace(done=False))
+        0.0
+        >>> rubric("Qf7", SimpleNamespace(done=True, won=True))
+        1.0
         >>> rubric.compute_step_rewards()
         [0.5, 0.5]
 
@@ -82,7 +84,9 @@ class TrajectoryRubric(Rubric):
         if "score_trajectory" in cls.__dict__ and not hasattr(
             cls.score_trajectory, "__isabstractmethod__"
         ):
-            cls.score_trajectory = _scored_once(cls.score_trajectory)  # type: ignore[method-assign]
+            cls.score_trajectory = _scored_once(  # type: ignore[assignment, method-assign]
+                cls.score_trajectory
+            )
 
     @property
     def intermediate_reward(self) -> float:

@@ -1,18 +1,20 @@
-"""The tree: how children are kept, named and found, and what a rubric knows of those below it."""
+"""`Node`: a rubric's place in its tree, with registration and traversal."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, cast
 
 from guerdon.errors import CycleError, InvalidChildError, RubricPathError
+from guerdon.rubrics.construction import RubricMeta, SetByInit, forgotten
 
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["Traits", "adopt", "changed", "draw", "find", "look", "release", "walk"]
+__all__ = ["Node", "Traits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,111 +34,211 @@ class Traits:
     paths: dict[int, str]
 
 
-def walk(rubric: Rubric, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
-    """All descendants with their dotted names, depth first; a shared child once."""
-    seen: set[int] = set()
+class Node(metaclass=RubricMeta):
+    """The part of a rubric that makes trees of rubrics.
 
-    def below(parent: Rubric, prefix: str) -> Iterator[tuple[str, Rubric]]:
-        for name, child in list(parent._children.items()):
-            if id(child) in seen:
-                continue
+    Children are kept in a registry, in the order in which they came, and as attributes. A rubric
+    that changes tells those above it, so that what they know of the tree is looked up again.
+    """
+
+    # What this rubric itself is; the traits say it of the whole tree.
+    _is_async: bool = False
+    _is_trajectory: bool = False
+    _is_stateful: bool = False
+
+    _children: dict[str, Rubric]
+    _parents: list[weakref.ref[Rubric]] = cast("list[weakref.ref[Rubric]]", SetByInit())
+    _traits: Traits | None = cast("Traits | None", SetByInit())
+
+    def __init__(self) -> None:
+        self.__dict__.update(_children={}, _parents=[], _traits=None)
+
+    # Traversal -------------------------------------------------------------------------------
+
+    def children(self) -> Iterator[Rubric]:
+        """The immediate children."""
+        yield from list(self._children.values())
+
+    def named_children(self) -> Iterator[tuple[str, Rubric]]:
+        """The immediate children with their names."""
+        yield from list(self._children.items())
+
+    def rubrics(self) -> Iterator[Rubric]:
+        """All descendants, depth first; a shared one once."""
+        for _, rubric in self.named_rubrics():
+            yield rubric
+
+    def named_rubrics(self, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
+        """All descendants with their dotted names, depth first; a shared one once.
+
+        Args:
+            prefix: Put before each name, with a dot.
+        """
+        yield from _walk(self, prefix, set())
+
+    def get_rubric(self, path: str) -> Rubric:
+        """The descendant at a dotted path, such as ``"code.syntax"``; ``""`` is this rubric.
+
+        Raises:
+            RubricPathError: There is none (a `KeyError`); the message names those that there are.
+        """
+        here = cast("Rubric", self)
+        for name in path.split(".") if path else ():
+            if name not in here._children:
+                known = [name for name, _ in self.named_rubrics()]
+                raise RubricPathError(f"no rubric at {path!r}; there are {known}", path=path)
+            here = here._children[name]
+        return here
+
+    def __repr__(self) -> str:
+        return _draw(cast("Rubric", self), "")
+
+    # Registration ----------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        children = self.__dict__.get("_children")
+        if isinstance(value, Node):
+            if children is None:
+                raise forgotten(type(self))
+            self._check_name(name)
+            self._adopt(name, cast("Rubric", value))
+        elif isinstance(value, type) and issubclass(value, Node):
+            raise InvalidChildError(
+                f"{type(self).__name__}.{name} is the class {value.__name__}; "
+                f"make a rubric of it: {value.__name__}(…)"
+            )
+        elif children and name in children:
+            if value is not None:
+                raise InvalidChildError(
+                    f"{type(self).__name__}.{name} is a child: it takes a rubric, or None to "
+                    f"remove it, not {type(value).__name__}"
+                )
+            self._release(name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_children", ()):
+            self._release(name)
+            self.__dict__.pop(name, None)
+        else:
+            object.__delattr__(self, name)
+
+    def _check_name(self, name: str) -> None:
+        """Refuse a name that a child can't have here."""
+        if self._is_reserved(name):
+            raise InvalidChildError(
+                f"{type(self).__name__}.{name} can't be a child: the name is Rubric's own"
+            )
+
+    @classmethod
+    def _is_reserved(cls, name: str) -> bool:
+        """Whether a child of this name would hide something of `Rubric` or of its container."""
+        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith("guerdon.rubrics.")]
+        return any(name in vars(kind) or name in get_annotations(kind) for kind in kinds)
+
+    def _adopt(self, name: str, child: Rubric) -> None:
+        """Put `child` into the registry, in place of the one of that name, if any.
+
+        Raises:
+            InvalidChildError: The name holds a dot or is no string.
+            CycleError: This rubric is `child`, or below it.
+        """
+        if not isinstance(name, str) or not name or "." in name:
+            raise InvalidChildError(
+                f"{name!r} can't name a child of {type(self).__name__}: "
+                "a name is a string that isn't empty and holds no dot"
+            )
+        if child is self or id(self) in child._look().paths:
+            raise CycleError(
+                f"{type(child).__name__} can't become {name!r} of {type(self).__name__}: "
+                "it is, or holds, that very rubric"
+            )
+        if name in self._children:
+            self._disown(self._children[name])
+        self._children[name] = child
+        child._parents.append(weakref.ref(cast("Rubric", self)))
+        self._changed()
+
+    def _release(self, name: str) -> Rubric:
+        """Take a child out of the registry."""
+        child = self._children.pop(name)
+        self._disown(child)
+        self._changed()
+        return child
+
+    def _disown(self, child: Rubric) -> None:
+        for reference in child._parents:
+            if reference() is self:
+                child._parents.remove(reference)
+                return
+
+    # What is known of the tree -----------------------------------------------------------------
+
+    def _look(self) -> Traits:
+        """What holds of this rubric with all below it."""
+        traits = self._traits
+        if traits is None:
+            below = [child._look() for child in self._children.values()]
+            traits = self.__dict__["_traits"] = Traits(
+                is_async=self._is_async or any(each.is_async for each in below),
+                holds_trajectory=self._is_trajectory
+                or any(each.holds_trajectory for each in below),
+                stateful=self._is_stateful or any(each.stateful for each in below),
+                paths={id(child): path for path, child in self.named_rubrics()},
+            )
+            self._refresh()
+        return traits
+
+    def _changed(self) -> None:
+        """Let this rubric and all above it look again."""
+        self.__dict__["_traits"] = None
+        self._forget()
+        alive = [(ref, parent) for ref in self._parents if (parent := ref()) is not None]
+        self.__dict__["_parents"] = [ref for ref, _ in alive]
+        for _, parent in alive:
+            parent._changed()
+
+    def _forget(self) -> None:
+        """Drop what was derived from the traits."""
+
+    def _refresh(self) -> None:
+        """Derive it again."""
+
+    # Copies ------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Parents find their children again when they come back.
+        state = {**self.__dict__, "_parents": [], "_traits": None}
+        return {
+            name: value.copy() if name.startswith("_") and type(value) is dict else value
+            for name, value in state.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+        for name, child in list(self._children.items()):
+            del self._children[name]
+            self._adopt(name, child)
+
+
+def _walk(node: Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, Rubric]]:
+    for name, child in list(node._children.items()):
+        if id(child) not in seen:
             seen.add(id(child))
             path = f"{prefix}.{name}" if prefix else name
             yield path, child
-            yield from below(child, path)
-
-    return below(rubric, prefix)
+            yield from _walk(child, path, seen)
 
 
-def look(rubric: Rubric) -> Traits:
-    """Find out what holds of a tree."""
-    children = [child._look() for child in rubric._children.values()]
-    return Traits(
-        is_async=rubric._is_async or any(child.is_async for child in children),
-        holds_trajectory=rubric._is_trajectory or any(child.holds_trajectory for child in children),
-        stateful=rubric._is_stateful or any(child.stateful for child in children),
-        paths={id(child): path for path, child in walk(rubric)},
+def _draw(rubric: Rubric, indent: str) -> str:
+    """The tree as text."""
+    settings = ", ".join(
+        f"{name}={value!r:.60}" for name, value in rubric._own_state().items() if name != "weights"
     )
-
-
-def find(rubric: Rubric, path: str) -> Rubric:
-    """The descendant at a dotted path; ``""`` is the rubric itself.
-
-    Raises:
-        RubricPathError: There is none; the message names those that there are.
-    """
-    here = rubric
-    for name in path.split(".") if path else ():
-        if name not in here._children:
-            known = [name for name, _ in walk(rubric)]
-            raise RubricPathError(f"no rubric at {path!r}; there are {known}", path=path)
-        here = here._children[name]
-    return here
-
-
-def adopt(parent: Rubric, name: str, child: Rubric) -> None:
-    """Put `child` into the registry of `parent`, in place of the one of that name, if any.
-
-    Raises:
-        NotInitializedError: One of the two never ran `Rubric.__init__`.
-        InvalidChildError: The name holds a dot or is no string.
-        CycleError: `parent` is `child` or below it.
-    """
-    children = parent._children
-    if not isinstance(name, str) or not name or "." in name:
-        raise InvalidChildError(
-            f"{name!r} can't name a child of {type(parent).__name__}: "
-            "a name is a string that isn't empty and holds no dot"
-        )
-    if child is parent or id(parent) in child._look().paths:
-        raise CycleError(
-            f"{type(child).__name__} can't become {name!r} of {type(parent).__name__}: "
-            "it is, or holds, that very rubric"
-        )
-    if name in children:
-        _forget_parent(children[name], parent)
-    children[name] = child
-    child._parents.append(weakref.ref(parent))
-    changed(parent)
-
-
-def release(parent: Rubric, name: str) -> None:
-    """Take the child `name` out of the registry of `parent`."""
-    _forget_parent(parent._children.pop(name), parent)
-    changed(parent)
-
-
-def _forget_parent(child: Rubric, parent: Rubric) -> None:
-    for reference in child._parents:
-        if reference() is parent:
-            child._parents.remove(reference)
-            return
-
-
-def changed(rubric: Rubric) -> None:
-    """Let a rubric and all above it look again at what they hold."""
-    state = rubric.__dict__
-    state["_traits"] = None
-    state["_mode"] = 0
-    alive = []
-    for reference in rubric._parents:
-        parent = reference()
-        if parent is not None:
-            alive.append(reference)
-            changed(parent)
-    state["_parents"] = alive
-
-
-def draw(rubric: Rubric, indent: str = "") -> str:
-    """The tree as text, for `repr`."""
-    settings = ", ".join(f"{name}={value!r:.60}" for name, value in _settings(rubric).items())
     lines = [f"{rubric._title()}({settings})"]
     for name, child in rubric._children.items():
         weight = rubric._weight_of(name)
         times = f"{weight:g} × " if weight is not None else ""
-        lines.append(f"{indent}  {name}: {times}{draw(child, indent + '  ')}")
+        lines.append(f"{indent}  {name}: {times}{_draw(child, indent + '  ')}")
     return "\n".join(lines)
-
-
-def _settings(rubric: Rubric) -> dict[str, Any]:
-    return {name: value for name, value in rubric._own_state().items() if name != "weights"}

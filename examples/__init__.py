@@ -1,0 +1,1 @@
+"""Small, complete uses of guerdon, each run by a test."""

@@ -1,0 +1,1 @@
+"""Scoring model-written solutions of word problems."""

@@ -1,0 +1,60 @@
+"""The demo: score model-written solutions of word problems, model by model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from examples.gsm8k.rollouts import HERE, rollouts, solutions
+
+REWARD = f"{HERE / 'reward.py'}:Solution"
+
+
+def show(*arguments: str) -> int:
+    """Run a guerdon command as a person would, printing it first."""
+    shown = " ".join(arg.replace(f"{HERE}/", "examples/gsm8k/") for arg in arguments)
+    print(f"$ guerdon {shown}", flush=True)
+    command = Path(sys.executable).with_name("guerdon")
+    return subprocess.run([command, *arguments], check=False).returncode
+
+
+def agreement(rows: Iterable[dict[str, Any]], scored: Path) -> str:
+    """How many verdicts agree with the published ones, over all rows."""
+    with scored.open(encoding="utf-8") as file:
+        pairs = [
+            (row["is_correct"], json.loads(line)["score"])
+            for row, line in zip(rows, file, strict=True)
+        ]
+    agreeing = sum(score is not None and correct == (score >= 0.8) for correct, score in pairs)
+    return f"verdicts that agree with the published ones: {agreeing:,} of {len(pairs):,}"
+
+
+def main() -> int:
+    """Print the tree, score every solution with it, and compare with what is published."""
+    source = solutions()
+    print(f"Solutions: {'the sample in ' if source.parent == HERE else ''}{source.name}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = list(rollouts(source))
+        recorded, scored = Path(folder, "rollouts.jsonl"), Path(folder, "scored.jsonl")
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        recorded.write_text("".join(lines), encoding="utf-8")
+        status = show("tree", REWARD)
+        status |= show(
+            "score", str(recorded), "--reward", REWARD, "--out", str(scored),
+            "--by", "model", "--passing", "0.8",
+        )  # fmt: skip
+        print(agreement(rows, scored))
+        example = next(
+            line for line in scored.open(encoding="utf-8") if 0.8 <= json.loads(line)["score"] < 1
+        )
+        print(f"\nA row of the result:\n{json.dumps(json.loads(example), indent=2)}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Turns a file of model solutions into rollouts, one for each problem and model.
+
+The layout is that of the GSM8K model solutions: a line a problem, with ``question``,
+``ground_truth`` (a worked solution whose answer stands after ``A:``) and, for each model,
+``{"is_correct": bool, "solution": str}``.
+
+Run it to write the rollouts to standard output::
+
+    python -m examples.gsm8k.rollouts sample.jsonl > rollouts.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def rollouts(path: Path) -> Iterator[dict[str, Any]]:
+    """The rollouts of a file of model solutions.
+
+    Args:
+        path: The file.
+
+    Yields:
+        Rows for ``guerdon score``: solutions of one problem share a group; ``model`` says who
+        wrote it, ``is_correct`` what was published.
+    """
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file):
+            problem = json.loads(line)
+            for model, written in problem.items():
+                if not isinstance(written, dict):
+                    continue
+                yield {
+                    "id": f"{number}/{model}",
+                    "group": number,
+                    "model": model,
+                    "messages": [
+                        {"role": "user", "content": problem["question"]},
+                        {"role": "assistant", "content": written["solution"]},
+                    ],
+                    "ground_truth": problem["ground_truth"],
+                    "is_correct": written["is_correct"],
+                }
+
+
+def solutions() -> Path:
+    """The published solutions where they are at hand, else the sample of this example.
+
+    They are looked for in ``$GUERDON_DATA/gsm8k``, then in ``shared/data/gsm8k`` beside the
+    checkout.
+    """
+    beside = HERE.parents[2] / "shared" / "data"
+    for folder in (os.environ.get("GUERDON_DATA"), beside):
+        if folder and (found := Path(folder) / "gsm8k" / "model_solutions.jsonl").is_file():
+            return found
+    return HERE / "sample.jsonl"
+
+
+if __name__ == "__main__":
+    for row in rollouts(Path(sys.argv[1]) if len(sys.argv) > 1 else solutions()):
+        print(json.dumps(row, ensure_ascii=False))

@@ -1,0 +1,44 @@
+"""What is refused when a rubric is made, rather than later when it is called."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from typing import Any
+
+from guerdon.errors import AbstractRubricError, NotInitializedError
+
+__all__ = ["RubricMeta", "SetByInit", "forgotten"]
+
+
+def forgotten(kind: type) -> NotInitializedError:
+    """The error of a class whose ``__init__`` forgot ``super().__init__()``."""
+    return NotInitializedError(f"{kind.__name__}.__init__ must call super().__init__() first")
+
+
+class SetByInit:
+    """Stands for an attribute until ``__init__`` has set it, and then says what was forgotten.
+
+    It stands for none of those that a hot call reads: a descriptor on the class slows every look
+    at the instance.
+    """
+
+    def __get__(self, rubric: Any, kind: type) -> Any:
+        if rubric is None:
+            return self
+        raise forgotten(kind)
+
+
+class RubricMeta(ABCMeta):
+    """Refuses a rubric without `forward`, and one that forgot ``super().__init__()``."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make a rubric, and see that it is one."""
+        missing = sorted(getattr(cls, "__abstractmethods__", ()))
+        if missing:
+            raise AbstractRubricError(
+                f"{cls.__name__} can't be made: write {' and '.join(missing)} in a subclass"
+            )
+        rubric = super().__call__(*args, **kwargs)
+        if "_children" not in rubric.__dict__:
+            raise forgotten(cls)
+        return rubric
