@@ -36,7 +36,7 @@ def agreement(rows: Iterable[dict[str, Any]], scored: Path) -> str:
 
 def main() -> int:
     """Print the tree, score every solution with it, and compare with what is published."""
-    source = solutions()
+    source = Path(sys.argv[1]) if len(sys.argv) > 1 else solutions()
     print(f"Solutions: {'the sample in ' if source.parent == HERE else ''}{source.name}\n")
     with tempfile.TemporaryDirectory() as folder:
         rows = list(rollouts(source))

@@ -1,0 +1,1 @@
+"""Ways to combine rubrics that papers describe, each in a few lines."""
