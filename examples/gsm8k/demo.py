@@ -49,10 +49,9 @@ def main() -> int:
             "--by", "model", "--passing", "0.8",
         )  # fmt: skip
         print(agreement(rows, scored))
-        example = next(
-            line for line in scored.open(encoding="utf-8") if 0.8 <= json.loads(line)["score"] < 1
-        )
-        print(f"\nA row of the result:\n{json.dumps(json.loads(example), indent=2)}")
+        results = map(json.loads, scored.read_text(encoding="utf-8").splitlines())
+        example = next(row for row in results if 0.8 <= row["score"] < 1)
+        print(f"\nA row of the result:\n{json.dumps(example, indent=2)}")
     return status
 
 

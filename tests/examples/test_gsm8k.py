@@ -19,7 +19,7 @@ def verdicts(rubric, path):
 
 
 def test_sample_has_forty_problems_and_more_with_several_solutions():
-    problems = [json.loads(line) for line in SAMPLE.open(encoding="utf-8")]
+    problems = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
     assert len(problems) >= 40
     assert all(len([v for v in p.values() if isinstance(v, dict)]) >= 3 for p in problems)
 

@@ -12,8 +12,8 @@ from examples.recipes import (
 )
 
 
-def tested(passed, tests=4):
-    return SimpleNamespace(metadata={"passed": passed, "tests": tests})
+def ran(passed):
+    return SimpleNamespace(metadata={"passed": passed, "tests": 4})
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def tested(passed, tests=4):
     ],
 )
 def test_hierarchical_gating_counts_a_level_only_where_the_one_under_it_holds(code, passed, score):
-    assert hierarchical_gating.reward()(code, tested(passed)) == pytest.approx(score)
+    assert hierarchical_gating.reward()(code, ran(passed)) == pytest.approx(score)
 
 
 def test_hierarchical_gating_without_tests_is_a_failure_and_no_zero():
