@@ -41,9 +41,7 @@ def call(self: Rubric, action: Any, observation: Any) -> Any:
         InvalidScoreError: `forward` gave something that is no finite float.
     """
     if not self._mode:  # SLOW
-        from guerdon.rubrics import evaluation
-
-        return evaluation.call(self, action, observation)
+        return self._call_slow(action, observation)
     parent = current()
     if parent is not None:
         return _record(self, parent, action, observation)

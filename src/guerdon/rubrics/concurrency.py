@@ -7,27 +7,20 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.evaluation import run_async
 from guerdon.rubrics.frames import Frame, current
+from guerdon.rubrics.threads import in_thread
 
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["evaluate", "evaluate_batch", "evaluate_child", "evaluate_together", "in_thread"]
+__all__ = ["evaluate", "evaluate_batch", "evaluate_child", "evaluate_together"]
 
 T = TypeVar("T")
 
 DEFAULT_THREADS = 32
-
-
-async def in_thread(
-    limiter: anyio.CapacityLimiter | None, function: Callable[..., T], *args: Any
-) -> T:
-    """Run a function in a worker thread; when cancelled, leave it behind to end by itself."""
-    return await anyio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
 
 
 async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:

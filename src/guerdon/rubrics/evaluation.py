@@ -117,7 +117,7 @@ async def run_async(
 
 def _forward_async(frame: Frame, action: Any, observation: Any) -> Any:
     """Start what a rubric computes, in async code; the result may be awaitable."""
-    from guerdon.rubrics.concurrency import in_thread
+    from guerdon.rubrics.threads import in_thread
 
     rubric = frame.rubric
     assert rubric is not None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from guerdon.errors import AbstractRubricError, RubricError
+from guerdon.rubrics import evaluation, scores, step_rewards
+from guerdon.rubrics import state as state_room
 from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
 from guerdon.rubrics.construction import SetByInit
 from guerdon.rubrics.frames import current
@@ -69,6 +71,8 @@ class Rubric(Node):
 
     _is_container: bool = False
     _dispatches: bool = False  # children that it does not call do not see the step
+    _credits: bool = False  # an author wrote compute_step_rewards
+    _loads: bool = False  # an author wrote load_state_dict
     _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # __call__ of authors, MRO order
 
     _mode: int  # the path that a call takes: SLOW, PARENT or LEAF
@@ -92,6 +96,8 @@ class Rubric(Node):
         if "reset" in cls.__dict__:
             cls.reset = once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
+        cls._credits = cls.compute_step_rewards is not Rubric.compute_step_rewards
+        cls._loads = cls.load_state_dict is not Rubric.load_state_dict
         evaluated = cls._written_calls[0] if cls._written_calls else cls.forward
         cls._is_async = is_async_callable(evaluated)
 
@@ -108,6 +114,7 @@ class Rubric(Node):
         """
 
     __call__ = call
+    _call_slow = evaluation.call
 
     # Evaluating ------------------------------------------------------------------------------
 
@@ -193,15 +200,11 @@ class Rubric(Node):
         Raises:
             AsyncRubricError: The tree has an async member; use ``await score_async()``.
         """
-        from guerdon.rubrics.scores import score
-
-        return score(self, action, observation)
+        return scores.score(self, action, observation)
 
     async def score_async(self, action: Any, observation: Any) -> Score:
         """Like `score`, on any tree, evaluated as `evaluate` does."""
-        from guerdon.rubrics.scores import score_async
-
-        return await score_async(self, action, observation)
+        return await scores.score_async(self, action, observation)
 
     def explain(self, reason: str, *args: Any) -> None:
         """Say why the score that `forward` is about to return is what it is.
@@ -235,9 +238,7 @@ class Rubric(Node):
             TrajectoryError: The tree holds no trajectory rubric; a step failed, so that its
                 reward isn't known; or several children of a `RubricDict` were called at a step.
         """
-        from guerdon.rubrics.step_rewards import compute
-
-        return compute(self)
+        return step_rewards.compute(self)
 
     def reset(self) -> None:
         """Forget the episode, in the whole tree. Override it to clear state of your own.
@@ -290,9 +291,7 @@ class Rubric(Node):
         Returns:
             Values by dotted name, such as ``{"threshold": 0.5, "rubric.pattern": "please"}``.
         """
-        from guerdon.rubrics.state import state_dict
-
-        return state_dict(self)
+        return state_room.state_dict(self)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` gave. All of it, or, where something doesn't fit, nothing.
@@ -304,9 +303,7 @@ class Rubric(Node):
         Raises:
             StateError: Keys are missing or unexpected (it names them), or a value is refused.
         """
-        from guerdon.rubrics.state import load_state_dict
-
-        load_state_dict(self, state, strict)
+        state_room.load_state_dict(self, state, strict)
 
     def fingerprint(self) -> str:
         """A stable digest of the tree's structure, configuration and source.
@@ -318,9 +315,7 @@ class Rubric(Node):
         Returns:
             16 hexadecimal digits.
         """
-        from guerdon.rubrics.state import fingerprint
-
-        return fingerprint(self)
+        return state_room.fingerprint(self)
 
     # What the rest of the room asks of a rubric ----------------------------------------------
 
@@ -379,9 +374,7 @@ class Rubric(Node):
         return False
 
     def _rewards_by_step(self) -> dict[int, float]:
-        from guerdon.rubrics.step_rewards import of_hand_written
-
-        return of_hand_written(self)
+        return step_rewards.of_hand_written(self)
 
     def _reset_own(self) -> None:
         """Clear what the framework itself keeps in this rubric."""
@@ -395,9 +388,7 @@ class Rubric(Node):
         return type(self)
 
     def _own_state(self) -> dict[str, Any]:
-        from guerdon.rubrics.state import own_state
-
-        return own_state(self)
+        return state_room.own_state(self)
 
 
 def _forward_by_call(self: Rubric, action: Any, observation: Any) -> Any:

@@ -95,8 +95,6 @@ def load_state_dict(rubric: Rubric, state: Mapping[str, Any], strict: bool) -> N
 
 
 def _load(rubric: Rubric, state: Mapping[str, Any]) -> None:
-    from guerdon.rubrics.rubric import Rubric as Base
-
     below: dict[str, dict[str, Any]] = {}
     for key, value in state.items():
         name, dot, rest = key.partition(".")
@@ -106,10 +104,10 @@ def _load(rubric: Rubric, state: Mapping[str, Any]) -> None:
             setattr(rubric, key, _like(getattr(rubric, key, None), copy.deepcopy(value)))
     for name, part in below.items():
         child = rubric._children[name]
-        if type(child).load_state_dict is Base.load_state_dict:
-            _load(child, part)
-        else:
+        if child._loads:
             child.load_state_dict(part)
+        else:
+            _load(child, part)
 
 
 def _like(old: Any, new: Any) -> Any:
