@@ -142,19 +142,6 @@ def test_using_a_rubric_before_super_init_names_the_class():
         Late()
 
 
-def test_calling_a_rubric_before_super_init_names_the_class():
-    class Eager(Rubric):
-        def __init__(self):
-            self(None, None)
-            super().__init__()
-
-        def forward(self, action, observation):
-            return 1.0
-
-    with pytest.raises(NotInitializedError, match="Eager"):
-        Eager()
-
-
 # Calling
 
 
@@ -415,6 +402,32 @@ def test_a_parent_that_hooks_its_child_can_be_copied():
     assert (other.seen, rubric.seen) == ([0.5], [])
     child = copy.deepcopy(rubric.child)
     assert child(None, None) == 0.5
+
+
+def half(action, observation):
+    return 0.5
+
+
+def test_functions_can_be_copied():
+    for other in copies(Sequential(half, WeightedSum([half], [3.0]))):
+        assert other(None, None) == 1.5
+        assert repr(other.rubric_0) == "half()"
+
+
+def test_copy_inside_of_an_evaluation_is_a_rubric_of_its_own():
+    class Parent(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.child = Fixed(0.5)
+
+        def forward(self, action, observation):
+            other = copy.deepcopy(self.child)
+            other.value = 0.25
+            return self.child(action, observation) + other(action, observation)
+
+    score = Gate(Parent(), threshold=0.0).score(None, None)
+    assert score.value == 0.75
+    assert score.components() == {"rubric": 0.75, "rubric.child": 0.5}
 
 
 # Import

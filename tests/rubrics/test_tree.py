@@ -1,5 +1,7 @@
 """The tree: names, paths, replacing and removing children, shared ones, cycles."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,7 +136,9 @@ def test_deleting_what_is_not_there_is_an_attribute_error():
         del Fixed().nothing
 
 
-@pytest.mark.parametrize("remove", [lambda r: delattr(r, "rubric_0"), lambda r: setattr(r, "rubric_0", None)])
+@pytest.mark.parametrize(
+    "remove", [lambda r: delattr(r, "rubric_0"), lambda r: setattr(r, "rubric_0", None)]
+)
 def test_sequential_follows_its_registry(remove):
     rubric = Sequential(Fixed(0.0), Fixed(0.5))
     assert rubric(None, None) == 0.0
@@ -191,6 +195,16 @@ def test_a_removed_child_no_longer_concerns_its_parent():
     assert names(child) == ["parent"]
 
 
+@pytest.mark.parametrize("make", [lambda *r: Sequential(*r), lambda *r: WeightedSum(r, [1.0, 1.0])])
+def test_registry_that_changes_while_it_is_evaluated_counts_from_the_next_call_on(make):
+    rubric = make(Fixed(1.0), Fixed(2.0))
+    before = rubric(None, None)
+    handle = rubric.rubric_0.register_forward_hook(lambda *args: setattr(rubric, "rubric_1", None))
+    assert rubric(None, None) == before
+    handle.remove()
+    assert rubric(None, None) == 1.0
+
+
 # Sharing
 
 
@@ -219,12 +233,26 @@ def test_shared_child_removed_in_one_place_stays_in_the_other():
     assert names(rubric) == ["rubric_1", "rubric_1.extra"]
 
 
-def test_deeply_shared_trees_stay_quick():
+def test_deeply_shared_trees_change_quickly():
     rubric = leaf = Product()
     for _ in range(40):
         rubric = WeightedSum([rubric, rubric], [0.5, 0.5])
-    leaf.more = Fixed()
-    assert len(names(rubric)) == 41
+    calls = 0
+
+    def count(frame, event, arg):
+        nonlocal calls
+        calls += 1
+        if calls > 200_000:  # by then it is exponential in the depth
+            raise AssertionError("too many calls")
+
+    sys.setprofile(count)
+    try:
+        leaf.more = Fixed()
+        leaf.register_forward_hook(lambda *args: None)
+        found = names(rubric)
+    finally:
+        sys.setprofile(None)
+    assert len(found) == 41
 
 
 # Cycles

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from numbers import Real
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 from guerdon.rubrics import frames
@@ -18,7 +18,7 @@ from guerdon.rubrics.frames import Frame, current
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["LEAF", "PARENT", "SLOW", "call", "finite", "path_of", "trace"]
+__all__ = ["LEAF", "PARENT", "SLOW", "call", "finite", "path_of", "replace_note", "trace"]
 
 # The values of `Rubric._mode`.
 SLOW = 0  # look closer: hooks, something async, a trajectory, or not known yet
@@ -124,29 +124,47 @@ class _PathNote(str):
     rubric: Rubric
     path: str
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)  # the rubric stays where it is
+
 
 def trace(rubric: Rubric, error: Exception) -> None:
     """Add `rubric` to the path that `error` carries, as the error passes through it.
 
     An author's exception gets one note; a `RubricError` says the path itself.
     """
-    notes: list[str] = error.__dict__.setdefault("__notes__", [])
-    place = next((i for i, note in enumerate(notes) if isinstance(note, _PathNote)), None)
+    old = replace_note(error, _PathNote, None)
     path = ""
-    if place is not None:
-        old = notes.pop(place)
-        assert isinstance(old, _PathNote)
-        if old.rubric is rubric:
-            path = old.path
-        else:
+    if old is not None:
+        path = old.path
+        if old.rubric is not rubric:
             name = rubric._look().paths.get(id(old.rubric))
-            path = f"{name}.{old.path}".rstrip(".") if name is not None else ""
+            # An unknown name: the error was raised before, somewhere else.
+            path = f"{name}.{path}".rstrip(".") if name is not None else ""
     where = f"{path!r} of {type(rubric).__name__}" if path else type(rubric).__name__
     note = _PathNote(f"raised in rubric {where}")
     note.rubric, note.path = rubric, path
-    notes.append(note)
+    replace_note(error, _PathNote, note)
     if isinstance(error, RubricError):
         error.rubric_path = path
+
+
+Note = TypeVar("Note", bound=str)
+
+
+def replace_note(error: Exception, kind: type[Note], note: Note | None) -> Note | None:
+    """Put a note of a kind on an exception, which may have been raised before.
+
+    Returns:
+        The note of that kind that it had.
+    """
+    notes: list[str] = error.__dict__.setdefault("__notes__", [])
+    old = next((each for each in notes if isinstance(each, kind)), None)
+    if old is not None:
+        notes.remove(old)
+    if note is not None:
+        notes.append(note)
+    return old
 
 
 def path_of(error: Exception) -> str | None:

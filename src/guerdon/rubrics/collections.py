@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from guerdon.errors import (
     InvalidChildError,
@@ -17,6 +17,9 @@ from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["RubricDict", "RubricList"]
+
+
+Named: TypeAlias = "Mapping[str, RubricLike] | Iterable[tuple[str, RubricLike]]"
 
 
 class _Collection(Rubric):
@@ -33,14 +36,17 @@ class _Collection(Rubric):
     def __bool__(self) -> bool:
         return True  # an empty one is still a rubric
 
+    def _accept(self, rubrics: Iterable[RubricLike]) -> list[Rubric]:
+        """Make rubrics of what was given, and refuse those that can't be members."""
+        members = [as_rubric(rubric) for rubric in rubrics]
+        for member in members:
+            self._check_child("a member", member)
+        return members
+
     def _put(self, name: str, rubric: Rubric) -> None:
         """Register a child, past the rules for the names of attributes."""
         self._adopt(name, rubric)
         self.__dict__[name] = rubric
-
-    def _take(self, name: str) -> Rubric:
-        self.__dict__.pop(name, None)
-        return self._release(name)
 
 
 class RubricList(_Collection):
@@ -68,19 +74,19 @@ class RubricList(_Collection):
 
     def append(self, rubric: RubricLike) -> RubricList:
         """Add a rubric at the end."""
-        self._put(f"rubric_{len(self)}", as_rubric(rubric))
-        return self
+        return self.extend([rubric])
 
     def extend(self, rubrics: Iterable[RubricLike]) -> RubricList:
         """Add several at the end; all of them, or, where one is refused, none."""
-        for rubric in [as_rubric(rubric) for rubric in rubrics]:
-            self.append(rubric)
+        for member in self._accept(rubrics):
+            self._put(f"rubric_{len(self)}", member)
         return self
 
     def insert(self, index: int, rubric: RubricLike) -> None:
         """Add a rubric in front of the one at `index`."""
+        (member,) = self._accept([rubric])
         members = list(self)
-        members.insert(index, as_rubric(rubric))
+        members.insert(index, member)
         self._replace_all(members)
 
     def pop(self, index: int = -1) -> Rubric:
@@ -91,9 +97,14 @@ class RubricList(_Collection):
 
     def _replace_all(self, members: list[Rubric]) -> None:
         for name in list(self._children):
-            self._take(name)
-        for rubric in members:
-            self.append(rubric)
+            super()._release(name)
+        for place, member in enumerate(members):
+            self._put(f"rubric_{place}", member)
+
+    def _release(self, name: str) -> Rubric:
+        child = super()._release(name)
+        self._replace_all(list(self))  # those behind it move up
+        return child
 
     def _name(self, index: int) -> str:
         place = index + len(self) if index < 0 else index
@@ -107,7 +118,12 @@ class RubricList(_Collection):
         return self._children[self._name(index)]
 
     def __setitem__(self, index: int, rubric: RubricLike) -> None:
+        if not isinstance(index, int):
+            raise InvalidChildError("RubricList takes one rubric at one place, not at a slice")
         self._put(self._name(index), as_rubric(rubric))
+
+    def __iadd__(self, rubrics: Iterable[RubricLike]) -> RubricList:
+        return self.extend(rubrics)
 
     def __delitem__(self, index: int | slice) -> None:
         members = list(self)
@@ -152,17 +168,17 @@ class RubricDict(_Collection):
 
     _dispatches = True
 
-    def __init__(self, rubrics: Mapping[str, RubricLike] | None = None) -> None:
+    def __init__(self, rubrics: Named = ()) -> None:
         super().__init__()
-        self.update(rubrics or {})
+        self.update(rubrics or ())
 
-    def update(self, rubrics: Mapping[str, RubricLike]) -> None:
+    def update(self, rubrics: Named) -> None:
         """Add or replace several; all of them, or, where one is refused, none."""
-        checked = {name: as_rubric(rubric) for name, rubric in rubrics.items()}
-        for name in checked:
+        named = dict(rubrics)
+        for name in named:
             self._check_key(name)
-        for name, rubric in checked.items():
-            self[name] = rubric
+        for name, member in zip(named, self._accept(named.values()), strict=True):
+            self._put(name, member)
 
     def keys(self) -> KeysView[str]:
         """The names."""
@@ -178,13 +194,14 @@ class RubricDict(_Collection):
 
     def pop(self, key: str) -> Rubric:
         """Remove a rubric and give it back."""
-        self[key]
-        return self._take(key)
+        rubric = self[key]
+        del self[key]
+        return rubric
 
     def clear(self) -> None:
         """Remove all."""
         for name in list(self._children):
-            self._take(name)
+            self._release(name)
 
     def _check_key(self, key: Any) -> None:
         if not isinstance(key, str) or not key or "." in key:
@@ -208,7 +225,7 @@ class RubricDict(_Collection):
 
     def __delitem__(self, key: str) -> None:
         self[key]
-        self._take(key)
+        self._release(key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._children))

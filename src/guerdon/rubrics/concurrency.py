@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from guerdon.errors import InvalidArgumentError
+from guerdon.rubrics.call import replace_note
 from guerdon.rubrics.evaluation import run_async
 from guerdon.rubrics.frames import Frame, current
 from guerdon.rubrics.threads import in_thread
@@ -69,6 +70,10 @@ async def evaluate(rubric: Rubric, action: Any, observation: Any) -> float:
     return await run_async(rubric, parent, action, observation, limiter)
 
 
+class _PairNote(str):
+    """The note on an exception that says which pair raised it."""
+
+
 async def evaluate_batch(
     rubric: Rubric,
     pairs: Iterable[tuple[Any, Any]],
@@ -88,7 +93,7 @@ async def evaluate_batch(
     def fail(place: int, error: Exception) -> None:
         if not return_exceptions:
             stopped.set()
-            error.add_note(f"in pair {place} of {len(batch)}")
+            replace_note(error, _PairNote, _PairNote(f"in pair {place} of {len(batch)}"))
             raise error
         results[place] = error
 

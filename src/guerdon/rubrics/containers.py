@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from guerdon.errors import InvalidArgumentError, InvalidChildError, RubricError
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.frames import Frame, current
+from guerdon.rubrics.frames import Frame, any_not_yet, current
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.rubric import Rubric
 
@@ -25,25 +25,31 @@ class Container(Rubric):
 
     _is_container = True
     _in_order: ClassVar[bool] = True  # else children don't depend on each other
+    _kids: tuple[Rubric, ...]
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        # A hook may change the registry while it is evaluated: that counts from the next call on.
+        self.__dict__["_kids"] = tuple(self._children.values())
 
     def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the children and combine their scores."""
         scores: list[float] = []
         if self._in_order:
-            for child in self._children.values():
+            for child in self._kids:
                 score = child(action, observation)
                 scores.append(score)
                 if score == 0.0 and self._stops(current()):
                     break
         else:
-            for child in self._children.values():
+            for child in self._kids:
                 scores.append(child(action, observation))
         return self._combine(scores)
 
     async def _evaluate_async(self, frame: Frame, action: Any, observation: Any) -> float:
         from guerdon.rubrics.concurrency import evaluate_child, evaluate_together
 
-        children = list(self._children.values())
+        children = self._kids
         if not self._in_order:
             return self._combine(await evaluate_together(frame, children, action, observation))
         scores: list[float] = []
@@ -64,9 +70,7 @@ class Container(Rubric):
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         # A 0.0 that goes back to a trajectory rubric whose episode isn't over.
         entries = frame.entries[-1:] if self._in_order else frame.entries
-        return frame.value == 0.0 and any(
-            below is not None and below.not_yet for _, _, _, below in entries
-        )
+        return frame.value == 0.0 and any_not_yet(entries)
 
 
 class Sequential(Container):

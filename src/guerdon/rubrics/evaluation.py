@@ -50,23 +50,13 @@ def call(rubric: Rubric, action: Any, observation: Any) -> Any:
 
 
 def _run_sync(rubric: Rubric, parent: Frame | None, action: Any, observation: Any) -> float:
-    for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
-        if is_async_callable(hook):
-            raise AsyncRubricError(
-                f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is sync; "
-                "write a plain function, or use `await rubric.evaluate(…)`"
-            )
-
-    def forward(frame: Frame, action: Any, observation: Any) -> Any:
-        return rubric._evaluate(frame, action, observation)
-
-    steps = _steps(Frame(rubric), parent, action, observation, forward)
-    result = None
+    steps = _steps(Frame(rubric), parent, action, observation, _forward_sync)
     try:
+        result = next(steps)
         while True:
-            result = steps.send(result)
-            if hasattr(result, "__await__"):
+            while hasattr(result, "__await__"):
                 result = steps.throw(_unexpected(rubric, result))
+            result = steps.send(result)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
 
@@ -78,6 +68,20 @@ def _unexpected(rubric: Rubric, awaitable: Any) -> AsyncRubricError:
         f"something awaitable came out of {type(rubric).__name__}.forward or one of its hooks, "
         "but nothing in its tree is declared async; write `async def`"
     )
+
+
+def _forward_sync(frame: Frame, action: Any, observation: Any) -> Any:
+    assert frame.rubric is not None
+    return frame.rubric._evaluate(frame, action, observation)
+
+
+def _refuse_async_hooks(rubric: Rubric) -> None:
+    for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
+        if is_async_callable(hook):
+            raise AsyncRubricError(
+                f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is sync; "
+                "write a plain function, or use `await rubric.evaluate(…)`"
+            )
 
 
 async def run_async(
@@ -138,27 +142,44 @@ def _steps(
     token = frames.enter(frame)
     try:
         _enter_step(frame, parent, action, observation)
-        for pre_hook in list(rubric._pre_hooks.values()):
-            yield pre_hook(rubric, action, observation)
-        value = finite(rubric, (yield from _forward(frame, action, observation, forward)))
-        frame.value = rubric.__dict__["last_score"] = value
-        for hook in list(rubric._hooks.values()):
-            try:
-                yield hook(rubric, action, observation, value)
-            except Exception as error:
-                _report(frame, hook, error)
+        try:
+            value = yield from _evaluate(frame, action, observation, forward)
+        finally:
+            if frame.step is not None:
+                _leave_step(frame, frame.step)
         return value
     except Exception as error:
         trace(rubric, error)
-        frame.error = error
+        frame.error, frame.value = error, None
         raise
     finally:
         frames.leave(token)
         if parent is not None:
-            entry = (rubric, frame.value, perf_counter() - start, frame)
-            parent.entries.append(entry)
-        if frame.step is not None:
-            _leave_step(frame, frame.step)
+            parent.entries.append((rubric, frame.value, perf_counter() - start, frame))
+
+
+def _evaluate(
+    frame: Frame, action: Any, observation: Any, forward: Forward
+) -> Generator[Any, Any, float]:
+    """Pre-hooks, `forward`, hooks."""
+    rubric = frame.rubric
+    assert rubric is not None
+    if forward is _forward_sync:
+        _refuse_async_hooks(rubric)
+    for pre_hook in list(rubric._pre_hooks.values()):
+        yield pre_hook(rubric, action, observation)
+    value = finite(rubric, (yield from _forward(frame, action, observation, forward)))
+    if frame.step is not None:
+        if not rubric._is_container:
+            frame.handed_on = step_rewards.handed_on(frame, value)
+        value += 0.0  # an object of its own, see handed_on
+    frame.value = rubric.__dict__["last_score"] = value
+    for hook in list(rubric._hooks.values()):
+        try:
+            yield hook(rubric, action, observation, value)
+        except Exception as error:
+            _report(frame, hook, error)
+    return value
 
 
 def _forward(
@@ -169,7 +190,8 @@ def _forward(
         result = yield forward(frame, action, observation)
     except Exception as error:
         forgotten = _close_unawaited(frame)
-        if forgotten is None or isinstance(error, AsyncRubricError):
+        # `0.5 * self.judge(a, o)` fails because of the coroutine; another error is the author's.
+        if forgotten is None or not (isinstance(error, TypeError) and "coroutine" in str(error)):
             raise
         raise forgotten from error
     forgotten = _close_unawaited(frame)
@@ -229,8 +251,6 @@ def _enter_step(frame: Frame, parent: Frame | None, action: Any, observation: An
 def _leave_step(frame: Frame, step: Step) -> None:
     rubric = frame.rubric
     assert rubric is not None
-    if not rubric._is_container:
-        frame.handed_on = step_rewards.handed_on(frame)
-    frame.not_yet = rubric._is_not_yet(frame, step.observation)
+    frame.not_yet = frame.error is None and rubric._is_not_yet(frame, step.observation)
     if step.root is rubric:
         step_rewards.record(frame, step)

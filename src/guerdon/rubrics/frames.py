@@ -8,28 +8,21 @@ of it. Where nobody records, there is no frame and a call costs next to nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import anyio
 
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["Entry", "Frame", "Step", "current", "enter", "leave"]
+__all__ = ["EntryTuple", "Frame", "Step", "any_not_yet", "current", "enter", "leave"]
 
 
-class Entry(NamedTuple):
-    """One evaluation of one rubric, as its parent's frame keeps it.
-
-    The hot path appends plain tuples of this shape, which cost a third.
-    """
-
-    rubric: Rubric
-    value: float | None
-    seconds: float
-    frame: Frame | None
+# One evaluation of one rubric, as its parent's frame keeps it: the rubric, its score, the seconds
+# it took, and its own frame, which leaves don't need. A plain tuple: the hot path makes many.
+EntryTuple: TypeAlias = "tuple[Rubric, float | None, float, Frame | None]"
 
 
 class Step:
@@ -67,7 +60,7 @@ class Frame:
 
     def __init__(self, rubric: Rubric | None) -> None:
         self.rubric = rubric
-        self.entries: list[tuple[Rubric, float | None, float, Frame | None]] = []
+        self.entries: list[EntryTuple] = []
 
     def explain(self, rubric: Rubric, text: str) -> None:
         """Keep why `rubric`, which is running in this frame, scores as it does."""
@@ -84,8 +77,14 @@ class Frame:
 
     def reason_of(self, place: int) -> str | None:
         """Why the leaf of entry `place` scored as it did, where it said so."""
+        place %= len(self.entries)
         owner, text = (self.reasons or {}).get(place, (0, None))
         return text if owner == id(self.entries[place][0]) else None
+
+
+def any_not_yet(entries: Iterable[EntryTuple]) -> bool:
+    """Whether one of the scores only means that the episode isn't over."""
+    return any(below is not None and below.not_yet for _, _, _, below in entries)
 
 
 _frame: ContextVar[Frame | None] = ContextVar("guerdon_frame", default=None)

@@ -82,11 +82,14 @@ def as_rubric(rubric: RubricLike) -> Rubric:
             "a rubric is a Rubric or a function f(action, observation) -> float"
         )
     # A callable from C may have no signature: calling it will tell.
+    signature = None
     with contextlib.suppress(ValueError):
-        try:
-            inspect.signature(rubric).bind(None, None)
-        except TypeError as error:
-            raise InvalidChildError(
-                f"{rubric!r:.80} can't be called with an action and an observation: {error}"
-            ) from None
+        signature = inspect.signature(rubric)
+    try:
+        if signature is not None:
+            signature.bind(None, None)
+    except TypeError as error:
+        raise InvalidChildError(
+            f"{rubric!r:.80} can't be called with an action and an observation: {error}"
+        ) from None
     return FunctionRubric(rubric)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+from time import perf_counter
 from typing import Any
 
 import anyio
@@ -177,9 +178,15 @@ class Guarded(Container):
             finally:
                 frames.leave(token)
 
+        start = perf_counter()
         self._run(run)
         if not outcome:
-            raise self._late()
+            late = self._late()
+            if outer is not None and scratch is not None:
+                frame = Frame(child)
+                frame.error = late
+                outer.entries.append((child, None, perf_counter() - start, frame))
+            raise late
         if outer is not None and scratch is not None:
             outer.entries.extend(scratch.entries)
             outer.reasons = scratch.reasons
@@ -216,7 +223,11 @@ class Guarded(Container):
         with anyio.move_on_after(self._timeout) as scope:
             return await run_async(child, frame, action, observation, limiter)
         assert scope.cancelled_caught
-        raise self._late()
+        late = self._late()
+        cancelled = frame.entries[-1][3]
+        if cancelled is not None:
+            cancelled.error = late
+        raise late
 
     def _range(self) -> tuple[float, float] | None:
         declared = self._children["rubric"]._range()

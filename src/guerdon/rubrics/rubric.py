@@ -11,7 +11,8 @@ from guerdon.rubrics import evaluation, scores, step_rewards
 from guerdon.rubrics import state as state_room
 from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
 from guerdon.rubrics.construction import SetByInit
-from guerdon.rubrics.frames import current
+from guerdon.rubrics.fingerprint import fingerprint
+from guerdon.rubrics.frames import any_not_yet, current
 from guerdon.rubrics.hooks import ForwardHook, ForwardPreHook, HookHandle, is_async_callable
 from guerdon.rubrics.resets import once_per_pass, reset_tree
 from guerdon.rubrics.tree import Node
@@ -98,8 +99,7 @@ class Rubric(Node):
             cls._is_stateful = True
         cls._credits = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._loads = cls.load_state_dict is not Rubric.load_state_dict
-        evaluated = cls._written_calls[0] if cls._written_calls else cls.forward
-        cls._is_async = is_async_callable(evaluated)
+        cls._is_async = any(map(is_async_callable, (*cls._written_calls, cls.forward)))
 
     @abstractmethod
     def forward(self, action: Any, observation: Any) -> Any:
@@ -315,7 +315,7 @@ class Rubric(Node):
         Returns:
             16 hexadecimal digits.
         """
-        return state_room.fingerprint(self)
+        return fingerprint(self)
 
     # What the rest of the room asks of a rubric ----------------------------------------------
 
@@ -341,18 +341,31 @@ class Rubric(Node):
 
     def _super_call(self, frame: Frame, action: Any, observation: Any) -> Any:
         """Serve ``super().__call__(…)`` inside an author's ``__call__``: the next one, raw."""
-        frame.super_calls += 1
+        level = frame.super_calls + 1
+        if level < len(self._written_calls):
+            above = self._written_calls[level].__get__(self)
+        elif type(self).forward is _forward_by_call:
+            raise AbstractRubricError(
+                f"{type(self).__name__}.__call__ calls super().__call__(), "
+                "but nothing above it writes forward"
+            )
+        else:
+            above = self.forward
+
+        async def run_async() -> Any:
+            frame.super_calls = level
+            try:
+                return await above(action, observation)
+            finally:
+                frame.super_calls = level - 1
+
+        if is_async_callable(above):
+            return run_async()
+        frame.super_calls = level
         try:
-            if frame.super_calls < len(self._written_calls):
-                return self._written_calls[frame.super_calls](self, action, observation)
-            if type(self).forward is _forward_by_call:
-                raise AbstractRubricError(
-                    f"{type(self).__name__}.__call__ calls super().__call__(), "
-                    "but nothing above it writes forward"
-                )
-            return self.forward(action, observation)
+            return above(action, observation)
         finally:
-            frame.super_calls -= 1
+            frame.super_calls = level - 1
 
     def _weight_of(self, name: str) -> float | None:
         """The weight that this rubric gives to a child, where it has weights."""
@@ -368,10 +381,10 @@ class Rubric(Node):
 
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         """Whether the score of this evaluation only means that the episode isn't over."""
-        for rubric, _, _, below in frame.entries:
-            if rubric is frame.handed_on:
-                return below is not None and below.not_yet
-        return False
+        called = frame.entries
+        if frame.handed_on is not None:
+            called = [entry for entry in called if entry[0] is frame.handed_on]
+        return frame.value == 0.0 and any_not_yet(called)
 
     def _rewards_by_step(self) -> dict[int, float]:
         return step_rewards.of_hand_written(self)

@@ -52,7 +52,7 @@ def _add(
         name = prefix + path
         if value is not None:
             if name in out:
-                name = _again(name, out)
+                name = _again(rubric, child, prefix, out)
             out[name] = value
         if below is not None:
             if below.error is not None and caught is not None:
@@ -61,11 +61,13 @@ def _add(
                 _add(out, child, below, name + ".", caught)
 
 
-def _again(name: str, taken: dict[str, float]) -> str:
-    number = 2
-    while f"{name}#{number}" in taken:
-        number += 1
-    return f"{name}#{number}"
+def _again(rubric: Rubric, child: Rubric, prefix: str, taken: dict[str, float]) -> str:
+    """The name of a rubric's second score: that of its second place in the parent, or a number."""
+    places = [prefix + name for name, other in rubric._children.items() if other is child]
+    if len(places) < 2:
+        places = [f"{prefix}{rubric._look().paths[id(child)]}"]
+        places += [f"{places[0]}#{number}" for number in range(2, len(taken) + 3)]
+    return next((name for name in places if name not in taken), places[-1])
 
 
 def score(rubric: Rubric, action: Any, observation: Any) -> Score:
@@ -82,7 +84,7 @@ def score(rubric: Rubric, action: Any, observation: Any) -> Score:
         return _of_recorder(rubric, recorder, error)
     finally:
         frames.leave(token)
-    return _of_recorder(rubric, recorder, None)
+    return _of_recorder(rubric, recorder)
 
 
 async def score_async(rubric: Rubric, action: Any, observation: Any) -> Score:
@@ -97,14 +99,14 @@ async def score_async(rubric: Rubric, action: Any, observation: Any) -> Score:
         return _of_recorder(rubric, recorder, error)
     finally:
         frames.leave(token)
-    return _of_recorder(rubric, recorder, None)
+    return _of_recorder(rubric, recorder)
 
 
-def _of_recorder(rubric: Rubric, recorder: Frame, error: Exception | None) -> Score:
+def _of_recorder(rubric: Rubric, recorder: Frame, error: Exception | None = None) -> Score:
     if not recorder.entries:  # it was refused before it ran
         assert error is not None
         return Score(status="failed", error=_said(error), exception=error)
-    return _of_entry(rubric, "", None, recorder, len(recorder.entries) - 1)
+    return _of_entry(rubric, "", None, recorder, -1)
 
 
 def _of_entry(rubric: Rubric, name: str, weight: float | None, parent: Frame, place: int) -> Score:
@@ -112,13 +114,14 @@ def _of_entry(rubric: Rubric, name: str, weight: float | None, parent: Frame, pl
     _, value, seconds, frame = parent.entries[place]
     error = frame.error if frame is not None else None
     reason = frame.reason if frame is not None else None
+    cancelled = value is None and error is None
     return Score(
         name=name,
         value=value,
-        status="scored" if error is None and value is not None else "failed",
+        status="failed" if error is not None else "skipped" if cancelled else "scored",
         weight=weight,
         seconds=seconds,
-        reason=reason or parent.reason_of(place),
+        reason="cancelled" if cancelled else reason or parent.reason_of(place),
         error=_said(error) if error is not None else None,
         exception=error,
         hook_errors=frame.hook_errors if frame is not None else (),

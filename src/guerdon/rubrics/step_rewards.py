@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guerdon.errors import TrajectoryError
-from guerdon.rubrics.call import finite
+from guerdon.rubrics.call import finite, trace
 from guerdon.rubrics.frames import Frame, Step
 
 if TYPE_CHECKING:
@@ -57,26 +57,36 @@ NOT_CALLED = Outcome()
 # While the episode runs ------------------------------------------------------------------------
 
 
-def handed_on(frame: Frame) -> Rubric | None:
+def handed_on(frame: Frame, value: float) -> Rubric | None:
     """The one child whose very score a rubric returned, if it did.
 
-    A computed score is a new object, also where it happens to be equal: this is the one way to
-    tell `return self.child(a, o)` from a formula without reading the author's mind.
+    Every score in such a tree is an object of its own, so that being the same one tells
+    `return self.child(a, o)` from a formula that happens to give an equal number.
     """
-    if frame.value is None:
-        return None
-    same = {id(entry[0]): entry[0] for entry in frame.entries if entry[1] is frame.value}
+    same = {id(entry[0]): entry[0] for entry in frame.entries if entry[1] is value}
     return next(iter(same.values())) if len(same) == 1 else None
 
 
 def record(frame: Frame, step: Step) -> None:
-    """Keep what every rubric of the tree did at this step; show it to those that must see it."""
+    """Keep what every rubric of the tree did at this step; show it to those that must see it.
+
+    Raises:
+        TrajectoryError: A rubric that was not called refused to record the step.
+    """
     outcomes: dict[int, Outcome] = {}
     _collect(frame, outcomes)
+    refused: Exception | None = None
     for rubric in _concerned(step.root, outcomes):
-        if rubric._is_trajectory:
-            rubric._see(step.stamp, step.action, step.observation)  # type: ignore[attr-defined]
-        rubric._log[step.stamp] = outcomes.get(id(rubric), NOT_CALLED)
+        outcome = outcomes.get(id(rubric), NOT_CALLED)
+        if rubric._is_trajectory and not outcome.called:
+            try:
+                rubric._see(step.stamp, step.action, step.observation)  # type: ignore[attr-defined]
+            except Exception as error:
+                trace(rubric, error)
+                refused = refused or error
+        rubric._log[step.stamp] = outcome
+    if refused is not None:
+        raise refused
 
 
 def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
@@ -108,9 +118,7 @@ def _concerned(rubric: Rubric, outcomes: Mapping[int, Outcome]) -> Iterable[Rubr
 
 
 def _reached(rubric: Rubric, outcomes: Mapping[int, Outcome]) -> bool:
-    return id(rubric) in outcomes or any(
-        _reached(child, outcomes) for child in rubric._children.values()
-    )
+    return any(id(each) in outcomes for each in (rubric, *rubric.rubrics()))
 
 
 # When somebody asks ----------------------------------------------------------------------------
@@ -129,10 +137,7 @@ def compute(rubric: Rubric) -> list[float]:
 
 def stamps(rubric: Rubric) -> list[int]:
     """The steps that a rubric, or anything below it, has seen, in order."""
-    seen = set(rubric._log)
-    for child in rubric._children.values():
-        seen.update(stamps(child))
-    return sorted(seen)
+    return sorted({stamp for each in (rubric, *rubric.rubrics()) for stamp in each._log})
 
 
 def by_step(rubric: Rubric) -> dict[int, float]:
@@ -151,9 +156,9 @@ def on(steps: Iterable[int], rewards: Mapping[int, float]) -> dict[int, float]:
 
 def final_score(rubric: Rubric) -> float | None:
     """The score that the episode ended with; None where it was not reached at its last step."""
-    if rubric._is_trajectory:
-        return rubric._final_score()  # type: ignore[attr-defined, no-any-return]
     seen = stamps(rubric)
+    if rubric._is_trajectory and seen:
+        return rubric._final_score()  # type: ignore[attr-defined, no-any-return]
     if not seen or not _outcome(rubric, seen[-1]).called:
         return None
     return _given(rubric, seen[-1])
@@ -161,25 +166,28 @@ def final_score(rubric: Rubric) -> float | None:
 
 def was_called(rubric: Rubric, stamp: int) -> bool:
     """Whether a rubric, or anything below it, was evaluated at a step."""
-    return _outcome(rubric, stamp).called or any(
-        was_called(child, stamp) for child in rubric._children.values()
-    )
+    return any(_outcome(each, stamp).called for each in (rubric, *rubric.rubrics()))
 
 
 def of_hand_written(rubric: Rubric) -> dict[int, float]:
     """The step rewards of a parent whose `forward` an author wrote."""
     outcomes = {stamp: _outcome(rubric, stamp) for stamp in stamps(rubric)}
-    using = [outcome for outcome in outcomes.values() if outcome.used]
-    if not using or any(outcome.handed_on is None for outcome in using):
+    chosen = {stamp: _credited(outcome) for stamp, outcome in outcomes.items() if outcome.used}
+    if None in chosen.values():
         return {stamp: _given(rubric, stamp) for stamp in outcomes}
-    rewards = {}
-    for stamp, outcome in outcomes.items():
-        child = outcome.handed_on
-        if child is not None and child._look().holds_trajectory:
-            rewards[stamp] = by_step(child).get(stamp, 0.0)
-        else:
-            rewards[stamp] = _given(rubric, stamp)
-    return rewards
+    known = {id(child): by_step(child) for child in chosen.values() if child is not None}
+    return {
+        stamp: known[id(chosen[stamp])].get(stamp, 0.0)
+        if stamp in chosen
+        else _given(rubric, stamp)
+        for stamp in outcomes
+    }
+
+
+def _credited(outcome: Outcome) -> Rubric | None:
+    """The child with trajectory rubrics whose very score a rubric returned, if it did."""
+    child = outcome.handed_on
+    return child if child is not None and child._look().holds_trajectory else None
 
 
 def _outcome(rubric: Rubric, stamp: int) -> Outcome:

@@ -34,6 +34,9 @@ class _Recorded(list[tuple[Any, Any]]):
     def record(self, step: tuple[Any, Any]) -> None:
         super().append(step)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)  # copies append one by one
+
 
 class TrajectoryRubric(Rubric):
     """Scores whole episodes, and spreads the score over their steps.
@@ -153,14 +156,16 @@ class TrajectoryRubric(Rubric):
         self._final.clear()
 
     def _final_score(self) -> float:
-        score = self.score_trajectory(self._trajectory)
-        if hasattr(score, "__await__"):
-            score.close()
+        """The score of the episode so far, of which there is at least one step."""
+        score: Any = type(self).score_trajectory
+        if not is_async_callable(score):
+            return finite(self, self.score_trajectory(self._trajectory))
+        if score.__wrapped__ not in self._final:
             raise TrajectoryError(
                 f"the final score of {type(self).__name__} isn't known: score_trajectory is "
                 "async, and the rubric was not awaited at the last step"
             )
-        return finite(self, score)
+        return finite(self, self._final[score.__wrapped__])
 
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         return not is_done(observation)

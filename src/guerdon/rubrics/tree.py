@@ -119,7 +119,6 @@ class Node(metaclass=RubricMeta):
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_children", ()):
             self._release(name)
-            self.__dict__.pop(name, None)
         else:
             object.__delattr__(self, name)
 
@@ -137,7 +136,16 @@ class Node(metaclass=RubricMeta):
         return any(name in vars(kind) or name in get_annotations(kind) for kind in kinds)
 
     def _adopt(self, name: str, child: Rubric) -> None:
-        """Put `child` into the registry, in place of the one of that name, if any.
+        """Put `child` into the registry, in place of the one of that name, if any."""
+        self._check_child(name, child)
+        if name in self._children:
+            self._disown(self._children[name])
+        self._children[name] = child
+        child._parents.append(weakref.ref(cast("Rubric", self)))
+        self._changed()
+
+    def _check_child(self, name: str, child: Rubric) -> None:
+        """Refuse what can't become a child.
 
         Raises:
             InvalidChildError: The name holds a dot or is no string.
@@ -153,15 +161,11 @@ class Node(metaclass=RubricMeta):
                 f"{type(child).__name__} can't become {name!r} of {type(self).__name__}: "
                 "it is, or holds, that very rubric"
             )
-        if name in self._children:
-            self._disown(self._children[name])
-        self._children[name] = child
-        child._parents.append(weakref.ref(cast("Rubric", self)))
-        self._changed()
 
     def _release(self, name: str) -> Rubric:
         """Take a child out of the registry."""
         child = self._children.pop(name)
+        self.__dict__.pop(name, None)
         self._disown(child)
         self._changed()
         return child
@@ -191,6 +195,8 @@ class Node(metaclass=RubricMeta):
 
     def _changed(self) -> None:
         """Let this rubric and all above it look again."""
+        if self._traits is None:
+            return  # and so have those above it
         self.__dict__["_traits"] = None
         self._forget()
         alive = [(ref, parent) for ref in self._parents if (parent := ref()) is not None]
@@ -215,11 +221,12 @@ class Node(metaclass=RubricMeta):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        # A child that refers to its parent, as by a hook, may be only half there.
+        parents = self.__dict__.get("_parents", [])
+        self.__dict__.update(state, _parents=parents)
         self._forget()
-        for name, child in list(self._children.items()):
-            del self._children[name]
-            self._adopt(name, child)
+        for child in self._children.values():
+            child.__dict__.setdefault("_parents", []).append(weakref.ref(cast("Rubric", self)))
 
 
 def _walk(node: Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, Rubric]]:

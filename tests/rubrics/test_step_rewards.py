@@ -1,0 +1,389 @@
+"""compute_step_rewards through a tree: one number for each environment step."""
+
+import anyio
+import pytest
+
+from guerdon.errors import InvalidScoreError, TrajectoryError
+from guerdon.rubrics import (
+    ExponentialDiscountingTrajectoryRubric,
+    Gate,
+    Guarded,
+    Rubric,
+    RubricDict,
+    RubricList,
+    Sequential,
+    TrajectoryRubric,
+    WeightedSum,
+)
+
+
+class Final(ExponentialDiscountingTrajectoryRubric):
+    """The observation says how it ended."""
+
+    def __init__(self, gamma=0.5, **kwargs):
+        super().__init__(gamma=gamma, **kwargs)
+        self.scored = 0
+
+    def score_trajectory(self, trajectory):
+        self.scored += 1
+        return trajectory[-1][1]["final"]
+
+
+class Step(Rubric):
+    """The action itself is the score."""
+
+    def forward(self, action, observation):
+        return action
+
+
+class AsyncStep(Rubric):
+    async def forward(self, action, observation):
+        await anyio.lowlevel.checkpoint()
+        return action
+
+
+def play(rubric, actions, final=1.0, **more):
+    rubric.reset()
+    last = len(actions) - 1
+    for step, action in enumerate(actions):
+        observation = {"done": step == last, "final": final, "step": step}
+        rubric(action, observation | {key: value[step] for key, value in more.items()})
+    return rubric.compute_step_rewards()
+
+
+# Containers
+
+
+def test_weighted_sum_weighs_its_childrens_rewards():
+    rubric = WeightedSum([Final(0.5), Final(0.0), Step()], [4.0, -1.0, 10.0])
+    assert play(rubric, [0.5, 0.25, 0.0]) == [1.0 + 5.0, 2.0 + 2.5, 4.0 - 1.0]
+
+
+def test_weights_are_those_at_the_time_of_asking():
+    rubric = WeightedSum([Final(0.5), Step()], [1.0, 1.0])
+    play(rubric, [0.0, 1.0])
+    rubric.weights = [2.0, 0.0]
+    assert rubric.compute_step_rewards() == [1.0, 2.0]
+
+
+def test_sequential_takes_its_last_childs():
+    assert play(Sequential(Step(), Final(0.5)), [1.0, 1.0, 1.0]) == [0.25, 0.5, 1.0]
+    assert play(Sequential(Final(0.5), Step()), [0.25, 0.5, 0.75]) == [0.25, 0.5, 0.75]
+
+
+def test_sequential_takes_its_last_childs_on_steps_where_it_stopped_too():
+    assert play(Sequential(Step(), Final(0.5)), [0.0, 1.0, 0.0]) == [0.25, 0.5, 1.0]
+
+
+def test_per_step_child_that_was_not_reached_gives_zero():
+    rubric = Sequential(Step(), WeightedSum([Final(0.5), Step()], [0.0, 1.0]))
+    assert play(rubric, [0.5, 0.0, 0.25]) == [0.5, 0.0, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"), [(0.75, [0.1875, 0.375, 0.75]), (0.76, [0.0, 0.0, 0.0])]
+)
+def test_gate_passes_its_childs_where_the_final_score_clears_it(threshold, expected):
+    rubric = Gate(Final(0.5), threshold=threshold)
+    assert play(rubric, [0.0] * 3, final=0.75) == expected
+
+
+def test_gate_judges_by_the_final_score_not_by_the_steps():
+    rubric = Gate(WeightedSum([Final(0.0), Step()], [1.0, 1.0]), threshold=1.0)
+    assert play(rubric, [0.5, 0.25, 0.5], final=0.5) == [0.5, 0.25, 1.0]
+    assert play(rubric, [2.0, 2.0, 0.25], final=0.5) == [0.0, 0.0, 0.0]
+
+
+def test_guarded_hands_on_its_childs():
+    assert play(Guarded(Final(0.5), timeout=5), [0.0, 0.0]) == [0.5, 1.0]
+    assert play(Guarded(WeightedSum([Final(0.5)], [2.0])), [0.0, 0.0]) == [1.0, 2.0]
+
+
+def test_deep_trees_compose():
+    rubric = Sequential(
+        Gate(Step(), threshold=0.0),
+        WeightedSum([Gate(Final(0.5), threshold=0.5), Sequential(Step(), Step())], [1.0, 2.0]),
+    )
+    assert play(rubric, [0.25, 0.5]) == [0.5 + 0.5, 1.0 + 1.0]
+    assert play(rubric, [0.25, 0.5], final=0.25) == [0.5, 1.0]
+
+
+def test_full_trajectories_are_scored_once_in_a_tree():
+    rubric = Sequential(Step(), WeightedSum([Gate(Final(), threshold=0.0)], [1.0]))
+    play(rubric, [1.0, 1.0, 1.0])
+    for _ in range(3):
+        rubric.compute_step_rewards()
+    assert rubric.get_rubric("rubric_1.rubric_0.rubric").scored == 1
+
+
+def test_trajectory_is_scored_once_though_the_last_step_was_stopped():
+    rubric = Sequential(Step(), Final())
+    play(rubric, [1.0, 0.0])
+    rubric.compute_step_rewards()
+    assert rubric[1].scored == 1
+
+
+@pytest.mark.anyio
+async def test_async_trees_compose_alike():
+    for how in ("call", "evaluate"):
+        rubric = Sequential(AsyncStep(), WeightedSum([Final(0.5), AsyncStep(), Step()], [1, 2, 1]))
+        for step, action in enumerate([1.0, 0.0, 0.5]):
+            observation = {"done": step == 2, "final": 1.0}
+            if how == "call":
+                await rubric(action, observation)
+            else:
+                await rubric.evaluate(action, observation)
+        assert rubric.compute_step_rewards() == [3.25, 0.5, 2.5]
+
+
+def test_no_steps_no_rewards():
+    assert Sequential(Final()).compute_step_rewards() == []
+    assert WeightedSum([Final(), Step()], [1, 1]).compute_step_rewards() == []
+    assert Gate(Final()).compute_step_rewards() == []
+
+
+def test_reset_forgets_the_rewards():
+    rubric = WeightedSum([Final(), Step()], [1, 1])
+    play(rubric, [1.0, 1.0])
+    rubric.reset()
+    assert rubric.compute_step_rewards() == []
+    assert play(rubric, [0.5]) == [1.5]
+
+
+def test_tree_without_trajectory_rubrics_has_no_step_rewards():
+    with pytest.raises(TrajectoryError, match="Sequential holds no trajectory rubric"):
+        Sequential(Step()).compute_step_rewards()
+
+
+def test_children_can_be_asked_as_well():
+    rubric = WeightedSum([Final(0.5), Gate(Final(0.0))], [1.0, 1.0])
+    play(rubric, [0.0, 0.0])
+    assert rubric.rubric_0.compute_step_rewards() == [0.5, 1.0]
+    assert rubric.rubric_1.compute_step_rewards() == [0.0, 1.0]
+
+
+# Dispatching
+
+
+class ByTask(Rubric):
+    def __init__(self, **tasks):
+        super().__init__()
+        self.tasks = RubricDict(tasks)
+
+    def forward(self, action, observation):
+        score = 0.0
+        for task in observation["tasks"]:
+            score = self.tasks[task](action, observation)
+        return score
+
+
+@pytest.mark.parametrize("wrap", [lambda r: r, lambda r: Sequential(r), lambda r: Guarded(r)])
+def test_dispatcher_takes_at_each_step_the_child_that_was_called(wrap):
+    rubric = wrap(ByTask(a=Final(0.5), b=Final(0.0), c=Step()))
+    assert play(rubric, [0.25] * 5, tasks=["a", "b", "c", "a", "b"]) == [0.5, 0.0, 0.25, 1.0, 1.0]
+
+
+def test_dict_itself_takes_the_child_that_was_called_and_zero_where_none_was():
+    rubric = ByTask(a=Final(0.5), b=Step())
+    play(rubric, [0.25] * 4, tasks=["a", "", "b", "a"])
+    assert rubric.tasks.compute_step_rewards() == [0.5, 0.0, 0.25, 1.0]
+    assert rubric.compute_step_rewards() == [0.5, 0.0, 0.25, 1.0]
+
+
+def test_dict_with_several_called_at_a_step_is_an_error_on_the_dict():
+    rubric = ByTask(a=Final(0.5), b=Final(0.5))
+    for step, tasks in enumerate(["a", "ab", "b"]):
+        rubric(0.0, {"done": step == 2, "final": 1.0, "tasks": tasks})
+    with pytest.raises(TrajectoryError, match=r"at step 1 .*RubricDict.*\['a', 'b'\]"):
+        rubric.tasks.compute_step_rewards()
+
+
+def test_parent_may_call_several_of_a_dict_and_mix_them():
+    class Mixes(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.parts = RubricDict({"a": Final(0.5), "b": Final(0.0)})
+
+        def forward(self, action, observation):
+            return 0.5 * self.parts["a"](action, observation) + 0.25 * self.parts["b"](
+                action, observation
+            )
+
+    rubric = Mixes()
+    assert play(rubric, [0.0, 0.0]) == [0.0, 0.75]
+    with pytest.raises(TrajectoryError, match="several"):
+        rubric.parts.compute_step_rewards()
+
+
+def test_children_nested_in_a_dict_count_as_called():
+    rubric = ByTask(a=Sequential(Step(), Final(0.5)), b=WeightedSum([Final(0.5), Step()], [1, 1]))
+    assert play(rubric, [1.0, 0.5, 0.0], tasks="aba") == [0.5, 1.5, 1.0]
+
+
+@pytest.mark.anyio
+async def test_async_children_of_a_dispatcher():
+    class AsyncFinal(Final):
+        async def score_trajectory(self, trajectory):
+            return trajectory[-1][1]["final"]
+
+    class Hands(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.tasks = RubricDict({"a": AsyncFinal(0.5), "b": AsyncStep()})
+
+        def forward(self, action, observation):
+            return self.tasks[observation["task"]](action, observation)
+
+    rubric = Sequential(Hands())
+    for step, task in enumerate("aba"):
+        await rubric(0.25, {"task": task, "done": step == 2, "final": 1.0})
+    assert rubric.compute_step_rewards() == [0.5, 0.25, 1.0]
+
+
+# Parents written by hand
+
+
+def test_parent_that_hands_on_a_score_takes_that_childs_rewards():
+    class Hands(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.rule = Step()
+            self.final = Final(0.5)
+
+        def forward(self, action, observation):
+            self.rule(action, observation)
+            return self.final(action, observation)
+
+    assert play(Hands(), [0.25, 0.5]) == [0.5, 1.0]
+    assert play(WeightedSum([Hands()], [2.0]), [0.25, 0.5]) == [1.0, 2.0]
+
+
+def test_parent_that_mixes_gives_the_scores_that_it_gave():
+    class Mixes(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.rule = Step()
+            self.final = Final(0.5)
+
+        def forward(self, action, observation):
+            return 0.5 * self.rule(action, observation) + self.final(action, observation)
+
+    assert play(Mixes(), [0.25, 0.5]) == [0.125, 1.25]
+    assert play(WeightedSum([Mixes(), Final(1.0)], [2.0, 1.0]), [0.25, 0.5]) == [1.25, 3.5]
+
+
+def test_parent_that_makes_a_verdict_gives_the_scores_that_it_gave():
+    """The verdict may be the very float object of the child: constants of a module are one."""
+
+    class Won(ExponentialDiscountingTrajectoryRubric):
+        def __init__(self):
+            super().__init__(gamma=0.5, intermediate_reward=0.0)
+
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+    class Verdict(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.won = Won()
+
+        def forward(self, action, observation):
+            return 1.0 if self.won(action, observation) > 0.5 else 0.0
+
+    assert play(Verdict(), [0.0, 0.0]) == [0.0, 1.0]
+
+
+def test_parent_with_a_list_hands_on_what_it_chose():
+    class Chooses(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.parts = RubricList([Final(0.5), Final(0.0)])
+
+        def forward(self, action, observation):
+            return self.parts[observation["part"]](action, observation)
+
+    rubric = Chooses()
+    assert play(rubric, [0.0] * 3, part=[0, 1, 0]) == [0.25, 0.0, 1.0]
+
+
+def test_parent_with_its_own_step_rewards_is_asked():
+    class Own(Rubric):
+        def __init__(self, *rewards):
+            super().__init__()
+            self.final = Final(0.5)
+            self.rewards = list(rewards)
+
+        def forward(self, action, observation):
+            return self.final(action, observation)
+
+        def compute_step_rewards(self):
+            return self.rewards
+
+    assert play(WeightedSum([Own(1, 2.0)], [10.0]), [0.0, 0.0]) == [10.0, 20.0]
+    with pytest.raises(TrajectoryError, match="gave 1 rewards for 2 steps"):
+        play(WeightedSum([Own(1.0)], [10.0]), [0.0, 0.0])
+    with pytest.raises(InvalidScoreError):
+        play(WeightedSum([Own(1.0, float("nan"))], [10.0]), [0.0, 0.0])
+
+
+def test_trajectory_rubric_that_gives_too_few_is_an_error():
+    class Short(TrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+        def compute_step_rewards(self):
+            return [1.0]
+
+    with pytest.raises(TrajectoryError, match=r"Short.compute_step_rewards gave 1 rewards for 2"):
+        play(Sequential(Short()), [0.0, 0.0])
+
+
+# Failures
+
+
+def failing(action, observation):
+    if action < 0:
+        raise OSError("down")
+    return action
+
+
+def test_step_that_failed_has_no_reward_and_is_named():
+    rubric = WeightedSum([Final(0.5), failing], [1, 1])
+    rubric(1.0, {"done": False})
+    with pytest.raises(OSError, match="down"):
+        rubric(-1.0, {"done": False})
+    rubric(1.0, {"done": True, "final": 1.0})
+    with pytest.raises(
+        TrajectoryError, match=r"reward of step 1 isn't known: .*OSError: down"
+    ) as c:
+        rubric.compute_step_rewards()
+    assert isinstance(c.value.__cause__, OSError)
+    rubric.reset()
+    assert play(rubric, [1.0]) == [2.0]
+
+
+@pytest.mark.anyio
+async def test_failed_step_of_an_async_tree_is_named():
+    async def fails(action, observation):
+        await anyio.lowlevel.checkpoint()
+        return failing(action, observation)
+
+    rubric = WeightedSum([Final(0.5), fails, AsyncStep()], [1, 1, 1])
+    with pytest.raises(OSError, match="down"):
+        await rubric.evaluate(-1.0, {"done": False})
+    await rubric.evaluate(1.0, {"done": True, "final": 1.0})
+    with pytest.raises(TrajectoryError, match="reward of step 0 isn't known"):
+        rubric.compute_step_rewards()
+
+
+def test_failure_that_a_guard_covers_has_the_guards_reward():
+    rubric = WeightedSum([Final(0.5), Guarded(failing, on_error="zero")], [1, 1])
+    assert play(rubric, [1.0, -1.0, 1.0]) == [1.25, 0.5, 2.0]
+
+
+def test_failure_in_front_of_a_trajectory_rubric_does_not_hide_its_rewards():
+    rubric = Sequential(failing, Final(0.5))
+    with pytest.raises(OSError, match="down"):
+        rubric(-1.0, {"done": False})
+    rubric(1.0, {"done": True, "final": 1.0})
+    assert rubric.compute_step_rewards() == [0.5, 1.0]
