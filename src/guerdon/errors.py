@@ -186,11 +186,13 @@ class RolloutError(GuerdonError):
 
     Attributes:
         line: Its line in the file, from 1.
+        row: The row that holds no rollout; None where it is no JSON.
     """
 
-    def __init__(self, message: str, *, line: int | None = None) -> None:
+    def __init__(self, message: str, *, line: int | None = None, row: object = None) -> None:
         super().__init__(message)
         self.line = line
+        self.row = row
 
 
 class ResumeError(RolloutError):

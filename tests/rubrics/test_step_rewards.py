@@ -198,7 +198,7 @@ def test_dict_with_several_called_at_a_step_is_an_error_on_the_dict():
         rubric.tasks.compute_step_rewards()
 
 
-def test_parent_may_call_several_of_a_dict_and_mix_them():
+def test_parent_that_mixes_several_of_a_dict_has_no_step_rewards_of_its_own():
     class Mixes(Rubric):
         def __init__(self):
             super().__init__()
@@ -210,7 +210,8 @@ def test_parent_may_call_several_of_a_dict_and_mix_them():
             )
 
     rubric = Mixes()
-    assert play(rubric, [0.0, 0.0]) == [0.0, 0.75]
+    with pytest.raises(TrajectoryError, match="several"):
+        play(rubric, [0.0, 0.0])
     with pytest.raises(TrajectoryError, match="several"):
         rubric.parts.compute_step_rewards()
 

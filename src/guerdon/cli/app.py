@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 from rich.markup import escape
@@ -14,7 +15,7 @@ import guerdon
 from guerdon.cli.consoles import console
 from guerdon.cli.score import score
 from guerdon.cli.tree import tree
-from guerdon.errors import GuerdonError, SpecError
+from guerdon.errors import GuerdonError, OutputError, SpecError
 
 __all__ = ["app", "main"]
 
@@ -70,17 +71,30 @@ def _options(
 
 
 def main() -> NoReturn:
-    """Run the command, and exit: 0 done, 1 rows failed, 2 it could not be done, 130 ctrl-C."""
+    """Run the command, and exit.
+
+    0: done. 1: rows failed. 2: it could not be done. 130: ctrl-C. 141: the reader has left.
+    """
+    # Failures that a reward deals with are counted in the summary, not told one by one.
+    logging.getLogger("guerdon").addHandler(logging.NullHandler())
     try:
         app(standalone_mode=True)
     except BrokenPipeError:
-        # The reader has left (`| head`): nothing more to say, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _silence(sys.stdout)  # the reader has left, as `| head` does: nothing more to say
+        sys.exit(141)
     except GuerdonError as error:
         _tell(error)
         sys.exit(2)
+    except OSError as error:
+        _tell(OutputError(f"can't write to standard output: {error.strerror}"))
+        _silence(sys.stdout)
+        sys.exit(2)
     sys.exit(0)
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what is still in a stream's buffer go nowhere, also at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tell(error: GuerdonError) -> None:

@@ -14,7 +14,7 @@ FILE_WIDTH = 110
 
 def console(*, stderr: bool = False) -> Console:
     """A console for standard output or standard error."""
-    made = Console(stderr=stderr)
+    made = Console(stderr=stderr, emoji=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = FILE_WIDTH
     return made

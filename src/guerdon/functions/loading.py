@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -25,7 +26,7 @@ def load_reward(spec: str) -> Rubric:
 
     Example:
         >>> load_reward("guerdon.rubrics:NumericAnswer")
-        NumericAnswer(expected=None, field='content', tolerance=0.0)
+        NumericAnswer(field='content', expected=None, tolerance=0.0)
 
     Args:
         spec: ``module:name`` or ``file.py:name``, where the name is that of a rubric, of a rubric
@@ -76,10 +77,21 @@ def load_object(spec: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            public = sorted(n for n in vars(module) if not n.startswith("_"))
-            raise SpecError(f"{source} has no {name!r}; it has {public}", spec=spec)
+            raise SpecError(f"{source} has no {name!r}; {_offer(module, name)}", spec=spec)
         found = getattr(found, part)
     return found
+
+
+def _offer(module: ModuleType, name: str) -> str:
+    """What a module has that could have been meant: its own, not what it imports."""
+    own = sorted(
+        key
+        for key, value in vars(module).items()
+        if not key.startswith("_")
+        and (isinstance(value, Rubric) or getattr(value, "__module__", None) == module.__name__)
+    )
+    near = difflib.get_close_matches(name, own, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"it has {own}"
 
 
 def _from_file(spec: str, path: Path) -> ModuleType:
@@ -130,8 +142,11 @@ def _importable(folder: str) -> None:
 
 def _made(spec: str, make: Callable[[], Any]) -> Any:
     name = getattr(make, "__name__", spec)
+    # Of a class its __init__: its metaclass would take anything.
+    called: Any = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
+    signature = inspect.signature(called)
     try:
-        inspect.signature(make).bind()
+        signature.bind(*[None] * isinstance(make, type))
     except TypeError as error:
         raise SpecError(
             f"{spec}: {name} can't be made without arguments ({error}); write a function in your "
@@ -139,9 +154,13 @@ def _made(spec: str, make: Callable[[], Any]) -> Any:
             spec=spec,
         ) from None
     try:
-        return make()
-    except Exception as error:
+        made = make()
+    except (Exception, SystemExit) as error:
         raise _failed(spec, f"{name}() raised", error) from error
+    if inspect.iscoroutine(made):
+        made.close()
+        raise SpecError(f"{spec}: {name} is async; a factory is a plain function", spec=spec)
+    return made
 
 
 def _is_factory(found: Any) -> bool:
@@ -173,8 +192,8 @@ def _failed(spec: str, what: str, error: BaseException) -> SpecError:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<frozen", str(ours)))
-        and Path(importlib.__file__ or "").parent not in Path(frame.filename).parents
+        if not frame.filename.startswith("<frozen")
+        and not {ours, Path(importlib.__file__ or "").parent} & set(Path(frame.filename).parents)
     ]
     lines = traceback.format_exception_only(type(error), error)
     text = "".join(

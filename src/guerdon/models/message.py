@@ -46,7 +46,7 @@ class Message(BaseModel):
         content = self.content
         if isinstance(content, str):
             return content
-        return "".join(str(part.get("text", "")) for part in content or ())
+        return "".join(str(part.get("text") or "") for part in content or ())
 
     def to_openai(self) -> dict[str, Any]:
         """The message as it came in, as a dict that JSON can hold."""
@@ -54,12 +54,13 @@ class Message(BaseModel):
 
     def get(self, key: str, default: Any = None) -> Any:
         """A field by name, or `default`, as of a dict."""
-        return getattr(self, key, default) if key in self.model_fields_set else default
+        return self[key] if key in self.model_fields_set else default
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.model_fields_set:
             raise KeyError(key)
-        return getattr(self, key)
+        extra = self.model_extra or {}  # first: a field may be called as a method is
+        return extra[key] if key in extra else getattr(self, key)
 
     def __contains__(self, key: object) -> bool:
         return key in self.model_fields_set

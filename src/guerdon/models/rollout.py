@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,13 @@ _messages = TypeAdapter(list[Message])
 @dataclass(slots=True)
 class MessageAction:
     """One assistant turn of a recorded conversation.
+
+    Example:
+        >>> rollout = Rollout.from_row({"messages": [
+        ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+        >>> action, observation = rollout.steps[0]
+        >>> action.content, action.turn, [message.role for message in action.history]
+        ('42', 0, ['user'])
 
     Attributes:
         content: Its text; ``""`` where it only calls tools.
@@ -53,6 +61,13 @@ class MessageAction:
 @dataclass(slots=True)
 class MessageObservation:
     """What followed an assistant turn of a recorded conversation.
+
+    Example:
+        >>> rollout = Rollout.from_row({"ground_truth": "42", "messages": [
+        ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+        >>> action, observation = rollout.steps[0]
+        >>> observation.done, observation.metadata["ground_truth"]
+        (True, '42')
 
     Attributes:
         done: Whether the turn was the last.
@@ -109,24 +124,29 @@ class Rollout:
         """
         if not isinstance(row, dict):
             raise RolloutError(
-                f"a rollout is an object with 'messages', not {type(row).__name__}", line=line
+                f"a rollout is an object with 'messages', not {type(row).__name__}",
+                line=line,
+                row=row,
             )
         given = row.get("messages")
         if not isinstance(given, list) or not given:
             raise RolloutError(
                 "the rollout has no messages; 'messages' takes a list of {role, content}, "
-                f"not {given!r:.60}",
+                f"not {reprlib.repr(given)}",
                 line=line,
+                row=row,
             )
         try:
             messages = _messages.validate_python(given)
-        except ValidationError as error:
-            raise RolloutError(_first(error), line=line) from None
+        except ValidationError as invalid:
+            raise RolloutError(_first(invalid), line=line, row=row) from None
         steps = _steps(messages, row)
         if not steps:
             roles = sorted({message.role for message in messages})
             raise RolloutError(
-                f"the rollout has no assistant turn to score; its roles are {roles}", line=line
+                f"the rollout has no assistant turn to score; its roles are {roles}",
+                line=line,
+                row=row,
             )
         return cls(row.get("id", line), row.get("group"), messages, row, steps)
 
@@ -157,4 +177,4 @@ def _first(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     place, *fields = problem["loc"]
     where = ".".join([f"messages[{place}]", *map(str, fields)])
-    return f"{where}: {problem['msg']}, not {problem['input']!r:.60}"
+    return f"{where}: {problem['msg']}, not {reprlib.repr(problem['input'])}"

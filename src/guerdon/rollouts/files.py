@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from guerdon.errors import RolloutError
 from guerdon.models.rollout import Rollout
 
-__all__ = ["MAX_LINE", "parse_line", "read_lines", "read_rollouts"]
+__all__ = ["Line", "MAX_LINE", "parse_line", "read_lines", "read_rollouts"]
+
+# A line with its number, from 1.
+Line: TypeAlias = "tuple[int, bytes]"
+
+# Some editors put it at the beginning of a file.
+BOM = "\ufeff".encode()
 
 # Bytes that one line may have.
 MAX_LINE = 64 * 1024 * 1024
@@ -22,7 +28,7 @@ def _no_constant(name: str) -> Any:
 _decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def read_lines(file: IO[bytes]) -> Iterator[Line]:
     """The lines of a file that aren't blank, with their numbers, in bounded memory.
 
     A line longer than `MAX_LINE` comes cut off, one byte longer than it may be.
@@ -34,7 +40,7 @@ def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             rest = line
             while rest and not rest.endswith(b"\n"):
                 rest = file.readline(MAX_LINE)
-        elif line.isspace():
+        elif line.isspace() or (number == 1 and not line.removeprefix(BOM).strip()):
             continue
         yield number, line
 
@@ -52,8 +58,7 @@ def parse_line(number: int, line: bytes) -> Rollout:
     if len(line) > MAX_LINE:
         raise RolloutError(f"the line has more than {MAX_LINE:,} bytes", line=number)
     try:
-        # utf-8-sig: some editors put a mark at the beginning of a file
-        row = _decoder.decode(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+        row = _decoder.decode((line.removeprefix(BOM) if number == 1 else line).decode().strip())
     except (ValueError, RecursionError) as error:
         raise RolloutError(f"the line is no JSON: {error}", line=number) from None
     return Rollout.from_row(row, line=number)

@@ -3,42 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
-import multiprocessing
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import IO, Any, cast
+from typing import IO, Any
 
-from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError, WorkerError
-from guerdon.functions.loading import load_reward
-from guerdon.rollouts.files import parse_line, read_lines
+from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError
+from guerdon.rollouts.desk import Desk
+from guerdon.rollouts.files import Line, parse_line, read_lines
+from guerdon.rollouts.interrupts import Interrupts
 from guerdon.rollouts.output import RowWriter, read_finished
-from guerdon.rollouts.scoring import ResultRow, RolloutScorer
-from guerdon.rollouts.summary import Summary, gates_of
+from guerdon.rollouts.scoring import ResultRow
+from guerdon.rollouts.summary import Summary
+from guerdon.rollouts.workers import score_in_workers
 
 __all__ = ["Job", "JobReport"]
 
-Line = tuple[int, bytes]
-
-# A worker gets about this much work at a time, so that little is lost and little is sent.
-CHUNK_SECONDS = 0.5
-CHUNK_ROWS = 512
 FLUSH_SECONDS = 1.0
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(slots=True)
 class JobReport:
     """How a run ended.
+
+    Example:
+        >>> report = JobReport(Summary(), "0123456789abcdef", seconds=2.0, scored=500)
+        >>> report.scored / report.seconds, report.interrupted
+        (250.0, False)
 
     Attributes:
         summary: Over all rows, those of an earlier run that was resumed included.
@@ -89,6 +83,9 @@ class Job:
     by: str | None = None
     passing: float | None = None
     progress: Callable[[int, int], None] | None = None
+    _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
+    _read: int = field(default=0, init=False, repr=False)
+    _told: float = field(default=0.0, init=False, repr=False)
 
     def run(self) -> JobReport:
         """Score all rows; ctrl-C ends it early and keeps what is finished.
@@ -102,23 +99,28 @@ class Job:
             WorkerError: A worker process died.
         """
         self._check()
-        desk = _Desk(self.reward, self.by, self.passing)
+        desk = Desk(self.reward, self.by, self.passing)
         report = JobReport(desk.summary, desk.fingerprint)
         with contextlib.ExitStack() as stack:
             stack.enter_context(desk)
             file = stack.enter_context(self._open())
-            size, last = self._read_finished(desk, report)
             lines = read_lines(file)
-            self._skip(lines, report.resumed, last, desk)
+            size = self._read_finished(lines, desk, report)
             writer = stack.enter_context(RowWriter(self.out, keep=size))
+            if self.out == "-":  # what a reward prints may not get between the rows
+                stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             start = perf_counter()
+            stack.enter_context(self._interrupts)
             try:
-                if self.workers == 1:
-                    self._run_here(desk, lines, writer, report)
-                else:
-                    self._run_workers(lines, writer, report)
+                for lines_out, rows, read in self._score(desk, lines, report):
+                    writer.write(lines_out, rows)
+                    report.scored += rows
+                    self._tell(report, read, writer)
             except KeyboardInterrupt:
                 report.interrupted = True
+            report.interrupted |= self._interrupts.asked
+            if self.progress is not None:
+                self.progress(report.resumed + report.scored, self._read)
             report.seconds = perf_counter() - start
         if not report.summary.rows and not report.interrupted:
             raise RolloutError(f"{self._name()} holds no rollouts: it is empty")
@@ -129,11 +131,11 @@ class Job:
             raise InvalidArgumentError(f"workers is {self.workers}; it takes at least 1")
         if self.resume and self.out in (None, "-"):
             raise InvalidArgumentError("resuming needs the file to go on with: --out FILE")
-        same = self.out not in (None, "-") and self.rollouts != "-"
-        if same and os.path.exists(str(self.out)) and os.path.exists(self.rollouts):
-            same = os.path.samefile(str(self.out), self.rollouts)
-            if same:
-                raise InvalidArgumentError(f"{self.out} is the file of the rollouts themselves")
+        inputs = {"rollouts": self.rollouts, "reward": self.reward.rpartition(":")[0]}
+        for what, path in inputs.items():
+            there = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
+            if there and os.path.samefile(str(self.out), path):
+                raise InvalidArgumentError(f"{self.out} is the file of the {what}")
 
     def _name(self) -> str:
         return "standard input" if self.rollouts == "-" else self.rollouts
@@ -146,160 +148,78 @@ class Job:
         except OSError as error:
             raise RolloutError(f"can't read {self.rollouts}: {error.strerror}") from error
 
-    def _read_finished(self, desk: _Desk, report: JobReport) -> tuple[int, Any]:
+    def _read_finished(self, lines: Iterator[Line], desk: Desk, report: JobReport) -> int:
+        """Count the rows that stand in `out`; how many bytes of it to keep."""
         if not self.resume or self.out is None:
-            return 0, None
-        # With a breakdown, the rows are counted as their rollouts are passed over.
-        count = desk.finished.append if self.by else report.summary.add
-        report.resumed, size, last = read_finished(
-            self.out, desk.fingerprint, cast("Callable[[dict[str, Any]], None]", count)
-        )
-        return size, last
+            return 0
+        finished: deque[ResultRow] = deque()
 
-    def _skip(self, lines: Iterator[Line], count: int, last: Any, desk: _Desk) -> None:
+        def count(row: ResultRow) -> None:
+            # With a breakdown, rows are counted as their rollouts are passed over.
+            finished.append(row) if self.by else report.summary.add(row)
+
+        report.resumed, size, last = read_finished(self.out, desk.fingerprint, count)
+        self._pass_over(lines, report, last, desk, finished)
+        return size
+
+    def _pass_over(
+        self,
+        lines: Iterator[Line],
+        report: JobReport,
+        last: Any,
+        desk: Desk,
+        finished: deque[ResultRow],
+    ) -> None:
         """Pass over the rollouts that are finished, seeing to it that they are the same."""
         line = None
-        for place in range(count):
+        for place in range(report.resumed):
             line = next(lines, None)
             if line is None:
-                raise ResumeError(f"{self.out} has {count} rows, {self._name()} only {place}")
+                raise ResumeError(
+                    f"{self.out} has {report.resumed} rows, {self._name()} only {place}"
+                )
             if self.by:
-                desk.summary.add(desk.finished.popleft(), desk.part_of(line))
-        if line is not None and last is not None:
-            with contextlib.suppress(RolloutError):  # a broken row has no id to compare
-                rollout = parse_line(*line)
-                if rollout.id != last:
-                    raise ResumeError(
-                        f"row {count} of {self.out} is {last!r}, that of {self._name()} is "
-                        f"{rollout.id!r}: it was made from other rollouts"
-                    )
-
-    def _run_here(
-        self, desk: _Desk, lines: Iterable[Line], writer: RowWriter, report: JobReport
-    ) -> None:
-        flushed = perf_counter()
-        read = 0
-        for line in lines:
-            writer.write(desk.score(line))
-            report.scored += 1
-            read += len(line[1])
-            if report.scored % 64 == 0 or perf_counter() - flushed > FLUSH_SECONDS:
-                self._tell(report, read)
-                if perf_counter() - flushed > FLUSH_SECONDS:
-                    writer.flush()
-                    flushed = perf_counter()
-        self._tell(report, read)
-
-    def _tell(self, report: JobReport, read: int) -> None:
-        if self.progress is not None:
-            self.progress(report.resumed + report.scored, read)
-
-    # Workers ---------------------------------------------------------------------------------
-
-    def _run_workers(self, lines: Iterator[Line], writer: RowWriter, report: JobReport) -> None:
-        pending: deque[Future[_Chunk]] = deque()
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(
-            self.workers, context, _start_worker, (self.reward, self.by, self.passing)
-        )
-        size, read = 1, 0
-
-        def finish() -> int:
-            nonlocal read
-            chunk = pending.popleft().result()
-            writer.write(chunk.lines, chunk.rows)
-            writer.flush()
-            report.summary.merge(chunk.summary)
-            report.scored += chunk.rows
-            read += chunk.read
-            self._tell(report, read)
-            wished = int(chunk.rows * CHUNK_SECONDS / max(chunk.seconds, 1e-6))
-            return max(1, min(CHUNK_ROWS, wished, 2 * chunk.rows))
-
+                report.summary.add(finished.popleft(), desk.part_of(line))
+        if line is None:
+            return
         try:
-            while chunk := list(itertools.islice(lines, size)):
-                pending.append(pool.submit(_score_chunk, chunk))
-                if len(pending) > 2 * self.workers:
-                    size = finish()
-            while pending:
-                finish()
-        except KeyboardInterrupt:
-            # What runs is finished, what waits is not started; a second ctrl-C ends that too.
-            while pending and pending[-1].cancel():
-                pending.pop()
-            while pending:
-                finish()
-            raise
-        except BrokenProcessPool:
-            raise WorkerError(
-                "a worker process died (was it killed, or out of memory?) after "
-                f"{report.resumed + report.scored} rows; they are kept, and --resume goes on"
-            ) from None
-        finally:
-            pool.shutdown(wait=not pending, cancel_futures=True)
-
-
-@dataclass(slots=True)
-class _Chunk:
-    lines: bytes
-    rows: int
-    read: int
-    seconds: float
-    summary: Summary
-
-
-class _Desk:
-    """Where lines are scored: a reward with the summary of what it gave."""
-
-    def __init__(self, reward: str, by: str | None, passing: float | None) -> None:
-        rubric = load_reward(reward)
-        self.by = by
-        self.scorer = RolloutScorer(rubric)
-        self.fingerprint = self.scorer.fingerprint
-        self.summary = Summary(tuple(gates_of(rubric)), passing)
-        self.finished: deque[ResultRow] = deque()
-
-    def __enter__(self) -> _Desk:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.scorer.__exit__(*error)
-
-    def score(self, line: Line) -> bytes:
-        """Score the rollout of a line; the line of its result."""
-        part = None
-        try:
-            rollout = parse_line(*line)
+            found = parse_line(*line).id
         except RolloutError as error:
-            row = self.scorer.failed(error)
-        else:
-            row = self.scorer.score(rollout)
-            if self.by is not None:
-                part = str(rollout.columns.get(self.by))
-        self.summary.add(row, part)
-        return _encode(row).encode() + b"\n"
+            found = error.row.get("id") if isinstance(error.row, dict) else None
+        if found != last:
+            raise ResumeError(
+                f"row {report.resumed} of {self.out} is {last!r}, that of {self._name()} is "
+                f"{found!r}: it was made from other rollouts"
+            )
 
-    def part_of(self, line: Line) -> str | None:
-        """Which part of the breakdown a line belongs to."""
-        try:
-            return str(parse_line(*line).columns.get(str(self.by)))
-        except RolloutError:
-            return None
+    def _score(
+        self, desk: Desk, lines: Iterator[Line], report: JobReport
+    ) -> Iterator[tuple[bytes, int, int]]:
+        """Lines of the result, with how many there are and how many bytes were read for them."""
+        if self.workers == 1:
+            yield from self._score_here(desk, lines)
+            return
+        settings = (self.reward, self.by, self.passing)
+        for chunk in score_in_workers(lines, self.workers, self._interrupts, settings):
+            report.summary.merge(chunk.summary)
+            yield chunk.lines, chunk.rows, chunk.read
 
+    def _score_here(self, desk: Desk, lines: Iterable[Line]) -> Iterator[tuple[bytes, int, int]]:
+        interrupts = self._interrupts
+        for line in lines:
+            interrupts.allowed = True
+            scored = desk.score(line)
+            interrupts.allowed = False
+            yield scored, 1, len(line[1])
+            if interrupts.asked:
+                return
 
-_desk: _Desk | None = None  # of a worker process
-
-
-def _start_worker(reward: str, by: str | None, passing: float | None) -> None:
-    global _desk
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to deal with
-    _desk = _Desk(reward, by, passing)
-
-
-def _score_chunk(lines: list[Line]) -> _Chunk:
-    assert _desk is not None
-    _desk.summary = _desk.summary.empty()
-    start = perf_counter()
-    scored = b"".join([_desk.score(line) for line in lines])
-    seconds = perf_counter() - start
-    return _Chunk(scored, len(lines), sum(len(line) for _, line in lines), seconds, _desk.summary)
+    def _tell(self, report: JobReport, read: int, writer: RowWriter) -> None:
+        """Now and then, write what is finished and say how far it is."""
+        self._read += read
+        now = perf_counter()
+        if now - self._told > FLUSH_SECONDS:
+            self._told = now
+            writer.flush()
+            if self.progress is not None:
+                self.progress(report.resumed + report.scored, self._read)

@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from guerdon.errors import OutputError, ResumeError
+from guerdon.rollouts.scoring import ResultRow
 
 __all__ = ["RowWriter", "read_finished"]
 
 BUFFER = 256 * 1024
+
+# How every line of a result begins.
+BEGINNING = b'{"id": '
 
 
 class RowWriter:
@@ -89,10 +93,13 @@ class RowWriter:
             raise OutputError(
                 f"can't write {self.path}: {error.strerror}; the rows written before are kept{hint}"
             ) from error
+        except BaseException:  # a second ctrl-C: what was written may not be written again
+            self._buffer.clear()
+            raise
 
 
 def read_finished(
-    path: str, fingerprint: str, count: Callable[[dict[str, Any]], None]
+    path: str, fingerprint: str, count: Callable[[ResultRow], None]
 ) -> tuple[int, int, Any]:
     """Look at the rows that an earlier run has finished.
 
@@ -112,26 +119,41 @@ def read_finished(
     last: Any = None
     if not Path(path).exists():
         return rows, size, last
+    if not Path(path).is_file():
+        raise ResumeError(f"{path} is no regular file, so that there is nothing to go on from")
     with open(path, "rb") as file:
         for line in file:
             if not line.endswith(b"\n"):
+                if not BEGINNING.startswith(line[: len(BEGINNING)]):
+                    raise _foreign(path, rows + 1)
                 break
-            try:
-                row = json.loads(line)
-                scored_by, last = row["fingerprint"], row["id"]
-            except (ValueError, KeyError, TypeError):
+            row = _result_row(path, line, rows + 1)
+            if row["fingerprint"] != fingerprint:
                 raise ResumeError(
-                    f"{path} holds something else than result rows; "
-                    "name another file, or leave out --resume to write it anew",
-                    line=rows + 1,
-                ) from None
-            if scored_by != fingerprint:
-                raise ResumeError(
-                    f"{path} was scored by reward {scored_by}, this one is {fingerprint}; "
+                    f"{path} was scored by reward {row['fingerprint']}, this one is {fingerprint}; "
                     "leave out --resume to score everything anew",
                     line=rows + 1,
                 )
+            last = row["id"]
             count(row)
             rows += 1
             size += len(line)
     return rows, size, last
+
+
+def _result_row(path: str, line: bytes, number: int) -> ResultRow:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        raise _foreign(path, number) from None
+    if not isinstance(row, dict) or row.keys() != ResultRow.__annotations__.keys():
+        raise _foreign(path, number)
+    return cast("ResultRow", row)
+
+
+def _foreign(path: str, number: int) -> ResumeError:
+    return ResumeError(
+        f"{path} holds something else than result rows; name another file, "
+        "or leave out --resume to write it anew",
+        line=number,
+    )

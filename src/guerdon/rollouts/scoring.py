@@ -7,20 +7,28 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
-from guerdon.errors import RolloutError
+from guerdon.errors import AsyncRubricError, RolloutError, RubricError
 from guerdon.models.rollout import MessageAction, MessageObservation, Rollout
-from guerdon.rubrics import frames
-from guerdon.rubrics.call import path_of
+from guerdon.rubrics import frames, step_rewards
+from guerdon.rubrics.call import finite, path_of
 from guerdon.rubrics.concurrency import evaluate
 from guerdon.rubrics.frames import Frame
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.scores import components
 
-__all__ = ["ResultRow", "RolloutScorer", "failed_row", "score_rollouts"]
+__all__ = ["ResultRow", "RolloutScorer", "score_rollouts"]
 
 
 class ResultRow(TypedDict):
     """What comes out for one rollout.
+
+    Example:
+        >>> from guerdon import NumericAnswer, Rollout
+        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
+        ...     {"role": "assistant", "content": "A: 42"}]})
+        >>> [row] = score_rollouts(NumericAnswer(), [rollout])
+        >>> row["id"], row["score"], row["is_score_valid"], row["step_rewards"], row["error"]
+        ('q7', 1.0, True, [1.0], None)
 
     Attributes:
         id: The rollout's.
@@ -43,6 +51,10 @@ class ResultRow(TypedDict):
     step_rewards: list[float] | None
     error: str | None
     fingerprint: str
+
+
+class _LoopRunningError(AsyncRubricError):
+    """The caller's mistake, and no rollout's."""
 
 
 class RolloutScorer:
@@ -82,38 +94,40 @@ class RolloutScorer:
             self._loop = None
 
     def score(self, rollout: Rollout) -> ResultRow:
-        """Score a rollout. What fails is told in the row, not raised."""
+        """Score a rollout. What fails is told in the row, not raised.
+
+        Raises:
+            AsyncRubricError: The rubric is async and an event loop is running here already.
+        """
         rubric = self.rubric
-        rubric.reset()
         recorder = Frame(None)  # takes the entries of all steps
         values: list[float] = []
         try:
             traits = rubric._look()
             if traits.is_async:
+                self._refuse_running_loop()
+            rubric.reset()
+            if traits.is_async:
                 self._loop = self._loop or asyncio.Runner()
                 self._loop.run(_replay_async(rubric, rollout.steps, recorder, values))
             else:
                 _replay(rubric, rollout.steps, recorder, values)
+            score = values[0] if len(values) == 1 else finite(rubric, sum(values))
             rewards = values
             if traits.holds_trajectory:
                 rewards = rubric.compute_step_rewards()
-        except Exception as error:
+                step_rewards.check(rubric, rewards, len(values))
+        except _LoopRunningError:
+            raise
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
             said = _said(error, f"step {len(values)}" if recorder.entries else None)
-            return {
-                "id": rollout.id,
-                "group": rollout.group,
-                "score": None,
-                "is_score_valid": False,
-                "components": _components(rubric, recorder)[0],
-                "step_rewards": None,
-                "error": said,
-                "fingerprint": self.fingerprint,
-            }
+            named, _ = _components(rubric, recorder)
+            return self._invalid(rollout.id, rollout.group, named, said)
         named, error_text = _components(rubric, recorder)
         return {
             "id": rollout.id,
             "group": rollout.group,
-            "score": values[0] if len(values) == 1 else sum(values),
+            "score": score,
             "is_score_valid": True,
             "components": named,
             "step_rewards": rewards,
@@ -121,28 +135,44 @@ class RolloutScorer:
             "fingerprint": self.fingerprint,
         }
 
+    def _refuse_running_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise _LoopRunningError(
+            f"{type(self.rubric).__name__} is async, and an event loop is running here already; "
+            "score rollouts outside of it, or in a thread of their own"
+        )
+
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""
-        return failed_row(error, self.fingerprint)
+        where = f"line {error.line}: " if error.line is not None else ""
+        row = error.row if isinstance(error.row, dict) else {}
+        said = f"{where}{type(error).__name__}: {error}"
+        return self._invalid(row.get("id"), row.get("group"), {}, said)
 
-
-def failed_row(error: RolloutError, fingerprint: str) -> ResultRow:
-    """The row of a rollout that could not be read."""
-    where = f"line {error.line}: " if error.line is not None else ""
-    return {
-        "id": None,
-        "group": None,
-        "score": None,
-        "is_score_valid": False,
-        "components": {},
-        "step_rewards": None,
-        "error": f"{where}{type(error).__name__}: {error}",
-        "fingerprint": fingerprint,
-    }
+    def _invalid(self, found: Any, group: Any, named: dict[str, float], error: str) -> ResultRow:
+        return {
+            "id": found,
+            "group": group,
+            "score": None,
+            "is_score_valid": False,
+            "components": named,
+            "step_rewards": None,
+            "error": error,
+            "fingerprint": self.fingerprint,
+        }
 
 
 def score_rollouts(rubric: Rubric, rollouts: Iterable[Rollout]) -> Iterator[ResultRow]:
     """Score rollouts with a rubric, in order, one at a time.
+
+    Example:
+        >>> from guerdon import NumericAnswer, read_rollouts
+        >>> line = '{"ground_truth": "42", "messages": [{"role": "assistant", "content": "A: 42"}]}'
+        >>> [row["score"] for row in score_rollouts(NumericAnswer(), read_rollouts([line, line]))]
+        [1.0, 1.0]
 
     Args:
         rubric: The rubric; it is reset before each.
@@ -179,17 +209,31 @@ async def _replay_async(rubric: Rubric, steps: Steps, recorder: Frame, values: l
 
 def _components(rubric: Rubric, recorder: Frame) -> tuple[dict[str, float], str | None]:
     """The components of the last step with the means over all, and what failed on the way."""
-    caught: dict[str, Exception] = {}
     entries = recorder.entries
     if not entries:
         return {}, None
-    last = components(rubric, entries[-1][3], caught)
-    if len(entries) > 1:
-        _add_means(last, [components(rubric, entry[3], caught) for entry in entries])
-    if not caught:
-        return last, None
-    return last, "; ".join(
-        f"rubric {name!r}: {type(error).__name__}: {error}" for name, error in caught.items()
+    if len(entries) == 1:
+        caught: dict[str, Exception] = {}
+        last = components(rubric, entries[0][3], caught)
+        return last, _told(caught) if caught else None
+    steps: list[dict[str, float]] = []
+    told: list[str] = []
+    for number, entry in enumerate(entries):
+        caught = {}
+        steps.append(components(rubric, entry[3], caught))
+        if caught:
+            told.append(f"step {number}: {_told(caught)}")
+    last = dict(steps[-1])
+    _add_means(last, steps)
+    return last, "; ".join(told) or None
+
+
+def _told(caught: dict[str, Exception]) -> str:
+    # A failure that passed through several rubrics is told once, where it began.
+    deepest = {id(error): (name, error) for name, error in caught.items()}
+    return "; ".join(
+        ": ".join([*([f"rubric {name!r}"] if name else []), type(error).__name__, _text(error)])
+        for name, error in deepest.values()
     )
 
 
@@ -202,9 +246,17 @@ def _add_means(last: dict[str, float], steps: list[dict[str, float]]) -> None:
         last[f"{name}/mean"] = sum(of_name) / len(of_name)
 
 
-def _said(error: Exception, where: str | None) -> str:
+def _said(error: BaseException, where: str | None) -> str:
     path = path_of(error)
-    parts = [where, f"rubric {path!r}" if path else None, type(error).__name__]
-    # A RubricError's text begins with its path, which stands before its name here.
-    text = str(error.args[0]) if path and error.args else str(error)
-    return ": ".join([part for part in (*parts, text) if part])
+    parts = (where, f"rubric {path!r}" if path else None, type(error).__name__, _text(error))
+    return ": ".join(part for part in parts if part)
+
+
+def _text(error: BaseException) -> str:
+    """What an error says, without its path."""
+    try:
+        if isinstance(error, RubricError) and error.args:
+            return str(error.args[0])
+        return str(error)
+    except Exception as unsayable:
+        return f"(its text can't be made: {type(unsayable).__name__})"

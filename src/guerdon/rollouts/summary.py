@@ -39,6 +39,16 @@ class Mean:
 class Summary:
     """Counts and means over result rows.
 
+    Example:
+        >>> from guerdon import NumericAnswer, Rollout, score_rollouts
+        >>> rollouts = [Rollout.from_row({"ground_truth": "42", "messages": [
+        ...     {"role": "assistant", "content": text}]}) for text in ("A: 42", "A: 41")]
+        >>> summary = Summary(passing=1.0)
+        >>> for row in score_rollouts(NumericAnswer(), rollouts):
+        ...     summary.add(row)
+        >>> summary.rows, summary.zeros, summary.failed, summary.accuracy
+        (2, 1, 0, 0.5)
+
     Attributes:
         gates: The paths of the rubrics that can stop an evaluation.
         passing: The score from which on a row counts as passed; None counts none.
@@ -81,11 +91,11 @@ class Summary:
             self.dealt_with += row["error"] is not None
             if self.passing is not None:
                 self.passed += score >= self.passing
-            self._add_components(row["components"])
+            self._add_components(row["components"], score)
         if part is not None:
             self._part(part).add(row)
 
-    def _add_components(self, components: dict[str, float]) -> None:
+    def _add_components(self, components: dict[str, float], score: float) -> None:
         means = self.components
         for name, value in components.items():
             mean = means.get(name)
@@ -94,7 +104,7 @@ class Summary:
             mean.total += value
             mean.count += 1
         for gate in self.gates:
-            if components.get(gate) == 0.0:
+            if (components.get(gate) if gate else score) == 0.0:
                 self.stopped[gate] = self.stopped.get(gate, 0) + 1
 
     def merge(self, other: Summary) -> None:

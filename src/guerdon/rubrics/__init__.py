@@ -25,3 +25,4 @@ __all__ = [
     "as_rubric",
 ]
 __all__ += checks.__all__
+__all__.sort()

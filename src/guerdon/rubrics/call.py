@@ -115,7 +115,8 @@ def finite(rubric: Rubric, value: Any) -> float:
 
 
 def _name(rubric: Rubric) -> str:
-    return f"{type(rubric).__name__}.forward"
+    kind, title = type(rubric).__name__, rubric._title()
+    return f"{kind}.forward" if title == kind else title  # of a function, its name
 
 
 class _PathNote(str):
@@ -167,7 +168,7 @@ def replace_note(error: Exception, kind: type[Note], note: Note | None) -> Note 
     return old
 
 
-def path_of(error: Exception) -> str | None:
+def path_of(error: BaseException) -> str | None:
     """The path that `trace` has added; ``""`` for the root, None where the error has none."""
     for note in getattr(error, "__notes__", ()):
         if isinstance(note, _PathNote):

@@ -27,6 +27,15 @@ class Container(Rubric):
     _in_order: ClassVar[bool] = True  # else children don't depend on each other
     _kids: tuple[Rubric, ...]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        overridden = "forward" in cls.__dict__ and "_evaluate_async" not in cls.__dict__
+        if overridden or cls._written_calls:
+            # Its author says anew what the score is: it is no container but a hand-written parent.
+            cls._is_container = False
+            cls._is_not_yet = Rubric._is_not_yet  # type: ignore[method-assign]
+            cls._rewards_by_step = Rubric._rewards_by_step  # type: ignore[method-assign]
+
     def _refresh(self) -> None:
         super()._refresh()
         # A hook may change the registry while it is evaluated: that counts from the next call on.
@@ -58,6 +67,19 @@ class Container(Rubric):
             if scores[-1] == 0.0 and self._stops(frame):
                 break
         return self._combine(scores)
+
+    def _only_child(self) -> Rubric:
+        """The child of a container that has one, ``rubric``.
+
+        Raises:
+            RubricError: It has been removed, or others have been added.
+        """
+        if list(self._children) != ["rubric"]:
+            raise RubricError(
+                f"a {type(self).__name__} has one child, 'rubric'; "
+                f"this one has {list(self._children)}"
+            )
+        return self._children["rubric"]
 
     def _combine(self, scores: Sequence[float]) -> float:
         """The score, of those of the children that were evaluated, in their order."""
@@ -162,22 +184,20 @@ class Gate(Container):
 
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
-            raise RubricError(
-                f"a Gate has one child, 'rubric'; this one has {list(self._children)}"
-            )
+            self._only_child()  # says what is wrong
         if scores[0] >= self._threshold:
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self._threshold)
         return 0.0
 
     def _range(self) -> tuple[float, float] | None:
-        return _with_zero(self._children["rubric"]._range())
+        return _with_zero(self._only_child()._range()) if self._children else None
 
     def _needs(self, name: str) -> str | None:
         return f"passes at {self._threshold:g}"
 
     def _rewards_by_step(self) -> dict[int, float]:
-        child = self._children["rubric"]
+        child = self._only_child()
         rewards = step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
         final = step_rewards.final_score(child)
         passes = final is not None and final >= self._threshold
@@ -212,8 +232,8 @@ class WeightedSum(Container):
         rubrics, weights = list(rubrics), list(weights)
         if len(rubrics) != len(weights):
             raise InvalidArgumentError(
-                f"WeightedSum got {len(rubrics)} rubrics and {len(weights)} weights; "
-                "it takes one weight a rubric"
+                f"the {len(rubrics)} rubrics and {len(weights)} weights of WeightedSum must match; "
+                "a rubric takes one weight"
             )
         self._weights: dict[str, float] = {}
         for index, weight in enumerate(weights):

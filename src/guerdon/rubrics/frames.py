@@ -50,7 +50,7 @@ class Frame:
     error: Exception | None = None
     reason: str | None = None
     reasons: dict[int, tuple[int, str]] | None = None  # of leaves, by the index of their entry
-    hook_errors: tuple[str, ...] = ()
+    hook_errors: tuple[tuple[str, Exception], ...] = ()  # with the names of the hooks
     step: Step | None = None
     not_yet: bool = False  # a 0.0 that only means that the episode isn't over
     handed_on: Rubric | None = None  # the child whose very score this rubric returned

@@ -105,7 +105,7 @@ class Guarded(Container):
     def on_error(self, value: str) -> None:
         if value not in POLICIES:
             raise InvalidArgumentError(f"Guarded.on_error is {value!r}; it takes one of {POLICIES}")
-        if value == "minimum" and self._children["rubric"]._range() is None:
+        if value == "minimum" and self._only_child()._range() is None:
             raise InvalidArgumentError(
                 f"Guarded.on_error is 'minimum', but {self._children['rubric']._title()} "
                 "declares no score_range"
@@ -132,7 +132,7 @@ class Guarded(Container):
     def _failed(self, error: Exception, tried: int) -> None:
         """After a failed try: raise, or keep the failure and let the caller go on."""
         frame = current()
-        name = self._children["rubric"]._title()
+        name = self._only_child()._title()
         if tried < self._retries:
             logger.info("%s failed, try %d of %d: %r", name, tried + 1, self._retries + 1, error)
             if frame is not None and frame.rubric is self:
@@ -146,7 +146,7 @@ class Guarded(Container):
             frame.reason = f"on_error={self._on_error!r}"
 
     def _instead(self) -> float:
-        declared = self._children["rubric"]._range()
+        declared = self._only_child()._range()
         return declared[0] if self._on_error == "minimum" and declared is not None else 0.0
 
     def _late(self) -> GuardTimeoutError:
@@ -157,7 +157,7 @@ class Guarded(Container):
         )
 
     def _try(self, action: Any, observation: Any) -> float:
-        child = self._children["rubric"]
+        child = self._only_child()
         if self._timeout is None:
             score: float = child(action, observation)
             return score
@@ -215,7 +215,7 @@ class Guarded(Container):
         from guerdon.rubrics.concurrency import evaluate_child
         from guerdon.rubrics.evaluation import run_async
 
-        child = self._children["rubric"]
+        child = self._only_child()
         if self._timeout is None:
             return await evaluate_child(frame, child, action, observation)
         # Only a thread leaves the loop free to look at the clock.
@@ -230,7 +230,7 @@ class Guarded(Container):
         raise late
 
     def _range(self) -> tuple[float, float] | None:
-        declared = self._children["rubric"]._range()
+        declared = self._only_child()._range() if self._children else None
         if declared is None or self._on_error != "zero":
             return declared
         return min(0.0, declared[0]), max(0.0, declared[1])
@@ -241,7 +241,7 @@ class Guarded(Container):
         return ", ".join([*limits, f"on error: {self._on_error}"])
 
     def _rewards_by_step(self) -> dict[int, float]:
-        child = self._children["rubric"]
+        child = self._only_child()
         return step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
 
     def __getstate__(self) -> dict[str, Any]:

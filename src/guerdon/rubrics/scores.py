@@ -31,8 +31,8 @@ def components(
     """
     out: dict[str, float] = {}
     if frame is not None:
-        if frame.error is not None and caught is not None:
-            caught[""] = frame.error
+        if caught is not None:
+            _note(caught, "", frame)
         _add(out, rubric, frame, "", caught)
     return out
 
@@ -55,10 +55,17 @@ def _add(
                 name = _again(rubric, child, prefix, out)
             out[name] = value
         if below is not None:
-            if below.error is not None and caught is not None:
-                caught[name] = below.error
+            if caught is not None:
+                _note(caught, name, below)
             if below.entries:
                 _add(out, child, below, name + ".", caught)
+
+
+def _note(caught: dict[str, Exception], name: str, frame: Frame) -> None:
+    if frame.error is not None:
+        caught[name] = frame.error
+    for hook, error in frame.hook_errors:
+        caught[f"{name} (hook {hook})".lstrip()] = error
 
 
 def _again(rubric: Rubric, child: Rubric, prefix: str, taken: dict[str, float]) -> str:
@@ -106,11 +113,13 @@ def _of_recorder(rubric: Rubric, recorder: Frame, error: Exception | None = None
     if not recorder.entries:  # it was refused before it ran
         assert error is not None
         return Score(status="failed", error=_said(error), exception=error)
-    return _of_entry(rubric, "", None, recorder, -1)
+    return _of_entry(rubric, "", "", recorder, -1)
 
 
-def _of_entry(rubric: Rubric, name: str, weight: float | None, parent: Frame, place: int) -> Score:
-    """The score of the entry at `place` of `parent`, which is one of `rubric`."""
+def _of_entry(
+    rubric: Rubric, name: str, path: str, parent: Frame, place: int, weight: float | None = None
+) -> Score:
+    """The score of the entry at `place` of `parent`, which is one of `rubric` at `path`."""
     _, value, seconds, frame = parent.entries[place]
     error = frame.error if frame is not None else None
     reason = frame.reason if frame is not None else None
@@ -124,25 +133,28 @@ def _of_entry(rubric: Rubric, name: str, weight: float | None, parent: Frame, pl
         reason="cancelled" if cancelled else reason or parent.reason_of(place),
         error=_said(error) if error is not None else None,
         exception=error,
-        hook_errors=frame.hook_errors if frame is not None else (),
-        children=_children(rubric, frame, "", _why_skipped(rubric, frame)),
+        hook_errors=tuple(
+            f"{hook}: {_said(raised)}" for hook, raised in (frame.hook_errors if frame else ())
+        ),
+        children=_children(rubric, frame, path, _why_skipped(rubric, frame, path)),
     )
 
 
-def _children(rubric: Rubric, frame: Frame | None, prefix: str, why: str) -> tuple[Score, ...]:
-    """The scores of a rubric's children, of which `frame`, that of an ancestor, knows some.
+def _children(rubric: Rubric, frame: Frame | None, path: str, why: str) -> tuple[Score, ...]:
+    """The scores of a rubric's children, of which `frame` knows some.
 
     Args:
         rubric: The rubric.
         frame: Its own frame, or, where it was not called itself, that of the nearest ancestor
             that was: a parent may call its grandchildren.
-        prefix: The path from the owner of `frame` to `rubric`.
+        path: The path of `rubric` from the root.
         why: Why children that nobody called were skipped.
     """
     out: list[Score] = []
     places = _places(frame)
     for name, child in rubric._children.items():
         weight = rubric._weight_of(name)
+        here = _join(path, name)
         called = places.get(id(child), [])
         if frame is not None and called:
             # The same rubric under two names: the first name takes the first call.
@@ -151,11 +163,15 @@ def _children(rubric: Rubric, frame: Frame | None, prefix: str, why: str) -> tup
             places[id(child)] = rest
             for number, place in enumerate(mine):
                 label = name if number == 0 else f"{name}#{number + 1}"
-                out.append(_of_entry(child, label, weight, frame, place))
+                out.append(_of_entry(child, label, here, frame, place, weight))
             continue
-        below = _children(child, frame, f"{prefix}{name}.", why) if child._children else ()
+        below = _children(child, frame, here, why) if child._children else ()
         out.append(Score(name=name, status="skipped", weight=weight, reason=why, children=below))
     return tuple(out)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _places(frame: Frame | None) -> dict[int, list[int]]:
@@ -165,14 +181,15 @@ def _places(frame: Frame | None) -> dict[int, list[int]]:
     return places
 
 
-def _why_skipped(rubric: Rubric, frame: Frame | None) -> str:
+def _why_skipped(rubric: Rubric, frame: Frame | None, path: str) -> str:
     if frame is None or not frame.entries:
         return "not called"
     last, value, _, _ = frame.entries[-1]
-    path = rubric._look().paths.get(id(last), type(last).__name__)
+    name = rubric._look().paths.get(id(last), type(last).__name__)
     if value is None:
-        return f"{path} failed"
-    return f"{path} scored {value:g}" if value == 0.0 and rubric._is_container else "not called"
+        return f"{_join(path, name)} failed"
+    stopped = value == 0.0 and rubric._is_container
+    return f"{_join(path, name)} scored 0" if stopped else "not called"
 
 
 def _said(error: Exception) -> str:

@@ -7,7 +7,7 @@ Steps are told apart by stamps that only grow, so that a node that saw some of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Outcome",
     "by_step",
+    "check",
     "compute",
     "final_score",
     "handed_on",
@@ -174,6 +175,9 @@ def of_hand_written(rubric: Rubric) -> dict[int, float]:
     outcomes = {stamp: _outcome(rubric, stamp) for stamp in stamps(rubric)}
     chosen = {stamp: _credited(outcome) for stamp, outcome in outcomes.items() if outcome.used}
     if None in chosen.values():
+        for each in rubric.rubrics():
+            if each._dispatches and each._look().holds_trajectory:
+                by_step(each)  # refuses steps at which several of its rubrics were called
         return {stamp: _given(rubric, stamp) for stamp in outcomes}
     known = {id(child): by_step(child) for child in chosen.values() if child is not None}
     return {
@@ -211,9 +215,21 @@ def _written(rubric: Rubric) -> dict[int, float]:
     """The step rewards of an author's own `compute_step_rewards`, checked."""
     rewards = rubric.compute_step_rewards()
     steps = rubric._stamps if rubric._is_trajectory else stamps(rubric)  # type: ignore[attr-defined]
-    if len(rewards) != len(steps):
+    check(rubric, rewards, len(steps))
+    return dict(zip(steps, map(float, rewards), strict=True))
+
+
+def check(rubric: Rubric, rewards: Sequence[float], steps: int) -> None:
+    """Check an author's step rewards.
+
+    Raises:
+        TrajectoryError: There isn't one a step.
+        InvalidScoreError: One is no finite float.
+    """
+    if len(rewards) != steps:
         raise TrajectoryError(
             f"{type(rubric).__name__}.compute_step_rewards gave {len(rewards)} rewards for "
-            f"{len(steps)} steps; it gives one a step"
+            f"{steps} steps; it gives one a step"
         )
-    return {stamp: finite(rubric, reward) for stamp, reward in zip(steps, rewards, strict=True)}
+    for reward in rewards:
+        finite(rubric, reward)

@@ -1,0 +1,81 @@
+"""``python -m benchmarks``: measure everything, or one thing, and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable
+
+from rich.console import Console
+
+from benchmarks import batches, import_time, openenv_home, rollout_scoring, rubric_calls
+from benchmarks import score_command as command
+from benchmarks.timing import Findings, table
+
+NAMES = ("calls", "rollouts", "command", "batch", "import")
+
+
+def main() -> None:
+    arguments = _arguments()
+    console = Console(width=None if Console().is_terminal else 150)
+    names = arguments.only or NAMES
+    openenv = missing = ""
+    if {"calls", "rollouts", "import"} & set(names):
+        openenv, missing = openenv_home.make()
+        missing = missing and f"not installed: {missing}"
+    groups: dict[str, Callable[[], Findings]] = {
+        "calls": lambda: rubric_calls.run(openenv, missing),
+        "rollouts": lambda: rollout_scoring.run(openenv, missing),
+        "command": lambda: command.run(arguments.rows),
+        "batch": batches.run,
+        "import": lambda: import_time.run(openenv, missing),
+    }
+    found = Findings()
+    for name in names:
+        with Console(stderr=True).status(f"measuring {name}"):
+            part = groups[name]()
+        found.lines += part.lines
+        found.notes += part.notes
+    console.print(table(found.lines))
+    for note in [*found.notes, _machine()]:
+        console.print(note, style="dim", highlight=False, markup=False)
+    if arguments.json:
+        _write(arguments.json, found)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=NAMES, help="measure this alone")
+    parser.add_argument(
+        "--rows", type=int, default=command.ROWS, help="rows for `guerdon score` (%(default)s)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    arguments = parser.parse_args()
+    if arguments.rows < 1:
+        parser.error("--rows takes at least 1")
+    return arguments
+
+
+def _machine() -> str:
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    return (
+        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, "
+        f"load {load:.1f} at the end; ratios are those of the fastest rounds"
+    )
+
+
+def _write(path: str, found: Findings) -> None:
+    report = {
+        "machine": _machine(),
+        "notes": found.notes,
+        "results": [line.as_json() for line in found.lines],
+    }
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Rounds that take turns, what was measured, and the table of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+Pairs = list[tuple[float, float]]
+
+
+def take_turns(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> Pairs:
+    """Let both run `rounds` times, one after the other: ours, theirs, ours, theirs…
+
+    Args:
+        ours: Does the work once; returns the seconds it took.
+        theirs: The same of what it is compared with.
+        rounds: How many times each runs.
+    """
+    return [(ours(), theirs()) for _ in range(rounds)]
+
+
+@dataclass(slots=True)
+class Measured:
+    """One line of the table.
+
+    The ratio is that of the fastest rounds: what else runs on the machine makes a round slower
+    and never faster. `spread` tells the ratios of the single rounds.
+
+    Attributes:
+        name: What was measured.
+        against: What it is compared with.
+        bar: What the ratio (or, where `absolute`, our seconds) should not exceed.
+        pairs: Seconds of each round, ours and theirs, each for `per` units of work.
+        per: How many units of work a round does.
+        unit: What one unit is.
+        absolute: Whether the bar is in seconds.
+        missing: Why it could not be compared.
+    """
+
+    name: str
+    against: str
+    bar: float
+    pairs: Pairs = field(default_factory=list)
+    per: int = 1
+    unit: str = ""
+    absolute: bool = False
+    missing: str = ""
+
+    @property
+    def ours(self) -> float | None:
+        """Seconds a unit, in our fastest round."""
+        return min(ours for ours, _ in self.pairs) / self.per if self.pairs else None
+
+    @property
+    def theirs(self) -> float | None:
+        """Seconds a unit, in their fastest round; None where there is nothing to compare with."""
+        seconds = [theirs for _, theirs in self.pairs if theirs > 0]
+        return min(seconds) / self.per if seconds else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours by theirs."""
+        return self.ours / self.theirs if self.ours and self.theirs else None
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The lowest and highest ratio of a round."""
+        ratios = [ours / theirs for ours, theirs in self.pairs if theirs > 0]
+        return (min(ratios), max(ratios)) if ratios else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bar is met; None where that could not be measured."""
+        value = self.ours if self.absolute else self.ratio
+        return None if value is None else value <= self.bar
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        derived = ("ours", "theirs", "ratio", "spread", "met")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a benchmark gave: lines of the table, and what else is worth telling."""
+
+    lines: list[Measured] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def table(lines: list[Measured]) -> Table:
+    """The table that a person reads."""
+    out = Table(box=SIMPLE_HEAD, pad_edge=False)
+    out.add_column("measured")
+    out.add_column("ours", justify="right")
+    out.add_column("against")
+    out.add_column("theirs", justify="right")
+    out.add_column("ratio", justify="right")
+    out.add_column("of rounds", justify="right")
+    out.add_column("bar", justify="right")
+    out.add_column("", justify="left")
+    for line in lines:
+        out.add_row(*_cells(line))
+    return out
+
+
+def _cells(line: Measured) -> list[str]:
+    spread = line.spread
+    met = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "[yellow]not measured[/]"}
+    return [
+        escape(line.name),
+        seconds(line.ours, line.unit),
+        escape(f"{line.against} ({line.missing})" if line.missing else line.against),
+        seconds(line.theirs, line.unit),
+        "–" if line.ratio is None else f"{line.ratio:.3f}×",
+        "–" if spread is None else f"{spread[0]:.2f}…{spread[1]:.2f}",
+        f"≤ {line.bar:g} s" if line.absolute else f"≤ {line.bar:g}×",
+        met[line.met],
+    ]
+
+
+def seconds(value: float | None, unit: str = "") -> str:
+    """A duration, in the unit of time that suits its size."""
+    if value is None:
+        return "–"
+    for factor, name in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        if value * factor >= 1 or name == "µs":
+            break
+    return f"{value * factor:.3g} {name}" + (f"/{unit}" if unit else "")

@@ -1,0 +1,143 @@
+"""Scoring in several processes, a chunk of lines at a time, with the results in order."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeAlias
+
+from guerdon.errors import WorkerError
+from guerdon.rollouts.desk import Desk
+from guerdon.rollouts.files import Line
+from guerdon.rollouts.interrupts import Interrupts, held_back
+from guerdon.rollouts.summary import Summary
+
+__all__ = ["Chunk", "score_in_workers"]
+
+Settings: TypeAlias = "tuple[str, str | None, float | None]"
+
+# A worker gets about this much work at a time, so that little is lost and little is sent.
+CHUNK_SECONDS = 0.5
+CHUNK_ROWS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What became of some lines.
+
+    Attributes:
+        lines: The lines of the result.
+        rows: How many there are.
+        read: How many bytes the lines had.
+        seconds: How long scoring them took.
+        summary: Over these rows.
+    """
+
+    lines: bytes
+    rows: int
+    read: int
+    seconds: float
+    summary: Summary
+
+
+def score_in_workers(
+    lines: Iterator[Line], workers: int, interrupts: Interrupts, settings: Settings
+) -> Iterator[Chunk]:
+    """Score lines in processes.
+
+    After ctrl-C the chunks that have been started are finished, and no more are started; a second
+    one ends that too.
+
+    Args:
+        lines: The lines.
+        workers: How many processes.
+        interrupts: Where ctrl-C is allowed, and noticed.
+        settings: The arguments of the `Desk` of each process.
+
+    Yields:
+        Chunks, in the order of the lines.
+
+    Raises:
+        WorkerError: A process died.
+    """
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), _start, (settings,)
+    )  # fmt: skip
+    pending: deque[Future[Chunk]] = deque()
+    size = 1
+    try:
+        while True:
+            while len(pending) <= 2 * workers and not interrupts.asked:
+                if not (chunk := list(itertools.islice(lines, size))):
+                    break
+                with held_back():  # submitting may start a process
+                    pending.append(pool.submit(_score, chunk))
+            if interrupts.asked:
+                while pending and pending[-1].cancel():
+                    pending.pop()
+            if not pending:
+                return
+            done = _wait(pending[0], interrupts)
+            if done is not None:
+                pending.popleft()
+                size = _next_size(done)
+                yield done
+    except BrokenProcessPool:
+        raise WorkerError(
+            "a worker process died (was it killed, or out of memory?); the rows that were "
+            "finished are kept, and --resume goes on"
+        ) from None
+    finally:
+        if pending:  # nobody waits for these any more, however long they would take
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _wait(future: Future[Chunk], interrupts: Interrupts) -> Chunk | None:
+    """The chunk, or None where a first ctrl-C came before it."""
+    first = not interrupts.asked
+    try:
+        interrupts.allowed = True
+        return future.result()
+    except KeyboardInterrupt:
+        if first:
+            return None
+        raise
+    finally:
+        interrupts.allowed = False
+
+
+def _next_size(chunk: Chunk) -> int:
+    wished = int(chunk.rows * CHUNK_SECONDS / max(chunk.seconds, 1e-6))
+    return max(1, min(CHUNK_ROWS, wished, 2 * chunk.rows))
+
+
+# In a worker process ---------------------------------------------------------------------------
+
+_desk: Desk | None = None
+
+
+def _start(settings: Settings) -> None:
+    global _desk
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to deal with
+    sys.stdout = sys.stderr  # what a reward prints may not get between the rows
+    _desk = Desk(*settings)
+
+
+def _score(lines: list[Line]) -> Chunk:
+    assert _desk is not None
+    _desk.summary = _desk.summary.empty()
+    start = perf_counter()
+    scored = b"".join([_desk.score(line) for line in lines])
+    seconds = perf_counter() - start
+    return Chunk(scored, len(lines), sum(len(line) for _, line in lines), seconds, _desk.summary)

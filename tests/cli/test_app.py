@@ -1,0 +1,57 @@
+"""guerdon: its help, and how it says what went wrong."""
+
+import pytest
+
+import guerdon as package
+
+
+@pytest.mark.parametrize("how", [["--help"], ["-h"], []])
+def test_the_help_shows_both_commands_and_an_example_of_each(guerdon, how):
+    done = guerdon(*how)
+    text = done.stdout + done.stderr
+    assert done.returncode == (0 if how else 2)
+    for expected in (
+        "guerdon tree reward.py:reward",
+        "guerdon score rollouts.jsonl --reward reward.py:reward",
+        "f(action, observation) -> float",
+        "A failure is never a score of 0",
+    ):
+        assert expected in text
+
+
+def test_the_help_of_score_tells_every_option_and_every_exit_code(guerdon):
+    done = guerdon("score", "--help")
+    assert done.returncode == 0
+    for expected in (
+        "ROLLOUTS.jsonl", "--reward", "-r", "--out", "-o", "--workers", "-w", "--resume", "--by",
+        "--passing", "--json", "--help", "standard input", "Exit codes: 0", "130",
+    ):  # fmt: skip
+        assert expected in done.stdout
+
+
+def test_the_help_of_tree_tells_every_option(guerdon):
+    done = guerdon("tree", "--help")
+    assert done.returncode == 0
+    for expected in ("SPEC", "--json", "--help", "file.py:name", "module:name"):
+        assert expected in done.stdout
+
+
+def test_it_says_its_version(guerdon):
+    done = guerdon("--version")
+    assert (done.returncode, done.stdout) == (0, f"guerdon {package.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["scoer"], "No such command"),
+        (["score", "rollouts.jsonl"], "--reward"),
+        (["score", "x.jsonl", "-r", "a:b", "--workers", "0"], "--workers"),
+        (["score", "x.jsonl", "-r", "a:b", "--passing", "high"], "--passing"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(guerdon, args, message):
+    done = guerdon(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,309 @@
+"""Every fenced code block of the documentation runs, and prints what it is said to print.
+
+A document has one folder and one namespace, and its blocks run in order:
+
+- ``python`` is executed; ``python file=reward.py`` is written to that file and compiled;
+- ``bash`` runs with ``bash -euo pipefail``, the environment's commands on its path;
+- ``bash no-run`` is not run; its commands are among `MAY_STAY_UNRUN`;
+- ``jsonl file=…``, ``yaml file=…`` and ``json file=…`` are written to that file and parsed;
+- ``text`` is what the block before it prints, ``…`` standing for anything within a line.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+MAY_STAY_UNRUN = {
+    "make check",
+    "make demo",
+    "make docs-test",
+    "make test",
+    "pip install .",
+}
+SECONDS = 60
+
+
+class BlockError(Exception):
+    """A block does not do what the document says."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its attributes, its text, and where it stands."""
+
+    language: str
+    attributes: dict[str, str]
+    text: str
+    document: Path
+    line: int  # of its first line, from 1
+
+    def fail(self, what: str, line: int | None = None) -> BlockError:
+        return BlockError(f"{self.document}:{line or self.line}: {what}")
+
+
+def blocks_of(text: str, document: Path) -> list[Block]:
+    blocks = []
+    for token in MarkdownIt().parse(text):
+        if token.type == "code_block":
+            raise BlockError(f"{document}:{token.map[0] + 1}: an indented block; fence it")
+        if token.type != "fence":
+            continue
+        language, *words = token.info.split() or [""]
+        attributes = dict(word.partition("=")[::2] for word in words)
+        blocks.append(Block(language, attributes, token.content, document, token.map[0] + 2))
+    return blocks
+
+
+@dataclass
+class DocumentRunner:
+    """Runs the blocks of one document, in order, in a folder."""
+
+    folder: Path
+    namespace: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
+    printed: str | None = None  # by the last block that ran
+
+    def run(self, block: Block) -> None:
+        accepted = {
+            "python": {"file"}, "bash": {"no-run"}, "text": set(),
+            "jsonl": {"file"}, "json": {"file"}, "yaml": {"file"},
+        }  # fmt: skip
+        if block.language not in accepted:
+            raise block.fail(f"the language {block.language!r} is none of {sorted(accepted)}")
+        if not block.attributes.keys() <= accepted[block.language]:
+            raise block.fail(f"{block.language} takes no {sorted(block.attributes)}")
+        if block.language in {"jsonl", "json", "yaml"} and "file" not in block.attributes:
+            raise block.fail(f"a {block.language} block needs file=NAME")
+        if block.language == "text":
+            self._compare(block)
+        elif "file" in block.attributes:
+            self._write(block)
+        elif block.language == "python":
+            self._python(block)
+        elif "no-run" in block.attributes:
+            self._leave(block)
+        else:
+            self._bash(block)
+
+    def _compare(self, block: Block) -> None:
+        if self.printed is None:
+            raise block.fail("there is no output that this text could be")
+        printed, self.printed = self.printed, None
+        if not fits(block.text, printed):
+            raise block.fail(f"expected\n{block.text}\nbut it printed\n{printed}")
+
+    def _write(self, block: Block) -> None:
+        path = (self.folder / block.attributes["file"]).resolve()
+        if not path.is_relative_to(self.folder.resolve()):
+            raise block.fail(f"{block.attributes['file']} is outside of the document's folder")
+        if block.language == "python":
+            self._compiled(block)
+        elif block.language == "json":
+            json.loads(block.text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, encoding="utf-8")
+        importlib.invalidate_caches()
+        self.printed = None
+
+    def _compiled(self, block: Block):
+        # Empty lines in front, so that a traceback tells the line of the document.
+        source = "\n" * (block.line - 1) + block.text
+        try:
+            return compile(source, str(block.document), "exec", dont_inherit=True)
+        except SyntaxError as error:
+            raise block.fail(f"SyntaxError: {error.msg}", error.lineno) from None
+
+    def _python(self, block: Block) -> None:
+        code = self._compiled(block)
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out):
+                exec(code, self.namespace)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in frames if frame.filename == str(block.document)]
+            said = "".join(traceback.format_exception(error))
+            raise block.fail(f"{said}", lines[0] if lines else None) from error
+        self.printed = out.getvalue()
+
+    def _leave(self, block: Block) -> None:
+        for number, command in enumerate(block.text.splitlines()):
+            if command.partition("  #")[0].strip() not in MAY_STAY_UNRUN | {""}:
+                raise block.fail(f"{command!r} may not stay unrun", block.line + number)
+        self.printed = None
+
+    def _bash(self, block: Block) -> None:
+        nowhere = "http://127.0.0.1:9"
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.folder), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1",
+            "HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere,
+        }  # fmt: skip
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text],
+            cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+        if ended.returncode:
+            raise block.fail(f"exit code {ended.returncode}\n{ended.stdout}")
+        self.printed = ended.stdout
+
+
+def fits(expected: str, printed: str) -> bool:
+    """Whether an output is the expected one; white space at the ends of lines aside."""
+    lines, found = (
+        [line.rstrip() for line in text.strip("\n").splitlines()] for text in (expected, printed)
+    )
+    while found and not found[-1]:
+        found.pop()
+    while found and not found[0]:
+        del found[0]
+    return len(lines) == len(found) and all(
+        re.fullmatch(".*".join(map(re.escape, line.split("…"))), other)
+        for line, other in zip(lines, found, strict=True)
+    )
+
+
+@pytest.fixture
+def clean_imports():
+    """Let a document import its own files, and forget them afterwards."""
+    path, modules = list(sys.path), set(sys.modules)
+    sys.path.insert(0, os.getcwd())
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(os.getcwd()):
+            del sys.modules[name]
+
+
+@pytest.mark.docs
+@pytest.mark.usefixtures("clean_imports")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_blocks(document, tmp_path):
+    runner = DocumentRunner(tmp_path)
+    for block in blocks_of(document.read_text(encoding="utf-8"), document.relative_to(ROOT)):
+        runner.run(block)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_within_the_project_lead_somewhere(document):
+    for target in links_of(document.read_text(encoding="utf-8")):
+        if "://" not in target and not target.startswith("#"):
+            there = document.parent / target.partition("#")[0]
+            assert there.exists(), f"{document.name} links to {target}"
+
+
+def links_of(text: str) -> list[str]:
+    links = []
+    blocks = MarkdownIt().parse(text)
+    for token in [*blocks, *(child for block in blocks for child in block.children or ())]:
+        if token.type in {"link_open", "image"}:
+            links.append(str(token.attrs.get("href") or token.attrs.get("src")))
+        elif token.type in {"html_block", "html_inline"}:
+            links += re.findall(r'(?:src|srcset|href)="([^"]+)"', token.content)
+    return links
+
+
+# The harness itself ----------------------------------------------------------------------------
+
+
+def run(text: str, folder: Path) -> DocumentRunner:
+    runner = DocumentRunner(folder)
+    for block in blocks_of(text, Path("page.md")):
+        runner.run(block)
+    return runner
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed"),
+    [
+        ("1\n2\n", "1\n2\n"),
+        ("1\n", "\n1   \n\n"),
+        ("in … s, … a second", "in 0.12 s, 8,000 a second"),
+        ("(a) [b] … c", "(a) [b] é c"),
+        ("", ""),
+    ],
+)
+def test_outputs_that_fit(expected, printed):
+    assert fits(expected, printed)
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed"),
+    [
+        ("1", "2"),
+        ("1", "1\n2"),
+        ("1\n2", "1"),
+        ("a…b", "a\nb"),
+        ("a.c", "abc"),
+        ("", "x"),
+        ("x", ""),
+    ],
+)
+def test_outputs_that_do_not_fit(expected, printed):
+    assert not fits(expected, printed)
+
+
+def test_blocks_share_a_namespace_and_a_folder(tmp_path):
+    page = (
+        "```python file=answer.py\nanswer = 42\n```\n"
+        '```jsonl file=rows.jsonl\n{"a": 1}\n```\n'
+        "```python\nx = 1\n```\n"
+        "```python\nfrom pathlib import Path; print(x, Path('rows.jsonl').read_text())\n```\n"
+        '```text\n1 {"a": 1}\n```\n'
+        "```bash\npython -c 'import answer; print(answer.answer)'; echo $COLUMNS >&2\n```\n"
+        "It prints\n\n```text\n42\n…00\n```\n"
+        "- in a list\n\n  ```python\n  assert x == 1\n  ```\n"
+    )
+    run(page, tmp_path)
+    assert (tmp_path / "rows.jsonl").read_text() == '{"a": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("# A page\n\n```python\nx = 1\n1 / 0\n```\n", "page.md:5: .*ZeroDivisionError"),
+        ("```python\nx = \n```\n", "page.md:2: SyntaxError"),
+        ("```python file=a.py\n\ndef\n```\n", "page.md:3: SyntaxError"),
+        ("```python file=../a.py\n\n```\n", "outside"),
+        ("```bash\nfalse\necho no\n```\n", "page.md:2: exit code 1"),
+        ("```bash\necho $NOT_SET\n```\n", "exit code 1"),
+        ("```bash\nfalse | true\n```\n", "exit code 1"),
+        ("```bash no-run\nmake demo\nrm -r everything\n```\n", "page.md:3: 'rm -r everything'"),
+        ("```python no-run\nx\n```\n", "python takes no"),
+        (
+            "```python\nprint(1)\n```\n```text\n2\n```\n",
+            "page.md:5: expected\n2\n\nbut it printed\n1",
+        ),
+        ("```text\n2\n```\n", "no output"),
+        ("```python\nprint(1)\n```\n```text\n1\n```\n```text\n1\n```\n", "page.md:8: .*no output"),
+        ("```jsonl\n{}\n```\n", "file=NAME"),
+        ("```rust\nfn main() {}\n```\n", "'rust' is none of"),
+        ("```\nx\n```\n", "the language '' is none of"),
+        ("A page\n\n    indented()\n", "page.md:3: an indented block"),
+    ],
+)
+def test_pages_that_fail(page, said, tmp_path):
+    with pytest.raises(BlockError, match=f"(?s){said}"):
+        run(page, tmp_path)
+
+
+def test_what_may_stay_unrun_does(tmp_path):
+    runner = run("```bash no-run\nmake demo  # scores a sample\n\nmake test\n```\n", tmp_path)
+    assert runner.printed is None

@@ -1,0 +1,49 @@
+"""The examples in docstrings run, every public name has one, and `docs/api.md` lists them all."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import guerdon
+
+pytestmark = pytest.mark.docs
+
+MODULES = ["guerdon", *(m.name for m in pkgutil.walk_packages(guerdon.__path__, "guerdon."))]
+EXAMPLES = [
+    example
+    for name in MODULES
+    for example in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name))
+    if example.examples
+]
+PUBLIC = {
+    name: value
+    for name in guerdon.__all__
+    if inspect.isfunction(value := getattr(guerdon, name))
+    or (inspect.isclass(value) and not issubclass(value, Exception))
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_example_holds(example):
+    said = []
+    runner = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF)
+    runner.run(example, out=said.append, clear_globs=False)
+    assert not runner.failures, "".join(said)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example(name):
+    doc = inspect.getdoc(PUBLIC[name]) or ""
+    assert doctest.DocTestParser().get_examples(doc), f"guerdon.{name} has no example"
+
+
+def test_the_page_of_public_names_lists_them_all():
+    page = Path(__file__).parents[2] / "docs" / "api.md"
+    rows = re.findall(r"^\| (`.*?) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(name for name in listed if name != "last_score") == guerdon.__all__

@@ -1,0 +1,284 @@
+"""load_reward: what a spec may name, and what is said where it can't."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from guerdon.errors import SpecError
+from guerdon.functions import load_reward, loading
+from guerdon.rubrics import NumericAnswer, Rubric
+
+REWARDS = """
+    from guerdon import Rubric, WeightedSum
+
+    class Always(Rubric):
+        '''It is.'''
+        def __init__(self, value=0.75):
+            super().__init__()
+            self.value = value
+        def forward(self, action, observation):
+            return self.value
+
+    class Needs(Always):
+        def __init__(self, value):
+            super().__init__(value)
+
+    class Holder:
+        inner = Always(0.125)
+
+    class Callable:
+        def __call__(self, action, observation):
+            return 0.625
+
+    instance = Always(0.5)
+    called = Callable()
+    def factory():
+        return WeightedSum([Always(1.0)], [0.25])
+    def function_factory():
+        return lambda action, observation: 0.375
+    def function(action, observation):
+        return 0.0625
+    async def async_function(action, observation):
+        return 0.875
+    def flexible(*args):
+        return float(len(args))
+    def optional(action=None, observation=None):
+        return 0.5
+    def three(action, observation, more):
+        return 1.0
+    def one(action):
+        return 1.0
+    def nothing():
+        return None
+    def number():
+        return 0.5
+    def broken():
+        raise LookupError("no such judge")
+    constant = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("instance", 0.5),
+        ("Always", 0.75),
+        ("Holder.inner", 0.125),
+        ("called", 0.625),
+        ("factory", 0.25),
+        ("function_factory", 0.375),
+        ("function", 0.0625),
+        ("flexible", 2.0),
+        ("optional", 0.5),
+    ],
+)
+def test_what_a_spec_may_name(write, name, score):
+    rubric = load_reward(f"{write(REWARDS)}:{name}")
+    assert isinstance(rubric, Rubric)
+    assert rubric("a", "o") == score
+
+
+def test_an_async_function_is_an_async_rubric(write):
+    rubric = load_reward(f"{write(REWARDS)}:async_function")
+    assert asyncio.run(rubric.evaluate("a", "o")) == 0.875
+
+
+def test_a_module_that_is_installed_may_be_named():
+    assert type(load_reward("guerdon.rubrics:NumericAnswer")) is NumericAnswer
+
+
+def test_a_module_of_the_working_directory_may_be_named(write, tmp_path, monkeypatch):
+    write("def reward(action, observation): return 0.5", "mine_reward.py")
+    monkeypatch.chdir(tmp_path)
+    assert load_reward("mine_reward:reward")("a", "o") == 0.5
+
+
+def test_a_relative_path_is_from_the_working_directory(write, tmp_path, monkeypatch):
+    write("def reward(action, observation): return 0.5", "sub/reward.py")
+    monkeypatch.chdir(tmp_path)
+    assert load_reward("sub/reward.py:reward")("a", "o") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Holder", "Holder is a class, but no Rubric"),
+        ("Needs", r"Needs can't be made without arguments \(.*'value'.*write a function"),
+        ("nothing", "nothing takes no arguments, so .* make a rubric, but it gave None"),
+        ("number", "it gave 0.5"),
+        ("three", "can't be called with an action and an observation: .*'more'"),
+        ("one", "can't be called with an action and an observation: too many"),
+        ("constant", r"3 \(int\) is no rubric"),
+        ("absent", r"has no 'absent'; it has .*'factory'"),
+        ("Holder.absent", "has no 'Holder.absent'"),
+        ("broken", r"broken\(\) raised LookupError: no such judge"),
+    ],
+)
+def test_what_a_spec_may_not_name(write, name, message):
+    spec = f"{write(REWARDS)}:{name}"
+    with pytest.raises(SpecError, match=message) as caught:
+        load_reward(spec)
+    assert caught.value.spec == spec
+
+
+@pytest.mark.parametrize("spec", ["reward", "", ":", "reward.py:", ":name", "reward.py"])
+def test_a_spec_without_a_name_shows_how_one_is_written(spec):
+    with pytest.raises(SpecError, match=r"names no reward; write module:name or file\.py:name"):
+        load_reward(spec)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(SpecError, match=r"there is no file .*nowhere\.py"):
+        load_reward(f"{tmp_path}/nowhere.py:reward")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(SpecError, match=r"there is no file .*folder\.py"):
+        load_reward(f"{tmp_path}/folder.py:reward")
+
+
+@pytest.mark.parametrize("module", ["mine_absent", "guerdon.absent", "mine_absent.deeper"])
+def test_a_missing_module_is_named(module):
+    with pytest.raises(SpecError, match=r"there is no module '(mine_absent|guerdon\.absent)'"):
+        load_reward(f"{module}:reward")
+
+
+# A person's own code that raises
+
+
+def only_of(path, error):
+    """Holds that the traceback is that of the person's files alone."""
+    text = error.traceback
+    assert str(path) in text
+    assert str(Path(loading.__file__).parents[1]) not in text
+    assert "importlib" not in text
+    return text
+
+
+def test_a_file_that_raises_shows_its_own_traceback(write):
+    path = write(
+        """
+        def setup():
+            raise ZeroDivisionError("by design")
+
+        setup()
+        """
+    )
+    with pytest.raises(SpecError, match="raised ZeroDivisionError: by design") as caught:
+        load_reward(f"{path}:reward")
+    text = only_of(path, caught.value)
+    assert text.startswith("Traceback (most recent call last):\n")
+    assert "line 5, in <module>" in text
+    assert "line 3, in setup" in text
+    assert text.endswith("ZeroDivisionError: by design\n")
+
+
+def test_a_syntax_error_shows_the_line(write):
+    path = write("x = 1\ndef reward(:\n    pass\n")
+    with pytest.raises(SpecError, match="importing it raised SyntaxError") as caught:
+        load_reward(f"{path}:reward")
+    text = only_of(path, caught.value)
+    assert "line 2" in text
+    assert "def reward(:" in text
+
+
+def test_a_module_that_raises_shows_its_own_traceback(write, tmp_path, monkeypatch):
+    path = write("raise RuntimeError('no licence')", "mine_raises.py")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match="importing it raised RuntimeError") as caught:
+        load_reward("mine_raises:reward")
+    assert "RuntimeError: no licence" in only_of(path, caught.value)
+
+
+def test_a_file_that_imports_what_is_not_there_shows_where(write):
+    path = write("import beside_absent")
+    with pytest.raises(SpecError, match="No module named 'beside_absent'") as caught:
+        load_reward(f"{path}:reward")
+    assert "import beside_absent" in only_of(path, caught.value)
+
+
+def test_a_module_that_imports_what_is_not_there_is_not_called_missing(
+    write, tmp_path, monkeypatch
+):
+    path = write("import beside_absent", "mine_imports.py")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match="importing it raised ModuleNotFoundError") as caught:
+        load_reward("mine_imports:reward")
+    assert "import beside_absent" in only_of(path, caught.value)
+
+
+def test_a_sibling_that_raises_is_in_the_traceback(write):
+    sibling = write("raise OSError('no model')", "beside_raises.py")
+    path = write("import beside_raises")
+    with pytest.raises(SpecError, match="OSError: no model") as caught:
+        load_reward(f"{path}:reward")
+    assert sibling in only_of(path, caught.value)
+
+
+def test_a_factory_that_raises_shows_its_traceback(write):
+    path = write(REWARDS)
+    with pytest.raises(SpecError) as caught:
+        load_reward(f"{path}:broken")
+    assert 'raise LookupError("no such judge")' in only_of(path, caught.value)
+
+
+def test_a_file_that_exits_is_an_error_like_any_other(write):
+    path = write("import sys\nsys.exit(0)")
+    with pytest.raises(SpecError, match="importing it raised SystemExit: 0"):
+        load_reward(f"{path}:reward")
+
+
+def test_a_factory_that_exits_is_an_error_like_any_other(write):
+    path = write("import sys\ndef reward():\n    sys.exit(0)")
+    with pytest.raises(SpecError, match="SystemExit: 0"):
+        load_reward(f"{path}:reward")
+
+
+def test_a_file_beside_the_package_is_not_taken_for_the_package(write, tmp_path, monkeypatch):
+    path = write("def setup():\n    1 / 0\nsetup()", "guerdon_rewards/reward.py")
+    monkeypatch.setattr(loading, "__file__", str(tmp_path / "guerdon/functions/loading.py"))
+    with pytest.raises(SpecError) as caught:
+        load_reward(f"{path}:reward")
+    assert "in setup" in caught.value.traceback
+
+
+def test_a_file_that_failed_can_be_mended_and_loaded_again(write):
+    path = write("raise ValueError")
+    with pytest.raises(SpecError):
+        load_reward(f"{path}:reward")
+    write("# it is longer now\ndef reward(action, observation): return 0.5")
+    assert load_reward(f"{path}:reward")("a", "o") == 0.5
+
+
+# Modules
+
+
+def test_a_file_may_import_what_lies_beside_it(write):
+    write("VALUE = 0.5", "beside_value.py")
+    path = write("from beside_value import VALUE\ndef reward(action, observation): return VALUE")
+    assert load_reward(f"{path}:reward")("a", "o") == 0.5
+
+
+def test_a_file_is_loaded_once(write, tmp_path, monkeypatch):
+    path = write("reward = []\nclass Reward:\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    assert loading.load_object(f"{path}:reward") is loading.load_object("reward.py:reward")
+    found = loading.load_object(f"{path}:Reward")
+    assert getattr(sys.modules[found.__module__], "Reward") is found  # noqa: B009
+
+
+def test_files_of_one_name_are_two_modules(write):
+    one = write("def reward(action, observation): return 0.25", "one/reward.py")
+    two = write("def reward(action, observation): return 0.5", "two/reward.py")
+    assert load_reward(f"{one}:reward")("a", "o") == 0.25
+    assert load_reward(f"{two}:reward")("a", "o") == 0.5
+
+
+def test_a_file_may_be_called_like_an_installed_module(write):
+    path = write("def reward(action, observation): return 0.5", "json.py")
+    module = sys.modules["json"]
+    assert load_reward(f"{path}:reward")("a", "o") == 0.5
+    assert sys.modules["json"] is module

@@ -1,0 +1,120 @@
+"""Message: OpenAI's chat format in and out, with a dict's look."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from guerdon.models import Message
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=6,
+)
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"role": "user", "content": "6 × 7?"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "assistant", "content": "", "tool_calls": None},
+        {"role": "tool", "content": "42", "tool_call_id": "c1"},
+        {"role": "function", "content": "42", "name": "add"},
+        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, IMAGE]},
+        {"role": "user", "content": []},
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": "Be brief.", "name": "ops"},
+        {"role": "assistant", "content": "42", "reasoning_content": "6 × 7"},
+        {"role": "assistant", "content": "42", "logprobs": {"content": [{"token": "4"}]}},
+        {"role": "assistant", "content": "42", "refusal": None, "audio": None, "annotations": []},
+    ],
+)
+def test_a_message_goes_out_as_it_came_in(given):
+    assert Message.model_validate(given).to_openai() == given
+
+
+@given(extra=st.dictionaries(st.text(min_size=1, max_size=12), JSON, max_size=4))
+def test_unknown_fields_survive_whatever_they_are_called(extra):
+    known = {"name", "content", "role", "tool_calls", "tool_call_id", "reasoning_content"}
+    given = {"role": "user", "content": "x"} | {k: v for k, v in extra.items() if k not in known}
+    message = Message.model_validate(given)
+    assert message.to_openai() == given
+    assert json.loads(json.dumps(message.to_openai())) == given
+
+
+@given(key=st.text(min_size=1, max_size=12), value=JSON)
+def test_unknown_fields_are_found_by_their_key(key, value):
+    if key in Message.model_fields:
+        return
+    message = Message.model_validate({"role": "user", "content": "x", key: value})
+    assert key in message
+    assert message[key] == value
+    assert message.get(key) == value
+
+
+@pytest.mark.parametrize("key", ["text", "get", "copy", "json", "to_openai", "model_extra", "_id"])
+def test_a_field_that_is_called_like_a_method_is_found_by_its_key(key):
+    message = Message.model_validate({"role": "user", "content": "x", key: 7})
+    assert message[key] == 7
+    assert message.get(key) == 7
+    assert message.to_openai() == {"role": "user", "content": "x", key: 7}
+
+
+@pytest.mark.parametrize("role", ["robot", "User", "", None, 3, ["user"]])
+def test_roles_that_nobody_knows_are_refused(role):
+    with pytest.raises(ValidationError, match="role"):
+        Message.model_validate({"role": role, "content": "x"})
+
+
+def test_a_message_without_a_role_is_refused():
+    with pytest.raises(ValidationError, match="role"):
+        Message.model_validate({"content": "x"})
+
+
+@pytest.mark.parametrize("content", [3, 1.5, True, {"text": "x"}, ["x"], [None]])
+def test_content_that_is_neither_text_nor_parts_is_refused(content):
+    with pytest.raises(ValidationError, match="content"):
+        Message.model_validate({"role": "user", "content": content})
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("hi", "hi"),
+        ("", ""),
+        (None, ""),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}], "ab"),
+        ([IMAGE], ""),
+        ([{"type": "text", "text": None}], ""),
+    ],
+)
+def test_the_text_is_that_of_all_text_parts(content, text):
+    assert Message.model_validate({"role": "user", "content": content}).text == text
+
+
+def test_a_message_without_content_has_no_text():
+    assert Message(role="assistant").text == ""
+
+
+def test_it_looks_like_a_dict_of_what_was_given():
+    message = Message.model_validate({"role": "user", "content": None, "cache": True})
+    assert (message["role"], message["content"], message["cache"]) == ("user", None, True)
+    assert ("content" in message, "cache" in message, "name" in message) == (True, True, False)
+    assert message.get("name") is None
+    assert message.get("name", "Ann") == "Ann"
+    assert message.get("content", "other") is None
+    with pytest.raises(KeyError, match="name"):
+        message["name"]
+
+
+def test_its_fields_are_attributes():
+    message = Message.model_validate({"role": "user", "content": "x", "cache": True})
+    assert (message.role, message.content, message.cache, message.name) == ("user", "x", True, None)
