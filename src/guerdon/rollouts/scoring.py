@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypeAlias, TypedDict
 
 from guerdon.errors import AsyncRubricError, RolloutError, RubricError
 from guerdon.models.rollout import MessageAction, MessageObservation, Rollout
 from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import finite, path_of
+from guerdon.rubrics.call import PARENT, call_named, call_recorded, finite, path_of
+from guerdon.rubrics.components import add_components
 from guerdon.rubrics.concurrency import evaluate
-from guerdon.rubrics.frames import Frame
+from guerdon.rubrics.frames import Frame, current
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.scores import components
 
 __all__ = ["ResultRow", "RolloutScorer", "score_rollouts"]
+
+Steps: TypeAlias = "list[tuple[MessageAction, MessageObservation]]"
 
 
 class ResultRow(TypedDict):
@@ -100,18 +103,26 @@ class RolloutScorer:
             AsyncRubricError: The rubric is async and an event loop is running here already.
         """
         rubric = self.rubric
-        recorder = Frame(None)  # takes the entries of all steps
         values: list[float] = []
+        steps: list[dict[str, float]] = []  # the components of each step that was begun
+        told: list[str] = []
         try:
-            traits = rubric._look()
+            traits = rubric._traits or rubric._look()
             if traits.is_async:
-                self._refuse_running_loop()
-            rubric.reset()
-            if traits.is_async:
-                self._loop = self._loop or asyncio.Runner()
-                self._loop.run(_replay_async(rubric, rollout.steps, recorder, values))
+                self._run_async(_replay_async(rubric, rollout.steps, values, steps, told))
             else:
-                _replay(rubric, rollout.steps, recorder, values)
+                if traits.stateful or rubric._log:
+                    rubric.reset()
+                plain = rubric._mode == PARENT and rubric._is_plain_container and not current()
+                call: Any = call_named if plain else call_recorded
+                caught: dict[str, Exception] = {}
+                for action, observation in rollout.steps:
+                    named: dict[str, float] = {}
+                    steps.append(named)
+                    values.append(call(rubric, action, observation, named, caught))
+                    if caught:
+                        told.append(_told(caught, len(values) - 1, len(rollout.steps)))
+                        caught.clear()
             score = values[0] if len(values) == 1 else finite(rubric, sum(values))
             rewards = values
             if traits.holds_trajectory:
@@ -120,30 +131,29 @@ class RolloutScorer:
         except _LoopRunningError:
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            said = _said(error, f"step {len(values)}" if recorder.entries else None)
-            named, _ = _components(rubric, recorder)
-            return self._invalid(rollout.id, rollout.group, named, said)
-        named, error_text = _components(rubric, recorder)
+            said = _said(error, f"step {len(values)}" if steps else None)
+            return self._invalid(rollout.id, rollout.group, _components(steps), said)
         return {
             "id": rollout.id,
             "group": rollout.group,
             "score": score,
             "is_score_valid": True,
-            "components": named,
+            "components": steps[0] if len(steps) == 1 else _components(steps),
             "step_rewards": rewards,
-            "error": error_text,
+            "error": "; ".join(told) if told else None,
             "fingerprint": self.fingerprint,
         }
 
-    def _refuse_running_loop(self) -> None:
-        try:
+    def _run_async(self, replay: Coroutine[Any, Any, None]) -> None:
+        with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise _LoopRunningError(
-            f"{type(self.rubric).__name__} is async, and an event loop is running here already; "
-            "score rollouts outside of it, or in a thread of their own"
-        )
+            replay.close()
+            raise _LoopRunningError(
+                f"{type(self.rubric).__name__} is async, and an event loop is running here "
+                "already; score rollouts outside of it, or in a thread of their own"
+            )
+        self._loop = self._loop or asyncio.Runner()
+        self._loop.run(replay)
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""
@@ -182,56 +192,48 @@ def score_rollouts(rubric: Rubric, rollouts: Iterable[Rollout]) -> Iterator[Resu
         A row for each. What fails is told in its row.
     """
     with RolloutScorer(rubric) as scorer:
-        for rollout in rollouts:
-            yield scorer.score(rollout)
+        yield from map(scorer.score, rollouts)
 
 
-Steps = list[tuple[MessageAction, MessageObservation]]
-
-
-def _replay(rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]) -> None:
-    token = frames.enter(recorder)
-    try:
-        for action, observation in steps:
-            values.append(rubric(action, observation))
-    finally:
-        frames.leave(token)
-
-
-async def _replay_async(rubric: Rubric, steps: Steps, recorder: Frame, values: list[float]) -> None:
-    token = frames.enter(recorder)
-    try:
-        for action, observation in steps:
-            values.append(await evaluate(rubric, action, observation))
-    finally:
-        frames.leave(token)
-
-
-def _components(rubric: Rubric, recorder: Frame) -> tuple[dict[str, float], str | None]:
-    """The components of the last step with the means over all, and what failed on the way."""
-    entries = recorder.entries
-    if not entries:
-        return {}, None
-    if len(entries) == 1:
+async def _replay_async(
+    rubric: Rubric,
+    steps: Steps,
+    values: list[float],
+    components: list[dict[str, float]],
+    told: list[str],
+) -> None:
+    rubric.reset()
+    for action, observation in steps:
+        named: dict[str, float] = {}
+        components.append(named)
         caught: dict[str, Exception] = {}
-        last = components(rubric, entries[0][3], caught)
-        return last, _told(caught) if caught else None
-    steps: list[dict[str, float]] = []
-    told: list[str] = []
-    for number, entry in enumerate(entries):
-        caught = {}
-        steps.append(components(rubric, entry[3], caught))
+        recorder = Frame(None)
+        token = frames.enter(recorder)
+        try:
+            values.append(await evaluate(rubric, action, observation))
+        finally:
+            frames.leave(token)
+            if recorder.entries:
+                add_components(named, rubric, recorder.entries[-1][3], "", caught)
         if caught:
-            told.append(f"step {number}: {_told(caught)}")
+            told.append(_told(caught, len(values) - 1, len(steps)))
+
+
+def _components(steps: list[dict[str, float]]) -> dict[str, float]:
+    """Those of the last step; of several steps, with the means over all."""
+    if len(steps) < 2:
+        return steps[0] if steps else {}
     last = dict(steps[-1])
     _add_means(last, steps)
-    return last, "; ".join(told) or None
+    return last
 
 
-def _told(caught: dict[str, Exception]) -> str:
+def _told(caught: dict[str, Exception], step: int, steps: int) -> str:
+    """What was raised at a step, and dealt with, in words."""
     # A failure that passed through several rubrics is told once, where it began.
     deepest = {id(error): (name, error) for name, error in caught.items()}
-    return "; ".join(
+    where = f"step {step}: " if steps > 1 else ""
+    return where + "; ".join(
         ": ".join([*([f"rubric {name!r}"] if name else []), type(error).__name__, _text(error)])
         for name, error in deepest.values()
     )

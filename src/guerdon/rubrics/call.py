@@ -13,12 +13,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 from guerdon.rubrics import frames
+from guerdon.rubrics.components import add_components
 from guerdon.rubrics.frames import Frame, current
 
 if TYPE_CHECKING:
+    from guerdon.rubrics.containers import Container
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["LEAF", "PARENT", "SLOW", "call", "finite", "path_of", "replace_note", "trace"]
+__all__ = [
+    "LEAF",
+    "PARENT",
+    "SLOW",
+    "call",
+    "call_children",
+    "call_named",
+    "call_recorded",
+    "finite",
+    "path_of",
+    "replace_note",
+    "trace",
+]
 
 # The values of `Rubric._mode`.
 SLOW = 0  # look closer: hooks, something async, a trajectory, or not known yet
@@ -80,6 +94,128 @@ def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> flo
     rubric.__dict__["last_score"] = value
     parent.entries.append((rubric, value, perf_counter() - start, frame))
     return value
+
+
+# A container doesn't call its plain leaves: what a call would do stands in its loop, twice, since
+# a function for it would cost what that saves.
+
+
+def call_children(container: Container, action: Any, observation: Any, scores: list[float]) -> None:
+    """Evaluate the children of a container, in order, where nobody records.
+
+    Args:
+        container: Says whether a score of 0 leaves out the rest.
+        action: What the agent did.
+        observation: What came of it.
+        scores: Takes the score of each child that was evaluated.
+    """
+    for child in container._kids:
+        if child._mode == LEAF:
+            try:
+                score = child.forward(action, observation)
+                if score.__class__ is not float or score - score != 0.0:
+                    score = finite(child, score)
+            except Exception as error:
+                trace(child, error)
+                raise
+            child.__dict__["last_score"] = score
+        else:
+            score = child(action, observation)
+        scores.append(score)
+        if score == 0.0 and container._stops_at_zero:
+            return
+
+
+def call_named(
+    container: Container,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    caught: dict[str, Exception],
+    prefix: str = "",
+) -> float:
+    """Evaluate a container, writing down the score of everything below it by its dotted name.
+
+    Containers and plain leaves, of which most rewards are made, need no frames for that.
+
+    Args:
+        container: One whose `_is_plain_container` is true.
+        action: What the agent did.
+        observation: What came of it.
+        named: Takes the scores, a parent's before its children's.
+        caught: Takes what something below raised and something else dealt with.
+        prefix: Put before each name.
+    """
+    scores: list[float] = []
+    leaf = None
+    stops = container._stops_at_zero
+    try:
+        for name, child, state in container._named_kids:
+            path = prefix + name if prefix else name
+            if child._mode == LEAF:
+                leaf = child
+                score = child.forward(action, observation)
+                if score.__class__ is not float or score - score != 0.0:
+                    score = finite(child, score)
+                state["last_score"] = named[path] = score
+                leaf = None
+            else:
+                score = _call_named_child(child, action, observation, named, caught, path)
+            scores.append(score)
+            if stops and score == 0.0:
+                break
+        score = container._combine(scores)
+        if score.__class__ is not float or score - score != 0.0:
+            score = finite(container, score)
+    except Exception as error:
+        if leaf is not None:
+            trace(leaf, error)
+        trace(container, error)
+        raise
+    container.__dict__["last_score"] = score
+    return score
+
+
+def _call_named_child(
+    child: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    caught: dict[str, Exception],
+    path: str,
+) -> float:
+    named[path] = 0.0  # keeps its place in front of its children
+    score = None
+    try:
+        if child._mode == PARENT and child._is_plain_container:
+            score = call_named(child, action, observation, named, caught, f"{path}.")
+        else:
+            score = call_recorded(child, action, observation, named, caught, f"{path}.")
+    finally:
+        if score is None:
+            del named[path]
+    named[path] = score
+    return score
+
+
+def call_recorded(
+    rubric: Rubric,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    caught: dict[str, Exception],
+    prefix: str = "",
+) -> float:
+    """The same for any rubric of a sync tree, by way of frames."""
+    recorder = Frame(None)
+    token = frames.enter(recorder)
+    try:
+        score: float = rubric(action, observation)
+        return score
+    finally:
+        frames.leave(token)
+        if recorder.entries:
+            add_components(named, rubric, recorder.entries[-1][3], prefix, caught)
 
 
 def finite(rubric: Rubric, value: Any) -> float:

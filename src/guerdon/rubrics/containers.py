@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from guerdon.errors import InvalidArgumentError, InvalidChildError, RubricError
 from guerdon.rubrics import step_rewards
+from guerdon.rubrics.call import call_children
 from guerdon.rubrics.frames import Frame, any_not_yet, current
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.rubric import Rubric
@@ -24,11 +25,20 @@ class Container(Rubric):
     """A rubric whose score is made of those of its registered children, and of nothing else."""
 
     _is_container = True
+    _is_plain_container = True
     _in_order: ClassVar[bool] = True  # else children don't depend on each other
+    _stops_at_zero: ClassVar[bool] = False
     _kids: tuple[Rubric, ...]
+    _named_kids: tuple[tuple[str, Rubric, dict[str, Any]], ...]  # with their attributes
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.__dict__.update(_kids=(), _named_kids=())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "forward" in cls.__dict__ or cls._written_calls:
+            cls._is_plain_container = False
         overridden = "forward" in cls.__dict__ and "_evaluate_async" not in cls.__dict__
         if overridden or cls._written_calls:
             # Its author says anew what the score is: it is no container but a hand-written parent.
@@ -40,19 +50,24 @@ class Container(Rubric):
         super()._refresh()
         # A hook may change the registry while it is evaluated: that counts from the next call on.
         self.__dict__["_kids"] = tuple(self._children.values())
+        self.__dict__["_named_kids"] = tuple(
+            (name, child, child.__dict__) for name, child in self._children.items()
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_kids": (), "_named_kids": ()}
 
     def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the children and combine their scores."""
         scores: list[float] = []
-        if self._in_order:
-            for child in self._kids:
-                score = child(action, observation)
-                scores.append(score)
-                if score == 0.0 and self._stops(current()):
-                    break
-        else:
-            for child in self._kids:
-                scores.append(child(action, observation))
+        frame = current()
+        if frame is None:
+            call_children(self, action, observation, scores)
+            return self._combine(scores)
+        for child in self._kids:
+            scores.append(child(action, observation))
+            if scores[-1] == 0.0 and self._stops(frame):
+                break
         return self._combine(scores)
 
     async def _evaluate_async(self, frame: Frame, action: Any, observation: Any) -> float:
@@ -85,9 +100,10 @@ class Container(Rubric):
         """The score, of those of the children that were evaluated, in their order."""
         raise NotImplementedError
 
-    def _stops(self, frame: Frame | None) -> bool:
+    def _stops(self, frame: Frame) -> bool:
         """Whether to leave out the children after one that has just scored 0."""
-        return False
+        last = frame.entries[-1][3] if frame.entries else None
+        return self._stops_at_zero and (last is None or not last.not_yet)
 
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         # A 0.0 that goes back to a trajectory rubric whose episode isn't over.
@@ -110,6 +126,8 @@ class Sequential(Container):
         *rubrics: Rubrics or functions, in order. Without any, the score is 1.0.
     """
 
+    _stops_at_zero = True
+
     def __init__(self, *rubrics: RubricLike) -> None:
         super().__init__()
         for index, rubric in enumerate(rubrics):
@@ -117,12 +135,6 @@ class Sequential(Container):
 
     def _combine(self, scores: Sequence[float]) -> float:
         return scores[-1] if scores else 1.0
-
-    def _stops(self, frame: Frame | None) -> bool:
-        if frame is None or not frame.entries:
-            return True
-        last = frame.entries[-1][3]
-        return last is None or not last.not_yet
 
     def _range(self) -> tuple[float, float] | None:
         children = list(self._children.values())

@@ -220,10 +220,9 @@ def _close_unawaited(frame: Frame) -> AsyncRubricError | None:
 def _report(frame: Frame, hook: Any, error: Exception) -> None:
     """Tell of a forward hook that raised; the score stands."""
     frame.hook_errors = (*frame.hook_errors, (_name(hook), error))
-    logger.error(
-        "a forward hook of %s raised; its score stands: %s",
-        type(frame.rubric).__name__, f"{_name(hook)}: {error!r}", exc_info=error,
-    )  # fmt: skip
+    said = f"{_name(hook)}: {type(error).__name__}: {error}"
+    kind = type(frame.rubric).__name__
+    logger.error("a forward hook of %s raised; its score stands: %s", kind, said, exc_info=error)
 
 
 def _name(function: Any) -> str:

@@ -161,6 +161,7 @@ def _functions_of(member: Any) -> Iterator[FunctionType]:
             yield function
 
 
+@functools.lru_cache(maxsize=1024)  # looking for a class parses its whole file
 def _source(thing: type | CodeType) -> str | None:
     try:
         return textwrap.dedent(inspect.getsource(thing))

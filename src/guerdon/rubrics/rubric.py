@@ -71,6 +71,7 @@ class Rubric(Node):
     last_score: float | None
 
     _is_container: bool = False
+    _is_plain_container: bool = False  # one that evaluates its children as `Container` does
     _dispatches: bool = False  # children that it does not call do not see the step
     _credits: bool = False  # an author wrote compute_step_rewards
     _loads: bool = False  # an author wrote load_state_dict

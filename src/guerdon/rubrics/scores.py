@@ -1,4 +1,4 @@
-"""From what an evaluation recorded to what a person reads: components and `Score`."""
+"""From what an evaluation recorded to the `Score` that a person reads."""
 
 from __future__ import annotations
 
@@ -14,67 +14,7 @@ if TYPE_CHECKING:
 
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["components", "score", "score_async"]
-
-
-def components(
-    rubric: Rubric, frame: Frame | None, caught: dict[str, Exception] | None = None
-) -> dict[str, float]:
-    """The values that were recorded below a rubric, by dotted name.
-
-    A rubric that was called twice has its second value under ``name#2``.
-
-    Args:
-        rubric: The rubric whose frame it is.
-        frame: What was recorded in it; None for a leaf.
-        caught: Takes, by dotted name, what rubrics raised, the rubric itself under ``""``.
-    """
-    out: dict[str, float] = {}
-    if frame is not None:
-        if caught is not None:
-            _note(caught, "", frame)
-        _add(out, rubric, frame, "", caught)
-    return out
-
-
-def _add(
-    out: dict[str, float],
-    rubric: Rubric,
-    frame: Frame,
-    prefix: str,
-    caught: dict[str, Exception] | None,
-) -> None:
-    paths = (rubric._traits or rubric._look()).paths
-    for child, value, _, below in frame.entries:
-        path = paths.get(id(child))
-        if path is None:
-            continue  # not of this tree: whoever called it answers for it
-        name = prefix + path
-        if value is not None:
-            if name in out:
-                name = _again(rubric, child, prefix, out)
-            out[name] = value
-        if below is not None:
-            if caught is not None:
-                _note(caught, name, below)
-            if below.entries:
-                _add(out, child, below, name + ".", caught)
-
-
-def _note(caught: dict[str, Exception], name: str, frame: Frame) -> None:
-    if frame.error is not None:
-        caught[name] = frame.error
-    for hook, error in frame.hook_errors:
-        caught[f"{name} (hook {hook})".lstrip()] = error
-
-
-def _again(rubric: Rubric, child: Rubric, prefix: str, taken: dict[str, float]) -> str:
-    """The name of a rubric's second score: that of its second place in the parent, or a number."""
-    places = [prefix + name for name, other in rubric._children.items() if other is child]
-    if len(places) < 2:
-        places = [f"{prefix}{rubric._look().paths[id(child)]}"]
-        places += [f"{places[0]}#{number}" for number in range(2, len(taken) + 3)]
-    return next((name for name in places if name not in taken), places[-1])
+__all__ = ["score", "score_async"]
 
 
 def score(rubric: Rubric, action: Any, observation: Any) -> Score:
