@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from guerdon.errors import AsyncRubricError
+from guerdon.errors import AbstractRubricError, AsyncRubricError
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import SLOW, finite, trace
 from guerdon.rubrics.call import call as call_plain
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["call", "run_async"]
+__all__ = ["call", "forward_by_call", "run_async"]
 
 logger = logging.getLogger("guerdon.rubrics")
 
@@ -39,7 +39,7 @@ def call(rubric: Rubric, action: Any, observation: Any) -> Any:
         return call_plain(rubric, action, observation)
     parent = current()
     if parent is not None and parent.rubric is rubric and rubric._written_calls:
-        return rubric._super_call(parent, action, observation)
+        return _super_call(rubric, parent, action, observation)
     if traits.is_async:
         limiter = parent.limiter if parent is not None else None
         coroutine = run_async(rubric, parent, action, observation, limiter)
@@ -72,7 +72,7 @@ def _unexpected(rubric: Rubric, awaitable: Any) -> AsyncRubricError:
 
 def _forward_sync(frame: Frame, action: Any, observation: Any) -> Any:
     assert frame.rubric is not None
-    return frame.rubric._evaluate(frame, action, observation)
+    return _evaluate_written(frame.rubric, action, observation)
 
 
 def _refuse_async_hooks(rubric: Rubric) -> None:
@@ -128,8 +128,8 @@ def _forward_async(frame: Frame, action: Any, observation: Any) -> Any:
     if rubric._is_container:
         return rubric._evaluate_async(frame, action, observation)  # type: ignore[attr-defined]
     if frame.limiter is not None and not rubric._look().is_async:
-        return in_thread(frame.limiter, rubric._evaluate, frame, action, observation)
-    return rubric._evaluate(frame, action, observation)
+        return in_thread(frame.limiter, _evaluate_written, rubric, action, observation)
+    return _evaluate_written(rubric, action, observation)
 
 
 def _steps(
@@ -227,6 +227,50 @@ def _report(frame: Frame, hook: Any, error: Exception) -> None:
 
 def _name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+# Authors who write __call__ ----------------------------------------------------------------------
+
+
+def _evaluate_written(rubric: Rubric, action: Any, observation: Any) -> Any:
+    """Run what the author wrote, which may be a chain of ``__call__``."""
+    if not rubric._written_calls:
+        return rubric.forward(action, observation)
+    return rubric._written_calls[0](rubric, action, observation)
+
+
+def forward_by_call(self: Rubric, action: Any, observation: Any) -> Any:
+    """`forward` of a rubric whose author wrote ``__call__`` alone."""
+    return self._written_calls[0](self, action, observation)
+
+
+def _super_call(rubric: Rubric, frame: Frame, action: Any, observation: Any) -> Any:
+    """Serve ``super().__call__(…)`` inside an author's ``__call__``: the next one, raw."""
+    level = frame.super_calls + 1
+    if level < len(rubric._written_calls):
+        above = rubric._written_calls[level].__get__(rubric)
+    elif type(rubric).forward is forward_by_call:
+        raise AbstractRubricError(
+            f"{type(rubric).__name__}.__call__ calls super().__call__(), "
+            "but nothing above it writes forward"
+        )
+    else:
+        above = rubric.forward
+
+    async def run_async() -> Any:
+        frame.super_calls = level
+        try:
+            return await above(action, observation)
+        finally:
+            frame.super_calls = level - 1
+
+    if is_async_callable(above):
+        return run_async()
+    frame.super_calls = level
+    try:
+        return above(action, observation)
+    finally:
+        frame.super_calls = level - 1
 
 
 # Trajectories ----------------------------------------------------------------------------------

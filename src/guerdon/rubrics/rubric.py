@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from guerdon.errors import AbstractRubricError, RubricError
+from guerdon.errors import RubricError
 from guerdon.rubrics import evaluation, scores, step_rewards
 from guerdon.rubrics import state as state_room
 from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
@@ -94,7 +94,7 @@ class Rubric(Node):
             del cls.__call__
             cls._written_calls = (written, *cls._written_calls)
             if getattr(cls.forward, "__isabstractmethod__", False):
-                cls.forward = _forward_by_call  # type: ignore[method-assign]
+                cls.forward = evaluation.forward_by_call  # type: ignore[method-assign]
         if "reset" in cls.__dict__:
             cls.reset = once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
@@ -334,40 +334,6 @@ class Rubric(Node):
         )
         self.__dict__["_mode"] = (PARENT if self._children else LEAF) if plain else SLOW
 
-    def _evaluate(self, frame: Frame, action: Any, observation: Any) -> Any:
-        """Run what the author wrote, which may be a chain of ``__call__``."""
-        if not self._written_calls:
-            return self.forward(action, observation)
-        return self._written_calls[0](self, action, observation)
-
-    def _super_call(self, frame: Frame, action: Any, observation: Any) -> Any:
-        """Serve ``super().__call__(…)`` inside an author's ``__call__``: the next one, raw."""
-        level = frame.super_calls + 1
-        if level < len(self._written_calls):
-            above = self._written_calls[level].__get__(self)
-        elif type(self).forward is _forward_by_call:
-            raise AbstractRubricError(
-                f"{type(self).__name__}.__call__ calls super().__call__(), "
-                "but nothing above it writes forward"
-            )
-        else:
-            above = self.forward
-
-        async def run_async() -> Any:
-            frame.super_calls = level
-            try:
-                return await above(action, observation)
-            finally:
-                frame.super_calls = level - 1
-
-        if is_async_callable(above):
-            return run_async()
-        frame.super_calls = level
-        try:
-            return above(action, observation)
-        finally:
-            frame.super_calls = level - 1
-
     def _weight_of(self, name: str) -> float | None:
         """The weight that this rubric gives to a child, where it has weights."""
         return None
@@ -403,8 +369,3 @@ class Rubric(Node):
 
     def _own_state(self) -> dict[str, Any]:
         return state_room.own_state(self)
-
-
-def _forward_by_call(self: Rubric, action: Any, observation: Any) -> Any:
-    """`forward` of a rubric whose author wrote ``__call__`` alone."""
-    return self._written_calls[0](self, action, observation)
