@@ -279,7 +279,7 @@ def test_going_on_with_other_rollouts_is_refused(whole, row, write_rows, run, tm
 
 def test_going_on_with_fewer_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
     fewer = write_rows(mixed(row)[:2], "fewer.jsonl")
-    with pytest.raises(ResumeError, match=r"has 7 rows, .*fewer\.jsonl only 2"):
+    with pytest.raises(ResumeError, match=r"has more rows than .*fewer\.jsonl, which has 2"):
         run(fewer, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 

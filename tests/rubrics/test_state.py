@@ -2,6 +2,7 @@
 
 import functools
 import json
+import logging
 import os
 import pathlib
 import subprocess
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon.errors import StateError
+from guerdon.errors import RubricError, StateError
+from guerdon.functions import load_reward
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -454,3 +456,64 @@ def test_fingerprint_is_stable_without_source_too(tmp_path: pathlib.Path):
     first = run(tmp_path / "reward.py", "1", unwritten=True)
     assert run(tmp_path / "reward.py", "2", unwritten=True) == first
     assert run(tmp_path / "reward.py", "2", body="0.5", unwritten=True) != first
+
+
+# What a fingerprint can take -------------------------------------------------------------------
+
+
+class Holds(Rubric):
+    """Holds anything."""
+
+    def __init__(self, thing):
+        super().__init__()
+        self.thing = thing
+
+    def forward(self, action, observation):
+        return 1.0
+
+
+def test_fingerprint_takes_methods_from_c_and_what_holds_itself():
+    assert Holds(str.lower).fingerprint() != Holds(str.upper).fingerprint()
+    assert Holds("a".startswith).fingerprint() != Holds("b".startswith).fingerprint()
+    itself = [{1}]
+    itself.append(itself)
+    assert Holds(itself).fingerprint() == Holds(itself).fingerprint()
+
+
+def test_fingerprint_reads_what_comes_again_once():
+    thing = [{1}]
+    for _ in range(60):
+        thing = [thing, thing]
+    assert Holds(thing).fingerprint() == Holds(thing).fingerprint()
+
+
+def test_fingerprint_of_what_is_nested_too_deep_is_an_error():
+    thing = [{1}]
+    for _ in range(2000):
+        thing = [thing]
+    with pytest.raises(RubricError, match="nested more than 100 deep"):
+        Holds(thing).fingerprint()
+
+
+def test_fingerprint_of_a_logger_is_that_of_its_name():
+    logger = logging.getLogger("guerdon.tests.one")
+    before = Holds(logger).fingerprint()
+    logging.getLogger("guerdon.tests.two").isEnabledFor(10)
+    logger.isEnabledFor(10)
+    assert Holds(logger).fingerprint() == before
+    assert Holds(logging.getLogger("guerdon.tests.two")).fingerprint() != before
+
+
+def test_fingerprint_changes_with_a_helper_of_the_same_file(tmp_path):
+    def of(text):
+        path = tmp_path / f"reward_{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(text)
+        return load_reward(f"{path}:reward").fingerprint()
+
+    text = (
+        "LIMIT = 1.0\n"
+        "def helper(a): return LIMIT\n"
+        "def reward(action, observation): return helper(action)\n"
+    )
+    assert of(text) == of(text)
+    assert of(text) != of(text.replace("1.0", "0.5"))

@@ -158,9 +158,26 @@ def test_weights_follow_the_registry():
     assert rubric(None, None) == 300.0
     rubric.rubric_1 = Fixed(10.0)
     rubric.rubric_0 = Fixed(1.0)
-    assert names(rubric) == ["rubric_2", "rubric_1", "rubric_0"]
-    assert rubric.weights == [3.0, 2.0, 1.0]
+    assert names(rubric) == ["rubric_0", "rubric_1", "rubric_2"]
+    assert rubric.weights == [1.0, 2.0, 3.0]
     assert rubric(None, None) == 321.0
+
+
+def test_a_child_that_comes_back_takes_its_old_place():
+    rubric = Sequential(Fixed(1.0), Fixed(2.0))
+    first, rubric.rubric_0 = rubric.rubric_0, None
+    rubric.rubric_0 = first
+    assert names(rubric) == ["rubric_0", "rubric_1"]
+    assert rubric(None, None) == 2.0
+
+
+def test_forward_by_itself_follows_the_registry():
+    rubric = Sequential(Fixed(0.5))
+    assert rubric.forward(None, None) == 0.5
+    rubric.rubric_0 = Fixed(0.25)
+    assert rubric.forward(None, None) == 0.25
+    assert WeightedSum([Fixed(1.0)], [2.0]).forward(None, None) == 2.0
+    assert Gate(Fixed(1.0)).forward(None, None) == 1.0
 
 
 def test_weighted_sum_takes_no_child_without_a_weight():

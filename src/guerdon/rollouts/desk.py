@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from guerdon.errors import RolloutError
 from guerdon.functions.loading import load_reward
 from guerdon.rollouts.files import Line, parse_line
-from guerdon.rollouts.scoring import RolloutScorer
+from guerdon.rollouts.scoring import ResultRow, RolloutScorer
 from guerdon.rollouts.summary import Summary, gates_of
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "Scored"]
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 # The parts of a breakdown for rollouts without the column, and for lines that hold none.
 NO_VALUE = "(none)"
 UNREADABLE = "(unreadable)"
+
+
+class Scored(NamedTuple):
+    """What became of a line.
+
+    Attributes:
+        line: The line of the result.
+        row: The same as a row.
+        part: Which part of the breakdown it belongs to, if there is one.
+    """
+
+    line: bytes
+    row: ResultRow
+    part: str | None
 
 
 class Desk:
@@ -45,8 +59,8 @@ class Desk:
     def __exit__(self, *error: Any) -> None:
         self.scorer.__exit__(*error)
 
-    def score(self, line: Line) -> bytes:
-        """Score the rollout of a line; the line of its result."""
+    def score(self, line: Line) -> Scored:
+        """Score the rollout of a line."""
         try:
             rollout = parse_line(*line)
         except RolloutError as error:
@@ -54,15 +68,18 @@ class Desk:
         else:
             row, columns = self.scorer.score(rollout), rollout.columns
         try:
-            encoded = _encode(row).encode()
-        except (ValueError, RecursionError) as error:
-            # An id that JSON can hold and a file can't: a lone surrogate, a number without end.
-            row = self.scorer.failed(
-                RolloutError(f"the row can't be written: {error}", line=line[0])
-            )
-            encoded = _encode(row).encode("utf-8", "backslashreplace")
-        self.summary.add(row, self._part(columns))
-        return encoded + b"\n"
+            text = _encode(row)
+        except (ValueError, RecursionError):
+            # What Python reads and JSON can't hold, such as an id of 1e999.
+            row = {**row, "id": str(row["id"]), "group": str(row["group"])}
+            text = _encode(row)
+        # A lone surrogate goes out as the escape that it came in as.
+        encoded = text.encode("utf-8", "backslashreplace") + b"\n"
+        return Scored(encoded, row, self._part(columns))
+
+    def count(self, scored: Scored) -> None:
+        """Count a row in the summary."""
+        self.summary.add(scored.row, scored.part)
 
     def part_of(self, line: Line) -> str | None:
         """Which part of the breakdown a line belongs to."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import IO, Any
@@ -16,7 +15,6 @@ from guerdon.rollouts.desk import Desk
 from guerdon.rollouts.files import Line, parse_line, read_lines
 from guerdon.rollouts.interrupts import Interrupts
 from guerdon.rollouts.output import RowWriter, read_finished
-from guerdon.rollouts.scoring import ResultRow
 from guerdon.rollouts.summary import Summary
 from guerdon.rollouts.workers import score_in_workers
 
@@ -105,7 +103,7 @@ class Job:
             stack.enter_context(desk)
             file = stack.enter_context(self._open())
             lines = read_lines(file)
-            size = self._read_finished(lines, desk, report)
+            size = self._pass_over_finished(lines, desk, report)
             writer = stack.enter_context(RowWriter(self.out, keep=size))
             if self.out == "-":  # what a reward prints may not get between the rows
                 stack.enter_context(contextlib.redirect_stdout(sys.stderr))
@@ -113,7 +111,7 @@ class Job:
             stack.enter_context(self._interrupts)
             try:
                 for lines_out, rows, read in self._score(desk, lines, report):
-                    writer.write(lines_out, rows)
+                    writer.write(lines_out)
                     report.scored += rows
                     self._tell(report, read, writer)
             except KeyboardInterrupt:
@@ -148,49 +146,31 @@ class Job:
         except OSError as error:
             raise RolloutError(f"can't read {self.rollouts}: {error.strerror}") from error
 
-    def _read_finished(self, lines: Iterator[Line], desk: Desk, report: JobReport) -> int:
-        """Count the rows that stand in `out`; how many bytes of it to keep."""
+    def _pass_over_finished(self, lines: Iterator[Line], desk: Desk, report: JobReport) -> int:
+        """Count the rows that stand in `out`, passing over their rollouts.
+
+        Returns:
+            How many bytes of `out` to keep.
+        """
         if not self.resume or self.out is None:
             return 0
-        finished: deque[ResultRow] = deque()
-
-        def count(row: ResultRow) -> None:
-            # With a breakdown, rows are counted as their rollouts are passed over.
-            finished.append(row) if self.by else report.summary.add(row)
-
-        report.resumed, size, last = read_finished(self.out, desk.fingerprint, count)
-        self._pass_over(lines, report, last, desk, finished)
-        return size
-
-    def _pass_over(
-        self,
-        lines: Iterator[Line],
-        report: JobReport,
-        last: Any,
-        desk: Desk,
-        finished: deque[ResultRow],
-    ) -> None:
-        """Pass over the rollouts that are finished, seeing to it that they are the same."""
-        line = None
-        for place in range(report.resumed):
+        kept, row, line = 0, None, None
+        for finished in read_finished(self.out, desk.fingerprint):
+            row, kept = finished
             line = next(lines, None)
             if line is None:
                 raise ResumeError(
-                    f"{self.out} has {report.resumed} rows, {self._name()} only {place}"
+                    f"{self.out} has more rows than {self._name()}, "
+                    f"which has {report.resumed}: it was made from other rollouts"
                 )
-            if self.by:
-                report.summary.add(finished.popleft(), desk.part_of(line))
-        if line is None:
-            return
-        try:
-            found = parse_line(*line).id
-        except RolloutError as error:
-            found = error.row.get("id") if isinstance(error.row, dict) else None
-        if found != last:
+            report.summary.add(row, desk.part_of(line) if self.by else None)
+            report.resumed += 1
+        if row is not None and line is not None and not _same(row["id"], line):
             raise ResumeError(
-                f"row {report.resumed} of {self.out} is {last!r}, that of {self._name()} is "
-                f"{found!r}: it was made from other rollouts"
+                f"row {report.resumed} of {self.out} is {row['id']!r}, and that of "
+                f"{self._name()} is another: it was made from other rollouts"
             )
+        return kept
 
     def _score(
         self, desk: Desk, lines: Iterator[Line], report: JobReport
@@ -204,15 +184,17 @@ class Job:
             report.summary.merge(chunk.summary)
             yield chunk.lines, chunk.rows, chunk.read
 
-    def _score_here(self, desk: Desk, lines: Iterable[Line]) -> Iterator[tuple[bytes, int, int]]:
+    def _score_here(self, desk: Desk, lines: Iterator[Line]) -> Iterator[tuple[bytes, int, int]]:
         interrupts = self._interrupts
-        for line in lines:
+        while not interrupts.asked:
             interrupts.allowed = True
-            scored = desk.score(line)
+            line = next(lines, None)
+            scored = desk.score(line) if line is not None else None
             interrupts.allowed = False
-            yield scored, 1, len(line[1])
-            if interrupts.asked:
+            if line is None or scored is None:
                 return
+            desk.count(scored)
+            yield scored.line, 1, len(line[1])
 
     def _tell(self, report: JobReport, read: int, writer: RowWriter) -> None:
         """Now and then, write what is finished and say how far it is."""
@@ -223,3 +205,12 @@ class Job:
             writer.flush()
             if self.progress is not None:
                 self.progress(report.resumed + report.scored, self._read)
+
+
+def _same(finished: Any, line: Line) -> bool:
+    """Whether a finished row is that of a line."""
+    try:
+        found = parse_line(*line).id
+    except RolloutError as error:
+        found = error.row.get("id") if isinstance(error.row, dict) else None
+    return bool(finished == found) or finished == str(found)

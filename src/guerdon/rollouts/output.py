@@ -6,10 +6,10 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from guerdon.errors import OutputError, ResumeError
 from guerdon.rollouts.scoring import ResultRow
@@ -35,7 +35,7 @@ class RowWriter:
 
     def __init__(self, path: str | None, *, keep: int = 0) -> None:
         self.path = path
-        self.rows = 0
+        self._cut: int | None = None
         self._buffer = bytearray()
         self._descriptor: int | None = None
         if path == "-":
@@ -44,9 +44,8 @@ class RowWriter:
         elif path is not None:
             try:
                 self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-                if os.path.isfile(path):
-                    os.ftruncate(self._descriptor, keep)
-                    os.lseek(self._descriptor, 0, os.SEEK_END)
+                # What stood there goes when the first line comes, and not before.
+                self._cut = keep if os.path.isfile(path) else None
             except OSError as error:
                 raise OutputError(f"can't write {path}: {error.strerror}") from error
 
@@ -67,12 +66,11 @@ class RowWriter:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def write(self, lines: bytes, count: int = 1) -> None:
-        """Add `count` whole lines."""
+    def write(self, lines: bytes) -> None:
+        """Add whole lines."""
         if self._descriptor is None:
             return
         self._buffer += lines
-        self.rows += count
         if len(self._buffer) >= BUFFER:
             self.flush()
 
@@ -81,6 +79,10 @@ class RowWriter:
         if self._descriptor is None:
             return
         try:
+            if self._cut is not None and self._buffer:
+                os.ftruncate(self._descriptor, self._cut)
+                os.lseek(self._descriptor, 0, os.SEEK_END)
+                self._cut = None
             while self._buffer:
                 written = os.write(self._descriptor, self._buffer)
                 del self._buffer[:written]
@@ -98,47 +100,40 @@ class RowWriter:
             raise
 
 
-def read_finished(
-    path: str, fingerprint: str, count: Callable[[ResultRow], None]
-) -> tuple[int, int, Any]:
-    """Look at the rows that an earlier run has finished.
+def read_finished(path: str, fingerprint: str) -> Iterator[tuple[ResultRow, int]]:
+    """Read the rows that an earlier run has finished.
 
     Args:
         path: Its file; one that isn't there has none.
         fingerprint: The reward's.
-        count: Called with each finished row.
 
-    Returns:
-        How many rows there are, how many bytes they take, and the id of the last. A last line
-        that was cut off is not among them.
+    Yields:
+        Each row, with how many bytes the file has up to its end. A last line that was cut off is
+        not among them.
 
     Raises:
         ResumeError: A row is none, or another reward scored it.
     """
-    rows = size = 0
-    last: Any = None
     if not Path(path).exists():
-        return rows, size, last
+        return
     if not Path(path).is_file():
         raise ResumeError(f"{path} is no regular file, so that there is nothing to go on from")
+    size = 0
     with open(path, "rb") as file:
-        for line in file:
+        for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 if not BEGINNING.startswith(line[: len(BEGINNING)]):
-                    raise _foreign(path, rows + 1)
-                break
-            row = _result_row(path, line, rows + 1)
+                    raise _foreign(path, number)
+                return
+            row = _result_row(path, line, number)
             if row["fingerprint"] != fingerprint:
                 raise ResumeError(
                     f"{path} was scored by reward {row['fingerprint']}, this one is {fingerprint}; "
                     "leave out --resume to score everything anew",
-                    line=rows + 1,
+                    line=number,
                 )
-            last = row["id"]
-            count(row)
-            rows += 1
             size += len(line)
-    return rows, size, last
+            yield row, size
 
 
 def _result_row(path: str, line: bytes, number: int) -> ResultRow:

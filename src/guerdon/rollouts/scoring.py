@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias, TypedDict
 from guerdon.errors import AsyncRubricError, RolloutError, RubricError
 from guerdon.models.rollout import MessageAction, MessageObservation, Rollout
 from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import PARENT, call_named, call_recorded, finite, path_of
+from guerdon.rubrics.call import PARENT, call_named, call_recorded, exact_sum, finite, path_of
 from guerdon.rubrics.components import add_components
 from guerdon.rubrics.concurrency import evaluate
 from guerdon.rubrics.frames import Frame, current
@@ -123,14 +123,16 @@ class RolloutScorer:
                     if caught:
                         told.append(_told(caught, len(values) - 1, len(rollout.steps)))
                         caught.clear()
-            score = values[0] if len(values) == 1 else finite(rubric, sum(values))
+            score = values[0] if len(values) == 1 else finite(rubric, exact_sum(values))
             rewards = values
             if traits.holds_trajectory:
                 rewards = rubric.compute_step_rewards()
                 step_rewards.check(rubric, rewards, len(values))
         except _LoopRunningError:
             raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # also sys.exit() and the like: they end a row, not the run
             said = _said(error, f"step {len(values)}" if steps else None)
             return self._invalid(rollout.id, rollout.group, _components(steps), said)
         return {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeAlias
 
-from guerdon.errors import WorkerError
+from guerdon.errors import GuerdonError, WorkerError
 from guerdon.rollouts.desk import Desk
 from guerdon.rollouts.files import Line
 from guerdon.rollouts.interrupts import Interrupts, held_back
@@ -125,19 +127,37 @@ def _next_size(chunk: Chunk) -> int:
 # In a worker process ---------------------------------------------------------------------------
 
 _desk: Desk | None = None
+_refused: GuerdonError | None = None
 
 
 def _start(settings: Settings) -> None:
-    global _desk
+    global _desk, _refused
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to deal with
     sys.stdout = sys.stderr  # what a reward prints may not get between the rows
-    _desk = Desk(*settings)
+    try:
+        _desk = Desk(*settings)
+    except GuerdonError as error:
+        _refused = error  # told with the first chunk: an error here would only break the pool
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _score(lines: list[Line]) -> Chunk:
+    if _refused is not None:
+        raise _refused
     assert _desk is not None
     _desk.summary = _desk.summary.empty()
     start = perf_counter()
-    scored = b"".join([_desk.score(line) for line in lines])
+    scored = [_desk.score(line) for line in lines]
+    for each in scored:
+        _desk.count(each)
     seconds = perf_counter() - start
-    return Chunk(scored, len(lines), sum(len(line) for _, line in lines), seconds, _desk.summary)
+    read = sum(len(line) for _, line in lines)
+    text = b"".join(each.line for each in scored)
+    return Chunk(text, len(lines), read, seconds, _desk.summary)

@@ -7,6 +7,7 @@ Everything else (`Rubric._mode` is 0) goes to `guerdon.rubrics.evaluation`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +29,7 @@ __all__ = [
     "call_children",
     "call_named",
     "call_recorded",
+    "exact_sum",
     "finite",
     "path_of",
     "replace_note",
@@ -74,6 +76,7 @@ def call(self: Rubric, action: Any, observation: Any) -> Any:
 def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> float:
     """The same, adding an entry to the parent's frame."""
     start = perf_counter()
+    place = len(parent.entries)
     frame = token = None
     if rubric._mode == PARENT:
         frame = Frame(rubric)
@@ -92,6 +95,7 @@ def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> flo
         if token is not None:
             frames.leave(token)
     rubric.__dict__["last_score"] = value
+    del parent.entries[place:]  # what a leaf without a frame called by itself is not of the tree
     parent.entries.append((rubric, value, perf_counter() - start, frame))
     return value
 
@@ -218,6 +222,19 @@ def call_recorded(
             add_components(named, rubric, recorder.entries[-1][3], prefix, caught)
 
 
+def exact_sum(values: Iterable[float]) -> float:
+    """The sum, rounded once: the same whatever the order and the Python; infinite if too large.
+
+    Example:
+        >>> exact_sum([0.7, 0.2, 0.1])
+        1.0
+    """
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
 def finite(rubric: Rubric, value: Any) -> float:
     """Check a score, and turn other real numbers into the float that they are.
 
@@ -238,6 +255,11 @@ def finite(rubric: Rubric, value: Any) -> float:
         raise AsyncRubricError(
             f"{_name(rubric)} gave an awaitable, but nothing in its tree is declared async; "
             "write `async def forward`"
+        )
+    if hasattr(value, "_rewards_by_step"):
+        raise InvalidScoreError(
+            f"{_name(rubric)} gave a rubric; a factory of rubrics takes no arguments",
+            value=value,
         )
     if kind is not bool and isinstance(value, Real):
         try:

@@ -106,7 +106,22 @@ class RubricList(_Collection):
         self._replace_all(list(self))  # those behind it move up
         return child
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is None and name in self.__dict__.get("_children", ()):
+            self._release(name)  # and the name is that of the one behind it
+        else:
+            super().__setattr__(name, value)
+
+    def _check_name(self, name: str) -> None:
+        super()._check_name(name)
+        if name not in self._children:
+            raise InvalidChildError(
+                f"RubricList takes no child named {name!r}; append it, or set it by its place"
+            )
+
     def _name(self, index: int) -> str:
+        if not isinstance(index, int):
+            raise RubricIndexError(f"{index!r} is no place in a RubricList; it takes an int")
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise RubricIndexError(f"no rubric at {index}: the list has {len(self)}")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from guerdon.errors import InvalidArgumentError, InvalidChildError, RubricError
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.call import call_children
+from guerdon.rubrics.call import call_children, exact_sum
 from guerdon.rubrics.frames import Frame, any_not_yet, current
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.rubric import Rubric
@@ -54,11 +54,20 @@ class Container(Rubric):
             (name, child, child.__dict__) for name, child in self._children.items()
         )
 
+    def _adopt(self, name: str, child: Rubric) -> None:
+        super()._adopt(name, child)
+        # One that comes back takes its old place: order counts, and weights are saved by place.
+        names = list(self._children)
+        if names != (ordered := sorted(names, key=_place)):
+            self.__dict__["_children"] = {each: self._children[each] for each in ordered}
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_kids": (), "_named_kids": ()}
 
     def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the children and combine their scores."""
+        if not self._mode:
+            self._look()  # forward was called by itself, and the children may have changed
         scores: list[float] = []
         frame = current()
         if frame is None:
@@ -274,7 +283,7 @@ class WeightedSum(Container):
         self._vector = self.weights  # children may have come, gone or changed places
 
     def _combine(self, scores: Sequence[float]) -> float:
-        return sum(map(mul, scores, self._vector), 0.0)
+        return exact_sum(map(mul, scores, self._vector))
 
     def _check_name(self, name: str) -> None:
         super()._check_name(name)
@@ -303,9 +312,15 @@ class WeightedSum(Container):
             for name, child in self._children.items()
         ]
         return {
-            stamp: sum((weight * rewards.get(stamp, 0.0) for weight, rewards in parts), 0.0)
+            stamp: exact_sum(weight * rewards.get(stamp, 0.0) for weight, rewards in parts)
             for stamp in step_rewards.stamps(self)
         }
+
+
+def _place(name: str) -> tuple[int, int]:
+    """The place of a child: numbered ones in front, by their number."""
+    number = name.removeprefix("rubric_")
+    return (0, int(number)) if number.isdecimal() else (1, 0)
 
 
 def _with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:

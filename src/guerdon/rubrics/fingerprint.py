@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import hashlib
@@ -12,10 +11,11 @@ import pathlib
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
-from types import CodeType, FunctionType, MethodType
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from guerdon.errors import RubricError
 from guerdon.rubrics.state import NO_STATE, fits_json
 
 if TYPE_CHECKING:
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["fingerprint"]
 
-# Modules whose classes are the same wherever the same Python is.
-PLAIN = {"abc", "builtins", "typing"}
+# How deep attributes may be nested in each other.
+MAX_DEPTH = 100
 
 
 def fingerprint(rubric: Rubric) -> str:
     """See `Rubric.fingerprint`."""
+    return _digest(_Reader().tree("", rubric))
+
+
+def _digest(parts: Iterable[str]) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    for part in _Reader().tree("", rubric):
+    for part in parts:
         digest.update(part.encode("utf-8", "surrogatepass"))
         digest.update(b"\0")
     return digest.hexdigest()
@@ -39,20 +43,23 @@ def fingerprint(rubric: Rubric) -> str:
 class _Reader:
     """Turns what a tree is made of into text that is the same in every process.
 
-    Memory addresses, hash order and the places of files stay out of it. What refers to itself is
-    read once.
+    Memory addresses, hash order and the places of files stay out of it. Everything is read once,
+    however often it comes.
     """
 
     def __init__(self) -> None:
-        self._reading: set[int] = set()
+        self._read: dict[int, str] = {}
+        self._kept: list[Any] = []  # so that no identity is used twice
+        self._depth = 0
 
     def tree(self, path: str, rubric: Rubric) -> Iterator[str]:
+        """The parts of a rubric and of all below it."""
         yield path
         described = rubric._described()
         if described is not type(rubric):
             yield self.value(described)
         for kind in type(rubric).__mro__:
-            yield self._kind(kind)
+            yield self.value(kind)
         for name, value in sorted(rubric._own_state().items()):
             yield f"{name}={self.value(value)}"
         for name, value in sorted(rubric.__dict__.items()):
@@ -66,88 +73,107 @@ class _Reader:
         """Any value; its bare type where no more can be said."""
         if fits_json(value):
             return json.dumps(value, sort_keys=True)
-        if id(value) in self._reading:
-            return "…"
-        self._reading.add(id(value))
-        try:
-            return self._data(value) or self._code_or_object(value)
-        finally:
-            self._reading.discard(id(value))
+        if id(value) in self._read:
+            return self._read[id(value)]
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise RubricError(
+                f"the fingerprint can't be taken: attributes are nested more than {MAX_DEPTH} deep"
+            )
+        self._read[id(value)] = "…"  # while it is being read: it holds itself
+        self._kept.append(value)
+        parts = self._data(value) or self._code(value) or self._object(value)
+        self._depth -= 1
+        digest = self._read[id(value)] = _digest(parts)
+        return digest
 
-    def _data(self, value: Any) -> str | None:
+    def _data(self, value: Any) -> list[str] | None:
+        kind = type(value).__qualname__
         if isinstance(value, enum.Enum):
-            return f"{type(value).__qualname__}.{value.name}"
-        if isinstance(value, (float, complex, bytes)):
-            return repr(value)
+            return [kind, value.name]
+        if isinstance(value, (complex, bytes, int, float, str)):
+            return [kind, repr(value)]
         if isinstance(value, pathlib.PurePath):
-            return value.as_posix()
+            return [value.as_posix()]
         if isinstance(value, re.Pattern):
-            return f"re:{value.flags}:{value.pattern!r}"
-        if isinstance(value, Mapping):
-            items = sorted((self.value(key), self.value(item)) for key, item in value.items())
-            return f"{type(value).__qualname__}{items}"
-        if isinstance(value, (set, frozenset)):
-            return f"{type(value).__qualname__}{sorted(map(self.value, value))}"
+            return ["re", str(value.flags), repr(value.pattern)]
         if isinstance(value, (list, tuple)):
-            return f"{type(value).__qualname__}{[self.value(item) for item in value]}"
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-            return f"{type(value).__qualname__}({self.value(fields)})"
+            return [kind, *map(self.value, value)]
+        if isinstance(value, Mapping):  # in the order of its keys, which a set has none of
+            items = sorted(value.items(), key=lambda item: _Reader().value(item[0]))
+            return [kind, *(self.value(part) for item in items for part in item)]
+        if isinstance(value, (set, frozenset)):
+            return [kind, *sorted(_Reader().value(item) for item in value)]
         return None
 
-    def _code_or_object(self, value: Any) -> str:
+    def _code(self, value: Any) -> list[str] | None:
+        """The parts of something that runs."""
+        if isinstance(value, functools.partial):
+            return ["partial", *map(self.value, (value.func, value.args, value.keywords))]
         if isinstance(value, FunctionType):
             return self._function(value)
-        if isinstance(value, MethodType):
-            return self.value(value.__func__) + self.value(value.__self__)
-        if isinstance(value, functools.partial):
-            given = (value.func, value.args, value.keywords)
-            return "partial" + "".join(map(self.value, given))
         if isinstance(value, type):
             return self._kind(value)
         if isinstance(value, CodeType):
-            return self._bytecode(value)
-        if inspect.isroutine(value):  # from C
-            return f"{value.__module__}.{value.__qualname__}"
-        state = self.value(vars(value)) if hasattr(value, "__dict__") else ""
-        return self._kind(type(value)) + state
+            constants = map(self.value, value.co_consts)
+            return [value.co_code.hex(), repr(value.co_names), *constants]
+        if hasattr(value, "__wrapped__"):  # such as functools.lru_cache
+            return [type(value).__qualname__, self.value(value.__wrapped__)]
+        if inspect.isroutine(value):  # a method, or from C
+            owner = getattr(value, "__self__", None)
+            bound = None if inspect.ismodule(owner) else owner
+            function = getattr(value, "__func__", None)
+            return [value.__qualname__, self.value(function), self.value(bound)]
+        return None
 
-    def _kind(self, kind: type) -> str:
-        """A class: its source, and what its source was given."""
-        root = kind.__module__.partition(".")[0]
-        if root == "guerdon":
-            return f"{kind.__module__}.{kind.__qualname__}:{_own_module(kind.__module__)}"
-        if root in PLAIN or root in sys.stdlib_module_names - {"__main__"}:
-            return f"{kind.__module__}.{kind.__qualname__}"
-        source = _source(kind)
-        parts = [kind.__qualname__, source or ""]
+    def _object(self, value: Any) -> list[str]:
+        kind = type(value)
+        parts = [self.value(kind)]
+        if callable(getattr(value, "tobytes", None)):  # an array
+            shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+            return [*parts, repr(shape), str(dtype), repr(value.tobytes())]
+        if not _is_own(kind.__module__):  # of others, as of loggers, no more than the name
+            return [*parts, str(getattr(value, "name", ""))]
+        names = {name for each in kind.__mro__ for name in _slots(each) if hasattr(value, name)}
+        names |= set(getattr(value, "__dict__", ()))
+        return [*parts, *(f"{name}={self.value(getattr(value, name))}" for name in sorted(names))]
+
+    def _kind(self, kind: type) -> list[str]:
+        """A class: where it stands, and what its source was given."""
+        own = kind.__module__.partition(".")[0] == "guerdon"
+        if own or not _is_own(kind.__module__):
+            return [kind.__qualname__, kind.__module__, _module(kind.__module__) if own else ""]
+        parts = [kind.__qualname__, _module(kind.__module__), _source(kind)]
         for name, member in sorted(vars(kind).items()):
-            for function in _functions_of(member):
-                parts.append(self._given(function) if source else self._function(function))
+            parts += [self.value(function) for function in _functions_of(member)]
             if not name.startswith("__") and not callable(member) and fits_json(member):
                 parts.append(f"{name}={self.value(member)}")
-        return "|".join(parts)
+        return parts
 
-    def _function(self, function: FunctionType) -> str:
-        # Of its code: inspect would look through decorators that say what they wrap.
-        source = _source(function.__code__) or self._bytecode(function.__code__)
-        return f"{function.__qualname__}:{source}{self._given(function)}"
-
-    def _given(self, function: FunctionType) -> str:
-        """What a function was given beside its source: defaults and closed-over values."""
+    def _function(self, function: FunctionType) -> list[str]:
+        """A function: its code, its module, and the defaults and values that it was given."""
         cells = []
         for cell in function.__closure__ or ():
             try:
                 cells.append(cell.cell_contents)
             except ValueError:  # not filled yet
-                cells.append("…")
-        # A class that is closed over is the one that is being read, for super().
-        cells = [cell for cell in cells if not isinstance(cell, type)]
-        return "".join(map(self.value, (function.__defaults__, function.__kwdefaults__, cells)))
+                cells.append(None)
+        return [
+            function.__qualname__,
+            # Of its code: inspect would look through decorators that say what they wrap.
+            _source(function.__code__) or self.value(function.__code__),
+            _module(function.__module__) if _is_own(function.__module__) else "",
+            self.value(function.__defaults__),
+            self.value(function.__kwdefaults__),
+            # A class that is closed over is the one that is being read, for super().
+            *(self.value(cell) for cell in cells if not isinstance(cell, type)),
+        ]
 
-    def _bytecode(self, code: CodeType) -> str:
-        constants = [self.value(constant) for constant in code.co_consts]
-        return f"{code.co_code.hex()}{code.co_names}{constants}"
+
+def _slots(kind: type) -> list[str]:
+    slots = vars(kind).get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 def _functions_of(member: Any) -> Iterator[FunctionType]:
@@ -162,16 +188,26 @@ def _functions_of(member: Any) -> Iterator[FunctionType]:
 
 
 @functools.lru_cache(maxsize=1024)  # looking for a class parses its whole file
-def _source(thing: type | CodeType) -> str | None:
+def _source(thing: type | CodeType) -> str:
     try:
         return textwrap.dedent(inspect.getsource(thing))
     except (OSError, TypeError, IndentationError):
-        return None
+        return ""
 
 
 @functools.cache
-def _own_module(name: str) -> str:
-    """A digest of one of guerdon's own modules; looking up single classes is slow."""
-    file = sys.modules[name].__file__
-    assert file is not None
+def _module(name: str) -> str:
+    """A digest of a module's file, helpers and constants included; empty where there is none."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or not pathlib.Path(file).is_file():
+        return ""
     return hashlib.blake2b(pathlib.Path(file).read_bytes(), digest_size=8).hexdigest()
+
+
+@functools.cache
+def _is_own(name: str) -> bool:
+    """Whether a module is a person's own: neither Python's nor installed."""
+    if name.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is None or not {"site-packages", "dist-packages"} & set(pathlib.Path(file).parts)

@@ -105,7 +105,7 @@ class Guarded(Container):
     def on_error(self, value: str) -> None:
         if value not in POLICIES:
             raise InvalidArgumentError(f"Guarded.on_error is {value!r}; it takes one of {POLICIES}")
-        if value == "minimum" and self._only_child()._range() is None:
+        if value == "minimum" and self._low() is None:
             raise InvalidArgumentError(
                 f"Guarded.on_error is 'minimum', but {self._children['rubric']._title()} "
                 "declares no score_range"
@@ -137,8 +137,9 @@ class Guarded(Container):
             logger.info("%s failed, try %d of %d: %r", name, tried + 1, self._retries + 1, error)
             if frame is not None and frame.rubric is self:
                 frame.entries.clear()
+                frame.reason = frame.reasons = None
             return
-        if self._on_error == "raise":
+        if self._on_error == "raise" or (self._on_error == "minimum" and self._low() is None):
             raise error
         logger.warning("%s failed; its score is %s: %r", name, self._on_error, error)
         if frame is not None and frame.rubric is self:
@@ -146,8 +147,12 @@ class Guarded(Container):
             frame.reason = f"on_error={self._on_error!r}"
 
     def _instead(self) -> float:
+        return (self._low() or 0.0) if self._on_error == "minimum" else 0.0
+
+    def _low(self) -> float | None:
+        """The low end of what the rubric declares; None where it declares nothing."""
         declared = self._only_child()._range()
-        return declared[0] if self._on_error == "minimum" and declared is not None else 0.0
+        return declared[0] if declared is not None else None
 
     def _late(self) -> GuardTimeoutError:
         assert self._timeout is not None

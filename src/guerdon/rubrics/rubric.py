@@ -309,9 +309,10 @@ class Rubric(Node):
     def fingerprint(self) -> str:
         """A stable digest of the tree's structure, configuration and source.
 
-        The same in every process and on every machine with the same code; it changes where a
-        class, a function, a weight or the order of children does. What functions of other modules
-        do when they are called is outside of it.
+        The same in every process and on every machine with the same code. It changes where the
+        file that a class or a function stands in does, or a public attribute, a weight, the order
+        of children, or what a function was given. Private attributes are taken for state, and
+        what other modules do when they are called is outside of it.
 
         Returns:
             16 hexadecimal digits.

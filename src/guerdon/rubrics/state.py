@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["NO_STATE", "fits_json", "load_state_dict", "own_state", "state_dict"]
 
 
+# How many values one attribute may hold to count as configuration.
+MAX_VALUES = 100_000
+
 # What says how to read a rubric, or what it last gave, configures nothing.
 NO_STATE = {"last_score", "score_range", "reads", "state_names"}
 
@@ -38,16 +41,29 @@ def _state_names(rubric: Rubric) -> list[str]:
 
 
 def fits_json(value: Any) -> bool:
-    """Whether JSON can hold a value, and gives it back as it was (but for tuples)."""
-    if value is None or isinstance(value, (str, bool, int)):
-        return not isinstance(value, enum.Enum)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, (list, tuple)):
-        return all(map(fits_json, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) for key in value) and all(map(fits_json, value.values()))
-    return False
+    """Whether JSON can hold a value, and gives it back as it was (but for tuples).
+
+    What holds itself, or more than `MAX_VALUES`, doesn't fit.
+    """
+    waiting = [value]
+    seen = 0
+    while waiting:
+        item = waiting.pop()
+        seen += 1
+        if seen > MAX_VALUES:
+            return False
+        if isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            if not all(isinstance(key, str) for key in item):
+                return False
+            waiting.extend(item.values())
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif not (item is None or isinstance(item, (str, int))) or isinstance(item, enum.Enum):
+            return False
+    return True
 
 
 def state_dict(rubric: Rubric) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class TrajectoryRubric(Rubric):
             self._trajectory = _Recorded(self._trajectory)
         self._trajectory.record((action, observation))
         self._stamps.append(stamp)
-        self._final.clear()
+        self._final = {}  # a new one: a late call may still hold the old
 
     def _final_score(self) -> float:
         """The score of the episode so far, of which there is at least one step."""
@@ -250,9 +250,10 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         async def score_async(self: TrajectoryRubric, trajectory: Any) -> Any:
             if not own(self, trajectory):
                 return await score(self, trajectory)
-            if score not in self._final:
-                self._final[score] = await score(self, trajectory)
-            return self._final[score]
+            final = self._final
+            if score not in final:
+                final[score] = await score(self, trajectory)
+            return final[score]
 
         return score_async
 
@@ -260,9 +261,10 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def score_once(self: TrajectoryRubric, trajectory: Any) -> Any:
         if not own(self, trajectory):
             return score(self, trajectory)
-        if score not in self._final:
-            self._final[score] = score(self, trajectory)
-        return self._final[score]
+        final = self._final
+        if score not in final:
+            final[score] = score(self, trajectory)
+        return final[score]
 
     return score_once
 

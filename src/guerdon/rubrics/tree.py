@@ -188,7 +188,9 @@ class Node(metaclass=RubricMeta):
                 holds_trajectory=self._is_trajectory
                 or any(each.holds_trajectory for each in below),
                 stateful=self._is_stateful or any(each.stateful for each in below),
-                paths={id(child): path for path, child in self.named_rubrics()},
+                # A child of one's own goes by its name here, wherever else it stands.
+                paths={id(child): path for path, child in self.named_rubrics()}
+                | {id(child): name for name, child in reversed(self._children.items())},
             )
             self._refresh()
         return traits

@@ -1,0 +1,145 @@
+"""The three ways of evaluating a plain tree agree: calling, scoring, replaying rollouts."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from guerdon import (
+    ExponentialDiscountingTrajectoryRubric,
+    Gate,
+    Guarded,
+    RegexMatch,
+    Rollout,
+    RolloutScorer,
+    Rubric,
+    Sequential,
+    WeightedSum,
+)
+from guerdon.errors import InvalidScoreError
+
+ROLLOUT = Rollout.from_row({"id": 1, "messages": [{"role": "assistant", "content": "x"}]})
+
+
+class Fixed(Rubric):
+    """The same score."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, action, observation):
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class Holds(Rubric):
+    """Calls a rubric that it keeps outside the registry."""
+
+    def __init__(self, rubric):
+        super().__init__()
+        self.held = [rubric]
+
+    def forward(self, action, observation):
+        return self.held[0](action, observation)
+
+
+def replayed(rubric):
+    with RolloutScorer(rubric) as scorer:
+        return scorer.score(ROLLOUT)
+
+
+def trees():
+    shared, held = Fixed(0.25), Fixed(0.5)
+    yield WeightedSum([Sequential(Fixed(0.0), shared), shared], [1, 1])
+    yield WeightedSum([held, Holds(held)], [1, 1])
+    yield Sequential(Gate(Fixed(0.5), 0.5), Gate(Fixed(0.25), 0.5), Fixed(1.0))
+    yield WeightedSum([Guarded(Fixed(OSError("down")), on_error="zero"), Fixed(1)], [1, 0.5])
+    yield Sequential(WeightedSum([Fixed(0.5), Sequential()], [1, 1]), Gate(Gate(Fixed(1.0))))
+    yield Sequential()
+
+
+@pytest.mark.parametrize("rubric", list(trees()), ids=range(6))
+@pytest.mark.parametrize("hooked", [False, True])
+def test_values_and_components_are_the_same(rubric, hooked):
+    if hooked:
+        rubric.register_forward_hook(lambda *args: None)
+    action, observation = ROLLOUT.steps[0]
+    score, row = rubric.score(action, observation), replayed(rubric)
+    assert row["score"] == score.value == rubric(action, observation) == rubric.last_score
+    assert row["components"] == score.components()
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_failure_is_told_where_it_happened(hooked):
+    shared = Fixed(ValueError("no"))
+    rubric = WeightedSum([Sequential(Fixed(0.0), shared), shared], [1, 1])
+    if hooked:
+        rubric.register_forward_hook(lambda *args: None)
+    row = replayed(rubric)
+    assert row["error"] == "step 0: rubric 'rubric_1': ValueError: no"
+    assert row["components"] == {"rubric_0": 0.0, "rubric_0.rubric_0": 0.0}
+
+
+def test_a_hook_that_is_added_between_rollouts_is_called():
+    rubric = WeightedSum([Fixed(0.5), Gate(Fixed(1.0))], [1, 1])
+    with RolloutScorer(rubric) as scorer:
+        before = scorer.score(ROLLOUT)
+        seen = []
+        rubric.rubric_0.register_forward_hook(lambda *args: seen.append(args[-1]))
+        rubric.rubric_1.rubric.register_forward_hook(lambda *args: seen.append(args[-1]))
+        assert scorer.score(ROLLOUT) == before
+    assert seen == [0.5, 1.0]
+
+
+def test_a_sum_is_rounded_once():
+    """The same on every Python: 3.12 and later add up otherwise than 3.11."""
+    rubric = WeightedSum([Fixed(1.0)] * 3, [0.7, 0.2, 0.1])
+    assert rubric(None, None) == 1.0
+    assert Gate(rubric)(None, None) == 1.0
+
+
+def test_a_sum_too_large_is_an_error():
+    rubric = WeightedSum([Fixed(1e308), Fixed(1e308)], [1, 1])
+    with pytest.raises(InvalidScoreError, match=r"WeightedSum\.forward gave inf"):
+        rubric(None, None)
+
+
+def test_minimum_of_nothing_declared_raises():
+    rubric = Guarded(RegexMatch("x"), on_error="minimum")
+    rubric.rubric = Fixed(OSError("down"))
+    with pytest.raises(OSError, match="down"):
+        rubric(None, None)
+
+
+def test_a_call_that_comes_back_late_leaves_the_next_episode_alone():
+    late = threading.Event()
+    back = threading.Event()
+
+    class Slow(ExponentialDiscountingTrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            if trajectory[-1][0] != "slow":
+                return 0.0
+            late.wait(10)
+            return 1.0
+
+    class Told(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.slow = Slow(gamma=1.0)
+
+        def forward(self, action, observation):
+            score = self.slow(action, observation)
+            if action == "slow":
+                back.set()
+            return score
+
+    rubric = Guarded(Told(), timeout=0.05, on_error="zero")
+    done = SimpleNamespace(done=True)
+    rubric("slow", done)
+    rubric.reset()
+    assert rubric("fast", done) == 0.0
+    late.set()
+    assert back.wait(10)
+    assert rubric.compute_step_rewards() == [0.0]
