@@ -2,10 +2,15 @@ r"""Finding where a worked solution states its answer.
 
 The rule:
 
-1. the last `\boxed{…}` or the last answer line, whichever stands later. An answer line begins,
-   after spaces and Markdown, with `A:`, `Answer:`, `Final answer:`, `The answer is` or `####`;
-   a sentence within a line may also begin with "The answer is";
+1. the last box (`\boxed{…}`, `\boxed 18`, `<answer>…</answer>`) or the last answer line, whichever
+   stands later. An answer line begins, after spaces and Markdown, with `A:`, `Answer:`,
+   `Final answer:`, `The answer is` or `####`; a sentence within a line may also begin with
+   "The answer is". A label alone on its line speaks of the next line that holds anything;
 2. where there is neither, the whole text, if it is nothing but a number.
+
+`####`, `Answer =` and a label alone without a colon may mean something else (a heading, a line of
+code), so they count only before a number. Where what is stated has a label of its own (`Final
+answer: The answer is 18.`), that one is read.
 
 The last number of a text is never its answer: a solution that was cut off before its answer line
 has none, and a box that was never closed was cut off too.
@@ -23,15 +28,23 @@ __all__ = ["extract_answer"]
 _DECORATION = " \t\r>*_`#-•"
 _OPENING = r"(?:(?:so|thus|hence|therefore|finally)\b,?\s{0,3})?(?:(?:the|my|our)\s{1,3})?"
 _ANSWER = _OPENING + r"(?:(?:final|correct)\s{1,3})?ans(?:wer)?\.?"
+_IS = r"is\b(?:,?\s{1,3}(?:therefore|thus|hence|then|so|simply|just)\b,?)?\s?[:：]?"
 _LABEL = re.compile(
-    rf"A\s?[*_]{{0,3}}[:：]|(?i:{_ANSWER}\s{{0,3}}[*_]{{0,3}}\s?(?:[:：]|is\b\s?[:：]?))"
+    rf"A\s?[*_]{{0,3}}[:：]"
+    rf"|(?i:{_ANSWER}\s{{0,3}}[*_]{{0,3}}\s?(?:[:：]|(?P<weak>=)|(?P<says>{_IS})))"
 )
+_LABEL_ALONE = re.compile(rf"(?i){_ANSWER}[\s*_]{{0,8}}")
 _SENTENCE = re.compile(
-    rf"(?i)(?:[.!?:;]\s|\b(?:so|thus|hence|therefore),?\s)\s{{0,3}}[*_]{{0,3}}{_ANSWER}\s{{1,3}}is\b:?"
+    rf"(?i)(?:[.!?:;]\s|\b(?:so|thus|hence|therefore),?\s)\s{{0,3}}[*_]{{0,3}}{_ANSWER}\s{{1,3}}{_IS}"
 )
 _SENTENCE_END = re.compile(r"[.!?](?=\s|[*_]*$)")
 _EMPTY = " \t\r*_`"
-_BOX = re.compile(r"\\f?boxed\s{0,3}\{|\\fbox\s{0,3}\{")
+_BOX = re.compile(
+    r"\\f?boxed\s{0,3}(?:\{|(?P<bare>(?=[-+.]?[0-9])))|\\fbox\s{0,3}\{|(?P<tag><[Aa]nswer>)"
+)
+_BARE_END = re.compile(r"[$\\\n]|[.!?](?=\s|$)")
+_TAG_END = re.compile(r"</[Aa]nswer>")
+_MAX_INNER_LABELS = 3
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
@@ -52,23 +65,29 @@ def extract_answer(text: str) -> str | None:
     """
     box_start, boxed = _last_box(text)
     line_start, stated = _last_answer_line(text, box_start)
-    if line_start > box_start:
-        return stated
-    if box_start >= 0:
-        return boxed
+    if line_start <= box_start:
+        stated = boxed
+    if line_start >= 0 or box_start >= 0:
+        return stated if stated is None or stated.isdigit() else _innermost(stated)
     whole = text.strip()
     return whole if read_quantity(whole) is not None else None
 
 
 def _last_box(text: str) -> tuple[int, str | None]:
-    r"""Where the last `\boxed{` begins (-1: nowhere), and what it holds (None: never closed)."""
-    if "\\boxed" not in text and "\\fbox" not in text:
+    """Where the last box begins (-1: nowhere), and what it holds (None: never closed)."""
+    if "\\boxed" not in text and "\\fbox" not in text and "nswer>" not in text:
         return -1, None
     boxes = deque(_BOX.finditer(text), maxlen=1)
     if not boxes:
         return -1, None
     opened = boxes[0]
     depth, place = 1, opened.end()
+    if opened["bare"] is not None:
+        end = _BARE_END.search(text, place)
+        return opened.start(), text[place : end.start() if end else None].strip()
+    if opened["tag"]:
+        end = _TAG_END.search(text, place)
+        return opened.start(), text[place : end.start()].strip() if end else None
     for brace in _BRACE.finditer(text, place):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0:
@@ -84,33 +103,60 @@ def _last_answer_line(text: str, after: int) -> tuple[int, str | None]:
     while end > after:
         start = text.rfind("\n", 0, end) + 1
         line = text[start:end]
-        offset, stated = _label_in(line) if line else (0, None)
+        offset, stated = _label_in(line, below) if line else (0, None)
         if stated is not None:
-            # A label alone on its line speaks of the next line that holds anything.
-            alone = not stated.strip(_EMPTY)
-            return start + offset, (below if alone else stated.strip()) or None
+            stated = stated.strip()
+            return start + offset, (_exclaimed(stated) if "!" in stated else stated) or None
         below = line.strip() or below
         end = start - 1
     return -1, None
 
 
-def _label_in(line: str) -> tuple[int, str | None]:
+def _label_in(line: str, below: str = "") -> tuple[int, str | None]:
     """Where the label of an answer stands in a line, and what follows it (None: no label)."""
     body = line.lstrip(_DECORATION)
     offset = len(line) - len(body)
     label = _LABEL.match(body)
     if label is not None:
         stated = body[label.end() :]
-        is_sentence = label[0].rstrip(":： ").lower().endswith("is")
-        return offset, _first_sentence(stated) if is_sentence else stated
+        kind = label.lastgroup
+        if kind == "says":
+            stated = _first_sentence(stated)
+        if not stated.strip(_EMPTY):
+            stated = below
+        return offset, _if_number(stated) if kind == "weak" else stated
+    has_word = "nswer" in line or "NSWER" in line
+    if has_word and _LABEL_ALONE.fullmatch(body):
+        return offset, _if_number(below)
     if "####" in line and line.lstrip(" \t>*_").startswith("####"):
-        # A level-4 heading looks the same; only a number behind the signs makes it an answer.
-        stated = line.lstrip(" \t>*_#")
-        return offset, stated if read_quantity(stated) is not None else None
-    if "nswer" in line:
+        return offset, _if_number(line.lstrip(" \t>*_#"))
+    if has_word:
         for sentence in reversed(list(_SENTENCE.finditer(line))):
-            return sentence.start(), _first_sentence(line[sentence.end() :])
+            stated = _first_sentence(line[sentence.end() :])
+            return sentence.start(), stated if stated.strip(_EMPTY) else below
     return 0, None
+
+
+def _if_number(stated: str) -> str | None:
+    return stated if read_quantity(stated) is not None else None
+
+
+def _innermost(stated: str | None) -> str | None:
+    """What the last label within a stated answer is followed by: "The answer is 18" states 18."""
+    for _ in range(_MAX_INNER_LABELS):
+        if not stated or not (":" in stated or "nswer" in stated or "NSWER" in stated):
+            break
+        inner = _label_in(stated)[1]
+        if inner is None:
+            break
+        stated = _exclaimed(inner.strip()) or None
+    return stated
+
+
+def _exclaimed(stated: str) -> str:
+    """A line's closing exclamation marks are joy; in a box they would be a factorial."""
+    bare = stated.rstrip("!*_` ")
+    return bare if "!" in stated[len(bare) :] else stated
 
 
 def _first_sentence(text: str) -> str:

@@ -1,8 +1,9 @@
 r"""Reading one number from a short text, exactly or not at all.
 
 A text is a number where nothing else stands in it but what people write around numbers: a currency
-sign, thousands separators, a percent sign, words for a unit, Markdown and LaTeX. Whatever is not
-clearly one number (`10:30`, `3 or 4`, `5 hours 30 minutes`) is none.
+sign, thousands separators, a percent sign, words for a unit, quotes, "about", a closing remark in
+parentheses, Markdown, HTML and LaTeX. Whatever is not clearly one number (`10:30`, `3 or 4`,
+`5 hours 30 minutes`) is none, and neither is one whose unit scales it (`3 quarters`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PLAIN = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(
     r"""(?:[A-Za-z]?\s*=\s*)?               # "= 5", "x = 5"
         (?P<sign>[-+]?)\s*
-        (?:US)?[$€£¥₹₩]{0,2}\s*
+        (?:US[Dd]?|EUR|GBP|INR|JPY|CNY|CAD|AUD|R[sS]\.?)?\s*[$€£¥₹₩]{0,2}\s*
         (?P<inner>[-+]?)                    # "$-5"
         (?:(?P<whole>[0-9]+)\s+(?=[0-9]+\s*/))?
         (?P<digits>[1-9][0-9]{0,2}(?:,[0-9]{3})+ | [1-9][0-9]{0,2}(?:[\u2009\u202f][0-9]{3})+
@@ -59,13 +60,33 @@ _LATEX = (
     (re.compile(r"\\[()\[\]]"), ""),
     (re.compile(r"\\([$%])"), r"\1"),
 )
+_TAG = re.compile(r"</?(?:answer|strong|span|code|mark|em|b|i|u)>", re.IGNORECASE)
+_TIMES_POWER = re.compile(
+    r"(?<=[0-9])\s*(?:\\times|\\cdot|[×·x*])\s*10\s*\^\s*(?:\{\s*([-+]?[0-9]+)\s*\}|([-+]?[0-9]+))"
+)
+_UNIT_POWER = re.compile(r"(?<=[A-Za-z.])\s*\^\s*(?:([23])(?![0-9])|\{\s*([23])\s*\})")
+_SUPERSCRIPT = {"2": "²", "3": "³"}
+_HEDGE = re.compile(
+    r"(?:about|approximately|approx\.?|roughly|around|exactly|precisely)\s+", re.IGNORECASE
+)
+_QUOTES = "\"'“”‘’"
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-/'’.][^\W\d_]+)*[²³]?\.?")
 _MAX_UNIT_WORDS = 6
 _SCALES = {
-    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+    "dozen": 12, "hundred": 100, "thousand": 1000, "lakh": 10**5, "million": 10**6, "crore": 10**7,
+    "billion": 10**9, "trillion": 10**12,
 }  # fmt: skip
+_SCALING = re.compile(
+    r"""(?<!per\ )(?<!each\ )(?<!\ba\ )\b(?:      # "$3 a dozen" is a price, not a scaled 3
+        (?:dozen|hundred|thousand|lakh|lac|million|crore|billion|trillion|score|quarter)s?
+        | half | halves
+        | (?:third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|twentieth|hundredth|thousandth
+          |millionth) (?:s | (?=\s+of\b|\.?$))      # "18 third graders" are 18
+    )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -76,11 +97,13 @@ _ABBREVIATIONS = _words(
     "mm cm m km in ft yd mi mg g kg lb lbs oz ml mL cl dl l L s sec ms min mins h hr hrs "
     "km/h m/s mph kph V W kW J N Hz C F"
 )
-_NOT_UNITS = _words(
+_NUMBER_WORDS = _words(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
+)
+_NOT_UNITS = _NUMBER_WORDS | _words(
     "or and to than plus minus not but is are was if squared cubed factorial pi sqrt am pm a.m."
-    " p.m. a.m p.m st nd rd th zero one two three four five six seven eight nine ten eleven twelve"
-    " thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty"
-    " seventy eighty ninety january february march april may june july august september october"
+    " p.m. a.m p.m st nd rd th january february march april may june july august september october"
     " november december jan feb mar apr jun jul aug sep sept oct nov dec"
 )
 
@@ -152,11 +175,36 @@ def _undecorated(text: str) -> str:
         for _ in range(2):  # a box around a fraction, a text inside a box
             for pattern, replacement in _LATEX:
                 text = pattern.sub(replacement, text)
+    if "<" in text:
+        text = _TAG.sub("", text)
+    if "^" in text:
+        text = _TIMES_POWER.sub(lambda power: f"e{power[1] or power[2]}", text)
     text = text.strip("*_` \t\r\n")
+    if text[:1] in tuple(_QUOTES):
+        text = text.strip(_QUOTES + "*_` ")
     if text.endswith(".") and not text.endswith(".."):
-        text = text[:-1].rstrip("*_` ")
+        text = text[:-1].rstrip("*_` " + _QUOTES)
+    if text.endswith(")"):
+        text = _without_remark(text)
+    if text[:1] in tuple("aerpAERP"):
+        text = _HEDGE.sub("", text, count=1) if _HEDGE.match(text) else text
     if len(text) > 2 and text[0] == text[-1] == "$":
         text = text.strip("$").strip()
+    return text
+
+
+def _without_remark(text: str) -> str:
+    """A remark in parentheses adds a unit or spells the number out; any other is left to stand."""
+    start = text.rfind("(")
+    remark = text[start + 1 : -1]
+    words = remark.lower().replace("-", " ").split()
+    spelled = words[:1] and words[0] in _NUMBER_WORDS
+    if spelled:
+        known = all(word in _NUMBER_WORDS or word in _SCALES for word in words)
+    else:
+        known = all(map(_is_unit, remark.split())) and not _SCALING.search(remark)
+    if start > 0 and words and known and "percent" not in words:
+        return text[:start].rstrip("*_` ")
     return text
 
 
@@ -177,21 +225,32 @@ def _value(found: re.Match[str]) -> Fraction | None:
 
 
 def _with_unit(value: Fraction, rest: str) -> Quantity | None:
+    if rest[:1] in ("k", "K") and not rest[1:2].isalnum():
+        value, rest = value * 1000, rest[1:]
+    if "^" in rest:
+        rest = _UNIT_POWER.sub(lambda power: _SUPERSCRIPT[power[1] or power[2]], rest)
     glued = rest[:1] not in ("", " ", "\t", "\u2009", "\u202f")
     rest = rest.strip()
     percent = rest.startswith("%")
     if percent or rest[:1] in tuple("$€£¥₹₩¢°"):
         rest, glued = rest[1:].strip(), False
     words = rest.split()
-    if glued and words and words[0].rstrip(".") not in _ABBREVIATIONS:
+    if glued and words and words[0].rstrip(".²³") not in _ABBREVIATIONS:
         return None
-    if words and words[0].lower() in _SCALES and not percent:
-        value *= _SCALES[words.pop(0).lower()]
+    while words and not percent and (scale := _scale(words[0])):
+        value *= scale
+        del words[0]
     if words and words[0].lower().rstrip(".") == "percent":
         percent = True
+    if words and _SCALING.search(" ".join(words)):
+        return None
     if len(words) > _MAX_UNIT_WORDS or not all(map(_is_unit, words)):
         return None
     return Quantity(value, percent)
+
+
+def _scale(word: str) -> int | None:
+    return _SCALES.get(word.lower().rstrip(".").removesuffix("s"))
 
 
 def _is_unit(word: str) -> bool:
