@@ -65,6 +65,36 @@ def test_a_percent_sign_on_one_side_may_mean_either(expected, answer, score):
     assert NumericAnswer(expected)(answer, None) == score
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("Final Answer: The final answer is 18. I hope it is correct.", 18),
+        ("Final Answer: The final answer is $18$. I hope it is correct.", 18),
+        ("### Answer\n18", 18),
+        ("**Final Answer**\n\n18", 18), ("Answer = 18", 18), ("<answer>18</answer>", 18),
+        (r"\boxed 18", 18), ("A: <b>18</b>", 18), ("The answer is therefore 18.", 18),
+        ("Answer: approximately 18", 18), ("Answer: about $18", 18), ("Answer: 18 (eighteen)", 18),
+        ("A: USD 18", 18), ("A: Rs. 18", 18), ('A: "18"', 18), ("A: 18!!", 18), ("A: **18!**", 18),
+        ("A: 20 cm^3", 20), ("A: 20 m^2", 20), (r"\boxed{3\times10^4}", 30000),
+        ("A: 3 × 10^4", 30000), ("A: 5k", 5000), ("A: $5K", 5000), ("A: 5 dozen", 60),
+    ],
+)  # fmt: skip
+def test_numeric_answer_reads_what_models_write(text, number):
+    assert NumericAnswer(number)(text, None) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("A: 3 quarters", 3), ("A: 2 thirds", 2), ("A: 5 dozen", 5), ("A: 4 lakh", 4),
+        ("A: 4 crore", 4), ("A: 3 half", 3), ("A: 4 score", 4), ("A: 4 scores", 4),
+        ("A: 3 (or 4)", 3), ("A: 5 (thousand)", 5), ("A: 5 hundred thousand", 500),
+    ],
+)  # fmt: skip
+def test_a_unit_that_scales_its_number_is_not_left_out(text, number):
+    assert NumericAnswer(number)(text, None) == 0.0
+
+
 def test_tolerance_is_a_share_of_the_right_number():
     assert NumericAnswer(200, tolerance=0.01)("198", None) == 1.0
     assert NumericAnswer(200, tolerance=0.01)("197.9", None) == 0.0

@@ -25,10 +25,10 @@ _READABLE = (
 class NumericAnswer(Rubric):
     r"""The answer states the right number.
 
-    The answer is what the text states last in `\boxed{…}` or on an answer line (`A: 72`,
-    `#### 72`, `The answer is 72`), or the whole text where it is nothing but a number; never merely
-    the last number in it. Numbers are compared as exact fractions. Where only one side has a
-    percent sign, 50% equals both 0.5 and 50.
+    The answer is what the text states last in `\boxed{…}`, in `<answer>…</answer>` or on an answer
+    line (`A: 72`, `#### 72`, `The answer is 72`), or the whole text where it is nothing but a
+    number; never merely the last number in it. Numbers are compared as exact fractions. Where only
+    one side has a percent sign, 50% equals both 0.5 and 50.
 
     Args:
         expected: The right number, or a text that states it; None takes the observation's ground
