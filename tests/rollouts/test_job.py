@@ -347,3 +347,46 @@ def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
     Path(mended).touch()
     report, rows = run(rollouts, reward=spec, resume=True)
     assert (report.resumed, [r["id"] for r in rows]) == (len(ids), list(range(120)))
+
+
+# What must not be lost -------------------------------------------------------------------------
+
+
+def test_results_that_stand_there_stay_until_there_is_a_row(row, write_rows, spec, tmp_path):
+    out = tmp_path / "scored.jsonl"
+    Job(write_rows([row("1")]), spec, str(out)).run()
+    before = out.read_bytes()
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    with pytest.raises(RolloutError, match="it is empty"):
+        Job(str(empty), spec, str(out)).run()
+    assert out.read_bytes() == before
+
+
+def test_a_reward_that_loads_only_here_is_told_as_it_is(row, write_rows, tmp_path):
+    path = tmp_path / "here.py"
+    path.write_text(
+        "import multiprocessing\n"
+        "if multiprocessing.parent_process():\n"
+        "    raise RuntimeError('no accelerator in here')\n"
+        "def reward(action, observation):\n"
+        "    return 1.0\n"
+    )
+    with pytest.raises(SpecError, match="no accelerator in here"):
+        Job(write_rows([row("1")]), f"{path}:reward", workers=2).run()
+
+
+def test_an_exception_that_is_no_exception_is_a_failed_row(row, write_rows, tmp_path):
+    path = tmp_path / "stops.py"
+    path.write_text(
+        "class Stop(BaseException):\n"
+        "    pass\n"
+        "def reward(action, observation):\n"
+        "    if action.content == '0':\n"
+        "        raise Stop('enough')\n"
+        "    return 1.0\n"
+    )
+    out = tmp_path / "scored.jsonl"
+    report = Job(write_rows([row("1"), row("0"), row("1")]), f"{path}:reward", str(out)).run()
+    assert (report.summary.rows, report.summary.failed) == (3, 1)
+    assert json.loads(out.read_text().splitlines()[1])["error"] == "step 0: Stop: enough"
