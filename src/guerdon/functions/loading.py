@@ -142,11 +142,8 @@ def _importable(folder: str) -> None:
 
 def _made(spec: str, make: Callable[[], Any]) -> Any:
     name = getattr(make, "__name__", spec)
-    # Of a class its __init__: its metaclass would take anything.
-    called: Any = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
-    signature = inspect.signature(called)
     try:
-        signature.bind(*[None] * isinstance(make, type))
+        inspect.signature(make).bind()
     except TypeError as error:
         raise SpecError(
             f"{spec}: {name} can't be made without arguments ({error}); write a function in your "

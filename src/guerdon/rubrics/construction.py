@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from typing import Any
 
@@ -42,3 +43,9 @@ class RubricMeta(ABCMeta):
         if "_children" not in rubric.__dict__:
             raise forgotten(cls)
         return rubric
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """How a rubric is made, for `help` and editors: as its ``__init__`` says."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
