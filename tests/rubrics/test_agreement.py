@@ -1,5 +1,6 @@
 """The three ways of evaluating a plain tree agree: calling, scoring, replaying rollouts."""
 
+import contextvars
 import threading
 from types import SimpleNamespace
 
@@ -143,3 +144,30 @@ def test_a_call_that_comes_back_late_leaves_the_next_episode_alone():
     late.set()
     assert back.wait(10)
     assert rubric.compute_step_rewards() == [0.0]
+
+
+def test_a_parent_may_call_its_children_in_threads_of_its_own():
+    meet = threading.Barrier(2, timeout=10)
+
+    class Meets(Fixed):
+        def forward(self, action, observation):
+            meet.wait()
+            return self.value
+
+    class Both(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = Meets(0.5), Meets(0.25)
+
+        def forward(self, action, observation):
+            threads = [
+                threading.Thread(target=contextvars.copy_context().run, args=(child, action, None))
+                for child in self.children()
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return 1.0
+
+    assert Both().score("a", None).components() == {"one": 0.5, "two": 0.25}

@@ -212,5 +212,5 @@ def _same(finished: Any, line: Line) -> bool:
     try:
         found = parse_line(*line).id
     except RolloutError as error:
-        found = error.row.get("id") if isinstance(error.row, dict) else None
+        found = error.row.get("id", line[0]) if isinstance(error.row, dict) else None
     return bool(finished == found) or finished == str(found)

@@ -160,9 +160,11 @@ class RolloutScorer:
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""
         where = f"line {error.line}: " if error.line is not None else ""
-        row = error.row if isinstance(error.row, dict) else {}
+        row = error.row if isinstance(error.row, dict) else None
         said = f"{where}{type(error).__name__}: {error}"
-        return self._invalid(row.get("id"), row.get("group"), {}, said)
+        if row is None:
+            return self._invalid(None, None, {}, said)
+        return self._invalid(row.get("id", error.line), row.get("group"), {}, said)
 
     def _invalid(self, found: Any, group: Any, named: dict[str, float], error: str) -> ResultRow:
         return {

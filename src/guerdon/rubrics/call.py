@@ -76,28 +76,21 @@ def call(self: Rubric, action: Any, observation: Any) -> Any:
 def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> float:
     """The same, adding an entry to the parent's frame."""
     start = perf_counter()
-    place = len(parent.entries)
-    frame = token = None
-    if rubric._mode == PARENT:
-        frame = Frame(rubric)
-        token = frames.enter(frame)
+    frame = Frame(rubric)
+    token = frames.enter(frame)
     try:
         value = rubric.forward(action, observation)
         if value.__class__ is not float or value - value != 0.0:
             value = finite(rubric, value)
+        frame.value = rubric.__dict__["last_score"] = value
+        return value
     except Exception as error:
         trace(rubric, error)
-        frame = frame or Frame(rubric)
         frame.error = error
-        parent.entries.append((rubric, None, perf_counter() - start, frame))
         raise
     finally:
-        if token is not None:
-            frames.leave(token)
-    rubric.__dict__["last_score"] = value
-    del parent.entries[place:]  # what a leaf without a frame called by itself is not of the tree
-    parent.entries.append((rubric, value, perf_counter() - start, frame))
-    return value
+        frames.leave(token)
+        parent.entries.append((rubric, frame.value, perf_counter() - start, frame))
 
 
 # A container doesn't call its plain leaves: what a call would do stands in its loop, twice, since

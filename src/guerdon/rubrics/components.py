@@ -14,7 +14,7 @@ __all__ = ["add_components"]
 def add_components(
     named: dict[str, float],
     rubric: Rubric,
-    frame: Frame | None,
+    frame: Frame,
     prefix: str,
     caught: dict[str, Exception],
 ) -> None:
@@ -25,12 +25,10 @@ def add_components(
     Args:
         named: Takes the values by dotted name.
         rubric: The rubric whose frame it is.
-        frame: What was recorded in it; None for a leaf.
+        frame: What was recorded in it.
         prefix: Put before each name: the rubric's own path with a dot, ``""`` for the root.
         caught: Takes, by dotted name, what rubrics raised.
     """
-    if frame is None:
-        return
     _note(caught, prefix.removesuffix("."), frame)
     paths = (rubric._traits or rubric._look()).paths
     for child, value, _, below in frame.entries:
@@ -42,8 +40,7 @@ def add_components(
             if name in named:
                 name = _again(rubric, child, prefix, named)
             named[name] = value
-        if below is not None:
-            add_components(named, child, below, f"{name}.", caught)
+        add_components(named, child, below, f"{name}.", caught)
 
 
 def _note(caught: dict[str, Exception], name: str, frame: Frame) -> None:

@@ -111,8 +111,7 @@ class Container(Rubric):
 
     def _stops(self, frame: Frame) -> bool:
         """Whether to leave out the children after one that has just scored 0."""
-        last = frame.entries[-1][3] if frame.entries else None
-        return self._stops_at_zero and (last is None or not last.not_yet)
+        return self._stops_at_zero and not any_not_yet(frame.entries[-1:])
 
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         # A 0.0 that goes back to a trajectory rubric whose episode isn't over.

@@ -1,4 +1,4 @@
-"""What one evaluation records while it runs: a `Frame` for each rubric that holds others.
+"""What one evaluation records while it runs: a `Frame` for each rubric.
 
 The frame that is being filled travels in a context variable, so that two threads or tasks that
 evaluate one tree never see each other's numbers, and hand-written parents need to know nothing
@@ -21,8 +21,8 @@ __all__ = ["EntryTuple", "Frame", "Step", "any_not_yet", "current", "enter", "le
 
 
 # One evaluation of one rubric, as its parent's frame keeps it: the rubric, its score, the seconds
-# it took, and its own frame, which leaves don't need. A plain tuple: the hot path makes many.
-EntryTuple: TypeAlias = "tuple[Rubric, float | None, float, Frame | None]"
+# it took, and its own frame.
+EntryTuple: TypeAlias = "tuple[Rubric, float | None, float, Frame]"
 
 
 class Step:
@@ -49,7 +49,6 @@ class Frame:
     value: float | None = None
     error: Exception | None = None
     reason: str | None = None
-    reasons: dict[int, tuple[int, str]] | None = None  # of leaves, by the index of their entry
     hook_errors: tuple[tuple[str, Exception], ...] = ()  # with the names of the hooks
     step: Step | None = None
     not_yet: bool = False  # a 0.0 that only means that the episode isn't over
@@ -62,29 +61,14 @@ class Frame:
         self.rubric = rubric
         self.entries: list[EntryTuple] = []
 
-    def explain(self, rubric: Rubric, text: str) -> None:
-        """Keep why `rubric`, which is running in this frame, scores as it does."""
-        if self.rubric is rubric:
-            self.reason = f"{self.reason}; {text}" if self.reason else text
-            return
-        # A leaf has no frame of its own: it is about to become the next entry of this one.
-        self.reasons = self.reasons or {}
-        place = len(self.entries)
-        earlier = self.reasons.get(place)
-        if earlier is not None and earlier[0] == id(rubric):
-            text = f"{earlier[1]}; {text}"
-        self.reasons[place] = (id(rubric), text)
-
-    def reason_of(self, place: int) -> str | None:
-        """Why the leaf of entry `place` scored as it did, where it said so."""
-        place %= len(self.entries)
-        owner, text = (self.reasons or {}).get(place, (0, None))
-        return text if owner == id(self.entries[place][0]) else None
+    def explain(self, text: str) -> None:
+        """Keep why the rubric scores as it does."""
+        self.reason = f"{self.reason}; {text}" if self.reason else text
 
 
 def any_not_yet(entries: Iterable[EntryTuple]) -> bool:
     """Whether one of the scores only means that the episode isn't over."""
-    return any(below is not None and below.not_yet for _, _, _, below in entries)
+    return any(below.not_yet for _, _, _, below in entries)
 
 
 _frame: ContextVar[Frame | None] = ContextVar("guerdon_frame", default=None)

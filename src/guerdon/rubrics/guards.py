@@ -137,7 +137,7 @@ class Guarded(Container):
             logger.info("%s failed, try %d of %d: %r", name, tried + 1, self._retries + 1, error)
             if frame is not None and frame.rubric is self:
                 frame.entries.clear()
-                frame.reason = frame.reasons = None
+                frame.reason = None
             return
         if self._on_error == "raise" or (self._on_error == "minimum" and self._low() is None):
             raise error
@@ -194,7 +194,6 @@ class Guarded(Container):
             raise late
         if outer is not None and scratch is not None:
             outer.entries.extend(scratch.entries)
-            outer.reasons = scratch.reasons
         result, error = outcome[0]
         if error is not None:
             raise error
@@ -229,9 +228,7 @@ class Guarded(Container):
             return await run_async(child, frame, action, observation, limiter)
         assert scope.cancelled_caught
         late = self._late()
-        cancelled = frame.entries[-1][3]
-        if cancelled is not None:
-            cancelled.error = late
+        frame.entries[-1][3].error = late
         raise late
 
     def _range(self) -> tuple[float, float] | None:

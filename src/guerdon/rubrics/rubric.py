@@ -217,8 +217,8 @@ class Rubric(Node):
             *args: What goes into the format, only where somebody records.
         """
         frame = current()
-        if frame is not None:
-            frame.explain(self, reason % args if args else reason)
+        if frame is not None and frame.rubric is self:
+            frame.explain(reason % args if args else reason)
 
     def compute_step_rewards(self) -> list[float]:
         """One reward for each environment step of the episode so far.

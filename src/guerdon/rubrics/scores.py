@@ -61,8 +61,7 @@ def _of_entry(
 ) -> Score:
     """The score of the entry at `place` of `parent`, which is one of `rubric` at `path`."""
     _, value, seconds, frame = parent.entries[place]
-    error = frame.error if frame is not None else None
-    reason = frame.reason if frame is not None else None
+    error = frame.error
     cancelled = value is None and error is None
     return Score(
         name=name,
@@ -70,17 +69,15 @@ def _of_entry(
         status="failed" if error is not None else "skipped" if cancelled else "scored",
         weight=weight,
         seconds=seconds,
-        reason="cancelled" if cancelled else reason or parent.reason_of(place),
+        reason="cancelled" if cancelled else frame.reason,
         error=_said(error) if error is not None else None,
         exception=error,
-        hook_errors=tuple(
-            f"{hook}: {_said(raised)}" for hook, raised in (frame.hook_errors if frame else ())
-        ),
+        hook_errors=tuple(f"{hook}: {_said(raised)}" for hook, raised in frame.hook_errors),
         children=_children(rubric, frame, path, _why_skipped(rubric, frame, path)),
     )
 
 
-def _children(rubric: Rubric, frame: Frame | None, path: str, why: str) -> tuple[Score, ...]:
+def _children(rubric: Rubric, frame: Frame, path: str, why: str) -> tuple[Score, ...]:
     """The scores of a rubric's children, of which `frame` knows some.
 
     Args:
@@ -96,7 +93,7 @@ def _children(rubric: Rubric, frame: Frame | None, path: str, why: str) -> tuple
         weight = rubric._weight_of(name)
         here = _join(path, name)
         called = places.get(id(child), [])
-        if frame is not None and called:
+        if called:
             # The same rubric under two names: the first name takes the first call.
             shared = sum(other is child for other in rubric._children.values()) > 1
             mine, rest = (called[:1], called[1:]) if shared else (called, [])
@@ -114,15 +111,15 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _places(frame: Frame | None) -> dict[int, list[int]]:
+def _places(frame: Frame) -> dict[int, list[int]]:
     places: dict[int, list[int]] = {}
-    for place, entry in enumerate(frame.entries if frame is not None else ()):
+    for place, entry in enumerate(frame.entries):
         places.setdefault(id(entry[0]), []).append(place)
     return places
 
 
-def _why_skipped(rubric: Rubric, frame: Frame | None, path: str) -> str:
-    if frame is None or not frame.entries:
+def _why_skipped(rubric: Rubric, frame: Frame, path: str) -> str:
+    if not frame.entries:
         return "not called"
     last, value, _, _ = frame.entries[-1]
     name = rubric._look().paths.get(id(last), type(last).__name__)

@@ -94,12 +94,9 @@ def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
     assert frame.rubric is not None
     used = any(entry[0]._look().holds_trajectory for entry in frame.entries)
     outcomes[id(frame.rubric)] = Outcome(True, frame.value, frame.error, frame.handed_on, used)
-    for rubric, value, _, below in frame.entries:
-        if below is not None:
-            below.value = value
-            _collect(below, outcomes)
-        else:
-            outcomes[id(rubric)] = Outcome(True, value)
+    for _, value, _, below in frame.entries:
+        below.value = value
+        _collect(below, outcomes)
 
 
 def _concerned(rubric: Rubric, outcomes: Mapping[int, Outcome]) -> Iterable[Rubric]:
