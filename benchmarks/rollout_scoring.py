@@ -15,7 +15,7 @@ from benchmarks.openenv_home import VERSION
 from benchmarks.timing import Findings, Measured, Pairs, take_turns
 
 ROLLOUTS = 10_000
-ROUNDS = 40
+ROUNDS = 60
 
 
 def run(openenv: str, missing: str) -> Findings:

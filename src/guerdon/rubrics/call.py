@@ -155,12 +155,13 @@ def call_named(
                 if score.__class__ is not float or score - score != 0.0:
                     score = finite(child, score)
                 state["last_score"] = named[path] = score
-                leaf = None
             else:
+                leaf = None
                 score = _call_named_child(child, action, observation, named, caught, path)
             scores.append(score)
             if stops and score == 0.0:
                 break
+        leaf = None
         score = container._combine(scores)
         if score.__class__ is not float or score - score != 0.0:
             score = finite(container, score)

@@ -282,7 +282,10 @@ class WeightedSum(Container):
         self._vector = self.weights  # children may have come, gone or changed places
 
     def _combine(self, scores: Sequence[float]) -> float:
-        return exact_sum(map(mul, scores, self._vector))
+        try:  # exact_sum, without the call
+            return math.fsum(map(mul, scores, self._vector))
+        except OverflowError:
+            return math.inf
 
     def _check_name(self, name: str) -> None:
         super()._check_name(name)
