@@ -22,6 +22,7 @@ HEAVY = {
 FLOORS = {
     "_lazy": 0,
     "errors": 1,
+    "_background": 1,
     "models": 1,
     "rubrics": 2,
     "credit": 2,

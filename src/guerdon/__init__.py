@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.envs import *
     from guerdon.errors import *
     from guerdon.functions import *
     from guerdon.models import *
@@ -18,4 +19,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__ = lazy_names(__name__, "rubrics", "errors", "models", "functions", "rollouts")
+__getattr__, __dir__ = lazy_names(
+    __name__, "rubrics", "errors", "models", "functions", "rollouts", "envs"
+)

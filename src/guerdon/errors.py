@@ -22,7 +22,19 @@
     ├── RolloutError                           a recorded rollout that can't be read
     │   └── ResumeError                        a half-written result that isn't this run's
     ├── OutputError (OSError)                  results that can't be written
-    └── WorkerError                            a worker process that died
+    ├── WorkerError                            a worker process that died
+    ├── EnvError                               something about an environment
+    │   ├── EnvDefinitionError (TypeError)     an environment class that lacks what it must have
+    │   ├── EpisodeError                       a step where no episode is running
+    │   ├── InvalidObservationError (TypeError, ValueError)   what can't be sent or isn't one
+    │   ├── EnvFailedError                     an environment's own code ended where it must not
+    │   ├── EnvTimeoutError (TimeoutError)     an environment took longer than it may
+    │   └── UnknownEnvError (LookupError)      no environment of that name
+    ├── LaunchError                            a server process or container that didn't start
+    └── ClientError                            something between a client and a server
+        ├── ServerError (RuntimeError)         the server said that something went wrong
+        ├── ConnectionLostError (ConnectionError)   no connection, or no longer
+        └── AnswerTimeoutError (TimeoutError)  the server didn't answer in time
 
 Beside these, what an author's own code raises is raised as it is, with the path of the rubric
 added as a note.
@@ -34,13 +46,23 @@ from collections.abc import Sequence
 
 __all__ = [
     "AbstractRubricError",
+    "AnswerTimeoutError",
     "AsyncRubricError",
+    "ClientError",
+    "ConnectionLostError",
     "CycleError",
+    "EnvDefinitionError",
+    "EnvError",
+    "EnvFailedError",
+    "EnvTimeoutError",
+    "EpisodeError",
     "GuardTimeoutError",
     "GuerdonError",
     "InvalidArgumentError",
     "InvalidChildError",
+    "InvalidObservationError",
     "InvalidScoreError",
+    "LaunchError",
     "MissingInputError",
     "NoAggregationError",
     "NotInitializedError",
@@ -50,9 +72,11 @@ __all__ = [
     "RubricError",
     "RubricIndexError",
     "RubricPathError",
+    "ServerError",
     "SpecError",
     "StateError",
     "TrajectoryError",
+    "UnknownEnvError",
     "WorkerError",
 ]
 
@@ -205,3 +229,93 @@ class OutputError(GuerdonError, OSError):
 
 class WorkerError(GuerdonError):
     """A worker process died; what was finished before is kept."""
+
+
+class EnvError(GuerdonError):
+    """Something is wrong with an environment."""
+
+
+class EnvDefinitionError(EnvError, TypeError):
+    """An environment class lacks what it must have, such as a rubric."""
+
+
+class EpisodeError(EnvError):
+    """A step was asked for where no episode is running: before a reset, or after the end."""
+
+
+class InvalidObservationError(EnvError, TypeError, ValueError):
+    """An environment gave something that is no observation, or that JSON can't hold."""
+
+
+class EnvFailedError(EnvError):
+    """An environment's own code ended where it must not, as by ``sys.exit``.
+
+    Attributes:
+        exception: What it raised.
+    """
+
+    def __init__(self, message: str, *, exception: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.exception = exception
+
+
+class EnvTimeoutError(EnvError, TimeoutError):
+    """An environment took longer than it may; it is given up.
+
+    Attributes:
+        seconds: The limit.
+    """
+
+    def __init__(self, message: str, *, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class UnknownEnvError(EnvError, LookupError):
+    """There is no environment of that name."""
+
+
+class LaunchError(GuerdonError):
+    """A server process or a container didn't start.
+
+    Attributes:
+        output: The last of what it printed.
+    """
+
+    def __init__(self, message: str, *, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class ClientError(GuerdonError):
+    """Something went wrong between a client and a server."""
+
+
+class ServerError(ClientError, RuntimeError):
+    """The server said that something went wrong.
+
+    Attributes:
+        code: The protocol's code, such as ``"EXECUTION_ERROR"``; over HTTP the status.
+        errors: What is wrong with the fields of what was sent, where the server tells.
+    """
+
+    def __init__(self, message: str, *, code: str = "", errors: Sequence[object] = ()) -> None:
+        super().__init__(f"Server error: {message} (code: {code})")
+        self.code = code
+        self.errors = tuple(errors)
+
+
+class ConnectionLostError(ClientError, ConnectionError):
+    """There is no connection to the server, or no longer; the session is gone with it."""
+
+
+class AnswerTimeoutError(ClientError, TimeoutError):
+    """The server didn't answer in time.
+
+    Attributes:
+        seconds: How long the client waited.
+    """
+
+    def __init__(self, message: str, *, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds

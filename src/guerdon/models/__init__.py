@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.models.action import *
     from guerdon.models.message import *
+    from guerdon.models.observation import *
     from guerdon.models.rollout import *
     from guerdon.models.score import *
+    from guerdon.models.state import *
 
 # The score first: rubrics need it, and it needs no pydantic.
-__getattr__, __dir__ = lazy_names(__name__, "score", "message", "rollout")
+__getattr__, __dir__ = lazy_names(
+    __name__, "score", "message", "rollout", "action", "observation", "state"
+)

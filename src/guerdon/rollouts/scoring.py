@@ -8,13 +8,14 @@ from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypedDict
 
-from guerdon.errors import AsyncRubricError, RolloutError, RubricError
+from guerdon.errors import AsyncRubricError, RolloutError
 from guerdon.models.rollout import MessageAction, MessageObservation, Rollout
 from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import PARENT, call_named, call_recorded, exact_sum, finite, path_of
+from guerdon.rubrics.call import exact_sum, finite, namer
 from guerdon.rubrics.components import add_components
 from guerdon.rubrics.concurrency import evaluate
-from guerdon.rubrics.frames import Frame, current
+from guerdon.rubrics.failure import say_caught, say_failure
+from guerdon.rubrics.frames import Frame
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ResultRow", "RolloutScorer", "score_rollouts"]
@@ -113,8 +114,7 @@ class RolloutScorer:
             else:
                 if traits.stateful or rubric._log:
                     rubric.reset()
-                plain = rubric._mode == PARENT and rubric._is_plain_container and not current()
-                call: Any = call_named if plain else call_recorded
+                call = namer(rubric)
                 caught: dict[str, Exception] = {}
                 for action, observation in rollout.steps:
                     named: dict[str, float] = {}
@@ -133,7 +133,7 @@ class RolloutScorer:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # also sys.exit() and the like: they end a row, not the run
-            said = _said(error, f"step {len(values)}" if steps else None)
+            said = say_failure(error, f"step {len(values)}" if steps else None)
             return self._invalid(rollout.id, rollout.group, _components(steps), said)
         return {
             "id": rollout.id,
@@ -234,13 +234,7 @@ def _components(steps: list[dict[str, float]]) -> dict[str, float]:
 
 def _told(caught: dict[str, Exception], step: int, steps: int) -> str:
     """What was raised at a step, and dealt with, in words."""
-    # A failure that passed through several rubrics is told once, where it began.
-    deepest = {id(error): (name, error) for name, error in caught.items()}
-    where = f"step {step}: " if steps > 1 else ""
-    return where + "; ".join(
-        ": ".join([*([f"rubric {name!r}"] if name else []), type(error).__name__, _text(error)])
-        for name, error in deepest.values()
-    )
+    return say_caught(caught, f"step {step}: " if steps > 1 else "")
 
 
 def _add_means(last: dict[str, float], steps: list[dict[str, float]]) -> None:
@@ -250,19 +244,3 @@ def _add_means(last: dict[str, float], steps: list[dict[str, float]]) -> None:
             seen.setdefault(name, []).append(value)
     for name, of_name in seen.items():
         last[f"{name}/mean"] = sum(of_name) / len(of_name)
-
-
-def _said(error: BaseException, where: str | None) -> str:
-    path = path_of(error)
-    parts = (where, f"rubric {path!r}" if path else None, type(error).__name__, _text(error))
-    return ": ".join(part for part in parts if part)
-
-
-def _text(error: BaseException) -> str:
-    """What an error says, without its path."""
-    try:
-        if isinstance(error, RubricError) and error.args:
-            return str(error.args[0])
-        return str(error)
-    except Exception as unsayable:
-        return f"(its text can't be made: {type(unsayable).__name__})"

@@ -1,0 +1,85 @@
+"""An event loop in a thread of its own, where sync code has async code run.
+
+There is one in a process, however many environments and clients wait for it, so that what belongs
+to a loop (the connection of a judge, say) survives from one step to the next. It starts when it
+is first needed and ends with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
+from guerdon.errors import AsyncRubricError
+
+__all__ = ["background_loop", "run", "wait_for"]
+
+T = TypeVar("T")
+
+
+class _Background:
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._live, name="guerdon-background", daemon=True)
+        self.thread.start()
+        atexit.register(self.close)
+
+    def _live(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def close(self) -> None:
+        if self.process == os.getpid() and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(timeout=5)
+            if not self.thread.is_alive():
+                self.loop.close()
+
+
+_lock = threading.Lock()
+_background: _Background | None = None
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The loop; it is started where it isn't there yet, also in a forked process."""
+    global _background
+    with _lock:
+        if _background is None or _background.process != os.getpid():
+            _background = _Background()
+        return _background.loop
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on that loop, in the caller's context, and wait for what it gives.
+
+    Raises:
+        AsyncRubricError: The caller runs on that very loop, which can't wait for itself.
+        BaseException: What the coroutine raised. Where waiting is interrupted, it is cancelled.
+    """
+    loop = background_loop()
+    if _background is not None and threading.current_thread() is _background.thread:
+        coroutine.close()
+        raise AsyncRubricError(
+            "sync code that waits for async code was called from that async code itself; "
+            "use the async twin there, such as `await environment.step_async(…)`"
+        )
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def wait_for(awaitable: Awaitable[T]) -> T:
+    """Wait for any awaitable that belongs to no loop yet, such as the score of an async tree."""
+
+    async def waiting() -> T:
+        return await awaitable
+
+    return run(waiting())

@@ -1,0 +1,12 @@
+"""Environments: what an agent acts in, served, connected to, and stepped by the hundred."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from guerdon.envs.environment import *
+
+__getattr__, __dir__ = lazy_names(__name__, "environment")

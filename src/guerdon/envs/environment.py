@@ -1,0 +1,247 @@
+"""`Environment`: the class that environment authors subclass."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
+
+from guerdon._background import run, wait_for
+from guerdon.envs.scoring import score_step, score_step_async
+from guerdon.errors import EnvDefinitionError
+from guerdon.models.action import Action
+from guerdon.models.observation import Observation
+from guerdon.models.state import EnvironmentMetadata, State
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.threads import in_thread
+
+__all__ = ["ActT", "Environment", "ObsT", "StateT"]
+
+ActT = TypeVar("ActT", bound=Action)
+ObsT = TypeVar("ObsT", bound=Observation)
+StateT = TypeVar("StateT", bound=State)
+
+_TYPES = ("action_type", "observation_type", "state_type")
+
+
+class _EnvironmentMeta(ABCMeta):
+    """Looks at an environment when it has been made: an author's ``__init__`` sets the rubric."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        environment = super().__call__(*args, **kwargs)
+        rubric = environment.rubric
+        if not isinstance(rubric, Rubric):
+            gave = "no rubric" if rubric is None else f"{rubric!r:.60} as its rubric"
+            raise EnvDefinitionError(
+                f"{cls.__name__} has {gave}; give it one in __init__: "
+                "super().__init__(rubric=…), or self.rubric = …"
+            )
+        return environment
+
+
+class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
+    """What an agent acts in: one environment plays one episode at a time.
+
+    Write `reset`, `step` and `state`; write `step_async` and `reset_async` instead (or beside
+    them) where the environment waits for something. Its `rubric` is required.
+
+    Example:
+        >>> from guerdon import Action, Environment, Observation, Rubric, State
+        >>> class Guess(Action):
+        ...     number: int
+        >>> class Hint(Observation):
+        ...     text: str
+        >>> class Close(Rubric):
+        ...     '''1 for the number itself, less the farther away.'''
+        ...     def forward(self, action, observation):
+        ...         return 1 / (1 + abs(action.number - 7))
+        >>> class Guessing(Environment[Guess, Hint, State]):
+        ...     '''Guess the number.'''
+        ...     def __init__(self):
+        ...         super().__init__(rubric=Close())
+        ...         self.episode = State()
+        ...     def reset(self, seed=None, episode_id=None, **kwargs):
+        ...         self._reset_rubric()
+        ...         self.episode = State(episode_id=episode_id)
+        ...         return Hint(text="Which number?")
+        ...     def step(self, action, timeout_s=None, **kwargs):
+        ...         self.episode.step_count += 1
+        ...         text = "higher" if action.number < 7 else "lower" if action.number > 7 else "yes"
+        ...         return self.score(action, Hint(text=text, done=action.number == 7))
+        ...     @property
+        ...     def state(self):
+        ...         return self.episode
+        >>> with Guessing() as environment:
+        ...     first = environment.reset()
+        ...     observation = environment.step(Guess(number=8))
+        >>> observation.text, observation.reward
+        ('lower', 0.5)
+
+    Args:
+        rubric: What computes the reward.
+        transform: Called with each observation by `_apply_transform`, where the author uses that.
+
+    Attributes:
+        rubric: What computes the reward.
+        action_type: The class of actions, from the class's parameters.
+        observation_type: The class of observations.
+        state_type: The class of states.
+
+    Raises:
+        EnvDefinitionError: When it is made: it has no rubric, or lacks a method that it must have.
+    """
+
+    action_type: ClassVar[type[Action]] = Action
+    observation_type: ClassVar[type[Observation]] = Observation
+    state_type: ClassVar[type[State]] = State
+
+    rubric: Any = None
+    transform: Callable[[Any], Any] | None = None
+
+    def __init__(
+        self, rubric: Rubric | None = None, *, transform: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.rubric = rubric
+        self.transform = transform
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for base in getattr(cls, "__orig_bases__", ()):
+            origin = get_origin(base)
+            if isinstance(origin, type) and issubclass(origin, Environment):
+                for name, given in zip(_TYPES, get_args(base), strict=False):
+                    if isinstance(given, type):
+                        setattr(cls, name, given)
+        for name in ("reset", "step", "close"):
+            if inspect.iscoroutinefunction(getattr(cls, name)):
+                raise EnvDefinitionError(
+                    f"{cls.__name__}.{name} is async; "
+                    + ("close is a plain function" if name == "close" else f"call it {name}_async")
+                )
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        for name in ("reset", "step"):
+            twin = f"{name}_async"
+            if getattr(cls, name) is getattr(Environment, name) and getattr(cls, twin) is getattr(
+                Environment, twin
+            ):
+                raise EnvDefinitionError(f"{cls.__name__} has no {name}; write {name} or {twin}")
+        return super().__new__(cls)
+
+    # What an author writes ---------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> ObsT:
+        """Begin an episode.
+
+        Args:
+            seed: Makes the episode repeatable; at least 0.
+            episode_id: What to call the episode; the environment makes one up otherwise.
+            **kwargs: What else the environment takes, such as a task's number.
+
+        Returns:
+            The first observation, without a reward.
+        """
+        return run(self.reset_async(seed=seed, episode_id=episode_id, **kwargs))
+
+    def step(self, action: ActT, timeout_s: float | None = None, **kwargs: Any) -> ObsT:
+        """Do what the agent decided, and tell what came of it.
+
+        Args:
+            action: What the agent does.
+            timeout_s: How long the caller will wait, in seconds.
+            **kwargs: What else the environment takes.
+
+        Returns:
+            An observation with its reward.
+
+        Raises:
+            EpisodeError: No episode is running, for environments that say so.
+        """
+        return run(self.step_async(action, timeout_s=timeout_s, **kwargs))
+
+    async def reset_async(
+        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
+    ) -> ObsT:
+        """Like `reset`, without blocking the event loop."""
+        return await in_thread(None, lambda: self.reset(seed=seed, episode_id=episode_id, **kwargs))
+
+    async def step_async(self, action: ActT, timeout_s: float | None = None, **kwargs: Any) -> ObsT:
+        """Like `step`, without blocking the event loop."""
+        return await in_thread(None, lambda: self.step(action, timeout_s=timeout_s, **kwargs))
+
+    @property
+    @abstractmethod
+    def state(self) -> StateT:
+        """Where the episode stands."""
+
+    def close(self) -> None:
+        """Let go of what the environment holds. Called once; by default there is nothing."""
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """What the environment says about itself; by default its name and its docstring."""
+        doc = inspect.getdoc(type(self)) if type(self).__doc__ else None
+        name = type(self).__name__
+        about = (doc or f"The environment {name}.").partition("\n")[0]
+        return EnvironmentMetadata(name=name, description=about)
+
+    # What an author uses -----------------------------------------------------------------------
+
+    def score(self, action: ActT, observation: ObsT) -> ObsT:
+        """Run the rubric and write the reward into the observation.
+
+        It works whatever is in the tree. ``metadata["reward_components"]`` holds every rubric's
+        score by dotted name. Where the rubric fails, the reward is None and
+        ``metadata["reward_error"]`` says what failed. An observation that ends its episode also
+        has ``metadata["step_rewards"]``, one a step, where the tree holds a trajectory rubric.
+
+        Args:
+            action: What the agent did.
+            observation: What came of it; its `done` is set already.
+
+        Returns:
+            That very observation.
+        """
+        if self.rubric._look().is_async:
+            return run(score_step_async(self.rubric, action, observation))
+        return score_step(self.rubric, action, observation)
+
+    async def score_async(self, action: ActT, observation: ObsT) -> ObsT:
+        """Like `score`, without blocking the event loop."""
+        return await score_step_async(self.rubric, action, observation)
+
+    def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
+        """The reward of a step; what the rubric raises is raised."""
+        reward: Any = self.rubric(action, observation)
+        return wait_for(reward) if hasattr(reward, "__await__") else reward
+
+    async def _apply_rubric_async(self, action: ActT, observation: ObsT) -> float:
+        """Like `_apply_rubric`, without blocking the event loop."""
+        reward: float = await self.rubric.evaluate(action, observation)
+        return reward
+
+    def _reset_rubric(self) -> None:
+        """Have the rubric forget the episode. To be called by `reset`."""
+        self.rubric.reset()
+
+    async def _reset_rubric_async(self) -> None:
+        """Have the rubric forget the episode. To be called by `reset_async`."""
+        self.rubric.reset()
+
+    def _apply_transform(self, observation: ObsT) -> ObsT:
+        """What the transform makes of an observation; without one, the observation itself."""
+        return self.transform(observation) if self.transform is not None else observation
+
+    # As a context ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

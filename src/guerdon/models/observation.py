@@ -1,0 +1,69 @@
+"""`Observation`: what an environment answers to an action."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from guerdon._background import wait_for
+
+__all__ = ["Observation"]
+
+
+class Observation(BaseModel):
+    """What came of one step. Subclass it with the fields that your environment shows.
+
+    It is mutable: an environment makes it, its rubric scores it, and the reward is written into it.
+
+    Example:
+        >>> from guerdon import Observation
+        >>> class Board(Observation):
+        ...     cells: list[int]
+        >>> board = Board(cells=[0, 1, 2])
+        >>> board.reward is None, board.done
+        (True, False)
+        >>> board.with_reward(1).reward
+        1.0
+
+    Attributes:
+        done: Whether the episode has ended.
+        reward: A finite float; None where there is none, as after a reset, or where scoring
+            failed, in which case ``metadata["reward_error"]`` says why.
+        metadata: What else there is to tell: ``reward_components`` (dotted names to floats),
+            ``reward_error``, ``step_rewards`` of an episode that ended, ``error``, and whatever
+            the environment adds.
+    """
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+    done: bool = False
+    reward: float | None = Field(default=None, allow_inf_nan=False)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("reward", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if value is None or type(value) is float:
+            return value
+        if hasattr(value, "__await__"):  # a tree with an async member, called in a sync step
+            value = wait_for(value)
+        if isinstance(value, Real):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+        raise ValueError(f"a reward is a finite number or None, not {value!r:.60}")
+
+    def with_reward(self, reward: float | None) -> Self:
+        """Set the reward, and return this very observation.
+
+        Args:
+            reward: A finite number, or None.
+
+        Raises:
+            pydantic.ValidationError: It is neither.
+        """
+        self.reward = reward
+        return self
