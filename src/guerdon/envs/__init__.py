@@ -8,5 +8,6 @@ from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
     from guerdon.envs.environment import *
+    from guerdon.envs.server import *
 
-__getattr__, __dir__ = lazy_names(__name__, "environment")
+__getattr__, __dir__ = lazy_names(__name__, "environment", "server")

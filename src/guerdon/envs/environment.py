@@ -123,11 +123,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         for name in ("reset", "step"):
-            twin = f"{name}_async"
-            if getattr(cls, name) is getattr(Environment, name) and getattr(cls, twin) is getattr(
-                Environment, twin
-            ):
-                raise EnvDefinitionError(f"{cls.__name__} has no {name}; write {name} or {twin}")
+            if not (_writes(cls, name) or _writes(cls, f"{name}_async")):
+                raise EnvDefinitionError(
+                    f"{cls.__name__} has no {name}; write {name} or {name}_async"
+                )
         return super().__new__(cls)
 
     # What an author writes ---------------------------------------------------------------------
@@ -214,7 +213,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
         """The reward of a step; what the rubric raises is raised."""
         reward: Any = self.rubric(action, observation)
-        return wait_for(reward) if hasattr(reward, "__await__") else reward
+        value: float = wait_for(reward) if hasattr(reward, "__await__") else reward
+        return value
 
     async def _apply_rubric_async(self, action: ActT, observation: ObsT) -> float:
         """Like `_apply_rubric`, without blocking the event loop."""
@@ -245,3 +245,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _writes(cls: type, name: str) -> bool:
+    """Whether an environment class has a method of its own by that name."""
+    return getattr(cls, name) is not getattr(Environment, name)

@@ -27,10 +27,13 @@ def score_step(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """Score a step with a sync tree, and write what came out into the observation."""
     named: dict[str, float] = {}
     caught: dict[str, Exception] = {}
+    token = frames.enter(None)  # nobody else records this evaluation
     try:
         reward = namer(rubric)(rubric, action, observation, named, caught)
     except Exception as error:
         return _write(rubric, observation, None, named, {}, error)
+    finally:
+        frames.leave(token)
     return _write(rubric, observation, reward, named, caught)
 
 

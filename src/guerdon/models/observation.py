@@ -37,7 +37,9 @@ class Observation(BaseModel):
             the environment adds.
     """
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
+    )
 
     done: bool = False
     reward: float | None = Field(default=None, allow_inf_nan=False)

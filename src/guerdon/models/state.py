@@ -20,7 +20,7 @@ class State(BaseModel):
         step_count: How many steps were taken since the reset.
     """
 
-    model_config = ConfigDict(extra="allow", validate_assignment=True)
+    model_config = ConfigDict(extra="allow", validate_assignment=True, ser_json_inf_nan="constants")
 
     episode_id: str | None = None
     step_count: int = Field(default=0, ge=0)

@@ -151,6 +151,8 @@ def _steps(
     except Exception as error:
         trace(rubric, error)
         frame.error, frame.value = error, None
+        if parent is not None and parent.rubric is None:
+            parent.observed = observation
         raise
     finally:
         frames.leave(token)

@@ -55,6 +55,7 @@ class Frame:
     handed_on: Rubric | None = None  # the child whose very score this rubric returned
     super_calls: int = 0  # how deep super().__call__() is, for authors who write __call__
     limiter: anyio.CapacityLimiter | None = None  # set where sync leaves go to worker threads
+    observed: Any = None  # of a recorder: the observation on which the last evaluation failed
     unawaited: list[tuple[Rubric, Coroutine[Any, Any, float]]] | None = None
 
     def __init__(self, rubric: Rubric | None) -> None:

@@ -1,0 +1,85 @@
+"""The reward of a program: it compiles, it passes at least half of the tests, and it reads well."""
+
+from __future__ import annotations
+
+from examples.coding_env.models import CodeAction, CodeObservation
+from examples.coding_env.runner import Verdict
+from examples.coding_env.style import faults
+from guerdon import Gate, MissingInputError, Rubric, Sequential, WeightedSum
+
+__all__ = ["Compiles", "PassesTests", "Style", "reward"]
+
+
+def verdict_of(observation: CodeObservation) -> Verdict:
+    """What the environment found out about the program, once for all rubrics.
+
+    Args:
+        observation: Of a step, in the process of the environment that made it.
+
+    Raises:
+        RunnerError: The program couldn't be run; that says nothing about the program.
+        MissingInputError: It is no observation of a step, or it came over a wire.
+    """
+    if observation._failure is not None:
+        raise observation._failure
+    if observation._verdict is None:
+        raise MissingInputError(
+            "the observation holds no verdict; CodingEnvironment.step puts it there, "
+            "and it doesn't go over the wire"
+        )
+    return observation._verdict
+
+
+class Compiles(Rubric):
+    """The program is Python: it compiles."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: CodeAction, observation: CodeObservation) -> float:
+        """Read the verdict."""
+        verdict = verdict_of(observation)
+        if verdict.compile_error is not None:
+            self.explain("%s", verdict.compile_error)
+        return 1.0 if verdict.compiled else 0.0
+
+
+class PassesTests(Rubric):
+    """The share of hidden tests that the program passes."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: CodeAction, observation: CodeObservation) -> float:
+        """Read the verdict."""
+        verdict = verdict_of(observation)
+        self.explain("%d of %d tests passed", verdict.passed, verdict.total)
+        if verdict.failure is not None:
+            self.explain("%s", verdict.failure)
+        return verdict.fraction
+
+
+class Style(Rubric):
+    """The program reads well: the share of simple checks that it meets."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: CodeAction, observation: CodeObservation) -> float:
+        """Look for faults in the program's text and syntax tree."""
+        found = faults(action.program, observation.entry_point)
+        broken = [fault for fault in found.values() if fault]
+        self.explain("%s", "; ".join(broken) or "no faults")
+        return 1.0 - len(broken) / len(found)
+
+
+def reward() -> Sequential:
+    """A new tree of the reward.
+
+    Example:
+        >>> from examples.coding_env.rubrics import reward
+        >>> len(reward())
+        3
+    """
+    return Sequential(
+        Gate(Compiles()),
+        Gate(PassesTests(), threshold=0.5),
+        WeightedSum([PassesTests(), Style()], [0.7, 0.3]),
+    )

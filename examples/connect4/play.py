@@ -1,0 +1,73 @@
+"""Plays one game in process, and shows what each move turned out to be worth.
+
+Run it, with a seed where another game is wanted::
+
+    python -m examples.connect4.play 5
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from examples.connect4.board import Board
+from examples.connect4.environment import Connect4Environment
+from examples.connect4.models import Connect4Action, Connect4Observation
+from examples.connect4.opponent import scripted
+
+__all__ = ["main", "play"]
+
+
+def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observation]:
+    """Play one game with an agent that knows what the scripted opponent knows.
+
+    Example:
+        >>> from examples.connect4.environment import Connect4Environment
+        >>> from examples.connect4.play import play
+        >>> observations = play(Connect4Environment(), seed=1)
+        >>> observations[-1].done
+        True
+
+    Args:
+        environment: Where to play; it has an opponent.
+        seed: Decides both sides' moves, each with random numbers of its own.
+
+    Returns:
+        The observations of all steps.
+    """
+    rng = random.Random(f"agent {seed}")
+    observation = environment.reset(seed=seed)
+    observations = []
+    while observation.turn is not None:
+        column = scripted(Board.from_rows(observation.board), observation.turn, rng)
+        observation = environment.step(Connect4Action(column=column))
+        observations.append(observation)
+    return observations
+
+
+def main() -> int:
+    """Play a game; print the board it ended with, and a table of its steps."""
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    console = Console(highlight=False)
+    with Connect4Environment(gamma=0.9) as environment:
+        observations = play(environment, seed=seed)
+        step_rewards = environment.rubric.compute_step_rewards()
+    last = observations[-1]
+    console.print(Board.from_rows(last.board).draw())
+    outcome = f"{last.winner} won" if last.winner else "a draw"
+    console.print(f"\nThe agent played {last.mover}; {outcome}, seed {seed}.\n")
+    table = Table("step", "agent", "opponent", "reward", "step reward")
+    for step, (observation, worth) in enumerate(zip(observations, step_rewards, strict=True)):
+        agent, *reply = map(str, observation.last_moves)
+        table.add_row(
+            str(step), agent, reply[0] if reply else "", f"{observation.reward:.3f}", f"{worth:.3f}"
+        )
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

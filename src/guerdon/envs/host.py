@@ -1,0 +1,211 @@
+"""`Host`: one place for an environment, with threads and a clock around it.
+
+An environment that takes too long is given up: nobody calls it again, it is closed when its code
+comes back, and the next reset makes a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from guerdon.envs.driver import Driver, make
+from guerdon.envs.workers import Job, Workers
+from guerdon.errors import EnvFailedError, EnvTimeoutError, EpisodeError
+from guerdon.models.observation import Observation
+from guerdon.models.state import State
+
+__all__ = ["Host"]
+
+logger = logging.getLogger("guerdon.envs")
+
+
+class Host:
+    """One place for an environment, used in one event loop, one call at a time.
+
+    Args:
+        factory: Makes the environment, in a thread.
+        workers: The threads.
+        timeout_s: Seconds that the environment may take for one call.
+
+    Attributes:
+        driver: That of the environment; None before it is made and after it was given up.
+    """
+
+    __slots__ = ("_factory", "_loop", "_workers", "driver", "timeout_s")
+
+    def __init__(
+        self, factory: Callable[[], Any], workers: Workers, *, timeout_s: float = 300.0
+    ) -> None:
+        self._factory = factory
+        self._workers = workers
+        self._loop = asyncio.get_running_loop()
+        self.timeout_s = timeout_s
+        self.driver: Driver | None = None
+
+    async def open(self) -> None:
+        """Make the environment.
+
+        Raises:
+            EnvTimeoutError: That took too long, or too many environments hang already.
+            Exception: What making it raised.
+        """
+        self._workers.check()
+        self.driver = await self._in_thread(
+            partial(make, self._factory), "making the environment", self.timeout_s, made=True
+        )
+
+    async def reset(
+        self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None
+    ) -> Observation:
+        """Begin an episode, in a new environment where the old one was given up."""
+        if self.driver is None:
+            await self.open()
+        driver = self._driver()
+        if driver.reset_is_async:
+            return await self._awaited(driver.reset_async(seed, episode_id, extra), "reset")
+        call = partial(driver.reset, seed, episode_id, extra)
+        observation: Observation = await self._in_thread(call, "reset", self.timeout_s)
+        return observation
+
+    async def step(
+        self,
+        action: Any,
+        timeout_s: float | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Observation:
+        """Take a step.
+
+        Raises:
+            EpisodeError: The environment was given up; a reset makes a new one.
+            EnvTimeoutError: It took too long, and is given up.
+            Exception: What it raised.
+        """
+        driver = self._driver()
+        limit = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
+        if driver.step_is_async:
+            return await self._awaited(driver.step_async(action, timeout_s, extra), "step", limit)
+        call = partial(driver.step, action, timeout_s, extra)
+        observation: Observation = await self._in_thread(call, "step", limit)
+        return observation
+
+    async def state(self) -> State:
+        """Where the episode stands."""
+        state: State = await self._in_thread(self._driver().state, "state", self.timeout_s)
+        return state
+
+    async def call(self, function: Callable[[Driver], Any], what: str) -> Any:
+        """Anything else that is asked of the environment, in a thread."""
+        return await self._in_thread(partial(function, self._driver()), what, self.timeout_s)
+
+    async def close(self, timeout_s: float) -> None:
+        """Close the environment. What that raises is logged; where it hangs, it is left behind."""
+        driver, self.driver = self.driver, None
+        if driver is None:
+            return
+        try:
+            await self._in_thread(driver.close, "close", timeout_s)
+        except Exception as error:
+            name = type(driver.environment).__name__
+            logger.error("closing %s failed: %s: %s", name, type(error).__name__, error)
+
+    def _driver(self) -> Driver:
+        if self.driver is None:
+            raise EpisodeError(
+                "the environment took too long and was given up; a reset makes a new one"
+            )
+        return self.driver
+
+    async def _in_thread(
+        self, function: Callable[[], Any], what: str, limit: float, *, made: bool = False
+    ) -> Any:
+        """Call a function in a thread, for so long; an environment that it `made` too late is closed."""
+        waiting: asyncio.Future[Any] = self._loop.create_future()
+        job = Job(function, partial(_settle, waiting))
+        self._workers.submit((job,))
+        clock = self._loop.call_later(limit, _expire, waiting, what, limit)
+        try:
+            return await waiting
+        except (EnvTimeoutError, asyncio.CancelledError):
+            if not job.finished:
+                self._give_up(job, made)
+            elif made and job.result is not None:  # nobody is there to take it
+                self._workers.submit((Job(job.result.close, _log_close),))
+            raise
+        finally:
+            clock.cancel()
+
+    def _give_up(self, job: Job, made: bool) -> None:
+        driver, self.driver = self.driver, None
+        if made:
+            self._workers.give_up(job, lambda: job.result.close() if job.result else None)
+        else:
+            self._workers.give_up(job, driver.close if driver is not None else None)
+
+    async def _awaited(
+        self, waiting: Awaitable[Observation], what: str, limit: float | None = None
+    ) -> Observation:
+        """Await an async environment, for so long."""
+        limit = self.timeout_s if limit is None else limit
+        driver = self.driver
+        task = asyncio.ensure_future(waiting)
+        try:
+            done, _ = await asyncio.wait((task,), timeout=limit)
+            if done:
+                return task.result()
+        except asyncio.CancelledError:
+            if task.done():
+                raise
+            await self._drop(task, driver)
+            raise
+        await self._drop(task, driver)
+        raise _timeout(what, limit)
+
+    async def _drop(self, task: asyncio.Task[Observation], driver: Driver | None) -> None:
+        """Cancel an async environment's call, and close the environment in a thread."""
+        self.driver = None
+        task.cancel()
+        task.add_done_callback(_heard)
+        if driver is not None:
+            job = Job(driver.close, _log_close)
+            self._workers.submit((job,))
+
+
+def _heard(task: asyncio.Task[Observation]) -> None:
+    """Take note of how a cancelled call ended, so that nobody warns of it."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.debug("a call that was given up ended with %r", task.exception())
+
+
+def _log_close(job: Job) -> None:
+    if job.error is not None:
+        logger.error("closing an environment that was given up failed: %r", job.error)
+
+
+def _timeout(what: str, limit: float) -> EnvTimeoutError:
+    return EnvTimeoutError(
+        f"{what} took longer than {limit:g} s; the environment is given up, and the next reset "
+        "makes a new one",
+        seconds=limit,
+    )
+
+
+def _expire(waiting: asyncio.Future[Any], what: str, limit: float) -> None:
+    if not waiting.done():
+        waiting.set_exception(_timeout(what, limit))
+
+
+def _settle(waiting: asyncio.Future[Any], job: Job) -> None:
+    if waiting.done():
+        return
+    error = job.error
+    if error is None:
+        waiting.set_result(job.result)
+    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+        waiting.set_exception(error)
+    else:  # what an event loop would take for its own end, or a future can't carry
+        failed = EnvFailedError(f"the environment raised {error!r:.200}", exception=error)
+        waiting.set_exception(failed)

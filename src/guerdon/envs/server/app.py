@@ -1,0 +1,151 @@
+"""`create_app`: an environment as an ASGI application."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import WebSocketRoute
+
+from guerdon.envs.environment import Environment
+from guerdon.envs.server.connection import Receive, Scope, Send
+from guerdon.envs.server.guard import Guard
+from guerdon.envs.server.http import HttpFace
+from guerdon.envs.server.hub import Hub
+from guerdon.envs.server.limits import ServerLimits
+from guerdon.envs.server.logs import log
+from guerdon.errors import InvalidArgumentError
+from guerdon.models.action import Action
+from guerdon.models.observation import Observation
+from guerdon.models.state import State
+
+__all__ = ["EnvApp", "create_app"]
+
+
+class EnvApp:
+    """An environment as an ASGI application; made by `create_app`.
+
+    Example:
+        >>> from guerdon import create_app
+        >>> create_app(lambda: None).limits.max_sessions
+        1000
+
+    Attributes:
+        limits: How much it takes on.
+    """
+
+    def __init__(self, hub: Hub, app: Callable[[Scope, Receive, Send], Any]) -> None:
+        self._hub = hub
+        self._app = app
+        self.limits = hub.limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, as ASGI has it."""
+        await self._app(scope, receive, send)
+
+    async def drain(self, grace_s: float = 30.0) -> None:
+        """Take no more sessions, and end those there are, each after the answer it is at.
+
+        Args:
+            grace_s: Seconds that running steps have.
+        """
+        await self._hub.drain(grace_s)
+
+
+def create_app(
+    factory: Callable[[], Any],
+    action_type: type[Action] | None = None,
+    observation_type: type[Observation] | None = None,
+    *,
+    env_name: str | None = None,
+    state_type: type[State] | None = None,
+    limits: ServerLimits | None = None,
+    token: str | None = None,
+    allowed_hosts: Collection[str] = (),
+) -> EnvApp:
+    """Make an ASGI application that serves an environment, over HTTP and WebSocket.
+
+    It speaks OpenEnv's protocol: any client of OpenEnv can connect. Each session has an
+    environment of its own.
+
+    Example:
+        >>> from guerdon import Action, Environment, Observation, State, create_app
+        >>> class Say(Action):
+        ...     text: str
+        >>> class Said(Observation):
+        ...     text: str
+        >>> class Echo(Environment[Say, Said, State]):
+        ...     '''Says what it is told.'''  # reset, step and state as in `Environment`
+        >>> app = create_app(Echo, env_name="echo")  # uvicorn module:app, or guerdon.serve(app)
+
+    Args:
+        factory: Makes an environment: a class, or a function without arguments.
+        action_type: The class of actions; by default what the environment class says.
+        observation_type: The class of observations; by default what the environment class says.
+        env_name: What the environment is called; by default what its metadata say.
+        state_type: The class of states; by default what the environment class says.
+        limits: How much the server takes on.
+        token: What clients must send as ``Authorization: Bearer …``; by default nothing.
+        allowed_hosts: Names that the server goes by, where it listens on the loopback and is
+            reached by another name, and sites whose pages may use it.
+
+    Raises:
+        InvalidArgumentError: An argument can't be meant. An environment without a rubric is told
+            when the server starts, before the first session.
+    """
+    own: Any = factory if isinstance(factory, type) else Environment
+    actions = action_type or getattr(own, "action_type", Action)
+    observations = observation_type or getattr(own, "observation_type", Observation)
+    states = state_type or getattr(own, "state_type", State)
+    _check(factory, actions, observations, token)
+    hub = Hub(factory, actions, limits or ServerLimits())
+    face = HttpFace(hub, env_name, (actions, observations, states))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await face.look()  # what is wrong with the environment is said before anybody connects
+        try:
+            yield
+        finally:
+            await hub.drain(grace_s=1.0)
+            hub.close()
+
+    app = Starlette(
+        routes=[*face.routes(), WebSocketRoute("/ws", _Sessions(hub))],
+        lifespan=lifespan,
+        exception_handlers={Exception: _failed},
+    )
+    return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
+
+
+class _Sessions:
+    """The WebSocket route: an instance, which Starlette takes for an ASGI application."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._hub.websocket(scope, receive, send)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    said = f"{type(error).__name__}: {error}"
+    log("request failed", level="error", trace=error, path=request.url.path, error=said)
+    detail = {"message": said, "code": "EXECUTION_ERROR"}
+    return JSONResponse({"detail": detail}, status_code=500)
+
+
+def _check(factory: object, actions: object, observations: object, token: str | None) -> None:
+    if not callable(factory):
+        raise InvalidArgumentError(
+            f"{factory!r:.60} makes no environment; give an Environment class or a function"
+        )
+    for given, wanted in ((actions, Action), (observations, Observation)):
+        if not (isinstance(given, type) and issubclass(given, wanted)):
+            raise InvalidArgumentError(f"{given!r:.60} is no subclass of {wanted.__name__}")
+    if token is not None and not token.strip():
+        raise InvalidArgumentError("the token is empty; give some characters, or None for none")

@@ -1,0 +1,99 @@
+"""`Connection`: one WebSocket, as an ASGI server hands it over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+__all__ = ["ClientGoneError", "Connection", "Receive", "Scope", "Send"]
+
+Scope: TypeAlias = "MutableMapping[str, Any]"
+Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"
+Send: TypeAlias = "Callable[[MutableMapping[str, Any]], Awaitable[None]]"
+
+
+class ClientGoneError(Exception):
+    """The client has left, or does not read. It never leaves the server.
+
+    Attributes:
+        reason: What to count it as.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Connection:
+    """One WebSocket.
+
+    Args:
+        receive: Gives the next ASGI event.
+        send: Takes an ASGI event.
+        send_timeout_s: Seconds that a client may take to read a message.
+    """
+
+    __slots__ = ("_early", "_receive", "_send", "_send_timeout_s")
+
+    def __init__(self, receive: Receive, send: Send, send_timeout_s: float) -> None:
+        self._receive = receive
+        self._send = send
+        self._send_timeout_s = send_timeout_s
+        self._early: MutableMapping[str, Any] | None = None
+
+    async def accept(self) -> None:
+        """Take the handshake's first event, and accept."""
+        await self._receive()
+        await self._send({"type": "websocket.accept"})
+
+    async def receive(self) -> str | None:
+        """The next message; None of a binary one.
+
+        Raises:
+            ClientGoneError: The client has left.
+        """
+        event, self._early = self._early, None
+        if event is None:
+            event = await self._receive()
+        if event["type"] == "websocket.disconnect":
+            raise ClientGoneError("client left")
+        text: str | None = event.get("text")
+        return text
+
+    async def until_gone(self) -> None:
+        """Return when the client has left; a message that comes before that is kept, and then
+        this waits no longer.
+
+        Raises:
+            ClientGoneError: The client has left.
+        """
+        if self._early is None:
+            event = await self._receive()
+            if event["type"] == "websocket.disconnect":
+                raise ClientGoneError("client left")
+            self._early = event
+
+    async def send(self, text: str) -> None:
+        """Send a message.
+
+        Raises:
+            ClientGoneError: The client has left, or has not read for too long.
+        """
+        await self._bounded({"type": "websocket.send", "text": text})
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close the connection; a client that has left already is none of our worries."""
+        try:
+            await self._bounded({"type": "websocket.close", "code": code, "reason": reason})
+        except (ClientGoneError, RuntimeError):
+            return  # closed on the other side first
+
+    async def _bounded(self, event: MutableMapping[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._send(event)
+        except TimeoutError:
+            raise ClientGoneError("client does not read") from None
+        except OSError:  # what ASGI servers raise for a client that has left
+            raise ClientGoneError("client left") from None

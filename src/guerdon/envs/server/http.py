@@ -1,0 +1,274 @@
+"""`HttpFace`: the stateless HTTP face; each call has a fresh environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from guerdon.envs.driver import Driver
+from guerdon.envs.host import Host
+from guerdon.envs.server import mcp
+from guerdon.envs.server.hub import Hub
+from guerdon.envs.server.messages import (
+    ResetRequest,
+    StepRequest,
+    field_errors,
+    observation_json,
+    state_json,
+)
+from guerdon.envs.server.openapi import openapi
+from guerdon.errors import EnvTimeoutError, EpisodeError
+from guerdon.rubrics.description import describe
+
+__all__ = ["HttpFace"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+Call = Callable[[Host], Awaitable[bytes]]
+
+SCHEMA_VERSION = "1.0"
+
+
+class HttpFace:
+    """What the server answers over HTTP.
+
+    Args:
+        hub: What its sessions share.
+        name: What the environment is called; its own name otherwise.
+    """
+
+    def __init__(self, hub: Hub, name: str | None, types: tuple[type[BaseModel], ...]) -> None:
+        self._hub = hub
+        self._name = name
+        self._schemas = {
+            what: model.model_json_schema()
+            for what, model in zip(("action", "observation", "state"), types, strict=True)
+        }
+        self._openapi = openapi(self._schemas, name or "environment")
+        self._about: dict[str, Any] | None = None
+
+    def routes(self) -> list[Route]:
+        """Every path that there is."""
+        return [
+            Route("/health", self.health),
+            Route("/metadata", self.metadata),
+            Route("/schema", self.schema),
+            Route("/list_environments", self.names),
+            Route("/config", self.config),
+            Route("/metrics", self.metrics),
+            Route("/openapi.json", self.document),
+            Route("/state", self.state),
+            Route("/reset", self.reset, methods=["POST"]),
+            Route("/step", self.step, methods=["POST"]),
+            Route("/mcp", self.mcp, methods=["POST"]),
+        ]
+
+    # About the environment ---------------------------------------------------------------------
+
+    async def look(self) -> dict[str, Any]:
+        """What there is to say of the environment; found out once.
+
+        Raises:
+            Exception: The environment can't be made, or has no rubric.
+        """
+        if self._about is None:
+            self._about = await self._hub.probe(_look)
+        return self._about
+
+    async def health(self, request: Request) -> Response:
+        """Say that the server is there."""
+        return JSONResponse({"status": "healthy"})
+
+    async def metadata(self, request: Request) -> Response:
+        """Say what the environment is."""
+        about = (await self.look())["metadata"]
+        return JSONResponse({**about, "name": self._name or about["name"]})
+
+    async def names(self, request: Request) -> Response:
+        """List the environment's name."""
+        return JSONResponse([self._name or (await self.look())["metadata"]["name"]])
+
+    async def schema(self, request: Request) -> Response:
+        """Say what actions, observations and states look like."""
+        return JSONResponse(self._schemas)
+
+    async def config(self, request: Request) -> Response:
+        """Say what the reward is made of."""
+        return JSONResponse((await self.look())["config"])
+
+    async def metrics(self, request: Request) -> Response:
+        """Say what the server has done, in Prometheus' format."""
+        kind = "text/plain; version=1.0.0; charset=utf-8"
+        return Response(self._hub.metrics.text(), headers={"content-type": kind})
+
+    async def document(self, request: Request) -> Response:
+        """Say what this face offers, in OpenAPI's format."""
+        return JSONResponse(self._openapi)
+
+    # Calls of an environment -------------------------------------------------------------------
+
+    async def state(self, request: Request) -> Response:
+        """The state of a fresh environment."""
+
+        async def call(host: Host) -> bytes:
+            return state_json(await host.state())
+
+        return await self._call("state", call)
+
+    async def reset(self, request: Request) -> Response:
+        """Reset a fresh environment."""
+        body = await self._body(request)
+        if isinstance(body, Response):
+            return body
+        asked = _validated(ResetRequest, {} if body is None else body)
+        if isinstance(asked, Response):
+            return asked
+
+        async def call(host: Host) -> bytes:
+            self._hub.metrics.count(self._hub.metrics.calls, "reset")
+            first = await host.reset(asked.seed, asked.episode_id, asked.model_extra)
+            return observation_json(first)
+
+        return await self._call("reset", call)
+
+    async def step(self, request: Request) -> Response:
+        """Take a step in a fresh environment."""
+        body = await self._body(request)
+        if isinstance(body, Response):
+            return body
+        asked = _validated(StepRequest, body)
+        if isinstance(asked, Response):
+            return asked
+        action = _validated(self._hub.action_type, asked.action, ("body", "action"))
+        if isinstance(action, Response):
+            return action
+
+        async def call(host: Host) -> bytes:
+            start = perf_counter()
+            observation = await host.step(action, asked.timeout_s, asked.model_extra)
+            self._hub.count_step(observation, perf_counter() - start, None)
+            return observation_json(observation)
+
+        return await self._call("step", call)
+
+    async def mcp(self, request: Request) -> Response:
+        """Answer a JSON-RPC request; always with 200, as the protocol has it."""
+        body = await self._read(request)
+        if body is None:
+            return self._too_large()
+        try:
+            asked = from_json(body, allow_inf_nan=False)
+        except (ValueError, RecursionError):
+            return JSONResponse(mcp.error(None, mcp.PARSE_ERROR, "the body is no JSON"))
+        return Response(json.dumps(mcp.answer(asked)), media_type="application/json")
+
+    async def _call(self, what: str, call: Call) -> Response:
+        """Make an environment, call it, and close it."""
+        hub = self._hub
+        refused = hub.refusal()
+        if refused is not None:
+            return _problem(503, refused.code, refused.message, **refused.more)
+        hub.passing += 1
+        host = hub.host()
+        try:
+            await host.open()
+            answer = await call(host)
+        except Exception as error:
+            said = f"{what}: {type(error).__name__}: {error}"
+            hub.failed(what, said, trace=error)
+            return _problem(_status(error), "EXECUTION_ERROR", said)
+        finally:
+            try:
+                await host.close(hub.limits.close_timeout_s)
+            finally:
+                hub.passing -= 1
+        return Response(answer, media_type="application/json")
+
+    async def _body(self, request: Request) -> Any:
+        """The body as JSON, None where there is none; or the answer to one that isn't JSON."""
+        body = await self._read(request)
+        if body is None:
+            return self._too_large()
+        if not body.strip():
+            return None
+        try:
+            return from_json(body, allow_inf_nan=False)
+        except (ValueError, RecursionError) as error:
+            return _invalid([{"type": "json_invalid", "loc": ["body"], "msg": str(error)}])
+
+    async def _read(self, request: Request) -> bytes | None:
+        """The body; None of one that is too large, of which no more is read."""
+        most = self._hub.limits.max_message_bytes
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > most:
+            return None
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > most:
+                    return None
+                chunks.append(chunk)
+        except ClientDisconnect:
+            return b""
+        return b"".join(chunks)
+
+    def _too_large(self) -> Response:
+        self._hub.metrics.count(self._hub.metrics.refused, "size")
+        most = self._hub.limits.max_message_bytes
+        return _problem(413, "VALIDATION_ERROR", f"the body is larger than {most} bytes")
+
+
+def _look(driver: Driver) -> dict[str, Any]:
+    environment = driver.environment
+    rubric = environment.rubric
+    kind = type(rubric)
+    entry = {
+        "name": "reward",
+        "rubric": f"{kind.__module__}.{kind.__qualname__}",
+        "weight": 1.0,
+        "config": rubric.state_dict(),
+    }
+    return {
+        "metadata": environment.get_metadata().model_dump(),
+        "config": {
+            "schema_version": SCHEMA_VERSION,
+            "per_turn": [entry],
+            "episode_end": [],
+            "tree": list(describe(rubric)),
+            "fingerprint": rubric.fingerprint(),
+        },
+    }
+
+
+def _validated(
+    model: type[ModelT], data: Any, where: tuple[str, ...] = ("body",)
+) -> ModelT | Response:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        errors = field_errors(error)
+        return _invalid([{**each, "loc": [*where, *each["loc"]]} for each in errors])
+
+
+def _invalid(errors: list[dict[str, Any]]) -> Response:
+    return JSONResponse({"detail": errors}, status_code=422)
+
+
+def _problem(status: int, code: str, message: str, **more: Any) -> Response:
+    return JSONResponse({"detail": {"message": message, "code": code, **more}}, status_code=status)
+
+
+def _status(error: Exception) -> int:
+    """The status that tells whose fault a failure is."""
+    if isinstance(error, EpisodeError):
+        return 409
+    return 504 if isinstance(error, EnvTimeoutError) else 500

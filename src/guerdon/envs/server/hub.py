@@ -1,0 +1,196 @@
+"""`Hub`: what a server's sessions share: threads, limits, counts, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from guerdon.envs.driver import Driver
+from guerdon.envs.host import Host
+from guerdon.envs.scoring import COMPONENTS, DEALT_WITH, ERROR
+from guerdon.envs.server.connection import ClientGoneError, Connection, Receive, Scope, Send
+from guerdon.envs.server.limits import ServerLimits
+from guerdon.envs.server.logs import log
+from guerdon.envs.server.messages import ErrorCode, Problem, error_text
+from guerdon.envs.server.metrics import Metrics
+from guerdon.envs.server.session import Session
+from guerdon.envs.workers import Workers
+from guerdon.models.action import Action
+from guerdon.models.observation import Observation
+
+__all__ = ["Hub"]
+
+
+class Hub:
+    """What a server's sessions share.
+
+    Args:
+        factory: Makes an environment for each session.
+        action_type: The class of actions.
+        limits: How much the server takes on.
+
+    Attributes:
+        metrics: What the server has done.
+        sessions: Those that are open.
+        passing: Calls of the stateless HTTP face that are under way.
+    """
+
+    def __init__(
+        self, factory: Callable[[], Any], action_type: type[Action], limits: ServerLimits
+    ) -> None:
+        self.factory = factory
+        self.action_type = action_type
+        self.limits = limits
+        self.metrics = Metrics()
+        self.sessions: set[Session] = set()
+        self.passing = 0
+        self.draining = False
+        self._workers: Workers | None = None
+        self._reaper: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+
+    @property
+    def workers(self) -> Workers:
+        """The threads in which environments run."""
+        if self._workers is None:
+            self._workers = Workers(self.limits.max_threads)
+        return self._workers
+
+    # Sessions ----------------------------------------------------------------------------------
+
+    async def websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket, as an ASGI application does."""
+        connection = Connection(receive, send, self.limits.send_timeout_s)
+        await connection.accept()
+        problem = self.refusal()
+        if problem is not None:
+            try:
+                await connection.send(error_text(problem.code, problem.message, problem.more))
+                await connection.close(1000, problem.code)
+            except ClientGoneError:
+                return  # it has not waited for the refusal
+            return
+        session = Session(self, connection)
+        self.sessions.add(session)
+        self._count()
+        self.metrics.opened += 1
+        self._arm()
+        log("session opened", level="debug", session=session.id, sessions=len(self.sessions))
+        await session.run()
+
+    def leave(self, session: Session, reason: str) -> None:
+        """Let go of a session that has ended."""
+        self.sessions.discard(session)
+        self._count()
+        self.metrics.count(self.metrics.closed, reason)
+        log("session closed", level="debug", session=session.id, reason=reason)
+
+    def refusal(self) -> Problem | None:
+        """Why there is no place for one more session; None where there is."""
+        active = len(self.sessions) + self.passing
+        most = self.limits.max_sessions
+        if self.draining:
+            said = "the server is shutting down"
+        elif active >= most:
+            said = f"all {most} sessions are taken; try again when one has ended"
+        else:
+            return None
+        self.metrics.count(self.metrics.refused, "draining" if self.draining else "capacity")
+        log("session refused", level="warning", reason=said)
+        return Problem(ErrorCode.CAPACITY_REACHED, said, active_sessions=active, max_sessions=most)
+
+    def host(self) -> Host:
+        """A place for an environment that lives for one call of the stateless face."""
+        return Host(self.factory, self.workers, timeout_s=self.limits.step_timeout_s)
+
+    async def probe(self, look: Callable[[Driver], Any]) -> Any:
+        """Make an environment, look at it, and close it.
+
+        Raises:
+            EnvDefinitionError: It has no rubric, or is no environment.
+            Exception: What making it or looking at it raised.
+        """
+        host = self.host()
+        await host.open()
+        try:
+            return await host.call(look, "looking at the environment")
+        finally:
+            await host.close(self.limits.close_timeout_s)
+
+    # What is counted ---------------------------------------------------------------------------
+
+    def count_step(self, observation: Observation, seconds: float, session: int | None) -> None:
+        """Count a step, and tell what failed in it."""
+        metadata = observation.metadata
+        components = metadata.get(COMPONENTS)
+        known = components if isinstance(components, dict) else {}
+        self.metrics.step(seconds, observation.reward, known)
+        if ERROR in metadata:
+            self.failed("reward", metadata[ERROR], session=session)
+        elif DEALT_WITH in metadata:
+            self.failed("reward_dealt_with", metadata[DEALT_WITH], session=session)
+
+    def failed(
+        self,
+        kind: str,
+        said: str,
+        *,
+        session: int | None = None,
+        trace: BaseException | None = None,
+    ) -> None:
+        """Count and log what went wrong."""
+        self.metrics.count(self.metrics.failures, kind)
+        log(f"{kind} failed", level="warning", trace=trace, session=session, error=said)
+
+    def _count(self) -> None:
+        self.metrics.active = len(self.sessions)
+        if self.sessions:
+            self._empty.clear()
+        else:
+            self._empty.set()
+
+    # The end -----------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Look after idle sessions, as long as there are any."""
+        if self._reaper is None and self.sessions:
+            often = max(min(self.limits.idle_timeout_s / 4, 5.0), 0.01)
+            self._reaper = asyncio.get_running_loop().call_later(often, self._reap)
+
+    def _reap(self) -> None:
+        self._reaper = None
+        most = self.limits.idle_timeout_s
+        oldest = monotonic() - most
+        for session in list(self.sessions):
+            if session.last_active < oldest:
+                said = f"the session sent nothing for {most:g} s"
+                session.stop("idle", Problem(ErrorCode.SESSION_ERROR, said), 1000)
+        self._arm()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no more sessions, and end those there are, each after the answer it is at.
+
+        Args:
+            grace_s: Seconds that running steps have; then they are given up.
+        """
+        self.draining = True
+        said = Problem(ErrorCode.SESSION_ERROR, "the server is shutting down")
+        for now in (False, True):
+            for session in list(self.sessions):
+                session.stop("server stopping", said, 1001, now=now)
+            self._count()
+            try:
+                async with asyncio.timeout(grace_s):
+                    await self._empty.wait()
+                break
+            except TimeoutError:
+                log("sessions are still running", level="warning", sessions=len(self.sessions))
+
+    def close(self) -> None:
+        """Let go of the threads and the clock."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+        if self._workers is not None:
+            self._workers.close()

@@ -1,0 +1,281 @@
+"""`Session`: one client's WebSocket and its environment, from beginning to end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from enum import Enum
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from guerdon.envs.host import Host
+from guerdon.envs.server import mcp
+from guerdon.envs.server.connection import ClientGoneError, Connection
+from guerdon.envs.server.logs import log
+from guerdon.envs.server.messages import (
+    ErrorCode,
+    Problem,
+    Request,
+    ResetRequest,
+    error_text,
+    field_errors,
+    observation_json,
+    read,
+    state_json,
+)
+
+if TYPE_CHECKING:
+    from guerdon.envs.server.hub import Hub
+
+__all__ = ["Session", "SessionState"]
+
+
+class SessionState(Enum):
+    """Where a session stands.
+
+    ::
+
+        OPENING ──▶ READY ◀──▶ RUNNING
+           │          │           │
+           └──────────┴─────┬─────┘
+                            ▼
+                         CLOSING ──▶ CLOSED
+    """
+
+    OPENING = "opening"  # its environment is being made
+    READY = "ready"  # waiting for a message
+    RUNNING = "running"  # answering one
+    CLOSING = "closing"  # its environment is being closed
+    CLOSED = "closed"
+
+
+_NEXT = {
+    SessionState.OPENING: {SessionState.READY, SessionState.CLOSING},
+    SessionState.READY: {SessionState.RUNNING, SessionState.CLOSING},
+    SessionState.RUNNING: {SessionState.READY, SessionState.CLOSING},
+    SessionState.CLOSING: {SessionState.CLOSED},
+    SessionState.CLOSED: set(),
+}
+
+# Seconds that an answer may take before the client is watched meanwhile: it may leave.
+PATIENCE = 0.2
+
+_numbers = itertools.count(1)
+
+
+class _End(Exception):
+    """The session ends.
+
+    Attributes:
+        reason: Why, for the log.
+        problem: What the client is told first, if anything.
+        close_code: That of the WebSocket.
+    """
+
+    def __init__(self, reason: str, problem: Problem | None = None, close_code: int = 1000) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.problem = problem
+        self.close_code = close_code
+
+
+class Session:
+    """One client's WebSocket and its environment.
+
+    Attributes:
+        id: Its number, for the log.
+        state: Where it stands.
+        last_active: When it last had something to do, on the monotonic clock.
+    """
+
+    __slots__ = ("_connection", "_hub", "_stopped", "_task", "host", "id", "last_active", "state")
+
+    def __init__(self, hub: Hub, connection: Connection) -> None:
+        self.id = next(_numbers)
+        self.state = SessionState.OPENING
+        self.last_active = monotonic()
+        self.host = Host(hub.factory, hub.workers, timeout_s=hub.limits.step_timeout_s)
+        self._hub = hub
+        self._connection = connection
+        self._task: asyncio.Task[Any] | None = None
+        self._stopped: _End | None = None
+
+    def stop(
+        self, reason: str, problem: Problem | None, close_code: int, *, now: bool = False
+    ) -> None:
+        """End the session from outside: where it waits at once, else after its answer, or `now`."""
+        end = _End(reason, problem, close_code)
+        waiting = self.state in (SessionState.OPENING, SessionState.READY)
+        if now or (waiting and self._stopped is None):
+            self._interrupt(end)
+        elif self._stopped is None:
+            self._stopped = end
+
+    async def run(self) -> None:
+        """Live, from the handshake to the end. What goes wrong in it ends with it."""
+        self._task = asyncio.current_task()
+        end = _End("server error", Problem(ErrorCode.SESSION_ERROR, "the server failed"))
+        try:
+            await self._live()
+        except _End as reached:
+            end = reached
+        except ClientGoneError as gone:
+            end = _End(gone.reason, close_code=0)
+        except asyncio.CancelledError:
+            if self._stopped is None or self._task is None or self._task.uncancel() > 0:
+                end = _End("server stopped", close_code=0)
+                raise
+            end = self._stopped
+        except Exception as error:
+            log("session failed", level="error", session=self.id, error=repr(error), trace=error)
+        finally:
+            await self._close(end)
+
+    async def _live(self) -> None:
+        hub, connection = self._hub, self._connection
+        with _Watch(self):
+            try:
+                await self.host.open()
+            except Exception as error:
+                said = f"the environment can't be made: {type(error).__name__}: {error}"
+                hub.failed("factory", said, session=self.id)
+                raise _End("factory failed", Problem(ErrorCode.FACTORY_ERROR, said)) from error
+        self._to(SessionState.READY)
+        while True:
+            text = await connection.receive()
+            self.last_active = monotonic()
+            self._to(SessionState.RUNNING)
+            answer = await self._answer(text)
+            if answer is not None:
+                await connection.send(answer)
+            self._to(SessionState.READY)
+            self.last_active = monotonic()
+            if self._stopped is not None:
+                raise self._stopped
+
+    async def _answer(self, text: str | None) -> str | None:
+        try:
+            if text is None:
+                raise Problem(ErrorCode.INVALID_JSON, "a message is a text frame, not a binary one")
+            request = read(text)
+            if request.type == "step":
+                return await self._step(request.data)
+            return await self._other(request)
+        except Problem as problem:
+            self._hub.metrics.count(self._hub.metrics.failures, problem.code.value.lower())
+            return error_text(problem.code, problem.message, problem.more)
+
+    async def _step(self, data: Any) -> str:
+        hub = self._hub
+        try:
+            action = hub.action_type.model_validate(data)
+        except ValidationError as invalid:
+            raise _invalid("the action", invalid) from None
+        start = perf_counter()
+        with _Watch(self):
+            try:
+                observation = await self.host.step(action)
+                hub.count_step(observation, perf_counter() - start, self.id)
+                data = observation_json(observation)
+            except Exception as error:
+                raise self._failed("step", error) from error
+        return f'{{"type":"observation","data":{data.decode()}}}'
+
+    async def _other(self, request: Request) -> str | None:
+        kind, data = request
+        if kind == "close":
+            raise _End("client closed")
+        if kind == "mcp":
+            return json.dumps({"type": "mcp", "data": mcp.answer(data)})
+        with _Watch(self):
+            try:
+                if kind == "state":
+                    state = state_json(await self.host.state())
+                    return f'{{"type":"state","data":{state.decode()}}}'
+                asked = ResetRequest.model_validate({} if data is None else data)
+                self._hub.metrics.count(self._hub.metrics.calls, "reset")
+                first = await self.host.reset(asked.seed, asked.episode_id, asked.model_extra)
+                text = observation_json(first)
+            except ValidationError as invalid:
+                if invalid.title == ResetRequest.__name__:
+                    raise _invalid("reset's data", invalid) from None
+                raise self._failed(kind, invalid) from invalid
+            except Exception as error:
+                raise self._failed(kind, error) from error
+        return f'{{"type":"observation","data":{text.decode()}}}'
+
+    def _failed(self, what: str, error: Exception) -> Problem:
+        said = f"{what}: {type(error).__name__}: {error}"
+        self._hub.failed(what, said, session=self.id, trace=error)
+        return Problem(ErrorCode.EXECUTION_ERROR, said)
+
+    async def _close(self, end: _End) -> None:
+        self._to(SessionState.CLOSING)
+        hub = self._hub
+        try:
+            if end.close_code:
+                problem = end.problem
+                if problem is not None:
+                    await self._tell(problem)
+                await self._connection.close(end.close_code, end.reason)
+        finally:
+            try:
+                await asyncio.shield(self.host.close(hub.limits.close_timeout_s))
+            finally:
+                self._to(SessionState.CLOSED)
+                hub.leave(self, end.reason)
+
+    async def _tell(self, problem: Problem) -> None:
+        try:
+            await self._connection.send(error_text(problem.code, problem.message, problem.more))
+        except ClientGoneError:
+            return  # there is nobody to tell
+
+    def _to(self, state: SessionState) -> None:
+        if state not in _NEXT[self.state]:
+            raise RuntimeError(f"a session can't go from {self.state.value} to {state.value}")
+        self.state = state
+
+    def _interrupt(self, end: _End) -> None:
+        self._stopped = end
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _invalid(what: str, error: ValidationError) -> Problem:
+    errors = field_errors(error)
+    first = errors[0]
+    where = ".".join(map(str, first["loc"]))
+    said = f"{what} is not valid: {f'{where}: ' if where else ''}{first['msg']}"
+    return Problem(ErrorCode.VALIDATION_ERROR, said, errors=errors)
+
+
+class _Watch:
+    """Ends a session whose client leaves while its environment works."""
+
+    __slots__ = ("_clock", "_session", "_watching")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._watching: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._clock = loop.call_later(PATIENCE, self._begin)
+
+    def __exit__(self, *raised: object) -> None:
+        self._clock.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _begin(self) -> None:
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        try:
+            await self._session._connection.until_gone()
+        except ClientGoneError as gone:
+            self._session._interrupt(_End(gone.reason, close_code=0))

@@ -1,0 +1,180 @@
+"""`Workers`: threads in which sync environments run, so that none of them blocks an event loop.
+
+Jobs are handed over in batches and come back in batches: the threads share one queue, from which
+each wakes the next only while there is something left, and what they finish is collected by one
+wake-up of the event loop. A thread whose job was given up is replaced; it ends when, and if, the
+job does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any
+
+from guerdon.errors import EnvTimeoutError
+
+__all__ = ["Job", "Workers"]
+
+logger = logging.getLogger("guerdon.envs")
+
+
+class Job:
+    """One call to make in a thread, and what is to be done with its result in the event loop.
+
+    Attributes:
+        function: What to call, without arguments.
+        finish: Called with the job in the event loop, unless the job was given up.
+        result: What the call gave.
+        error: What it raised; None where it gave a result.
+        started: Whether a thread has taken it.
+        finished: Whether `finish` was called.
+        abandoned: Whether the job was given up.
+        stuck: Whether a thread hangs in it, for all that is known.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "cleanup",
+        "error",
+        "finish",
+        "finished",
+        "function",
+        "result",
+        "started",
+        "stuck",
+    )
+
+    def __init__(self, function: Callable[[], Any], finish: Callable[[Job], None]) -> None:
+        self.function = function
+        self.finish = finish
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.started = False
+        self.finished = False
+        self.abandoned = False
+        self.stuck = False
+        self.cleanup: Callable[[], None] | None = None
+
+    def run(self) -> None:
+        """Make the call; nothing that it raises gets out."""
+        self.started = True
+        try:
+            if not self.abandoned:  # else its turn came too late
+                self.result = self.function()
+        except BaseException as error:  # sys.exit() too: it ends a step, not the thread
+            self.error = error
+        if self.abandoned:
+            self.clean_up()
+
+    def clean_up(self) -> None:
+        """Run what was to be done once a job that was given up has ended after all."""
+        cleanup, self.cleanup = self.cleanup, None
+        if cleanup is not None:
+            try:
+                cleanup()
+            except BaseException:
+                logger.exception("an environment that was given up raised while it was closed")
+
+
+class Workers:
+    """Threads that run jobs for one event loop. Made, used and closed in that loop.
+
+    Args:
+        size: How many jobs run at the same time.
+        max_stuck: How many threads may hang in jobs that were given up.
+        name: What the threads are called.
+    """
+
+    def __init__(self, size: int, *, max_stuck: int = 256, name: str = "guerdon-env") -> None:
+        self.size = size
+        self.max_stuck = max_stuck
+        self.stuck = 0
+        self.threads = 0
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._done: deque[Job] = deque()
+        self._outstanding = 0
+        self._told = False  # whether the loop knows that something is done
+        self._closed = False
+
+    def submit(self, jobs: Iterable[Job]) -> None:
+        """Have jobs run, in order, as many at a time as there are threads."""
+        put = self._queue.put
+        for job in jobs:
+            self._outstanding += 1
+            put(job)
+        while self.threads < min(self._outstanding, self.size + self.stuck):
+            self.threads += 1
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def give_up(self, job: Job, cleanup: Callable[[], None] | None = None) -> None:
+        """Leave a job that takes too long to itself, and let another thread take its place.
+
+        Args:
+            job: A job that was submitted and has not finished.
+            cleanup: Called in a thread when the job ends after all.
+        """
+        job.cleanup = cleanup
+        job.abandoned = True
+        if job.started:
+            job.stuck = True
+            self.stuck += 1
+
+    def check(self) -> None:
+        """Refuse more work where too many threads hang.
+
+        Raises:
+            EnvTimeoutError: They do.
+        """
+        if self.stuck > self.max_stuck:
+            raise EnvTimeoutError(
+                f"{self.stuck} environments hang in their own code, more than {self.max_stuck}; "
+                "mend what blocks them, and start anew"
+            )
+
+    def close(self) -> None:
+        """End the threads: those at work when their job is done."""
+        self._closed = True
+        for _ in range(self.threads):
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        take = self._queue.get
+        while (job := take()) is not None:
+            job.run()
+            self._done.append(job)
+            if not self._told:
+                self._told = True
+                try:
+                    self._loop.call_soon_threadsafe(self._collect)
+                except RuntimeError:  # the loop is closed, and with it whoever waited
+                    return
+            del job
+
+    def _collect(self) -> None:
+        """Finish, in the event loop, the jobs that are done."""
+        self._told = False
+        done = self._done
+        while done:
+            job = done.popleft()
+            self._outstanding -= 1
+            if not job.abandoned:
+                job.finished = True
+                job.finish(job)
+                continue
+            self.stuck -= job.stuck
+            if job.cleanup is not None:  # it ended just before it was given up
+                self.submit((Job(job.clean_up, _nothing),))
+            if not self._closed and self.threads > self.size + self.stuck:
+                self.threads -= 1
+                self._queue.put(None)
+
+
+def _nothing(job: Job) -> None:
+    """What is done with the result of a cleanup."""

@@ -1,0 +1,472 @@
+import doctest
+import importlib
+import inspect
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from examples.connect4.board import COLUMNS, ROWS, SIDES, Board, other
+from examples.connect4.environment import Connect4Environment
+from examples.connect4.models import Connect4Action, Connect4Observation, Connect4State
+from examples.connect4.opponent import scripted
+from examples.connect4.play import play
+from examples.connect4.rubrics import Won
+from guerdon import EpisodeError, InvalidArgumentError, TrajectoryError
+
+ROOT = Path(__file__).parents[2]
+MODULES = ["board", "environment", "models", "opponent", "play", "rubrics"]
+
+EMPTY_ROW = "." * COLUMNS
+X_WINS = [0, 1, 0, 1, 0, 1, 0]  # X's fourth piece stands in column 0
+# Found by search: 42 moves, nobody ever has four in a row.
+DRAW = [
+    4, 5, 1, 4, 3, 3, 5, 2, 0, 6, 4, 0, 0, 5, 6, 3, 5, 6, 6, 5, 5,
+    0, 4, 3, 2, 1, 6, 2, 6, 0, 1, 0, 2, 2, 4, 2, 1, 4, 3, 1, 3, 1,
+]  # fmt: skip
+
+
+def board_of(*rows):
+    """A board from its lowest rows; what is above them is empty."""
+    return Board.from_rows([EMPTY_ROW] * (ROWS - len(rows)) + list(rows))
+
+
+def replies(*columns):
+    """An opponent that plays these columns, whatever happens."""
+    rest = iter(columns)
+    return lambda board, side, rng: next(rest)
+
+
+def played(environment, columns, **kwargs):
+    """Begin a game, and play these columns; the observations of the steps."""
+    environment.reset(**kwargs)
+    return [environment.step(Connect4Action(column=column)) for column in columns]
+
+
+def winners_by_brute_force(rows):
+    found = set()
+    for row in range(ROWS):
+        for column in range(COLUMNS):
+            for down, right in (0, 1), (1, 0), (1, 1), (1, -1):
+                cells = [(row + n * down, column + n * right) for n in range(4)]
+                if all(r < ROWS and 0 <= c < COLUMNS for r, c in cells):
+                    pieces = {rows[r][c] for r, c in cells}
+                    if len(pieces) == 1:
+                        found |= pieces
+    return found - {"."}
+
+
+# The board -------------------------------------------------------------------------------------
+
+
+def test_a_piece_falls_to_the_lowest_free_place_of_its_column():
+    board = Board().drop(3, "X").drop(3, "O").drop(6, "X")
+    assert board.rows == [EMPTY_ROW] * 4 + ["...O...", "...X..X"]
+    assert board.turn == "O"
+    assert Board().turn == "X"
+
+
+def test_dropping_a_piece_leaves_the_board_as_it_was():
+    board = Board()
+    board.drop(0, "X")
+    assert board == Board()
+
+
+@pytest.mark.parametrize(
+    ("rows", "winner"),
+    [
+        (["XX.OOOO", "XO.XXOX"], "O"),
+        (["X......", "XO.....", "XO.....", "XO....."], "X"),
+        (["...O...", "..OX...", ".OXX...", "OXXO..X"], "O"),  # rising
+        (["..X....", "..OX...", "..XOX..", "O.OOXX."], "X"),  # falling
+        (["XX.XX..", "OO.OO.."], None),
+        (["XXXO...", "OOOXOOO"], None),
+        (["O......", "X......", "X......", "X......"], None),
+        ([], None),
+    ],
+    ids=["across", "upright", "rising", "falling", "with a gap", "three", "three up", "empty"],
+)
+def test_four_in_a_row_win(rows, winner):
+    board = board_of(*rows)
+    assert board.winner == winner
+    assert board.over == (winner is not None)
+
+
+def test_a_row_does_not_go_on_at_the_other_edge():
+    assert board_of("X......", "O...XXX").winner is None
+    assert board_of("XX.....", "OO...XX").winner is None
+
+
+@given(st.lists(st.text("XO", max_size=ROWS), min_size=COLUMNS, max_size=COLUMNS))
+def test_somebody_wins_where_looking_at_every_four_places_says_so(columns):
+    board = Board(tuple(columns))
+    found = winners_by_brute_force(board.rows)
+    assert board.winner in (found or {None})
+    assert Board.from_rows(board.rows) == board
+
+
+@given(st.lists(st.integers(0, COLUMNS - 1), max_size=80))
+def test_a_game_ends_with_its_first_four_in_a_row_or_with_a_full_board(columns):
+    board = Board()
+    for column in columns:
+        if column not in board.legal_columns:
+            with pytest.raises(InvalidArgumentError):
+                board.drop(column, board.turn)
+            continue
+        before, board = board, board.drop(column, board.turn)
+        assert not before.over
+        assert winners_by_brute_force(board.rows) <= {before.turn}
+    assert board.over == (not board.legal_columns)
+    assert board.over == (board.full or bool(winners_by_brute_force(board.rows)))
+
+
+@pytest.mark.parametrize("column", [-1, 7, 2])
+def test_a_piece_needs_a_column_with_room(column):
+    board = Board(("", "", "XOXOXO", "", "", "", ""))
+    with pytest.raises(InvalidArgumentError, match=f"X .* column {column}; .*: 0, 1, 3, 4, 5, 6"):
+        board.drop(column, "X")
+
+
+def test_no_piece_falls_once_somebody_has_won():
+    with pytest.raises(InvalidArgumentError, match="the game is over"):
+        board_of("XXXX...").drop(5, "O")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([EMPTY_ROW], "6 rows of 7"),
+        ([EMPTY_ROW] * 5 + ["X"], "6 rows of 7"),
+        ([EMPTY_ROW] * 4 + ["...X...", EMPTY_ROW], "column 3 is '.X'"),
+        ([EMPTY_ROW] * 5 + ["x......"], "column 0 is 'x'"),
+    ],
+)
+def test_what_is_no_position_is_refused(rows, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        Board.from_rows(rows)
+
+
+def test_the_drawing_has_the_columns_numbers_below():
+    assert board_of("XO.....").draw().splitlines()[-2:] == ["X O . . . . .", "0 1 2 3 4 5 6"]
+
+
+# The opponent ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("rows", "column"),
+    [
+        (["OOO.XXX"], 3),  # it wins and blocks with one piece
+        (["X......", "X.....O", "X.....O", "OXX...O"], 6),  # it wins rather than blocks
+        (["X......", "X......", "XO....O"], 0),  # it blocks
+        (["OO.....", "XXX...."], 3),
+    ],
+)
+def test_the_opponent_wins_if_it_can_and_blocks_if_it_must(rows, column, seed):
+    assert scripted(board_of(*rows), "O", random.Random(seed)) == column
+
+
+def test_where_nothing_is_forced_the_opponent_prefers_the_middle():
+    rng = random.Random(0)
+    chosen = [scripted(Board(), "O", rng) for _ in range(800)]
+    counts = [chosen.count(column) for column in range(COLUMNS)]
+    assert min(counts) > 0
+    assert max(counts) == counts[3]
+    assert counts[3] > 2 * max(counts[0], counts[6])
+
+
+@given(st.lists(st.integers(0, COLUMNS - 1), max_size=41), st.integers(0, 2**32))
+def test_the_opponent_always_finds_a_legal_column(columns, seed):
+    board = Board()
+    for column in columns:
+        after = board.drop(column, board.turn) if column in board.legal_columns else board
+        if not after.over:
+            board = after
+    assert scripted(board, board.turn, random.Random(seed)) in board.legal_columns
+
+
+# The environment -------------------------------------------------------------------------------
+
+
+def test_a_step_is_the_agents_move_and_the_opponents_reply():
+    environment = Connect4Environment(replies(3, 6))
+    first = environment.reset(episode_id="game-1")
+    assert (first.turn, first.mover, first.last_moves, first.reward) == ("X", None, [], None)
+    observation = environment.step(Connect4Action(column=3))
+    assert observation.board[-2:] == ["...O...", "...X..."]
+    assert (observation.turn, observation.mover, observation.last_moves) == ("X", "X", [3, 3])
+    assert (observation.done, observation.reward, observation.winner) == (False, 0.0, None)
+    environment.step(Connect4Action(column=0))
+    assert environment.state == Connect4State(
+        episode_id="game-1", step_count=2, agent="X", moves=[3, 3, 0, 6]
+    )
+
+
+def test_the_opponent_may_begin():
+    environment = Connect4Environment(replies(2, 2), agent_first=False)
+    first = environment.reset()
+    assert (first.turn, first.mover, first.last_moves) == ("O", None, [2])
+    observation = environment.step(Connect4Action(column=4))
+    assert observation.board[-2:] == ["..X....", "..X.O.."]
+    assert (observation.mover, observation.last_moves) == ("O", [4, 2])
+    assert environment.state.agent == "O"
+
+
+def test_nobody_begins_where_there_is_no_opponent_to():
+    with pytest.raises(InvalidArgumentError, match="needs an opponent"):
+        Connect4Environment(None, agent_first=False)
+
+
+def test_a_seed_decides_what_the_opponent_plays():
+    environment = Connect4Environment()
+    again = [[step.last_moves for step in play(environment, seed=5)] for _ in range(2)]
+    assert again[0] == again[1]
+    games = {str([step.last_moves for step in play(environment, seed=n)]) for n in range(5)}
+    assert len(games) > 1
+
+
+def test_a_game_neither_uses_nor_moves_the_global_randomness():
+    state = random.getstate()
+    games = []
+    for seed in 1, 2:
+        random.seed(seed)
+        before = random.getstate()
+        games.append([step.board for step in play(Connect4Environment(), seed=5)])
+        assert random.getstate() == before
+    random.setstate(state)
+    assert games[0] == games[1]
+
+
+def test_without_a_name_each_game_gets_one_of_its_own():
+    environment = Connect4Environment()
+    assert environment.state.episode_id is None
+    names = set()
+    for _ in range(2):
+        environment.reset()
+        names.add(environment.state.episode_id)
+    assert len(names) == 2
+    assert None not in names
+
+
+def test_a_step_before_the_reset_and_one_after_the_end_are_refused():
+    environment = Connect4Environment(None)
+    with pytest.raises(EpisodeError, match=r"call reset\(\) first"):
+        environment.step(Connect4Action(column=0))
+    played(environment, X_WINS)
+    with pytest.raises(EpisodeError, match="the game is over"):
+        environment.step(Connect4Action(column=2))
+    environment.reset()
+    assert environment.step(Connect4Action(column=2)).done is False
+
+
+def test_a_full_column_is_refused_and_the_game_stays_as_it_was():
+    environment = Connect4Environment(replies(0, 0, 0, 6))
+    observations = played(environment, [0, 0, 0])
+    assert observations[-1].legal_columns == [1, 2, 3, 4, 5, 6]
+    before = environment.state.model_copy(deep=True)
+    with pytest.raises(InvalidArgumentError, match=r"column 0; .*: 1, 2, 3, 4, 5, 6"):
+        environment.step(Connect4Action(column=0))
+    assert environment.state == before
+    assert len(environment.rubric.trajectory) == 3
+    after = environment.step(Connect4Action(column=1))
+    assert after.last_moves == [1, 6]
+    assert after.board[-1] == "XX....O"
+
+
+def test_an_opponent_that_fails_takes_nothing_of_the_game_along():
+    environment = Connect4Environment(replies(9, 4))
+    environment.reset()
+    with pytest.raises(InvalidArgumentError, match="O can't drop a piece in column 9"):
+        environment.step(Connect4Action(column=1))
+    assert environment.state.moves == []
+    assert environment.step(Connect4Action(column=1)).board[-1] == ".X..O.."
+
+
+def test_an_opponent_that_fails_at_its_first_move_leaves_no_game():
+    environment = Connect4Environment(replies(0, 9), agent_first=False)
+    environment.reset()
+    with pytest.raises(InvalidArgumentError, match="X can't"):
+        environment.reset()
+    with pytest.raises(EpisodeError):
+        environment.step(Connect4Action(column=0))
+
+
+@pytest.mark.parametrize("column", [-1, 7, "left", None])
+def test_an_action_names_a_column_that_there_is(column):
+    with pytest.raises(ValidationError, match="column"):
+        Connect4Action(column=column)
+
+
+def test_it_says_what_it_takes_and_gives():
+    environment = Connect4Environment()
+    assert environment.action_type is Connect4Action
+    assert environment.observation_type is Connect4Observation
+    assert environment.state_type is Connect4State
+    assert environment.get_metadata().description.startswith("Connect four")
+
+
+def test_observations_survive_json():
+    for observation in [Connect4Environment().reset(seed=1), *play(Connect4Environment(), seed=1)]:
+        assert Connect4Observation.model_validate_json(observation.model_dump_json()) == observation
+
+
+# The reward ------------------------------------------------------------------------------------
+
+
+def test_a_win_is_credited_to_every_move_discounted():
+    environment = Connect4Environment(replies(1, 1, 1), gamma=0.5)
+    observations = played(environment, [0, 0, 0, 0])
+    assert (observations[-1].winner, observations[-1].done) == ("X", True)
+    assert observations[-1].last_moves == [0]  # the game is over: no reply
+    assert observations[-1].turn is None
+    assert observations[-1].legal_columns == []
+    assert [each.reward for each in observations] == [0.0, 0.0, 0.0, 1.0]
+    assert environment.rubric.compute_step_rewards() == [0.125, 0.25, 0.5, 1.0]
+
+
+def test_a_loss_is_worth_nothing_at_any_step():
+    environment = Connect4Environment(replies(1, 1, 1, 1))
+    observations = played(environment, [0, 0, 0, 6])
+    assert (observations[-1].winner, observations[-1].mover) == ("O", "X")
+    assert [each.reward for each in observations] == [0.0] * 4
+    assert environment.rubric.compute_step_rewards() == [0.0] * 4
+
+
+@pytest.mark.parametrize("agent_first", [True, False])
+def test_a_draw_is_worth_a_half(agent_first):
+    agents, opponents = DRAW[not agent_first :: 2], DRAW[agent_first::2]
+    environment = Connect4Environment(replies(*opponents), gamma=0.9, agent_first=agent_first)
+    last = played(environment, agents)[-1]
+    assert (last.done, last.winner, last.reward, last.turn) == (True, None, 0.5, None)
+    rewards = environment.rubric.compute_step_rewards()
+    assert rewards == pytest.approx([0.5 * 0.9 ** (20 - t) for t in range(21)])
+
+
+def test_without_an_opponent_actions_move_both_sides_and_each_gets_its_own_outcome():
+    environment = Connect4Environment(None, gamma=0.5)
+    observations = played(environment, X_WINS)
+    assert [each.mover for each in observations] == list("XOXOXOX")
+    assert [each.turn for each in observations] == [*"OXOXOX", None]
+    assert [each.last_moves for each in observations] == [[column] for column in X_WINS]
+    assert (observations[-1].winner, observations[-1].reward) == ("X", 1.0)
+    rewards = environment.rubric.compute_step_rewards()
+    assert rewards == [0.5**6, 0.0, 0.5**4, 0.0, 0.5**2, 0.0, 1.0]
+    assert environment.state.agent is None
+
+
+def test_without_an_opponent_a_draw_is_credited_to_both_sides():
+    environment = Connect4Environment(None, gamma=1.0)
+    assert played(environment, DRAW)[-1].reward == 0.5
+    assert environment.rubric.compute_step_rewards() == [0.5] * 42
+
+
+def test_the_observation_that_ends_the_game_has_the_step_rewards_and_no_other_has():
+    environment = Connect4Environment(None)
+    *before, last = played(environment, X_WINS)
+    assert not any("step_rewards" in each.metadata for each in before)
+    assert last.metadata["step_rewards"] == environment.rubric.compute_step_rewards()
+    assert len(last.metadata["step_rewards"]) == len(X_WINS)
+    assert "reward_error" not in last.metadata
+    sent = Connect4Observation.model_validate_json(last.model_dump_json())
+    assert sent.metadata["step_rewards"] == last.metadata["step_rewards"]
+
+
+def test_a_reset_clears_the_trajectory():
+    environment = Connect4Environment(None)
+    played(environment, X_WINS)
+    environment.reset()
+    assert environment.rubric.trajectory == []
+    assert environment.rubric.compute_step_rewards() == []
+    last = played(environment, X_WINS)[-1]
+    assert len(last.metadata["step_rewards"]) == len(X_WINS)
+
+
+def test_a_reset_in_mid_game_begins_another():
+    environment = Connect4Environment(None)
+    played(environment, [0, 0, 0])
+    first = environment.reset()
+    assert first.board == Board().rows
+    assert environment.state.moves == []
+    assert environment.state.step_count == 0
+    assert environment.rubric.trajectory == []
+
+
+def test_a_game_that_was_broken_off_has_no_score_instead_of_a_draw():
+    environment = Connect4Environment(None)
+    played(environment, [0, 1, 2])
+    with pytest.raises(TrajectoryError, match="isn't over after 3 steps"):
+        environment.rubric.compute_step_rewards()
+
+
+def test_a_game_read_back_from_json_is_credited_as_the_live_one():
+    environment = Connect4Environment(gamma=0.9)
+    rubric = Won(gamma=0.9)
+    for observation in play(environment, seed=3):
+        action = Connect4Action(column=observation.last_moves[0])
+        rubric(action, Connect4Observation.model_validate_json(observation.model_dump_json()))
+    assert rubric.compute_step_rewards() == environment.rubric.compute_step_rewards()
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.5])
+def test_the_discount_lies_between_nothing_and_one(gamma):
+    with pytest.raises(InvalidArgumentError, match="gamma"):
+        Connect4Environment(gamma=gamma)
+
+
+def test_the_outcome_counts_for_the_side_that_moved():
+    for winner in SIDES:
+        rubric = Won()
+        assert rubric(None, SimpleNamespace(done=True, winner=winner, mover=winner)) == 1.0
+        rubric.reset()
+        assert rubric(None, SimpleNamespace(done=True, winner=winner, mover=other(winner))) == 0.0
+
+
+# What a person runs ----------------------------------------------------------------------------
+
+
+def run(*command):
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def test_a_played_game_is_shown_with_its_board_and_the_worth_of_each_step():
+    printed = run(sys.executable, "-m", "examples.connect4.play", "3")
+    environment = Connect4Environment(gamma=0.9)
+    last = play(environment, seed=3)[-1]
+    assert printed.startswith(Board.from_rows(last.board).draw())
+    assert "The agent played X; X won, seed 3." in printed
+    for reward in environment.rubric.compute_step_rewards():
+        assert f"{reward:.3f}" in printed
+    assert printed == run(sys.executable, "-m", "examples.connect4.play")
+
+
+def test_the_tree_of_the_reward_tells_what_it_measures():
+    printed = run(
+        Path(sys.executable).with_name("guerdon"), "tree", "examples/connect4/rubrics.py:Won"
+    )
+    assert "A game won is worth 1" in printed
+    assert "[0, 1]" in printed
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_docstrings_hold(name):
+    module = importlib.import_module(f"examples.connect4.{name}")
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_is_public_is_listed_and_has_an_example(name):
+    module = importlib.import_module(f"examples.connect4.{name}")
+    assert module.__all__ == sorted(module.__all__)
+    for public in module.__all__:
+        value = getattr(module, public)
+        if inspect.isclass(value) or (inspect.isfunction(value) and public != "main"):
+            assert ">>>" in inspect.getdoc(value), public
