@@ -11,6 +11,7 @@ same interpreter, and what is told goes out as lines of text.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import resource
@@ -33,13 +34,15 @@ def main() -> None:
         job = marshal.loads(paper.read())
     tests = [compile(test, f"<test {n}>", "exec", dont_inherit=True) for n, test in job["tests"]]
     os.set_inheritable(job["channel"], False)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever started this may ignore it
     signal.pthread_sigmask(signal.SIG_BLOCK, WAKING)
-    # Should whoever started this be gone, nobody else ends a program that sleeps.
+    # Should whoever started this be killed, nobody else ends a program that sleeps.
     signal.alarm(int(job["seconds"]) + 30)
     family = f"/proc/self/task/{os.getpid()}/children"
     control = process_control() if os.path.exists(family) else None
     if control is not None:
         control(PR_SET_CHILD_SUBREAPER, 1)
+        control(PR_SET_PDEATHSIG, signal.SIGTERM)
     worker = os.fork()
     if worker == 0:
         signal.alarm(0)
@@ -118,7 +121,8 @@ def work(job: dict[str, Any], tests: list[CodeType], tell: Callable[..., None]) 
     try:
         code = compile(text, "<program>", "exec", dont_inherit=True)
     except BaseException as error:  # also RecursionError, MemoryError: it can't be compiled
-        return tell("syntax", describe(error))
+        tell("syntax", describe(error))
+        return
     tell("compiled")
     # By its name it is no script, and dataclasses find its module.
     module = sys.modules["program"] = ModuleType("program")
@@ -137,11 +141,8 @@ def work(job: dict[str, Any], tests: list[CodeType], tell: Callable[..., None]) 
         else:
             tell("passed", str(number))
     tell("finished")
-    try:
+    with contextlib.suppress(BaseException):  # the program may have closed or replaced it
         sys.stdout.flush()
-    except BaseException:  # the program may have closed or replaced it
-        pass
-    return None
 
 
 def failed(tell: Callable[..., None], number: str, error: BaseException) -> None:

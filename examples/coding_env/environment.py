@@ -16,6 +16,14 @@ from guerdon import Environment, EpisodeError, InvalidArgumentError, Rubric
 
 __all__ = ["CodingEnvironment"]
 
+# Beside the first failure, which may have been another.
+CUT = {
+    "timeout": "stopped: out of time",
+    "memory": "out of memory",
+    "output_limit": "stopped: too much output",
+    "crashed": "its process ended early",
+}
+
 
 class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     """Write a program that passes hidden tests, with a few submissions for it.
@@ -116,7 +124,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         Args:
             action: The program.
             timeout_s: At most how long it may run, in seconds, where that is less than the limit.
-            **kwargs: Ignored.
+            **kwargs: Nothing else is taken; ignored.
 
         Returns:
             What came of it. The episode is done when all tests pass or nothing is left to submit.
@@ -191,4 +199,5 @@ def _say(verdict: Verdict) -> str:
         return f"The program does not compile: {verdict.compile_error}"
     if verdict.passed == verdict.total:
         return f"All {verdict.total} tests passed."
-    return f"{verdict.passed} of {verdict.total} tests passed. First failure: {verdict.failure}"
+    said = f"{verdict.passed} of {verdict.total} tests passed. First failure: {verdict.failure}"
+    return f"{said} ({CUT[verdict.ended]})" if verdict.ended in CUT else said

@@ -92,15 +92,15 @@ def read_problems(path: Path) -> Iterator[Task]:
 
 
 def complete(task: Task, text: str) -> str:
-    """The whole program, of what a model gave: a whole one, or only what follows the starter.
+    r"""The whole program, of what a model gave: a whole one, or only what follows the starter.
 
     Example:
         >>> from dataclasses import replace
         >>> from examples.coding_env.humaneval import complete
         >>> from examples.coding_env.tasks import load_tasks
-        >>> task = replace(load_tasks()[0], starter="def add(a, b):\\n")
-        >>> complete(task, "    return a + b\\n")
-        'def add(a, b):\\n    return a + b\\n'
+        >>> task = replace(load_tasks()[0], starter="def add(a, b):\n")
+        >>> complete(task, "    return a + b\n")
+        'def add(a, b):\n    return a + b\n'
 
     Args:
         task: Whose program.

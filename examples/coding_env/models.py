@@ -13,11 +13,11 @@ LONGEST_PROGRAM = 50_000  # characters
 
 
 class CodeAction(Action):
-    """A submission.
+    r"""A submission.
 
     Example:
         >>> from examples.coding_env.models import CodeAction
-        >>> CodeAction(program="def one():\\n    return 1\\n").program.count("\\n")
+        >>> CodeAction(program="def one():\n    return 1\n").program.count("\n")
         2
 
     Attributes:

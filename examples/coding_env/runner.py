@@ -6,9 +6,10 @@ library. When it is over, that process and all that it has started are killed.
 
 What this doesn't do is isolate. A program still reads the files and reaches the network that the
 user can reach; it shares a process with the tests, so that one written to cheat can find them in
-memory, speak in their name, or return objects that are equal to everything; memory is limited for
-each process and not for all together; one that kills its keeper can leave processes behind. For
-programs of a model under training, put a sandbox behind this seam.
+memory, speak in their name, or return objects that are equal to everything; memory and processor
+time are limited for each process and not for all together, and the number of processes isn't; one
+that kills its keeper can leave processes behind. For programs of a model under training, put a
+sandbox behind this seam.
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
 from examples.coding_env.tasks import Task
+from examples.coding_env.verdict import Ended, Limits, Verdict
 
-__all__ = ["Ended", "Limits", "RunnerError", "Verdict", "run_tests"]
-
-Ended = Literal["ok", "timeout", "memory", "output_limit", "crashed"]
+__all__ = ["Limits", "RunnerError", "Verdict", "run_tests"]
 
 CHILD = Path(__file__).with_name("child.py")
 STARTING = 20.0  # seconds until the process must have started; not the program's fault
@@ -43,63 +42,6 @@ TOLD = 1 << 20  # bytes on the channel; a program that floods it isn't reporting
 
 class RunnerError(RuntimeError):
     """Programs can't be run: the fault is not the program's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a program may use.
-
-    Example:
-        >>> from examples.coding_env.runner import Limits
-        >>> Limits(seconds=1.5).memory_bytes
-        268435456
-
-    Args:
-        seconds: Wall-clock time for the program and all of its tests, above 0.
-        memory_bytes: Address space of each process.
-        output_bytes: What it may print, both streams together.
-        file_bytes: The size of a file that it writes.
-    """
-
-    seconds: float = 5.0
-    memory_bytes: int = 256 << 20
-    output_bytes: int = 64 << 10
-    file_bytes: int = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What came of a program.
-
-    Example:
-        >>> from examples.coding_env.runner import Verdict
-        >>> Verdict(compiled=True, passed=6, total=8).fraction
-        0.75
-
-    Args:
-        compiled: Whether it is a Python program at all.
-        passed: How many tests it passed.
-        total: How many there are.
-        ended: How it ended; ``"ok"`` where it came to its end, whether or not tests failed.
-        compile_error: Why it doesn't compile.
-        failure: What was wrong first, in a line.
-        seconds: How long it took.
-        output: What it printed, as far as the limit.
-    """
-
-    compiled: bool
-    passed: int
-    total: int
-    ended: Ended = "ok"
-    compile_error: str | None = None
-    failure: str | None = None
-    seconds: float = 0.0
-    output: str = ""
-
-    @property
-    def fraction(self) -> float:
-        """The share of tests that it passed."""
-        return self.passed / self.total
 
 
 def run_tests(program: str, task: Task, limits: Limits | None = None) -> Verdict:
@@ -211,7 +153,7 @@ class _Run:
             for pipe in pipes:
                 os.set_blocking(pipe, False)
                 selector.register(pipe, selectors.EVENT_READ)
-            while channel in selector.get_map() and not self.lines("ended"):
+            while channel in selector.get_map() and not self.lines("ended", 1):
                 if not started and self.lines("started"):
                     deadline, started = monotonic() + self.limits.seconds, True
                 ready = selector.select(max(0.0, deadline - monotonic()))
@@ -240,11 +182,11 @@ class _Run:
             self.cut = "output_limit"
         return self.cut == "output_limit"
 
-    def lines(self, kind: str) -> list[list[str]]:
-        """The words of the lines of a kind."""
-        start = f"{self.token}\t{kind}".encode()
-        found = [line for line in self.told.split(b"\n")[:-1] if line.startswith(start)]
-        return [line.decode("utf-8", "replace").split("\t")[2:] for line in found]
+    def lines(self, kind: str, words: int = 0) -> list[list[str]]:
+        """The words of the lines of a kind that have so many."""
+        start = [self.token, kind]
+        said = [line.split("\t") for line in self.told.decode("utf-8", "replace").split("\n")[:-1]]
+        return [line[2:] for line in said if line[:2] == start and len(line) == 2 + words]
 
     def verdict(self, task: Task, folder: str, seconds: float) -> Verdict:
         """What it all means."""
@@ -252,46 +194,57 @@ class _Run:
         output = self.output[: self.limits.output_bytes].decode("utf-8", "replace")
         if not self.lines("started"):
             raise RunnerError(f"the process for the program didn't start: {output[-500:] or '?'}")
-        syntax, ended = self.lines("syntax"), self.ended()
+        syntax, ended = self.lines("syntax", 1), self.ended()
         if not self.lines("compiled"):
             error = _tidy(syntax[0][0], folder) if syntax else self.how(ended)
             return Verdict(False, 0, total, ended, error, None, seconds, output)
         # How far it came before it had printed too much depends on the machine.
-        passed = 0 if ended == "output_limit" else len(self.lines("passed"))
+        passed = 0 if ended == "output_limit" else len(self.passed(total))
         failure = self.failure(ended, total)
         failure = failure and _tidy(failure, folder)
         return Verdict(True, passed, total, ended, None, failure, seconds, output)
 
+    def passed(self, total: int) -> set[str]:
+        """The numbers of the tests that were passed."""
+        return {number for (number,) in self.lines("passed", 1)} & {*map(str, range(1, total + 1))}
+
     def failure(self, ended: Ended, total: int) -> str | None:
         """What was wrong first, in a line."""
-        for number, said in self.lines("failed"):
+        if ended == "output_limit":
+            return self.how(ended)
+        for number, said in self.lines("failed", 2):
             where = f"test {number} of {total}" if number else "before the first test"
             return f"{where}: {said}"
         if ended == "ok":
             return None
-        if ended == "output_limit":
-            return self.how(ended)
         if not self.lines("loaded"):
             return f"before the first test: {self.how(ended)}"
-        return f"test {len(self.lines('passed')) + 1} of {total}: {self.how(ended)}"
+        return f"test {len(self.passed(total)) + 1} of {total}: {self.how(ended)}"
 
     def ended(self) -> Ended:
         """How the program ended."""
         if self.cut:
             return self.cut
-        status = next(iter(self.lines("ended")), [""])[0]
+        status = self.status()
         if status == str(-signal.SIGXCPU):
             return "timeout"
-        if status != "0" or not (self.lines("finished") or self.lines("syntax")):
+        if status != "0" or not (self.lines("finished") or self.lines("syntax", 1)):
             return "crashed"
         return "memory" if self.lines("memory") else "ok"
 
+    def status(self) -> str:
+        """The exit code of the program's process; negative for a signal, empty if unknown."""
+        return next((code for (code,) in self.lines("ended", 1)), "")
+
     def how(self, ended: Ended) -> str:
         """In words, what a program did that didn't come to its end."""
-        return {
-            "timeout": f"it was not done within {self.limits.seconds:g} s",
-            "output_limit": f"it printed more than {self.limits.output_bytes} bytes",
-        }.get(ended, "it ended its own process")
+        if ended == "timeout":
+            return f"it was not done within {self.limits.seconds:g} s"
+        if ended == "output_limit":
+            return f"it printed more than {self.limits.output_bytes} bytes"
+        code = self.status()
+        by = f"signal {code[1:]}" if code.startswith("-") else f"exit code {code or 'unknown'}"
+        return f"its process ended by itself ({by})"
 
 
 def _tidy(text: str, folder: str) -> str:

@@ -19,11 +19,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def faults(program: str, entry_point: str) -> dict[str, str]:
-    """What is wrong with a program's style.
+    r"""What is wrong with a program's style.
 
     Example:
         >>> from examples.coding_env.style import faults
-        >>> found = faults("def add(a, b):\\n    return a + b\\n", "add")
+        >>> found = faults("def add(a, b):\n    return a + b\n", "add")
         >>> [fault for fault in found.values() if fault]
         ['add has no docstring']
 

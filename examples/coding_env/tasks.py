@@ -25,7 +25,7 @@ LAYOUT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A programming task.
+    r"""A programming task.
 
     Example:
         >>> from examples.coding_env.tasks import Task
@@ -34,7 +34,7 @@ class Task:
         ...     prompt="Write a function double(n) that returns twice n.",
         ...     entry_point="double",
         ...     tests=("assert double(2) == 4", "assert double(-1) == -2"),
-        ...     solution="def double(n):\\n    return 2 * n\\n",
+        ...     solution="def double(n):\n    return 2 * n\n",
         ... )
         >>> len(task.tests)
         2

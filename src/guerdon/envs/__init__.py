@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.envs.client import *
     from guerdon.envs.environment import *
+    from guerdon.envs.pool import *
+    from guerdon.envs.registry import *
     from guerdon.envs.server import *
 
-__getattr__, __dir__ = lazy_names(__name__, "environment", "server")
+__getattr__, __dir__ = lazy_names(__name__, "environment", "registry", "pool", "server", "client")

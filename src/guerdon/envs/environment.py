@@ -6,10 +6,11 @@ import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from guerdon._background import run, wait_for
 from guerdon.envs.scoring import score_step, score_step_async
+from guerdon.envs.type_parameters import set_types
 from guerdon.errors import EnvDefinitionError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
@@ -23,13 +24,16 @@ ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)
 StateT = TypeVar("StateT", bound=State)
 
-_TYPES = ("action_type", "observation_type", "state_type")
-
 
 class _EnvironmentMeta(ABCMeta):
     """Looks at an environment when it has been made: an author's ``__init__`` sets the rubric."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        for name in ("reset", "step"):
+            if not (_writes(cls, name) or _writes(cls, f"{name}_async")):
+                raise EnvDefinitionError(
+                    f"{cls.__name__} has no {name}; write {name} or {name}_async"
+                )
         environment = super().__call__(*args, **kwargs)
         rubric = environment.rubric
         if not isinstance(rubric, Rubric):
@@ -68,7 +72,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         ...         return Hint(text="Which number?")
         ...     def step(self, action, timeout_s=None, **kwargs):
         ...         self.episode.step_count += 1
-        ...         text = "higher" if action.number < 7 else "lower" if action.number > 7 else "yes"
+        ...         text = "lower" if action.number > 7 else "no lower"
         ...         return self.score(action, Hint(text=text, done=action.number == 7))
         ...     @property
         ...     def state(self):
@@ -108,26 +112,13 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for base in getattr(cls, "__orig_bases__", ()):
-            origin = get_origin(base)
-            if isinstance(origin, type) and issubclass(origin, Environment):
-                for name, given in zip(_TYPES, get_args(base), strict=False):
-                    if isinstance(given, type):
-                        setattr(cls, name, given)
+        set_types(cls, Environment)
         for name in ("reset", "step", "close"):
             if inspect.iscoroutinefunction(getattr(cls, name)):
                 raise EnvDefinitionError(
                     f"{cls.__name__}.{name} is async; "
                     + ("close is a plain function" if name == "close" else f"call it {name}_async")
                 )
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        for name in ("reset", "step"):
-            if not (_writes(cls, name) or _writes(cls, f"{name}_async")):
-                raise EnvDefinitionError(
-                    f"{cls.__name__} has no {name}; write {name} or {name}_async"
-                )
-        return super().__new__(cls)
 
     # What an author writes ---------------------------------------------------------------------
 

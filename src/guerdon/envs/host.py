@@ -122,7 +122,7 @@ class Host:
     async def _in_thread(
         self, function: Callable[[], Any], what: str, limit: float, *, made: bool = False
     ) -> Any:
-        """Call a function in a thread, for so long; an environment that it `made` too late is closed."""
+        """Call a function in a thread, for so long; what it `made` too late is closed."""
         waiting: asyncio.Future[Any] = self._loop.create_future()
         job = Job(function, partial(_settle, waiting))
         self._workers.submit((job,))

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from guerdon.models.rollout import *
     from guerdon.models.score import *
     from guerdon.models.state import *
+    from guerdon.models.step_result import *
 
 # The score first: rubrics need it, and it needs no pydantic.
 __getattr__, __dir__ = lazy_names(
-    __name__, "score", "message", "rollout", "action", "observation", "state"
+    __name__, "score", "message", "rollout", "action", "observation", "state", "step_result"
 )

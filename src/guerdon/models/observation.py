@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from guerdon._background import wait_for
 
-__all__ = ["Observation"]
+__all__ = ["GenericObservation", "Observation"]
 
 
 class Observation(BaseModel):
@@ -69,3 +69,15 @@ class Observation(BaseModel):
         """
         self.reward = reward
         return self
+
+
+class GenericObservation(Observation):
+    """An observation of an environment whose types aren't known here: it takes any field.
+
+    Example:
+        >>> from guerdon import GenericObservation
+        >>> GenericObservation.model_validate({"echoed": "hi", "reward": 0.5}).echoed
+        'hi'
+    """
+
+    model_config = ConfigDict(extra="allow")

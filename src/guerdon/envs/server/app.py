@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import Any
+from typing import Any, TypeGuard
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -97,10 +97,10 @@ def create_app(
         InvalidArgumentError: An argument can't be meant. An environment without a rubric is told
             when the server starts, before the first session.
     """
-    own: Any = factory if isinstance(factory, type) else Environment
-    actions = action_type or getattr(own, "action_type", Action)
-    observations = observation_type or getattr(own, "observation_type", Observation)
-    states = state_type or getattr(own, "state_type", State)
+    own = factory if _is_environment(factory) else Environment
+    actions: type[Action] = action_type or own.action_type
+    observations: type[Observation] = observation_type or own.observation_type
+    states: type[State] = state_type or own.state_type
     _check(factory, actions, observations, token)
     hub = Hub(factory, actions, limits or ServerLimits())
     face = HttpFace(hub, env_name, (actions, observations, states))
@@ -120,6 +120,10 @@ def create_app(
         exception_handlers={Exception: _failed},
     )
     return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
+
+
+def _is_environment(factory: object) -> TypeGuard[type[Environment[Any, Any, Any]]]:
+    return isinstance(factory, type) and issubclass(factory, Environment)
 
 
 class _Sessions:

@@ -62,8 +62,7 @@ class Connection:
         return text
 
     async def until_gone(self) -> None:
-        """Return when the client has left; a message that comes before that is kept, and then
-        this waits no longer.
+        """Wait until the client leaves, or sends a message, which is kept.
 
         Raises:
             ClientGoneError: The client has left.

@@ -71,14 +71,14 @@ class Metrics:
         if found is None:
             if len(rewards) >= MAX_COMPONENTS:
                 name = OTHERS
-            found = rewards.setdefault(name, [0, 0.0])
+            found = rewards.setdefault(name, [0.0, 0.0])
         found[0] += 1
         found[1] += value
 
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)  # type: ignore[arg-type]
+        registry.register(self)
         return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -103,12 +103,13 @@ class Metrics:
             "Scores, by component; an empty one is the reward.",
             labels=["component"],
         )
-        for name, (count, total) in self.rewards.items():
-            rewards.add_metric([name], int(count), total)
+        for name, (count, sum_) in self.rewards.items():
+            rewards.add_metric([name], int(count), sum_)
         yield rewards
 
     def _step_seconds(self) -> HistogramMetricFamily:
-        total, cumulative = 0, []
+        total = 0
+        cumulative: list[tuple[str, float]] = []
         for bound, count in zip((*map(str, BUCKETS), "+Inf"), self.buckets, strict=True):
             total += count
             cumulative.append((bound, float(total)))

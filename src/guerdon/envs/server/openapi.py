@@ -64,7 +64,7 @@ def openapi(schemas: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
         "info": {
             "title": name,
             "version": PROTOCOL,
-            "description": "An environment, one fresh one a call; sessions are at the WebSocket /ws.",
+            "description": "An environment, a fresh one a call; sessions are at the WebSocket /ws.",
         },
         "paths": {
             "/health": {"get": _plain("Whether the server is there.", _JSON)},

@@ -17,7 +17,7 @@ PARTING_S = 5.0
 
 
 def http_protocol(limits: ServerLimits) -> type[H11Protocol]:
-    """uvicorn's HTTP protocol, for connections that are bounded in number and patience."""
+    """Uvicorn's HTTP protocol, for connections that are bounded in number and patience."""
 
     class BoundedHTTP(H11Protocol):
         _waiting: asyncio.TimerHandle | None = None
@@ -45,7 +45,7 @@ def http_protocol(limits: ServerLimits) -> type[H11Protocol]:
 
 
 def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
-    """uvicorn's WebSocket protocol, which doesn't wait for peers that don't read."""
+    """Uvicorn's WebSocket protocol, which doesn't wait for peers that don't read."""
 
     class BoundedWebSocket(WebSocketsSansIOProtocol):
         def keepalive_timeout(self) -> None:

@@ -1,0 +1,14 @@
+"""Connecting to environments that are served somewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from guerdon.envs.client.client import *
+    from guerdon.envs.client.http import *
+    from guerdon.envs.client.sync import *
+
+__getattr__, __dir__ = lazy_names(__name__, "sync", "client", "http")

@@ -1,0 +1,336 @@
+"""`EnvClient`: an environment on a server, as if it were here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+
+from guerdon.envs.client.http import server_name
+from guerdon.envs.client.launching import Container, Launcher, ServerProcess
+from guerdon.envs.client.sync import SyncEnvClient
+from guerdon.envs.client.wire import Wire, http_url, websocket_url
+from guerdon.envs.type_parameters import set_types
+from guerdon.errors import InvalidArgumentError, InvalidObservationError
+from guerdon.models.action import Action
+from guerdon.models.observation import GenericObservation, Observation
+from guerdon.models.state import State
+from guerdon.models.step_result import StepResult
+
+__all__ = ["EnvClient", "GenericEnvClient"]
+
+ActT = TypeVar("ActT")
+ObsT = TypeVar("ObsT")
+StateT = TypeVar("StateT")
+
+
+class EnvClient(Generic[ActT, ObsT, StateT]):
+    """An environment on a server, guerdon's or any that speaks OpenEnv's protocol.
+
+    It connects when it is first used, or as a context; one client has one session, in which its
+    environment lives. A connection that breaks takes the session with it: a step then raises,
+    and the next `reset` connects anew. An answer that comes too late is thrown away, never taken
+    for the next one.
+
+    Example:
+        >>> from guerdon import EnvClient
+        >>> class MazeClient(EnvClient):  # EnvClient[Move, View, MazeState], where there are types
+        ...     '''A maze somewhere.'''
+        >>> async def main():
+        ...     async with MazeClient.from_url("http://localhost:8000") as maze:
+        ...         result = await maze.reset(seed=7)
+        ...         while not result.done:
+        ...             result = await maze.step({"direction": "north"})
+        >>> MazeClient.from_url("localhost:8000").base_url
+        'http://localhost:8000'
+
+    Args:
+        base_url: The server's address.
+        environment_id: What to call the environment; by default the server's own name for it,
+            once connected, and its address before that.
+        action_type: The class of actions, where the client's class doesn't say.
+        observation_type: The class of observations.
+        state_type: The class of states.
+        token: The server's token.
+        connect_timeout_s: Seconds that connecting may take.
+        message_timeout_s: Seconds that an answer may take.
+        max_message_bytes: The largest message to accept.
+        keepalive_s: Seconds between two pings, and that one may go unanswered; None: no pings.
+
+    Raises:
+        InvalidArgumentError: The address is none.
+    """
+
+    action_type: ClassVar[type[Any]] = Action
+    observation_type: ClassVar[type[Any]] = GenericObservation
+    state_type: ClassVar[type[Any]] = State
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        environment_id: str | None = None,
+        action_type: type[Any] | None = None,
+        observation_type: type[Any] | None = None,
+        state_type: type[Any] | None = None,
+        token: str | None = None,
+        connect_timeout_s: float = 10.0,
+        message_timeout_s: float = 60.0,
+        max_message_bytes: int = 100 * 2**20,
+        keepalive_s: float | None = 20.0,
+    ) -> None:
+        for name, given in (
+            ("action_type", action_type),
+            ("observation_type", observation_type),
+            ("state_type", state_type),
+        ):
+            if given is not None:
+                setattr(self, name, given)
+        self.base_url = http_url(base_url) if base_url else ""
+        self._environment_id = environment_id
+        self._token = token
+        self._connect_timeout_s = connect_timeout_s
+        self._message_timeout_s = message_timeout_s
+        self._wire_options = {
+            "token": token,
+            "connect_timeout_s": connect_timeout_s,
+            "max_message_bytes": max_message_bytes,
+            "keepalive_s": keepalive_s,
+        }
+        self._wire: Wire | None = None
+        self._launcher: Launcher | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        set_types(cls, EnvClient)
+
+    # Where the server comes from ----------------------------------------------------------------
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Self:
+        """A client of a server that runs somewhere.
+
+        Args:
+            url: Its address, such as ``"http://localhost:8000"``.
+            **options: As of the class.
+        """
+        return cls(url, **options)
+
+    @classmethod
+    def from_module(cls, spec: str, *, startup_timeout_s: float = 60.0, **options: Any) -> Self:
+        """A client of a server of its own: started when it connects, stopped when it closes.
+
+        Args:
+            spec: What ``guerdon serve`` takes: ``module:name``, ``file.py:name``, a folder, or a
+                registered name.
+            startup_timeout_s: Seconds that the server may take to be there.
+            **options: As of the class.
+        """
+        client = cls("", **options)
+        client._launcher = ServerProcess(spec, startup_timeout_s, token=client._token)
+        return client
+
+    @classmethod
+    def from_docker_image(
+        cls,
+        image: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        port: int = 8000,
+        startup_timeout_s: float = 120.0,
+        **options: Any,
+    ) -> Self:
+        """A client of a container of its own: started when it connects, stopped when it closes.
+
+        The ``docker`` command starts it, with a port of the loopback that docker chooses.
+
+        Args:
+            image: The image.
+            config: Handed over as a JSON file, read-only, whose path is in the container's
+                ``GUERDON_CONFIG``; what the image does with it is its own affair.
+            env: Environment variables of the container.
+            port: The port that its server listens on, inside.
+            startup_timeout_s: Seconds that the server may take to be there.
+            **options: As of the class.
+        """
+        client = cls("", **options)
+        client._launcher = Container(image, startup_timeout_s, config=config, env=env, port=port)
+        return client
+
+    @property
+    def environment_id(self) -> str:
+        """What the environment is called."""
+        return self._environment_id or self.base_url or "(not started)"
+
+    # Playing -----------------------------------------------------------------------------------
+
+    async def connect(self) -> Self:
+        """Connect, and start the server where it is this client's own.
+
+        Raises:
+            ConnectionLostError: Nobody listens there.
+            ServerError: The server refused.
+            AnswerTimeoutError: Nobody answered in time.
+            LaunchError: The server or the container didn't start.
+        """
+        if self._launcher is not None and not self.base_url:
+            self.base_url = await self._launcher.start()
+        if self._wire is None:
+            self._wire = Wire(websocket_url(self.base_url), **self._wire_options)  # type: ignore[arg-type]
+            await self._wire.open()
+        elif not self._wire.is_open:
+            await self._wire.open(patient=True)
+        if self._environment_id is None:
+            self._environment_id = await server_name(
+                self.base_url, self._token, self._connect_timeout_s
+            )
+        return self
+
+    async def reset(self, **kwargs: Any) -> StepResult[ObsT]:
+        """Begin an episode, over a new connection where the old one is lost or behind.
+
+        Args:
+            **kwargs: ``seed``, ``episode_id``, and whatever else the environment takes.
+
+        Raises:
+            ServerError: The server said that something went wrong.
+            ConnectionLostError: There is no connection to be had.
+            AnswerTimeoutError: The answer didn't come in time.
+        """
+        wire = self._wire
+        if wire is None or not wire.is_open or wire.is_behind:
+            if wire is not None:
+                await wire.drop()
+            await self.connect()
+        message = to_json({"type": "reset", "data": kwargs})
+        return self._parse_result(await self._ask(message))
+
+    async def step(
+        self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> StepResult[ObsT]:
+        """Take a step.
+
+        Args:
+            action: What the agent does, as a model or as a dict.
+            timeout_s: Seconds to wait for the answer, instead of the client's own.
+
+        Raises:
+            ServerError: The server said that something went wrong.
+            ConnectionLostError: The connection is lost, and the session with it.
+            AnswerTimeoutError: The answer didn't come in time.
+        """
+        message = to_json({"type": "step", "data": self._step_payload(action)})
+        return self._parse_result(await self._ask(message, timeout_s))
+
+    async def state(self) -> StateT:
+        """Where the episode stands."""
+        return self._parse_state(await self._ask(b'{"type":"state"}'))
+
+    async def close(self) -> None:
+        """End the session, and stop the server where it is this client's own."""
+        try:
+            if self._wire is not None:
+                await self._wire.close()
+        finally:
+            if self._launcher is not None:
+                self.base_url = ""
+                self._wire = None
+                await self._launcher.stop()
+
+    def sync(self) -> SyncEnvClient[ActT, ObsT, StateT]:
+        """The same client for code that awaits nothing."""
+        return SyncEnvClient(self)
+
+    async def _ask(self, message: bytes, timeout_s: float | None = None) -> dict[str, Any]:
+        if self._wire is None:
+            await self.connect()
+        assert self._wire is not None
+        limit = self._message_timeout_s if timeout_s is None else timeout_s
+        return await self._wire.ask(message, limit)
+
+    # What a subclass may write its own way -------------------------------------------------------
+
+    def _step_payload(self, action: ActT | Mapping[str, Any]) -> Any:
+        """What is sent of an action."""
+        if isinstance(action, Mapping):
+            return action
+        if isinstance(action, BaseModel):
+            return action.model_dump(mode="json")
+        raise InvalidArgumentError(f"{action!r:.60} is no action; give a model or a dict")
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObsT]:
+        """What is made of an answer."""
+        fields = dict(payload["observation"])
+        # Newer servers tell the metadata in both places, older ones in neither.
+        metadata = payload.get("metadata") or fields.get("metadata") or {}
+        reward, done = payload.get("reward"), bool(payload.get("done", False))
+        kind = self.observation_type
+        fields = {**fields, "metadata": metadata, "reward": reward, "done": done}
+        try:
+            observation = kind.model_validate(fields)
+        except ValidationError as error:
+            raise InvalidObservationError(
+                f"{self.base_url} sent an observation that is no {kind.__name__}: {error}"
+            ) from error
+        if isinstance(observation, Observation):
+            reward = observation.reward
+        return StepResult(observation, reward, done, metadata)
+
+    def _parse_state(self, payload: dict[str, Any]) -> StateT:
+        """What is made of a state."""
+        try:
+            state: StateT = self.state_type.model_validate(payload)
+        except ValidationError as error:
+            raise InvalidObservationError(
+                f"{self.base_url} sent a state that is no {self.state_type.__name__}: {error}"
+            ) from error
+        return state
+
+    # As a context ------------------------------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.connect().__await__()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.connect()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class GenericEnvClient(EnvClient[dict[str, Any], dict[str, Any], dict[str, Any]]):
+    """A client for plain dicts: of an environment whose types aren't at hand.
+
+    Example:
+        >>> from guerdon import GenericEnvClient
+        >>> def main():
+        ...     with GenericEnvClient.from_url("http://localhost:8000").sync() as environment:
+        ...         environment.reset(seed=7)
+        ...         return environment.step({"message": "hi"}).observation["echoed"]
+    """
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[dict[str, Any]]:
+        observation = payload["observation"]
+        metadata = payload.get("metadata") or observation.get("metadata") or {}
+        done = bool(payload.get("done", False))
+        return StepResult(observation, _reward(payload.get("reward")), done, metadata)
+
+    def _parse_state(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return payload
+
+
+def _reward(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,80 @@
+"""`SyncEnvClient`: a client for code that awaits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from guerdon._background import run
+from guerdon.models.step_result import StepResult
+
+if TYPE_CHECKING:
+    from guerdon.envs.client.client import EnvClient
+
+__all__ = ["SyncEnvClient"]
+
+ActT = TypeVar("ActT")
+ObsT = TypeVar("ObsT")
+StateT = TypeVar("StateT")
+
+
+class SyncEnvClient(Generic[ActT, ObsT, StateT]):
+    """An `EnvClient` for code that awaits nothing; made by `EnvClient.sync`.
+
+    All of them share one event loop, in a thread of its own.
+
+    Example:
+        >>> from guerdon import EnvClient
+        >>> def main():
+        ...     with EnvClient.from_url("http://localhost:8000").sync() as environment:
+        ...         return environment.reset(seed=7).observation
+    """
+
+    def __init__(self, client: EnvClient[ActT, ObsT, StateT]) -> None:
+        self.async_client = client
+
+    @property
+    def environment_id(self) -> str:
+        """What the environment is called."""
+        return self.async_client.environment_id
+
+    @property
+    def base_url(self) -> str:
+        """The server's address."""
+        return self.async_client.base_url
+
+    def connect(self) -> Self:
+        """See `EnvClient.connect`."""
+        run(self.async_client.connect())
+        return self
+
+    def reset(self, **kwargs: Any) -> StepResult[ObsT]:
+        """See `EnvClient.reset`."""
+        return run(self.async_client.reset(**kwargs))
+
+    def step(
+        self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> StepResult[ObsT]:
+        """See `EnvClient.step`."""
+        return run(self.async_client.step(action, timeout_s=timeout_s))
+
+    def state(self) -> StateT:
+        """See `EnvClient.state`."""
+        return run(self.async_client.state())
+
+    def close(self) -> None:
+        """See `EnvClient.close`."""
+        run(self.async_client.close())
+
+    def __enter__(self) -> Self:
+        run(self.async_client.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,256 @@
+"""`Wire`: one session with a server: questions and their answers, strictly in turn.
+
+The protocol has no numbers on its messages: the next answer belongs to the oldest question. A
+question whose answer nobody waited for is therefore remembered, and its answer thrown away when
+it comes, so that it is never taken for the next one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_core import from_json
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from guerdon.errors import (
+    AnswerTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    ServerError,
+)
+
+__all__ = ["Wire", "http_url", "websocket_url"]
+
+# After these the server has closed the session.
+FATAL = {"CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"}
+
+# Seconds between two tries to reach a server that may be on its way back.
+RETRY_S = 0.1
+
+
+def websocket_url(url: str) -> str:
+    """The address of a server's sessions.
+
+    Example:
+        >>> websocket_url("http://localhost:8000/"), websocket_url("https://host/env")
+        ('ws://localhost:8000/ws', 'wss://host/env/ws')
+
+    Raises:
+        InvalidArgumentError: It is no address of a server.
+    """
+    address = http_url(url)
+    return f"ws{address.removeprefix('http')}/ws"
+
+
+def http_url(url: str) -> str:
+    """The address of a server's HTTP face, without a slash at its end.
+
+    Example:
+        >>> http_url("localhost:8000"), http_url("wss://host/env/")
+        ('http://localhost:8000', 'https://host/env')
+
+    Raises:
+        InvalidArgumentError: It is no address of a server.
+    """
+    scheme, colon, rest = url.strip().rstrip("/").partition("://")
+    if not colon:
+        scheme, rest = "http", scheme
+    known = {"http": "http", "ws": "http", "https": "https", "wss": "https"}.get(scheme.lower())
+    try:
+        parts = urlsplit(f"//{rest}")
+        found = known is not None and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        found = None
+    if not found:
+        raise InvalidArgumentError(
+            f"{url!r} is no address of a server; write one such as http://localhost:8000"
+        )
+    return f"{known}://{rest}"
+
+
+class Wire:
+    """One session with a server.
+
+    Args:
+        url: The server's address, see `websocket_url`.
+        token: What to send as bearer token.
+        connect_timeout_s: Seconds that connecting may take.
+        max_message_bytes: The largest message to accept.
+        keepalive_s: Seconds between two pings, and that one may go unanswered.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        connect_timeout_s: float = 10.0,
+        max_message_bytes: int = 100 * 2**20,
+        keepalive_s: float | None = 20.0,
+    ) -> None:
+        self.url = url
+        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        self._connect_timeout_s = connect_timeout_s
+        self._max_message_bytes = max_message_bytes
+        self._keepalive_s = keepalive_s
+        self._socket: ClientConnection | None = None
+        self._turn = asyncio.Lock()
+        self._owed = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, for all that is known."""
+        return self._socket is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether an answer is still to come that nobody waits for."""
+        return self._owed > 0
+
+    async def open(self, *, patient: bool = False) -> None:
+        """Connect.
+
+        Args:
+            patient: Try again where nobody listens, as long as connecting may take: the server
+                may be on its way back.
+
+        Raises:
+            ConnectionLostError: Nobody listens there, or it is no such server.
+            AnswerTimeoutError: Nobody answered in time.
+            ServerError: The server refused, as with a wrong token.
+        """
+        await self.drop()
+        limit = self._connect_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                while self._socket is None:
+                    try:
+                        self._socket = await self._connected()
+                    except OSError:
+                        if not patient:
+                            raise
+                        await asyncio.sleep(RETRY_S)
+        except TimeoutError as error:
+            raise AnswerTimeoutError(
+                f"no connection to {self.url} within {limit:g} s", seconds=limit
+            ) from error
+        except InvalidStatus as error:
+            response = error.response
+            said = (response.body or b"").decode(errors="replace")[:500]
+            raise ServerError(
+                f"{self.url} refused: {said}", code=str(response.status_code)
+            ) from error
+        except (OSError, WebSocketException) as error:
+            raise ConnectionLostError(f"can't connect to {self.url}: {error}") from error
+
+    async def _connected(self) -> ClientConnection:
+        return await connect(
+            self.url,
+            additional_headers=self._headers,
+            open_timeout=None,
+            max_size=self._max_message_bytes,
+            ping_interval=self._keepalive_s,
+            ping_timeout=self._keepalive_s,
+            close_timeout=2.0,
+            compression=None,  # it halves the throughput
+        )
+
+    async def ask(self, text: str | bytes, timeout_s: float) -> dict[str, Any]:
+        """Send a message, and wait for its answer.
+
+        Args:
+            text: The message.
+            timeout_s: Seconds to wait; afterwards the session goes on, and the late answer is
+                thrown away.
+
+        Returns:
+            The answer's ``data``.
+
+        Raises:
+            ServerError: The server said that something went wrong.
+            AnswerTimeoutError: The answer didn't come in time.
+            ConnectionLostError: There is no connection.
+        """
+        async with self._turn:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answer = await self._exchange(text)
+            except TimeoutError as error:
+                raise AnswerTimeoutError(
+                    f"{self.url} didn't answer within {timeout_s:g} s; its late answer will be "
+                    "thrown away",
+                    seconds=timeout_s,
+                ) from error
+            return await self._data(answer)
+
+    async def _exchange(self, text: str | bytes) -> bytes:
+        socket = self._socket
+        if socket is None:
+            raise ConnectionLostError(f"there is no connection to {self.url}; reset() makes one")
+        try:
+            while self._owed:
+                await self._data(await socket.recv(decode=False), late=True)
+                self._owed -= 1
+            self._owed += 1  # before sending: being cancelled meanwhile doesn't unsend it
+            await socket.send(text, text=True)
+            answer = await socket.recv(decode=False)
+        except ConnectionClosed as error:
+            last = await self._last(socket)
+            await self.drop()
+            if last is not None:
+                return last
+            raise ConnectionLostError(
+                f"{self.url} closed the session ({error}); what it knew is gone, and reset() "
+                "begins a new one"
+            ) from error
+        self._owed -= 1
+        return answer
+
+    async def _last(self, socket: ClientConnection) -> bytes | None:
+        """Why the server ended the session, where that is the last thing that it said."""
+        said = b""
+        try:
+            while True:
+                said = await socket.recv(decode=False)
+        except ConnectionClosed:
+            return said if any(f'"{code}"'.encode() in said for code in FATAL) else None
+
+    async def _data(self, answer: bytes, *, late: bool = False) -> dict[str, Any]:
+        try:
+            message = from_json(answer)
+            kind, data = message["type"], message["data"]
+        except (ValueError, TypeError, KeyError) as error:
+            await self.drop()
+            raise ConnectionLostError(
+                f"{self.url} sent {answer[:80]!r}, which is no message of the protocol"
+            ) from error
+        if kind != "error":
+            return data  # type: ignore[no-any-return]
+        code = str(data.get("code", ""))
+        fatal = code in FATAL
+        if fatal:
+            await self.drop()
+        if late and not fatal:
+            return {}
+        raise ServerError(str(data.get("message")), code=code, errors=data.get("errors") or ())
+
+    async def close(self) -> None:
+        """Say goodbye, and close."""
+        socket = self._socket
+        if socket is not None:
+            try:
+                async with asyncio.timeout(2.0):
+                    await socket.send('{"type":"close"}', text=True)
+            except (ConnectionClosed, TimeoutError):
+                pass  # it has gone before us
+            await self.drop()
+
+    async def drop(self) -> None:
+        """Close without a word; the server gives the session's place to another."""
+        socket, self._socket = self._socket, None
+        self._owed = 0
+        if socket is not None:
+            await socket.close()

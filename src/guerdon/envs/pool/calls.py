@@ -1,0 +1,92 @@
+"""`Call` and `Backend`: what a pool asks for, and the seam behind which it is done."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from guerdon.models.observation import Observation
+
+__all__ = ["Backend", "Call"]
+
+
+class Call:
+    """One reset or one step of one slot.
+
+    Attributes:
+        slot: Which slot.
+        action: What the agent does; None of a reset.
+        seed: Of a reset.
+        extra: Further arguments of a reset; None of a step.
+        observation: What came of it.
+        error: What was raised instead.
+        running: What the backend needs to give it up.
+        over: Whether it has ended, or was given up.
+    """
+
+    __slots__ = (
+        "_finished",
+        "action",
+        "error",
+        "extra",
+        "observation",
+        "over",
+        "running",
+        "seed",
+        "slot",
+    )
+
+    def __init__(
+        self,
+        slot: int,
+        finished: Callable[[Call], None],
+        *,
+        action: Any = None,
+        seed: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.slot = slot
+        self.action = action
+        self.seed = seed
+        self.extra = extra
+        self.observation: Observation | None = None
+        self.error: BaseException | None = None
+        self.running: Any = None
+        self.over = False
+        self._finished = finished
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether it begins an episode."""
+        return self.extra is not None
+
+    def finish(self, observation: Observation | None, error: BaseException | None = None) -> None:
+        """Say how it ended, in the event loop; what comes after it was given up is dropped."""
+        if not self.over:
+            self.over = True
+            self.observation, self.error = observation, error
+            self._finished(self)
+
+
+class Backend(ABC):
+    """Where a pool's environments are: in threads here, on a server, and elsewhere to come.
+
+    It is used in one event loop. A slot has one call at a time.
+    """
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Get ready; what can be found wrong before the first reset is raised."""
+
+    @abstractmethod
+    def submit(self, calls: Sequence[Call]) -> None:
+        """Begin calls, of different slots; each ends with its `finish`, in the event loop."""
+
+    @abstractmethod
+    def give_up(self, call: Call) -> None:
+        """Leave a call that takes too long; the slot's next reset begins with a new environment."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close every environment, and whatever runs them."""

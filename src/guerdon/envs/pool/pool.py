@@ -1,0 +1,396 @@
+"""`EnvPool`: many environments, stepped together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from guerdon.envs.pool.calls import Backend, Call
+from guerdon.envs.registry import environments
+from guerdon.errors import EnvTimeoutError, InvalidArgumentError
+from guerdon.models.action import Action
+from guerdon.models.observation import GenericObservation, Observation
+
+if TYPE_CHECKING:
+    from guerdon.envs.pool.sync import SyncEnvPool
+
+__all__ = ["EnvPool"]
+
+
+class EnvPool:
+    """Many environments, stepped together, in threads here or on a server.
+
+    An environment that raises, hangs or dies doesn't disturb the others: its slot gets an
+    observation with ``reward=None``, ``done=True`` and ``metadata["error"]``, and its next reset
+    makes a new one. Nothing is reset by itself.
+
+    Example:
+        >>> import anyio
+        >>> from guerdon import Action, EnvPool, Environment, Observation, RegexMatch, State
+        >>> class Say(Action):
+        ...     content: str
+        >>> class Polite(Environment[Say, Observation, State]):
+        ...     def __init__(self):
+        ...         super().__init__(rubric=RegexMatch("please"))
+        ...     def reset(self, seed=None):
+        ...         return Observation()
+        ...     def step(self, action):
+        ...         return self.score(action, Observation(done=True))
+        ...     state = State()
+        >>> async def main():
+        ...     async with EnvPool(Polite, n=2) as pool:
+        ...         await pool.reset_batch()
+        ...         return await pool.step_batch([Say(content="please"), {"content": "now"}])
+        >>> [observation.reward for observation in anyio.run(main)]
+        [1.0, 0.0]
+
+    Args:
+        env: A factory (an environment class, or a function that makes one), the address of a
+            server, or a registered name.
+        n: How many environments.
+        timeout_s: Seconds that a reset or a step may take.
+        observation_type: What to make of a server's observations.
+        token: The server's token.
+        backend: Where the environments are, for those who bring their own.
+
+    Raises:
+        InvalidArgumentError: An argument can't be meant.
+        UnknownEnvError: No environment has that name.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[[], Any] | None = None,
+        n: int = 64,
+        *,
+        timeout_s: float = 60.0,
+        observation_type: type[Observation] = GenericObservation,
+        token: str | None = None,
+        backend: Backend | None = None,
+    ) -> None:
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InvalidArgumentError(f"n is {n!r}; it takes an int of at least 1")
+        self.n = n
+        self.timeout_s = _positive(timeout_s)
+        self._backend = backend or _backend(env, n, observation_type, token)
+        self._busy: dict[int, Call] = {}
+        self._freed = asyncio.Event()  # set whenever a call ends
+        self._is_open = False
+        self._stream: _Stream | None = None
+
+    def __len__(self) -> int:
+        return self.n
+
+    def sync(self) -> SyncEnvPool:
+        """The same pool for code that awaits nothing."""
+        from guerdon.envs.pool.sync import SyncEnvPool
+
+        return SyncEnvPool(self)
+
+    async def reset_batch(
+        self,
+        seeds: int | Sequence[int | None] | None = None,
+        slots: Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> list[Observation]:
+        """Begin an episode in each slot, or in some. A slot still at a step ends that first.
+
+        Args:
+            seeds: One for each of the slots; an int ``s`` stands for ``s, s + 1, …``.
+            slots: Which slots; by default all.
+            **kwargs: What else the environments' reset takes, the same for each.
+
+        Returns:
+            The first observations, in the order of the slots.
+
+        Raises:
+            InvalidArgumentError: There is no such slot, or not one seed for each.
+        """
+        chosen = self._slots(slots)
+        given = _seeds(seeds, len(chosen))
+        self._check_open()
+        await self._settled([self._busy[slot] for slot in chosen if slot in self._busy])
+        batch = _Batch(len(chosen))
+        calls = [
+            Call(slot, self._finished(batch.one), seed=seed, extra=kwargs)
+            for slot, seed in zip(chosen, given, strict=True)
+        ]
+        return await self._run(calls, batch, self.timeout_s)
+
+    async def step_batch(
+        self,
+        actions: Sequence[Action | Mapping[str, Any] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Observation | None]:
+        """Take a step in each slot for which there is an action.
+
+        Args:
+            actions: One for each slot, a model or a dict; None skips the slot.
+            timeout_s: Seconds that each may take, instead of the pool's own.
+
+        Returns:
+            Observations in the order of the actions; None for slots that were skipped.
+
+        Raises:
+            InvalidArgumentError: There isn't one action for each slot, one is none, or a slot is
+                still at an earlier step.
+        """
+        limit = self.timeout_s if timeout_s is None else _positive(timeout_s)
+        stepped = self._stepped(actions)
+        batch = _Batch(len(stepped))
+        finished = self._finished(batch.one)
+        calls = [Call(slot, finished, action=action) for slot, action in stepped]
+        observations = await self._run(calls, batch, limit)
+        out: list[Observation | None] = [None] * self.n
+        for call, observation in zip(calls, observations, strict=True):
+            out[call.slot] = observation
+        return out
+
+    async def as_completed(
+        self,
+        actions: Sequence[Action | Mapping[str, Any] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[tuple[int, Observation]]:
+        """Take steps, and give each observation as soon as it is there.
+
+        `send` gives a slot that has answered its next action, and the iteration goes on with
+        it, so that nobody waits for the slowest.
+
+        Args:
+            actions: One for each slot, a model or a dict; None skips the slot.
+            timeout_s: Seconds that each may take, instead of the pool's own.
+
+        Yields:
+            Slots and their observations, in the order in which they are done.
+
+        Raises:
+            InvalidArgumentError: As `step_batch`; or another iteration is under way.
+        """
+        if self._stream is not None:
+            raise InvalidArgumentError("another as_completed is under way; end it first")
+        limit = self.timeout_s if timeout_s is None else _positive(timeout_s)
+        stepped = self._stepped(actions)
+        stream = self._stream = _Stream(limit)
+        try:
+            self._into_stream(stream, stepped)
+            while stream.outstanding:
+                call = await stream.done.get()
+                stream.outstanding -= 1
+                yield call.slot, _told(call)
+        finally:
+            self._stream = None
+            if not stream.outstanding:
+                for clock in stream.clocks:
+                    clock.cancel()
+
+    def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
+        """Give a slot its next action, inside of an `as_completed`.
+
+        Raises:
+            InvalidArgumentError: No `as_completed` is under way, the action is none, or the slot
+                is still at an earlier step.
+        """
+        if self._stream is None:
+            raise InvalidArgumentError("send gives actions to an as_completed that is under way")
+        self._slots([slot])
+        self._into_stream(self._stream, [(slot, _action(slot, action))])
+
+    async def close(self) -> None:
+        """Close every environment. Closing twice does nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._busy.clear()
+            await self._backend.close()
+
+    # Inside --------------------------------------------------------------------------------------
+
+    async def _run(self, calls: list[Call], batch: _Batch, limit: float) -> list[Observation]:
+        if not calls:
+            return []
+        self._begin(calls)
+        clock = asyncio.get_running_loop().call_later(limit, self._expire, calls, limit)
+        await batch.done  # where that is cancelled, the clock still ends what hangs
+        clock.cancel()
+        return [_told(call) for call in calls]
+
+    def _into_stream(self, stream: _Stream, stepped: list[tuple[int, Any]]) -> None:
+        calls = []
+        for slot, action in stepped:
+            self._refuse_busy(slot)
+            calls.append(Call(slot, self._finished(stream.one), action=action))
+        stream.outstanding += len(calls)
+        self._begin(calls)
+        loop = asyncio.get_running_loop()
+        stream.clocks = [clock for clock in stream.clocks if clock.when() > loop.time()]
+        stream.clocks.append(loop.call_later(stream.limit, self._expire, calls, stream.limit))
+
+    def _begin(self, calls: list[Call]) -> None:
+        for call in calls:
+            self._busy[call.slot] = call
+        self._backend.submit(calls)
+
+    def _finished(self, then: Callable[[Call], None]) -> Callable[[Call], None]:
+        def finished(call: Call) -> None:
+            if self._busy.get(call.slot) is call:
+                del self._busy[call.slot]
+            self._freed.set()
+            then(call)
+
+        return finished
+
+    def _expire(self, calls: list[Call], limit: float) -> None:
+        for call in calls:
+            if not call.over:
+                self._backend.give_up(call)
+                what = "reset" if call.is_reset else "step"
+                call.finish(
+                    None, EnvTimeoutError(f"the {what} took longer than {limit:g} s", seconds=limit)
+                )
+
+    async def _settled(self, calls: list[Call]) -> None:
+        """Wait for calls that an `as_completed` has left under way."""
+        while any(not call.over for call in calls):
+            self._freed.clear()
+            await self._freed.wait()
+
+    def _stepped(self, actions: Sequence[Any]) -> list[tuple[int, Any]]:
+        self._check_open()
+        if isinstance(actions, (str, bytes, Mapping)) or len(actions) != self.n:
+            count = len(actions) if hasattr(actions, "__len__") else "no"
+            raise InvalidArgumentError(
+                f"there are {count} actions for {self.n} slots; give one for each, None to skip"
+            )
+        stepped = []
+        for slot, action in enumerate(actions):
+            if action is not None:
+                self._refuse_busy(slot)
+                stepped.append((slot, _action(slot, action)))
+        return stepped
+
+    def _refuse_busy(self, slot: int) -> None:
+        if slot in self._busy:
+            raise InvalidArgumentError(
+                f"slot {slot} is still at an earlier call; wait for it, or reset it"
+            )
+
+    def _slots(self, slots: Sequence[int] | None) -> list[int]:
+        if slots is None:
+            return list(range(self.n))
+        chosen = list(slots)
+        for slot in chosen:
+            if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < self.n:
+                raise InvalidArgumentError(
+                    f"there is no slot {slot!r}; there are 0 to {self.n - 1}"
+                )
+        if len(set(chosen)) < len(chosen):
+            raise InvalidArgumentError(f"a slot stands twice in {chosen}")
+        return chosen
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InvalidArgumentError("the pool isn't open; use it as `async with EnvPool(…)`")
+
+    async def __aenter__(self) -> Self:
+        await self._backend.open()
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _Batch:
+    """Waits until so many calls have ended: one future for all of them."""
+
+    __slots__ = ("_left", "done")
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def one(self, call: Call) -> None:
+        """One of them has ended."""
+        self._left -= 1
+        if not self._left and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Stream:
+    """Calls of one `as_completed`."""
+
+    __slots__ = ("clocks", "done", "limit", "outstanding")
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.outstanding = 0
+        self.done: asyncio.Queue[Call] = asyncio.Queue()
+        self.clocks: list[asyncio.TimerHandle] = []
+
+    def one(self, call: Call) -> None:
+        """One of them has ended."""
+        self.done.put_nowait(call)
+
+
+def _told(call: Call) -> Observation:
+    """What a slot gets: its observation, or one that says what went wrong."""
+    if call.observation is not None:
+        return call.observation
+    error = call.error
+    said = f"{type(error).__name__}: {error}"
+    return Observation(done=True, metadata={"error": said})
+
+
+def _backend(
+    env: str | Callable[[], Any] | None,
+    n: int,
+    observation_type: type[Observation],
+    token: str | None,
+) -> Backend:
+    if isinstance(env, str) and (re.search(r"://|:\d+", env) is not None):
+        from guerdon.envs.pool.remote import RemoteBackend
+
+        return RemoteBackend(env, n, observation_type=observation_type, token=token)
+    from guerdon.envs.pool.threads import ThreadBackend
+
+    if isinstance(env, str):
+        return ThreadBackend(environments.factory(env), n)
+    if not callable(env):
+        raise InvalidArgumentError(
+            f"env is {env!r:.60}; it takes a factory of environments, a server's address, or a "
+            "registered name"
+        )
+    return ThreadBackend(env, n)
+
+
+def _action(slot: int, action: Any) -> Any:
+    if not isinstance(action, (Action, Mapping)):
+        raise InvalidArgumentError(
+            f"actions[{slot}] is {action!r:.60}; it takes an Action, a dict, or None to skip"
+        )
+    return action
+
+
+def _seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | None]:
+    if seeds is None:
+        return [None] * count
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        return [seeds + place for place in range(count)]
+    if isinstance(seeds, (str, bytes, bool)) or len(seeds) != count:
+        raise InvalidArgumentError(f"seeds is {seeds!r:.60}; it takes an int, or one for each slot")
+    return list(seeds)
+
+
+def _positive(seconds: float) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise InvalidArgumentError(f"timeout_s is {seconds!r}; it takes a number over 0")
+    return float(seconds)

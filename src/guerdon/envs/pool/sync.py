@@ -1,0 +1,98 @@
+"""`SyncEnvPool`: a pool for code that awaits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from guerdon._background import run
+from guerdon.models.action import Action
+from guerdon.models.observation import Observation
+
+if TYPE_CHECKING:
+    from guerdon.envs.pool.pool import EnvPool
+
+__all__ = ["SyncEnvPool"]
+
+
+class SyncEnvPool:
+    """An `EnvPool` for code that awaits nothing; made by `EnvPool.sync`.
+
+    Example:
+        >>> from guerdon import EnvPool
+        >>> def main():
+        ...     with EnvPool("http://localhost:8000", n=16).sync() as pool:
+        ...         pool.reset_batch(seeds=0)
+        ...         return pool.step_batch([{"message": "hi"}] * 16)
+    """
+
+    def __init__(self, pool: EnvPool) -> None:
+        self.async_pool = pool
+
+    def __len__(self) -> int:
+        return self.async_pool.n
+
+    def reset_batch(
+        self,
+        seeds: int | Sequence[int | None] | None = None,
+        slots: Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> list[Observation]:
+        """See `EnvPool.reset_batch`."""
+        return run(self.async_pool.reset_batch(seeds, slots, **kwargs))
+
+    def step_batch(
+        self,
+        actions: Sequence[Action | Mapping[str, Any] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Observation | None]:
+        """See `EnvPool.step_batch`."""
+        return run(self.async_pool.step_batch(actions, timeout_s=timeout_s))
+
+    def as_completed(
+        self,
+        actions: Sequence[Action | Mapping[str, Any] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> Iterator[tuple[int, Observation]]:
+        """See `EnvPool.as_completed`."""
+        stream = self.async_pool.as_completed(actions, timeout_s=timeout_s)
+
+        async def following() -> tuple[int, Observation] | None:
+            return await anext(stream, None)
+
+        try:
+            while (found := run(following())) is not None:
+                yield found
+        finally:
+            run(_end(stream))
+
+    def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
+        """See `EnvPool.send`."""
+
+        async def sending() -> None:
+            self.async_pool.send(slot, action)
+
+        run(sending())
+
+    def close(self) -> None:
+        """See `EnvPool.close`."""
+        run(self.async_pool.close())
+
+    def __enter__(self) -> Self:
+        run(self.async_pool.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def _end(stream: Any) -> None:
+    await stream.aclose()

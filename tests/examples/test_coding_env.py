@@ -1,0 +1,490 @@
+import doctest
+import importlib
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from examples.coding_env import environment as environment_module
+from examples.coding_env import runner
+from examples.coding_env.candidates import candidates
+from examples.coding_env.environment import CodingEnvironment
+from examples.coding_env.humaneval import complete, problems_path, read_problems
+from examples.coding_env.models import CodeAction, CodeObservation
+from examples.coding_env.rubrics import Compiles, PassesTests, Style, reward
+from examples.coding_env.runner import Limits, RunnerError, Verdict, run_tests
+from examples.coding_env.style import faults
+from examples.coding_env.tasks import Task, load_tasks
+from guerdon import EpisodeError, Gate, InvalidArgumentError, MissingInputError, WeightedSum
+
+TASKS = load_tasks()
+ADD = next(task for task in TASKS if task.id == "add")
+GOOD = ADD.solution
+SHORT = Limits(seconds=0.3)
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+
+
+def play(task, program, **kwargs):
+    """The observation after one submission."""
+    environment = CodingEnvironment([task], **kwargs)
+    environment.reset(task=0)
+    return environment.step(CodeAction(program=program))
+
+
+def in_two_threads(function, items):
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(function, items))
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def shown(environment, programs, **reset):
+    """All that an agent sees of an episode."""
+    observations = [environment.reset(**reset)]
+    observations += [environment.step(CodeAction(program=program)) for program in programs]
+    return [observation.model_dump_json() for observation in observations]
+
+
+# The tasks ---------------------------------------------------------------------------------------
+
+
+def test_there_are_at_least_thirty_two_tasks_of_rising_difficulty():
+    assert len(TASKS) >= 32
+    assert len({task.id for task in TASKS}) == len(TASKS)
+    levels = [task.difficulty for task in TASKS]
+    assert levels == sorted(levels)
+    assert set(levels) == {1, 2, 3, 4, 5, 6}
+
+
+def test_each_task_has_six_tests_and_says_what_to_define():
+    for task in TASKS:
+        assert len(task.tests) >= 6, task.id
+        assert f"`{task.entry_point}(" in task.prompt, task.id
+        assert not any(test in task.prompt for test in task.tests), task.id
+
+
+def test_reference_solutions_pass_and_score_at_least_nine_tenths():
+    for seen in in_two_threads(lambda task: play(task, task.solution), TASKS):
+        assert seen.passed == seen.total > 0, (seen.task_id, seen.feedback)
+        assert seen.reward >= 0.9, (seen.task_id, seen.metadata)
+        assert seen.done
+
+
+def test_wrong_candidates_pass_less_than_half_and_stop_at_the_second_gate():
+    for seen in in_two_threads(lambda task: play(task, candidates(task)["wrong"]), TASKS):
+        assert seen.passed < seen.total / 2, seen.task_id
+        assert seen.reward == 0.0, seen.task_id
+
+
+def test_half_right_candidates_pass_at_least_half_and_not_all():
+    for seen in in_two_threads(lambda task: play(task, candidates(task)["half"]), TASKS):
+        assert seen.total / 2 <= seen.passed < seen.total, (seen.task_id, seen.feedback)
+        assert 0.35 <= seen.reward < 0.95, seen.task_id
+        assert not seen.done
+
+
+@pytest.mark.parametrize("task", TASKS[::5], ids=lambda task: task.id)
+def test_broken_and_endless_candidates_score_nothing(task):
+    broken = play(task, candidates(task)["broken"])
+    assert broken.feedback.startswith("The program does not compile: line ")
+    endless = play(task, candidates(task)["endless"], limits=SHORT)
+    assert "it was not done within 0.3 s" in endless.feedback
+    assert (broken.reward, endless.reward) == (0.0, 0.0)
+
+
+def test_a_task_without_tests_is_refused():
+    with pytest.raises(InvalidArgumentError, match="task 'x' has no tests"):
+        Task(id="x", prompt="", entry_point="x", tests=(), solution="")
+
+
+# The reward --------------------------------------------------------------------------------------
+
+
+def test_the_tree_is_what_it_should_be():
+    compiles, passes, quality = reward()
+    assert isinstance(compiles, Gate)
+    assert isinstance(compiles.rubric, Compiles)
+    assert isinstance(passes, Gate)
+    assert isinstance(passes.rubric, PassesTests)
+    assert passes.threshold == 0.5
+    assert isinstance(quality, WeightedSum)
+    assert quality.weights == [0.7, 0.3]
+    assert [type(rubric) for rubric in quality.children()] == [PassesTests, Style]
+
+
+def test_gates_stop_the_evaluation():
+    kinds = candidates(ADD)
+    seen = {kind: play(ADD, kinds[kind]) for kind in ("broken", "wrong", "half")}
+    names = {kind: each.metadata["reward_components"] for kind, each in seen.items()}
+    assert "rubric_1" not in names["broken"]
+    assert "rubric_2" not in names["wrong"]
+    half = names["half"]
+    assert half["rubric_2.rubric_0"] == 0.5
+    quality = 0.7 * half["rubric_2.rubric_0"] + 0.3 * half["rubric_2.rubric_1"]
+    assert half["rubric_2"] == pytest.approx(quality)
+
+
+def test_the_score_says_why():
+    action = CodeAction(program=candidates(ADD)["half"])
+    environment = CodingEnvironment([ADD])
+    environment.reset()
+    observation = environment.step(action)
+    score = environment.rubric.score(action, observation)
+    reason = score["rubric_2"]["rubric_0"].reason
+    assert reason.startswith(
+        "3 of 6 tests passed; test 4 of 6: NotImplementedError: out of patience"
+    )
+    assert score["rubric_2"]["rubric_1"].reason == "no faults"
+
+
+def test_tests_run_once_a_step(monkeypatch):
+    calls = []
+
+    def counting(program, task, limits):
+        calls.append(program)
+        return run_tests(program, task, limits)
+
+    monkeypatch.setattr(environment_module, "run_tests", counting)
+    assert play(ADD, GOOD).reward == 1.0
+    assert calls == [GOOD]
+
+
+def test_a_runner_that_fails_gives_no_reward(monkeypatch, tmp_path):
+    monkeypatch.setattr(runner, "CHILD", tmp_path / "nothing.py")
+    seen = play(ADD, GOOD)
+    assert seen.reward is None
+    assert "the process for the program didn't start" in str(seen.metadata["reward_error"])
+    assert seen.feedback == "The program could not be run; that is not its fault."
+    with pytest.raises(RunnerError):
+        PassesTests()(CodeAction(program=GOOD), seen)
+
+
+def test_tests_that_are_no_python_are_the_tasks_fault():
+    task = Task(id="x", prompt="", entry_point="x", tests=("assert (",), solution="x = 1")
+    with pytest.raises(RunnerError, match="SyntaxError"):
+        run_tests("x = 1", task)
+
+
+def test_rubrics_need_the_environments_own_observation():
+    seen = CodeObservation.model_validate_json(play(ADD, GOOD).model_dump_json())
+    with pytest.raises(MissingInputError, match="no verdict"):
+        reward()(CodeAction(program=GOOD), seen)
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        (GOOD, ""),
+        ("def add(a, b):\n    return a + b\n", "add has no docstring"),
+        (GOOD + "def badName():\n    pass\n", "badName is not in snake_case"),
+        (GOOD + "list = 3\n", "list hides what Python calls so"),
+        (GOOD + "# " + "x" * 99 + "\n", "line 4 is longer than 100 characters"),
+        (GOOD + "x = 1 \n", "line 4 has a tab, or spaces at its end"),
+        (GOOD + "try:\n    x = 1\nexcept:\n    pass\n", "line 6 catches every exception"),
+        (GOOD + "from math import *\n", "line 4 imports everything"),
+        ("add = lambda a, b: a + b\n", "add is not defined by def or class"),
+        (GOOD + "class low:\n    pass\n", "the class low is not in CamelCase"),
+        (GOOD + "def f():\n" + "    x = 1\n" * 50, "f has 51 lines, more than 40"),
+        ("-" * 100_000 + "1", "it can't be parsed"),
+    ],
+)
+def test_style_names_faults(program, fault):
+    assert fault in "; ".join(each for each in faults(program, "add").values() if each)
+
+
+# Limits ------------------------------------------------------------------------------------------
+
+
+def verdict(program, limits=None):
+    return run_tests(program, ADD, limits)
+
+
+@pytest.mark.parametrize(
+    ("program", "ended", "failure"),
+    [
+        ("while True: pass", "timeout", "before the first test: it was not done within 0.3 s"),
+        ("import time; time.sleep(99)", "timeout", "before the first test: it was not done"),
+        ("def add(a, b):\n    while a: pass\n    return b", "timeout", "test 1 of 6: it was not"),
+        ("x = bytearray(10**9)", "memory", "before the first test: MemoryError (line 1"),
+        ("def add(a, b): return [0] * 10**9", "memory", "test 1 of 6: MemoryError"),
+        ("while True: print('x' * 999)", "output_limit", "it printed more than 65536 bytes"),
+        ("print('x' * 70_000)", "output_limit", "it printed more than 65536 bytes"),
+        ("import os; os._exit(0)", "crashed", "before the first test: its process ended by itself"),
+        ("raise SystemExit(0)", "ok", "before the first test: SystemExit: 0 (line 1"),
+        ("import sys; sys.exit()", "ok", "before the first test: SystemExit"),
+        ("def add(a, b): raise SystemExit", "ok", "test 1 of 6: SystemExit"),
+        ("import os, signal; os.kill(os.getpid(), 9)", "crashed", "(signal 9)"),
+        ("import os; os.kill(os.getppid(), 9)\nwhile True: pass", "crashed", "(exit code unknown)"),
+        ("import os; os.killpg(0, 9)", "crashed", "ended by itself"),
+        ("def add(a, b): return add(a, b)", "ok", "test 1 of 6: RecursionError"),
+        ("open('big', 'w').write('x' * 10**7)", "ok", "File too large"),
+        ("input()", "ok", "EOFError"),
+        ("print('passed 6 of 6')", "ok", "NameError: name 'add' is not defined"),
+    ],
+)
+def test_what_a_program_does_wrong_is_in_its_verdict(program, ended, failure):
+    found = verdict(program, SHORT if ended == "timeout" else None)
+    assert found.compiled
+    assert found.passed == 0
+    assert found.ended == ended
+    assert failure in found.failure
+
+
+def test_exit_in_a_test_keeps_what_was_passed_before():
+    program = "import os\ndef add(a, b): return a + b if a >= 0 else os._exit(0)"
+    found = verdict(program)
+    assert (found.passed, found.total, found.ended) == (2, 6, "crashed")
+    assert found.failure == "test 3 of 6: its process ended by itself (exit code 0)"
+
+
+def test_a_test_that_fails_does_not_stop_the_others():
+    found = verdict("def add(a, b): return 1 / 0 if a == 1 else a + b")
+    assert (found.passed, found.ended) == (5, "ok")
+    assert (
+        found.failure == "test 1 of 6: ZeroDivisionError: division by zero (line 1 of the program)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("def (", "line 1: invalid syntax"),
+        ("x = 1\n  y = 2", "line 2: unexpected indent"),
+        ("a\0b", "null bytes"),
+        ("(" * 10_000, "too many nested parentheses"),
+        ("-" * 30_000 + "1", "Error"),
+        ("return 1", "'return' outside function"),
+    ],
+)
+def test_a_program_that_does_not_compile(program, error):
+    found = verdict(program)
+    assert (found.compiled, found.passed, found.total) == (False, 0, 6)
+    assert error in found.compile_error
+
+
+def test_a_program_sees_nothing_of_where_it_runs(monkeypatch):
+    monkeypatch.setenv("SECRET_OF_THE_PARENT", "x")
+    found = verdict(
+        "import os\nprint(sorted(os.environ), os.listdir())\nraise OSError(os.getcwd())"
+    )
+    assert found.output == "['HOME', 'LC_ALL', 'PYTHONHASHSEED'] []\n"
+    assert found.failure == "before the first test: OSError: . (line 3 of the program)"
+
+
+FORKING = """
+import os, time
+reading, writing = os.pipe()
+for number in range({count}):
+    if os.fork() == 0:
+        {leave}
+        if os.fork() == 0:
+            os.write(writing, f"{{os.getpid()}} ".encode())
+            time.sleep(600)
+        os._exit(0)
+pids = b""
+while pids.count(b" ") < {count}:
+    pids += os.read(reading, 100)
+print(pids.decode(), flush=True)
+{then}
+def add(a, b):
+    return a + b
+"""
+
+
+@linux_only
+@pytest.mark.parametrize("leave", ["pass", "os.setsid()"])
+@pytest.mark.parametrize(
+    ("then", "ended"), [("", "ok"), ("while True: pass", "timeout"), ("os._exit(3)", "crashed")]
+)
+def test_all_that_a_program_has_started_is_ended(leave, then, ended):
+    limits = Limits(seconds=0.8 if ended == "timeout" else 5)
+    found = verdict(FORKING.format(count=5, leave=leave, then=then), limits)
+    assert found.ended == ended
+    pids = [int(pid) for pid in found.output.split()]
+    assert len(pids) == 5
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_fork_of_the_program_does_not_run_the_tests_as_well():
+    found = verdict("import os\nos.fork()\n" + GOOD)
+    assert (found.passed, found.total, found.ended) == (6, 6, "ok")
+
+
+def test_an_interrupt_leaves_nothing_behind(monkeypatch):
+    seen = {}
+
+    def interrupted(self, process, channel):
+        seen["pid"] = process.pid
+        seen["folder"] = Path(os.readlink(f"/proc/{process.pid}/cwd")) if linux else None
+        raise KeyboardInterrupt
+
+    linux = sys.platform == "linux"
+    monkeypatch.setattr(runner._Run, "listen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        verdict("import time; time.sleep(600)")
+    assert not alive(seen["pid"])
+    assert not linux or not seen["folder"].exists()
+
+
+def test_several_threads_run_programs_at_the_same_time():
+    programs = [GOOD, "def (", "raise OSError", candidates(ADD)["half"]] * 5
+    with ThreadPoolExecutor(5) as pool:
+        passed = [found.passed for found in pool.map(verdict, programs)]
+    assert passed == [6, 0, 0, 3] * 5
+
+
+# Episodes ----------------------------------------------------------------------------------------
+
+
+def test_an_episode_ends_when_it_is_solved():
+    environment = CodingEnvironment()
+    first = environment.reset(task="add", episode_id="mine")
+    assert (first.reward, first.done, first.submissions_left) == (None, False, 5)
+    assert first.prompt == ADD.prompt
+    second = environment.step(CodeAction(program="def (This is no Python"))
+    assert (second.done, second.submissions_left) == (False, 4)
+    third = environment.step(CodeAction(program=GOOD))
+    assert (third.done, third.reward, third.feedback) == (True, 1.0, "All 6 tests passed.")
+    state = environment.state
+    assert (state.episode_id, state.step_count, state.solved, state.best) == ("mine", 2, True, 1.0)
+    with pytest.raises(EpisodeError, match=r"the episode is solved; call reset\(\)"):
+        environment.step(CodeAction(program=GOOD))
+
+
+def test_an_episode_ends_when_the_submissions_are_used_up():
+    environment = CodingEnvironment()
+    environment.reset(task="add")
+    seen = [environment.step(CodeAction(program="x = 1")) for _ in range(5)]
+    assert [each.done for each in seen] == [False] * 4 + [True]
+    assert [each.submissions_left for each in seen] == [4, 3, 2, 1, 0]
+    with pytest.raises(EpisodeError, match="has used up its submissions"):
+        environment.step(CodeAction(program=GOOD))
+    assert not environment.reset(task="add").done
+    assert environment.step(CodeAction(program=GOOD)).reward == 1.0
+
+
+def test_a_step_before_the_first_reset_is_refused():
+    with pytest.raises(EpisodeError, match=r"call reset\(\) before step\(\)"):
+        CodingEnvironment().step(CodeAction(program=GOOD))
+
+
+def test_what_an_agent_sees_holds_no_tests_and_repeats_itself():
+    kinds = candidates(ADD)
+    programs = [kinds["broken"], kinds["half"], "add = {'a', 'b'}\nprint(object())", GOOD]
+    programs.insert(3, "def add(a, b): raise ValueError(object(), {'a', 'b', 'c'})")
+    once, again = (shown(CodingEnvironment(), programs, task="add") for _ in range(2))
+    assert once == again
+    assert not any(test in text for test in ADD.tests for text in once)
+    assert "add(-5" not in "".join(once)
+
+
+def test_a_seed_chooses_the_task():
+    environment = CodingEnvironment()
+    chosen = [environment.reset(seed=seed).task_id for seed in range(60)]
+    assert chosen == [CodingEnvironment().reset(seed=seed).task_id for seed in range(60)]
+    assert len(set(chosen)) > 20
+    assert environment.reset(seed=3, task=0).task_id == TASKS[0].id
+
+
+@pytest.mark.parametrize("task", ["nothing", -1, len(TASKS), True, 1.0, ["add"]])
+def test_an_unknown_task_is_refused_with_what_there_is(task):
+    with pytest.raises(InvalidArgumentError, match=f"a number from 0 to {len(TASKS) - 1} or an id"):
+        CodingEnvironment().reset(task=task)
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(InvalidArgumentError, match="there are 2 tasks and 1 ids"):
+        CodingEnvironment([ADD, ADD])
+    with pytest.raises(InvalidArgumentError, match="max_submissions is 0"):
+        CodingEnvironment(max_submissions=0)
+    environment = CodingEnvironment()
+    with pytest.raises(InvalidArgumentError, match=r"not \['taks'\]"):
+        environment.reset(taks=3)
+    with pytest.raises(InvalidArgumentError, match="seed is -1"):
+        environment.reset(seed=-1)
+    environment.reset(task=0)
+    with pytest.raises(InvalidArgumentError, match="timeout_s is 0"):
+        environment.step(CodeAction(program=GOOD), timeout_s=0)
+    with pytest.raises(ValueError, match="at most 50000 characters"):
+        CodeAction(program="x" * 50_001)
+
+
+def test_feedback_tells_of_the_first_failure_and_of_how_it_ended():
+    program = "def add(a, b):\n    while not a: pass\n    return None"
+    assert play(ADD, program, limits=SHORT).feedback == (
+        "0 of 6 tests passed. First failure: test 1 of 6: AssertionError (stopped: out of time)"
+    )
+
+
+def test_timeout_s_bounds_the_run():
+    environment = CodingEnvironment()
+    environment.reset(task="add")
+    seen = environment.step(CodeAction(program="while True: pass"), timeout_s=0.2)
+    assert "it was not done within 0.2 s" in seen.feedback
+
+
+# HumanEval ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def problems():
+    path = problems_path()
+    if path is None:
+        pytest.skip("HumanEval's problems are not here: set GUERDON_DATA to their folder")
+    return list(read_problems(path))
+
+
+def test_canonical_solutions_pass(problems):
+    found = in_two_threads(lambda task: run_tests(task.solution, task), problems)
+    assert [task.id for task, each in zip(problems, found, strict=True) if each.passed < 1] == []
+    assert len(found) == 60
+
+
+def test_canonical_solutions_without_their_last_line_do_not_pass(problems):
+    def shortened(task):
+        program = "".join(task.solution.rstrip().splitlines(keepends=True)[:-1])
+        return run_tests(program, task)
+
+    found = in_two_threads(shortened, problems)
+    assert [task.id for task, each in zip(problems, found, strict=True) if each.passed] == []
+
+
+def test_problems_play_in_the_environment(problems):
+    environment = CodingEnvironment(problems)
+    first = environment.reset(task="HumanEval/0")
+    assert first.starter in first.prompt
+    body = problems[0].solution.removeprefix(first.starter)
+    seen = environment.step(CodeAction(program=complete(problems[0], body)))
+    assert seen.done
+    assert seen.metadata["reward_components"]["rubric_1"] == 1.0
+    assert complete(problems[0], problems[0].solution) == problems[0].solution
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"task_id": 1, "prompt": 2}'])
+def test_a_line_that_is_no_problem_is_named(tmp_path, line):
+    path = tmp_path / "problems.jsonl"
+    path.write_text(line, encoding="utf-8")
+    with pytest.raises(InvalidArgumentError, match=r"problems\.jsonl, line 1 is no problem"):
+        list(read_problems(path))
+
+
+MODULES = "candidates environment humaneval models rubrics runner style tasks verdict"
+
+
+@pytest.mark.parametrize("name", MODULES.split())
+def test_examples_in_docstrings_run(name):
+    result = doctest.testmod(importlib.import_module(f"examples.coding_env.{name}"))
+    assert (result.failed, result.attempted > 0) == (0, True)
+
+
+def test_a_verdict_of_nothing_is_nothing():
+    assert Verdict(compiled=False, passed=0, total=3).fraction == 0.0
