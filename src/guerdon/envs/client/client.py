@@ -13,6 +13,7 @@ from guerdon.envs.client.http import server_name
 from guerdon.envs.client.launching import Container, Launcher, ServerProcess
 from guerdon.envs.client.sync import SyncEnvClient
 from guerdon.envs.client.wire import Wire, http_url, websocket_url
+from guerdon.envs.invalid import say_invalid
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import InvalidArgumentError, InvalidObservationError
 from guerdon.models.action import Action
@@ -274,7 +275,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             observation = kind.model_validate(fields)
         except ValidationError as error:
             raise InvalidObservationError(
-                f"{self.base_url} sent an observation that is no {kind.__name__}: {error}"
+                f"{self.base_url} sent an observation that is no {kind.__name__}: "
+                f"{say_invalid(error)}"
             ) from error
         if isinstance(observation, Observation):
             reward = observation.reward
@@ -286,7 +288,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             state: StateT = self.state_type.model_validate(payload)
         except ValidationError as error:
             raise InvalidObservationError(
-                f"{self.base_url} sent a state that is no {self.state_type.__name__}: {error}"
+                f"{self.base_url} sent a state that is no {self.state_type.__name__}: "
+                f"{say_invalid(error)}"
             ) from error
         return state
 

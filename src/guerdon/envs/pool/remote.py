@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from guerdon.envs.client.wire import Wire, websocket_url
+from guerdon.envs.invalid import say_invalid
 from guerdon.envs.pool.calls import Backend, Call
-from guerdon.errors import ConnectionLostError
+from guerdon.errors import ConnectionLostError, InvalidObservationError
 from guerdon.models.observation import Observation
 
 __all__ = ["RemoteBackend"]
@@ -90,7 +91,13 @@ class RemoteBackend(Backend):
         fields["metadata"] = payload.get("metadata") or fields.get("metadata") or {}
         fields["reward"] = payload.get("reward")
         fields["done"] = bool(payload.get("done", False))
-        return self._observation_type.model_validate(fields)
+        kind = self._observation_type
+        try:
+            return kind.model_validate(fields)
+        except ValidationError as error:
+            raise InvalidObservationError(
+                f"the server sent an observation that is no {kind.__name__}: {say_invalid(error)}"
+            ) from error
 
     def give_up(self, call: Call) -> None:
         """Drop the session; the server closes its environment, and the next reset opens another."""

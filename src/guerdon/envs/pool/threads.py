@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from guerdon.envs.driver import Driver, make
+from guerdon.envs.invalid import say_invalid
 from guerdon.envs.pool.calls import Backend, Call
 from guerdon.envs.workers import Job, Workers
 from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidArgumentError
@@ -60,7 +61,8 @@ class _Seat:
         try:
             return kind.model_validate(action)
         except ValidationError as error:
-            raise InvalidArgumentError(f"the action is no {kind.__name__}: {error}") from error
+            said = f"the action is no {kind.__name__}: {say_invalid(error)}"
+            raise InvalidArgumentError(said) from error
 
     def close(self) -> None:
         """Close the environment; what that raises is logged."""

@@ -15,12 +15,12 @@ from starlette.routing import Route
 
 from guerdon.envs.driver import Driver
 from guerdon.envs.host import Host
+from guerdon.envs.invalid import field_errors
 from guerdon.envs.server import mcp
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.messages import (
     ResetRequest,
     StepRequest,
-    field_errors,
     observation_json,
     state_json,
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from guerdon.errors import InvalidObservationError
@@ -24,7 +24,6 @@ __all__ = [
     "ResetRequest",
     "StepRequest",
     "error_text",
-    "field_errors",
     "observation_json",
     "read",
     "state_json",
@@ -120,12 +119,6 @@ def read(text: str | bytes) -> Request:
             ],
         )
     return Request(kind, message.get("data"))
-
-
-def field_errors(error: ValidationError) -> list[dict[str, Any]]:
-    """What is wrong with the fields of what was sent, as JSON can hold it."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [dict(each) for each in found]
 
 
 def error_text(code: ErrorCode, message: str, more: Mapping[str, Any]) -> str:

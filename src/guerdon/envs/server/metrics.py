@@ -103,16 +103,16 @@ class Metrics:
             "Scores, by component; an empty one is the reward.",
             labels=["component"],
         )
-        for name, (count, sum_) in self.rewards.items():
-            rewards.add_metric([name], int(count), sum_)
+        for name, (scores, total) in self.rewards.items():
+            rewards.add_metric([name], int(scores), total)
         yield rewards
 
     def _step_seconds(self) -> HistogramMetricFamily:
-        total = 0
+        so_far = 0
         cumulative: list[tuple[str, float]] = []
         for bound, count in zip((*map(str, BUCKETS), "+Inf"), self.buckets, strict=True):
-            total += count
-            cumulative.append((bound, float(total)))
+            so_far += count
+            cumulative.append((bound, float(so_far)))
         return HistogramMetricFamily(
             "guerdon_step_seconds",
             "How long environments took for a step.",

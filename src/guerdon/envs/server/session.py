@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from guerdon.envs.host import Host
+from guerdon.envs.invalid import field_errors, say_invalid
 from guerdon.envs.server import mcp
 from guerdon.envs.server.connection import ClientGoneError, Connection
 from guerdon.envs.server.logs import log
@@ -21,7 +22,6 @@ from guerdon.envs.server.messages import (
     Request,
     ResetRequest,
     error_text,
-    field_errors,
     observation_json,
     read,
     state_json,
@@ -246,11 +246,8 @@ class Session:
 
 
 def _invalid(what: str, error: ValidationError) -> Problem:
-    errors = field_errors(error)
-    first = errors[0]
-    where = ".".join(map(str, first["loc"]))
-    said = f"{what} is not valid: {f'{where}: ' if where else ''}{first['msg']}"
-    return Problem(ErrorCode.VALIDATION_ERROR, said, errors=errors)
+    said = f"{what} is not valid: {say_invalid(error)}"
+    return Problem(ErrorCode.VALIDATION_ERROR, said, errors=field_errors(error))
 
 
 class _Watch:
