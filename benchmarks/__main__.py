@@ -10,11 +10,31 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import batches, import_time, openenv_home, rollout_scoring, rubric_calls
+from benchmarks import (
+    batches,
+    environment_pool,
+    environment_serving,
+    import_time,
+    openenv_home,
+    rollout_scoring,
+    rubric_calls,
+    sessions_dropped,
+    sessions_idle,
+)
 from benchmarks import score_command as command
 from benchmarks.timing import Findings, table
 
-NAMES = ("calls", "rollouts", "command", "batch", "import")
+NAMES = (
+    "calls",
+    "rollouts",
+    "command",
+    "batch",
+    "import",
+    "serving",
+    "pool",
+    "idle",
+    "dropped",
+)
 
 
 def main() -> None:
@@ -22,7 +42,7 @@ def main() -> None:
     console = Console(width=None if Console().is_terminal else 150)
     names = arguments.only or NAMES
     openenv = missing = ""
-    if {"calls", "rollouts", "import"} & set(names):
+    if {"calls", "rollouts", "import", "serving"} & set(names):
         openenv, missing = openenv_home.make()
         missing = missing and f"not installed: {missing}"
     groups: dict[str, Callable[[], Findings]] = {
@@ -31,6 +51,10 @@ def main() -> None:
         "command": lambda: command.run(arguments.rows),
         "batch": batches.run,
         "import": lambda: import_time.run(openenv, missing),
+        "serving": lambda: environment_serving.run(openenv, missing),
+        "pool": environment_pool.run,
+        "idle": sessions_idle.run,
+        "dropped": lambda: sessions_dropped.run(arguments.sessions),
     }
     found = Findings()
     for name in names:
@@ -51,10 +75,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=int, default=command.ROWS, help="rows for `guerdon score` (%(default)s)"
     )
+    parser.add_argument(
+        "--sessions",
+        type=int,
+        default=sessions_dropped.SESSIONS,
+        help="sessions that are opened and dropped (%(default)s)",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
     arguments = parser.parse_args()
     if arguments.rows < 1:
         parser.error("--rows takes at least 1")
+    if arguments.sessions < 1:
+        parser.error("--sessions takes at least 1")
     return arguments
 
 

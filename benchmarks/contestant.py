@@ -32,11 +32,15 @@ class Contestant:
     Args:
         python: The interpreter that has the library.
         library: ``guerdon`` or ``openenv``.
+        module: What the process runs, which reads and answers as this module does.
+        *arguments: What else that takes.
     """
 
-    def __init__(self, python: str, library: str) -> None:
+    def __init__(
+        self, python: str, library: str, module: str = "benchmarks.contestant", *arguments: str
+    ) -> None:
         self._process = subprocess.Popen(
-            [python, "-m", "benchmarks.contestant", library],
+            [python, "-m", module, library, *arguments],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

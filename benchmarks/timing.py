@@ -39,6 +39,7 @@ class Measured:
         per: How many units of work a round does.
         unit: What one unit is.
         absolute: Whether the bar is in seconds.
+        more: Whether the bar is for the seconds a unit that ours take more than theirs.
         missing: Why it could not be compared.
     """
 
@@ -49,6 +50,7 @@ class Measured:
     per: int = 1
     unit: str = ""
     absolute: bool = False
+    more: bool = False
     missing: str = ""
 
     @property
@@ -77,7 +79,27 @@ class Measured:
     def met(self) -> bool | None:
         """Whether the bar is met; None where that could not be measured."""
         value = self.ours if self.absolute else self.ratio
+        if self.more and self.ours is not None and self.theirs is not None:
+            value = self.ours - self.theirs
         return None if value is None else value <= self.bar
+
+    def cells(self) -> list[str]:
+        """Its cells in the table, but for the last."""
+        bar = f"≤ {self.bar:.3g}×"
+        if self.absolute:
+            bar = f"≤ {self.bar:g} s"
+        elif self.more:
+            bar = f"≤ {seconds(self.bar)} more"
+        spread = self.spread
+        return [
+            escape(self.name),
+            seconds(self.ours, self.unit),
+            escape(f"{self.against} ({self.missing})" if self.missing else self.against),
+            seconds(self.theirs, self.unit),
+            "–" if self.ratio is None else f"{self.ratio:.3f}×",
+            "–" if spread is None else f"{spread[0]:.2f}…{spread[1]:.2f}",
+            bar,
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Everything, as JSON can hold it."""
@@ -86,14 +108,64 @@ class Measured:
 
 
 @dataclass(slots=True)
+class Counted:
+    """One line of the table whose numbers are no times, and need no rounds.
+
+    Attributes:
+        name: What was counted.
+        against: What it is compared with.
+        bar: How many more than theirs there should be at most; None where there is no bar.
+        ours: How many there are.
+        theirs: How many there were; None where there is nothing to compare with.
+        unit: What is counted; ``"B"`` for bytes.
+        missing: Why it could not be counted.
+    """
+
+    name: str
+    against: str
+    bar: float | None = None
+    ours: float | None = None
+    theirs: float | None = None
+    unit: str = ""
+    missing: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bar is met; None where there is none, or nothing was counted."""
+        if self.bar is None or self.ours is None:
+            return None
+        return self.ours - (self.theirs or 0) <= self.bar
+
+    def cells(self) -> list[str]:
+        """Its cells in the table, but for the last."""
+        bar = "–"
+        if self.bar is not None:
+            bar = f"≤ {amount(self.bar, self.unit)}" if self.bar else "none"
+            bar += "" if self.theirs is None else " more"
+        return [
+            escape(self.name),
+            amount(self.ours, self.unit),
+            escape(f"{self.against} ({self.missing})" if self.missing else self.against),
+            amount(self.theirs, self.unit),
+            "–",
+            "–",
+            bar,
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return asdict(self) | {"met": self.met}
+
+
+@dataclass(slots=True)
 class Findings:
     """What a benchmark gave: lines of the table, and what else is worth telling."""
 
-    lines: list[Measured] = field(default_factory=list)
+    lines: list[Measured | Counted] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def table(lines: list[Measured]) -> Table:
+def table(lines: list[Measured | Counted]) -> Table:
     """The table that a person reads."""
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
     out.add_column("measured")
@@ -105,23 +177,27 @@ def table(lines: list[Measured]) -> Table:
     out.add_column("bar", justify="right")
     out.add_column("", justify="left")
     for line in lines:
-        out.add_row(*_cells(line))
+        out.add_row(*line.cells(), _verdict(line))
     return out
 
 
-def _cells(line: Measured) -> list[str]:
-    spread = line.spread
+def _verdict(line: Measured | Counted) -> str:
+    if line.bar is None and line.ours is not None:
+        return "told"
     met = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "[yellow]not measured[/]"}
-    return [
-        escape(line.name),
-        seconds(line.ours, line.unit),
-        escape(f"{line.against} ({line.missing})" if line.missing else line.against),
-        seconds(line.theirs, line.unit),
-        "–" if line.ratio is None else f"{line.ratio:.3f}×",
-        "–" if spread is None else f"{spread[0]:.2f}…{spread[1]:.2f}",
-        f"≤ {line.bar:g} s" if line.absolute else f"≤ {line.bar:g}×",
-        met[line.met],
-    ]
+    return met[line.met]
+
+
+def amount(value: float | None, unit: str) -> str:
+    """How many there are of something; bytes in the unit that suits their size."""
+    if value is None:
+        return "–"
+    if unit != "B":
+        return f"{value:,.0f} {unit}".rstrip()
+    for factor, name in ((1e6, "MB"), (1e3, "kB"), (1, "B")):
+        if abs(value) >= factor:
+            break
+    return f"{value / factor:.3g} {name}"
 
 
 def seconds(value: float | None, unit: str = "") -> str:

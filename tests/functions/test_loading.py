@@ -125,7 +125,7 @@ def test_what_a_spec_may_not_name(write, name, message):
 
 @pytest.mark.parametrize("spec", ["reward", "", ":", "reward.py:", ":name", "reward.py"])
 def test_a_spec_without_a_name_shows_how_one_is_written(spec):
-    with pytest.raises(SpecError, match=r"names no reward; write module:name or file\.py:name"):
+    with pytest.raises(SpecError, match=r"names nothing; write module:name or file\.py:name"):
         load_reward(spec)
 
 

@@ -12,8 +12,11 @@ import typer
 from rich.markup import escape
 
 import guerdon
+from guerdon.cli.check import check
 from guerdon.cli.consoles import console
+from guerdon.cli.new import new
 from guerdon.cli.score import score
+from guerdon.cli.serve import serve
 from guerdon.cli.tree import tree
 from guerdon.errors import GuerdonError, OutputError, SpecError
 
@@ -30,6 +33,11 @@ a factory, or a function f(action, observation) -> float.
 
 [bold]Score what models have written[/]
   guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl
+
+[bold]Build an environment, and serve it[/]
+  guerdon new my_env
+  guerdon check my_env
+  guerdon serve my_env
 
 A failure is never a score of 0: rows that fail are counted apart, say why, and make the command \
 exit with 1.
@@ -51,7 +59,7 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, tree):
+for command in (score, tree, new, check, serve):
     app.command(help=_unwrapped(command.__doc__), no_args_is_help=True)(command)
 
 

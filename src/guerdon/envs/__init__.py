@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.envs.checking import *
     from guerdon.envs.client import *
     from guerdon.envs.environment import *
     from guerdon.envs.pool import *
     from guerdon.envs.registry import *
     from guerdon.envs.server import *
 
-__getattr__, __dir__ = lazy_names(__name__, "environment", "registry", "pool", "server", "client")
+__getattr__, __dir__ = lazy_names(
+    __name__, "environment", "registry", "pool", "server", "client", "checking"
+)

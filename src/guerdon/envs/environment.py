@@ -92,6 +92,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         action_type: The class of actions, from the class's parameters.
         observation_type: The class of observations.
         state_type: The class of states.
+        after_done: What a step after the episode's end does, in words, for environments that
+            allow one; the others raise `EpisodeError`.
 
     Raises:
         EnvDefinitionError: When it is made: it has no rubric, or lacks a method that it must have.
@@ -100,6 +102,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     action_type: ClassVar[type[Action]] = Action
     observation_type: ClassVar[type[Observation]] = Observation
     state_type: ClassVar[type[State]] = State
+    after_done: ClassVar[str] = ""
 
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None

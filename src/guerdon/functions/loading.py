@@ -18,7 +18,7 @@ from guerdon.errors import GuerdonError, SpecError
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["load_object", "load_reward"]
+__all__ = ["load_module", "load_object", "load_reward"]
 
 
 def load_reward(spec: str) -> Rubric:
@@ -69,8 +69,7 @@ def load_object(spec: str) -> Any:
     source, colon, name = spec.rpartition(":")
     if not colon or not source or not name:
         raise SpecError(
-            f"{spec!r} names no reward; write module:name or file.py:name, "
-            "such as reward.py:reward",
+            f"{spec!r} names nothing; write module:name or file.py:name, such as reward.py:reward",
             spec=spec,
         )
     module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
@@ -80,6 +79,18 @@ def load_object(spec: str) -> Any:
             raise SpecError(f"{source} has no {name!r}; {_offer(module, name)}", spec=spec)
         found = getattr(found, part)
     return found
+
+
+def load_module(path: str) -> ModuleType:
+    """Import a person's file.
+
+    Args:
+        path: That of a ``.py`` file; one that belongs to a package is imported as part of it.
+
+    Raises:
+        SpecError: There is no such file, or importing it raised.
+    """
+    return _from_file(path, Path(path))
 
 
 def _offer(module: ModuleType, name: str) -> str:
@@ -98,6 +109,8 @@ def _from_file(spec: str, path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise SpecError(f"{spec}: there is no file {path}", spec=spec)
+    if (path.parent / "__init__.py").is_file():
+        return _from_package(spec, path)
     # One module a file, by a name that can't be another's; pickles of its classes find it again.
     name = f"guerdon_reward_{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
     if name in sys.modules:
@@ -118,8 +131,18 @@ def _from_file(spec: str, path: Path) -> ModuleType:
     return module
 
 
-def _module(spec: str, name: str) -> ModuleType:
-    _importable(str(Path.cwd()))
+def _from_package(spec: str, path: Path) -> ModuleType:
+    """The module of a file that belongs to a package, whose other files it may import."""
+    parts = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return _module(spec, ".".join(parts), folder)
+
+
+def _module(spec: str, name: str, folder: Path | None = None) -> ModuleType:
+    _importable(str(folder or Path.cwd()))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

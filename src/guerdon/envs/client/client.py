@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
 
+from guerdon.envs.client.answers import message, read_answer
 from guerdon.envs.client.http import server_name
 from guerdon.envs.client.launching import Container, Launcher, ServerProcess
 from guerdon.envs.client.sync import SyncEnvClient
@@ -17,7 +18,7 @@ from guerdon.envs.invalid import say_invalid
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import InvalidArgumentError, InvalidObservationError
 from guerdon.models.action import Action
-from guerdon.models.observation import GenericObservation, Observation
+from guerdon.models.observation import GenericObservation
 from guerdon.models.state import State
 from guerdon.models.step_result import StepResult
 
@@ -102,6 +103,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             "keepalive_s": keepalive_s,
         }
         self._wire: Wire | None = None
+        self._connecting = asyncio.Lock()
         self._launcher: Launcher | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -178,17 +180,18 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             AnswerTimeoutError: Nobody answered in time.
             LaunchError: The server or the container didn't start.
         """
-        if self._launcher is not None and not self.base_url:
-            self.base_url = await self._launcher.start()
-        if self._wire is None:
-            self._wire = Wire(websocket_url(self.base_url), **self._wire_options)  # type: ignore[arg-type]
-            await self._wire.open()
-        elif not self._wire.is_open:
-            await self._wire.open(patient=True)
-        if self._environment_id is None:
-            self._environment_id = await server_name(
-                self.base_url, self._token, self._connect_timeout_s
-            )
+        async with self._connecting:
+            launcher = self._launcher
+            if launcher is not None and (not self.base_url or launcher.has_ended()):
+                self.base_url, self._wire = "", None
+                self.base_url = await launcher.start()
+            if self._wire is None:
+                self._wire = Wire(websocket_url(self.base_url), **self._wire_options)  # type: ignore[arg-type]
+            await self._wire.ready()
+            if self._environment_id is None:
+                self._environment_id = await server_name(
+                    self.base_url, self._token, self._connect_timeout_s
+                )
         return self
 
     async def reset(self, **kwargs: Any) -> StepResult[ObsT]:
@@ -202,13 +205,9 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             ConnectionLostError: There is no connection to be had.
             AnswerTimeoutError: The answer didn't come in time.
         """
-        wire = self._wire
-        if wire is None or not wire.is_open or wire.is_behind:
-            if wire is not None:
-                await wire.drop()
-            await self.connect()
-        message = to_json({"type": "reset", "data": kwargs})
-        return self._parse_result(await self._ask(message))
+        text = message("reset", kwargs)
+        await self.connect()
+        return self._parse_result(await self._ask(text, "observation"))
 
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
@@ -224,12 +223,12 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             ConnectionLostError: The connection is lost, and the session with it.
             AnswerTimeoutError: The answer didn't come in time.
         """
-        message = to_json({"type": "step", "data": self._step_payload(action)})
-        return self._parse_result(await self._ask(message, timeout_s))
+        text = message("step", self._step_payload(action))
+        return self._parse_result(await self._ask(text, "observation", timeout_s))
 
     async def state(self) -> StateT:
         """Where the episode stands."""
-        return self._parse_state(await self._ask(b'{"type":"state"}'))
+        return self._parse_state(await self._ask(b'{"type":"state"}', "state"))
 
     async def close(self) -> None:
         """End the session, and stop the server where it is this client's own."""
@@ -246,12 +245,12 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         """The same client for code that awaits nothing."""
         return SyncEnvClient(self)
 
-    async def _ask(self, message: bytes, timeout_s: float | None = None) -> dict[str, Any]:
+    async def _ask(self, text: bytes, kind: str, timeout_s: float | None = None) -> Any:
         if self._wire is None:
             await self.connect()
         assert self._wire is not None
         limit = self._message_timeout_s if timeout_s is None else timeout_s
-        return await self._wire.ask(message, limit)
+        return await self._wire.ask(text, kind, limit)
 
     # What a subclass may write its own way -------------------------------------------------------
 
@@ -265,22 +264,16 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObsT]:
         """What is made of an answer."""
-        fields = dict(payload["observation"])
-        # Newer servers tell the metadata in both places, older ones in neither.
-        metadata = payload.get("metadata") or fields.get("metadata") or {}
-        reward, done = payload.get("reward"), bool(payload.get("done", False))
+        answer = read_answer(payload)
         kind = self.observation_type
-        fields = {**fields, "metadata": metadata, "reward": reward, "done": done}
         try:
-            observation = kind.model_validate(fields)
+            observation = kind.model_validate(answer.fields())
         except ValidationError as error:
             raise InvalidObservationError(
                 f"{self.base_url} sent an observation that is no {kind.__name__}: "
                 f"{say_invalid(error)}"
             ) from error
-        if isinstance(observation, Observation):
-            reward = observation.reward
-        return StepResult(observation, reward, done, metadata)
+        return StepResult(observation, answer.reward, answer.done, answer.metadata)
 
     def _parse_state(self, payload: dict[str, Any]) -> StateT:
         """What is made of a state."""
@@ -326,14 +319,7 @@ class GenericEnvClient(EnvClient[dict[str, Any], dict[str, Any], dict[str, Any]]
     """
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[dict[str, Any]]:
-        observation = payload["observation"]
-        metadata = payload.get("metadata") or observation.get("metadata") or {}
-        done = bool(payload.get("done", False))
-        return StepResult(observation, _reward(payload.get("reward")), done, metadata)
+        return StepResult(*read_answer(payload))
 
     def _parse_state(self, payload: dict[str, Any]) -> dict[str, Any]:
         return payload
-
-
-def _reward(value: Any) -> float | None:
-    return None if value is None else float(value)

@@ -10,11 +10,17 @@ import httpx
 from pydantic import BaseModel
 
 from guerdon._background import run
-from guerdon.envs.client.wire import http_url
-from guerdon.errors import AnswerTimeoutError, ConnectionLostError, ServerError
+from guerdon.envs.client.answers import read_answer
+from guerdon.envs.client.wire import http_url, is_loopback
+from guerdon.errors import (
+    AnswerTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    ServerError,
+)
 from guerdon.models.step_result import StepResult
 
-__all__ = ["HTTPEnvClient", "SyncHTTPEnvClient", "server_name"]
+__all__ = ["HTTPEnvClient", "SyncHTTPEnvClient", "server_name", "transport_options"]
 
 
 class HTTPEnvClient:
@@ -76,7 +82,7 @@ class HTTPEnvClient:
 
     async def reset(self, **kwargs: Any) -> StepResult[dict[str, Any]]:
         """Reset a fresh environment."""
-        return _result(await self.post("/reset", json=kwargs))
+        return StepResult(*read_answer(await self.post("/reset", json=kwargs)))
 
     async def step(
         self, action: BaseModel | Mapping[str, Any], *, timeout_s: float | None = None
@@ -91,7 +97,7 @@ class HTTPEnvClient:
         body: dict[str, Any] = {"action": given}
         if timeout_s is not None:
             body["timeout_s"] = timeout_s
-        return _result(await self.post("/step", json=body))
+        return StepResult(*read_answer(await self.post("/step", json=body)))
 
     async def state(self) -> dict[str, Any]:
         """The state of a fresh environment."""
@@ -114,10 +120,12 @@ class HTTPEnvClient:
                 base_url=self.base_url,
                 timeout=self._timeout_s,
                 headers=_headers(self._token),
-                verify=self.base_url.startswith("https"),  # else certificates are read for nothing
+                **transport_options(self.base_url),
             )
         try:
             response = await self._http.request(method, path, json=body)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{path}: JSON can't hold {body!r:.60}: {error}") from error
         except httpx.TimeoutException as error:
             limit = self._timeout_s
             raise AnswerTimeoutError(
@@ -198,11 +206,16 @@ class SyncHTTPEnvClient:
         self.close()
 
 
+def transport_options(base_url: str) -> dict[str, Any]:
+    """How to reach an address: without certificates where there are none, nor proxies within."""
+    return {"verify": base_url.startswith("https"), "trust_env": not is_loopback(base_url)}
+
+
 async def server_name(base_url: str, token: str | None, timeout_s: float) -> str:
     """What a server calls its environment; its address where it doesn't say."""
     try:
         async with httpx.AsyncClient(
-            timeout=timeout_s, headers=_headers(token), verify=base_url.startswith("https")
+            timeout=timeout_s, headers=_headers(token), **transport_options(base_url)
         ) as http:
             response = await http.get(f"{base_url}/metadata")
             return str(response.raise_for_status().json()["name"])
@@ -227,11 +240,3 @@ def _content(response: httpx.Response, path: str) -> Any:
     errors = detail if isinstance(detail, list) else ()
     said = detail.get("message", detail) if isinstance(detail, dict) else detail
     raise ServerError(f"{path}: {said}", code=str(response.status_code), errors=errors)
-
-
-def _result(payload: Any) -> StepResult[dict[str, Any]]:
-    observation = payload["observation"]
-    metadata = payload.get("metadata") or observation.get("metadata") or {}
-    reward = payload.get("reward")
-    reward = None if reward is None else float(reward)
-    return StepResult(observation, reward, bool(payload.get("done", False)), metadata)

@@ -7,13 +7,15 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +28,8 @@ __all__ = ["Container", "Launcher", "ServerProcess"]
 # Seconds between two looks at whether a server is there.
 LOOK_S = 0.05
 STOP_S = 15.0
+# How much of what a server prints is kept, to be told where it doesn't start.
+KEPT_LINES = 200
 
 
 class Launcher(ABC):
@@ -38,6 +42,10 @@ class Launcher(ABC):
         Raises:
             LaunchError: It didn't start, or not in time.
         """
+
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Whether what was started has ended by itself, for all that is known."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -58,39 +66,56 @@ class ServerProcess(Launcher):
         self._timeout_s = timeout_s
         self._token = token
         self._process: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
-        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._output = _Output()
 
     async def start(self) -> str:
         """Start the server process."""
+        await self.stop()
         environment = dict(os.environ)
         if self._token is not None:
             environment["GUERDON_TOKEN"] = self._token
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         # The server ends when its standard input does, that is, when we do.
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             [sys.executable, "-m", "guerdon", "serve", self._spec, "--port", "0", "--with-parent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=subprocess.STDOUT,
             env=environment,
             start_new_session=True,  # a ctrl-C is ours to handle
         )
-        self._finalizer = weakref.finalize(self, self._process.kill)
+        assert process.stdout is not None
+        self._output = _Output()
+        self._output.follow(process.stdout)
+        weakref.finalize(self, _kill, process)
+
+        async def look() -> None:
+            if process.poll() is not None:
+                said = self._output.text()
+                raise LaunchError(
+                    f"the server of {self._spec} ended with {process.returncode}:\n{said}",
+                    output=said,
+                )
+
         try:
             async with asyncio.timeout(self._timeout_s):
-                url = await self._address()
-                await _healthy(url, self._ended)
+                while self._output.url is None:
+                    await look()
+                    await asyncio.sleep(LOOK_S)
+                await _healthy(self._output.url, look)
         except TimeoutError as error:
+            said = self._output.text()
             await self.stop()
             raise LaunchError(
-                f"the server of {self._spec} wasn't there after {self._timeout_s:g} s",
-                output=self._output(),
+                f"the server of {self._spec} wasn't there after {self._timeout_s:g} s", output=said
             ) from error
         except BaseException:
             await self.stop()
             raise
-        return url
+        return self._output.url
+
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process is not None and self._process.poll() is not None
 
     async def stop(self) -> None:
         """Ask the server to stop, and end it where it doesn't."""
@@ -98,52 +123,61 @@ class ServerProcess(Launcher):
         if process is None:
             return
         assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
         try:
-            await _until(lambda: process.poll() is not None, STOP_S)
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            process.terminate()
+            async with asyncio.timeout(STOP_S):
+                while process.poll() is None:
+                    await asyncio.sleep(LOOK_S)
         except TimeoutError:
-            process.kill()
-            process.wait()
+            pass  # it is killed below
         finally:
-            assert process.stdout is not None
-            process.stdout.close()
-            if self._finalizer is not None:
-                self._finalizer.detach()
+            _kill(process)
+            self._output.close()
 
-    async def _address(self) -> str:
-        """The address that the server says on its standard output."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        stream = self._process.stdout
-        os.set_blocking(stream.fileno(), False)
-        text = b""
-        while True:
-            chunk = stream.read(4096)
-            text += chunk or b""
-            found = re.search(rb"https?://\S+\n", text)
-            if found:
-                return found.group().decode().strip()
-            if chunk == b"":
-                self._process.wait()
-            self._ended()
-            await asyncio.sleep(LOOK_S)
 
-    def _ended(self) -> None:
-        if self._process is not None and self._process.poll() is not None:
-            output = self._output()
-            raise LaunchError(
-                f"the server of {self._spec} ended with {self._process.returncode}:\n{output}",
-                output=output,
-            )
+class _Output:
+    """What a server prints: its address, and the last lines, read by a thread as they come."""
 
-    def _output(self) -> str:
-        if self._said is None:
-            return ""
-        self._said.seek(max(self._said.seek(0, os.SEEK_END) - 4000, 0))
-        return self._said.read().decode(errors="replace").strip()
+    def __init__(self) -> None:
+        self.url: str | None = None
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._thread: threading.Thread | None = None
+
+    def follow(self, stream: IO[bytes]) -> None:
+        """Read to the end of the stream, which is then closed."""
+        self._thread = threading.Thread(
+            target=self._read, args=(stream,), daemon=True, name="guerdon-server-output"
+        )
+        self._thread.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                text = line.decode(errors="replace").rstrip()
+                found = re.match(r"serving .* at (https?://\S+)$", text)
+                if found and self.url is None:
+                    self.url = found.group(1)
+                else:
+                    self._lines.append(text[:1000])
+
+    def text(self) -> str:
+        """The last lines."""
+        if self._thread is not None:
+            self._thread.join(timeout=0.5)  # what a process that has ended said last
+        return "\n".join(self._lines)
+
+    def close(self) -> None:
+        """Wait for the reader, whose stream has ended with the process."""
+        if self._thread is not None:
+            self._thread.join(timeout=1.0)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
 
 
 class Container(Launcher):
@@ -171,45 +205,63 @@ class Container(Launcher):
         self._config = config
         self._env = dict(env or {})
         self._port = port
-        self._id: str | None = None
+        self._name: str | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     async def start(self) -> str:
         """Start the container."""
-        command = ["run", "--detach", "--rm", "--publish", f"127.0.0.1::{self._port}"]
+        # A name of our own: it is known also where docker is interrupted.
+        self._name = f"guerdon-{uuid.uuid4().hex}"
+        command = ["run", "--detach", "--name", self._name]
+        command += ["--publish", f"127.0.0.1::{self._port}"]
         for name, value in self._env.items():
             command += ["--env", f"{name}={value}"]
         try:
             async with asyncio.timeout(self._timeout_s):
-                command += self._mounted()
-                self._id = (await _docker(*command, self._image)).strip()
-                published = await _docker("port", self._id, f"{self._port}/tcp")
-                url = f"http://{published.split()[0]}"
-                await _healthy(url, None)
+                await _docker(*command, *self._mounted(), self._image)
+                await self._look()
+                published = (await _docker("port", self._name, f"{self._port}/tcp")).split()
+                if not published:
+                    raise LaunchError(f"docker published no port of {self._image}")
+                url = f"http://{published[0]}"
+                await _healthy(url, self._look)
         except TimeoutError as error:
-            output = await self._logs()
+            said = await self._logs()
             await self.stop()
             raise LaunchError(
-                f"the container of {self._image} wasn't there after {self._timeout_s:g} s",
-                output=output,
+                f"the container of {self._image} wasn't there after {self._timeout_s:g} s:\n{said}",
+                output=said,
             ) from error
         except BaseException:
             await self.stop()
             raise
         return url
 
+    def has_ended(self) -> bool:
+        """Not known: docker would have to be asked."""
+        return False
+
     async def stop(self) -> None:
-        """Stop the container, which removes itself."""
-        found, self._id = self._id, None
+        """Stop the container, and remove it."""
+        name, self._name = self._name, None
         try:
-            if found is not None:
-                await _docker("stop", "--time", "10", found)
-        except LaunchError:
-            await _docker("rm", "--force", str(found))
+            if name is not None:
+                with contextlib.suppress(LaunchError):  # it has ended, or never began
+                    await _docker("stop", "-t", "10", name)
+                with contextlib.suppress(LaunchError):
+                    await _docker("rm", "--force", "--volumes", name)
         finally:
             if self._folder is not None:
                 self._folder.cleanup()
                 self._folder = None
+
+    async def _look(self) -> None:
+        """Raise where the container has ended."""
+        assert self._name is not None
+        state = await _docker("inspect", "--format", "{{.State.Running}}", self._name)
+        if state.strip() == "false":
+            said = await self._logs()
+            raise LaunchError(f"the container of {self._image} has ended:\n{said}", output=said)
 
     def _mounted(self) -> list[str]:
         if self._config is None:
@@ -224,50 +276,47 @@ class Container(Launcher):
         return ["--mount", mount, "--env", f"GUERDON_CONFIG={inside}"]
 
     async def _logs(self) -> str:
-        if self._id is None:
-            return ""
         try:
-            return await _docker("logs", "--tail", "50", self._id)
+            return await _docker("logs", "--tail", "50", str(self._name), both=True)
         except LaunchError as error:
             return str(error)
 
 
-async def _docker(*arguments: str) -> str:
-    """Run the docker command, and give what it prints."""
+async def _docker(*arguments: str, both: bool = False) -> str:
+    """Run the docker command, and give what it prints, on standard error too where `both`."""
     try:
         process = await asyncio.create_subprocess_exec(
-            "docker", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            "docker",
+            *arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if both else subprocess.PIPE,
         )
-    except FileNotFoundError as error:
-        raise LaunchError("there is no docker command; install Docker, or use from_url") from error
+    except OSError as error:
+        raise LaunchError(
+            f"the docker command can't be run ({error.strerror}); install Docker, or use from_url"
+        ) from error
     try:
         out, err = await process.communicate()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
         await process.wait()
         raise
     if process.returncode:
-        said = err.decode(errors="replace").strip()
+        said = (err or out).decode(errors="replace").strip()
         raise LaunchError(f"docker {arguments[0]} failed: {said}", output=said)
     return out.decode(errors="replace")
 
 
-async def _healthy(url: str, still_there: Any) -> None:
-    """Wait until a server says that it is healthy."""
-    async with httpx.AsyncClient(timeout=5.0, verify=False) as http:
+async def _healthy(url: str, look: Callable[[], Awaitable[None]]) -> None:
+    """Wait until a server says that it is healthy; `look` raises where there is no hope."""
+    async with httpx.AsyncClient(timeout=5.0, verify=False, trust_env=False) as http:
         while True:
-            if still_there is not None:
-                still_there()
             try:
                 if (await http.get(f"{url}/health")).is_success:
                     return
             except httpx.HTTPError:
                 pass  # not there yet
-            await asyncio.sleep(LOOK_S)
-
-
-async def _until(there: Any, limit_s: float) -> None:
-    async with asyncio.timeout(limit_s):
-        while not there():
+            await look()
             await asyncio.sleep(LOOK_S)

@@ -8,7 +8,8 @@ it comes, so that it is never taken for the next one's.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import ipaddress
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic_core import from_json
@@ -22,7 +23,7 @@ from guerdon.errors import (
     ServerError,
 )
 
-__all__ = ["Wire", "http_url", "websocket_url"]
+__all__ = ["Wire", "http_url", "is_loopback", "websocket_url"]
 
 # After these the server has closed the session.
 FATAL = {"CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"}
@@ -71,6 +72,15 @@ def http_url(url: str) -> str:
     return f"{known}://{rest}"
 
 
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this very machine, to which no proxy leads."""
+    name = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+
+
 class Wire:
     """One session with a server.
 
@@ -97,43 +107,51 @@ class Wire:
         self._max_message_bytes = max_message_bytes
         self._keepalive_s = keepalive_s
         self._socket: ClientConnection | None = None
+        self._proxy: Literal[True] | None = None if is_loopback(url) else True
         self._turn = asyncio.Lock()
-        self._owed = 0
+        self._owed = 0  # answers that are still to come, and nobody waits for
+        self._was_open = False
 
     @property
     def is_open(self) -> bool:
         """Whether there is a connection, for all that is known."""
         return self._socket is not None
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether an answer is still to come that nobody waits for."""
-        return self._owed > 0
+    async def ready(self) -> None:
+        """Have a connection on which no answer is owed; where there is none, make one.
 
-    async def open(self, *, patient: bool = False) -> None:
-        """Connect.
-
-        Args:
-            patient: Try again where nobody listens, as long as connecting may take: the server
-                may be on its way back.
+        A server that was reached before may be on its way back: then this tries again, as long
+        as connecting may take.
 
         Raises:
             ConnectionLostError: Nobody listens there, or it is no such server.
             AnswerTimeoutError: Nobody answered in time.
             ServerError: The server refused, as with a wrong token.
         """
-        await self.drop()
+        async with self._turn:
+            if self._socket is None or self._owed:
+                await self.drop()
+                await self._open()
+
+    async def _open(self) -> None:
         limit = self._connect_timeout_s
+        refused: OSError | None = None
         try:
             async with asyncio.timeout(limit):
                 while self._socket is None:
                     try:
                         self._socket = await self._connected()
-                    except OSError:
-                        if not patient:
+                    except OSError as error:
+                        if not self._was_open:
                             raise
+                        refused = error
                         await asyncio.sleep(RETRY_S)
+            self._was_open = True
         except TimeoutError as error:
+            if refused is not None:
+                raise ConnectionLostError(
+                    f"can't connect to {self.url} for {limit:g} s: {refused}"
+                ) from refused
             raise AnswerTimeoutError(
                 f"no connection to {self.url} within {limit:g} s", seconds=limit
             ) from error
@@ -156,13 +174,15 @@ class Wire:
             ping_timeout=self._keepalive_s,
             close_timeout=2.0,
             compression=None,  # it halves the throughput
+            proxy=self._proxy,
         )
 
-    async def ask(self, text: str | bytes, timeout_s: float) -> dict[str, Any]:
+    async def ask(self, text: bytes, kind: str, timeout_s: float) -> Any:
         """Send a message, and wait for its answer.
 
         Args:
             text: The message.
+            kind: The type that its answer has.
             timeout_s: Seconds to wait; afterwards the session goes on, and the late answer is
                 thrown away.
 
@@ -172,7 +192,7 @@ class Wire:
         Raises:
             ServerError: The server said that something went wrong.
             AnswerTimeoutError: The answer didn't come in time.
-            ConnectionLostError: There is no connection.
+            ConnectionLostError: There is no connection, or what came is no such answer.
         """
         async with self._turn:
             try:
@@ -184,19 +204,28 @@ class Wire:
                     "thrown away",
                     seconds=timeout_s,
                 ) from error
-            return await self._data(answer)
+            told, data = await self._opened(answer)
+            if told == "error":
+                raise self._error(data)
+            if told != kind:
+                await self.drop()
+                raise ConnectionLostError(f"{self.url} answered with {told!r:.40}, not {kind!r}")
+            return data
 
-    async def _exchange(self, text: str | bytes) -> bytes:
+    async def _exchange(self, text: bytes) -> bytes:
         socket = self._socket
         if socket is None:
             raise ConnectionLostError(f"there is no connection to {self.url}; reset() makes one")
+        sent = False
         try:
             while self._owed:
-                await self._data(await socket.recv(decode=False), late=True)
+                kind, data = await self._opened(await socket.recv(decode=False))
+                if kind == "error" and data["code"] in FATAL:
+                    raise self._error(data)
                 self._owed -= 1
-            self._owed += 1  # before sending: being cancelled meanwhile doesn't unsend it
             await socket.send(text, text=True)
-            answer = await socket.recv(decode=False)
+            sent = True
+            return await socket.recv(decode=False)
         except ConnectionClosed as error:
             last = await self._last(socket)
             await self.drop()
@@ -206,8 +235,13 @@ class Wire:
                 f"{self.url} closed the session ({error}); what it knew is gone, and reset() "
                 "begins a new one"
             ) from error
-        self._owed -= 1
-        return answer
+        except asyncio.CancelledError:
+            if sent:
+                self._owed += 1
+            elif self._owed == 0:  # whether it went out can't be known
+                self._socket = None
+                socket.transport.abort()
+            raise
 
     async def _last(self, socket: ClientConnection) -> bytes | None:
         """Why the server ended the session, where that is the last thing that it said."""
@@ -218,24 +252,26 @@ class Wire:
         except ConnectionClosed:
             return said if any(f'"{code}"'.encode() in said for code in FATAL) else None
 
-    async def _data(self, answer: bytes, *, late: bool = False) -> dict[str, Any]:
+    async def _opened(self, answer: bytes) -> tuple[str, Any]:
+        """A message's type and data."""
         try:
             message = from_json(answer)
             kind, data = message["type"], message["data"]
-        except (ValueError, TypeError, KeyError) as error:
+            if kind == "error":
+                data = {"code": str(data.get("code", "")), "message": data.get("message"), **data}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             await self.drop()
             raise ConnectionLostError(
                 f"{self.url} sent {answer[:80]!r}, which is no message of the protocol"
             ) from error
-        if kind != "error":
-            return data  # type: ignore[no-any-return]
-        code = str(data.get("code", ""))
-        fatal = code in FATAL
-        if fatal:
+        if kind == "error" and data["code"] in FATAL:
             await self.drop()
-        if late and not fatal:
-            return {}
-        raise ServerError(str(data.get("message")), code=code, errors=data.get("errors") or ())
+        return kind, data
+
+    def _error(self, data: dict[str, Any]) -> ServerError:
+        errors = data.get("errors")
+        known = errors if isinstance(errors, list) else ()
+        return ServerError(str(data["message"]), code=str(data["code"]), errors=known)
 
     async def close(self) -> None:
         """Say goodbye, and close."""

@@ -94,6 +94,8 @@ class EnvPool:
         self,
         seeds: int | Sequence[int | None] | None = None,
         slots: Sequence[int] | None = None,
+        *,
+        options: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> list[Observation]:
         """Begin an episode in each slot, or in some. A slot still at a step ends that first.
@@ -101,22 +103,25 @@ class EnvPool:
         Args:
             seeds: One for each of the slots; an int ``s`` stands for ``s, s + 1, …``.
             slots: Which slots; by default all.
-            **kwargs: What else the environments' reset takes, the same for each.
+            options: What else each environment's reset takes, one dict for each of the slots,
+                such as ``[{"task": 3}, {"task": 8}]``.
+            **kwargs: What else every environment's reset takes.
 
         Returns:
             The first observations, in the order of the slots.
 
         Raises:
-            InvalidArgumentError: There is no such slot, or not one seed for each.
+            InvalidArgumentError: There is no such slot, or not one seed or dict for each.
         """
         chosen = self._slots(slots)
         given = _seeds(seeds, len(chosen))
+        extras = _options(options, kwargs, len(chosen))
         self._check_open()
         await self._settled([self._busy[slot] for slot in chosen if slot in self._busy])
         batch = _Batch(len(chosen))
         calls = [
-            Call(slot, self._finished(batch.one), seed=seed, extra=kwargs)
-            for slot, seed in zip(chosen, given, strict=True)
+            Call(slot, self._finished(batch.one), seed=seed, extra=extra)
+            for slot, seed, extra in zip(chosen, given, extras, strict=True)
         ]
         return await self._run(calls, batch, self.timeout_s)
 
@@ -388,6 +393,19 @@ def _seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | N
     if isinstance(seeds, (str, bytes, bool)) or len(seeds) != count:
         raise InvalidArgumentError(f"seeds is {seeds!r:.60}; it takes an int, or one for each slot")
     return list(seeds)
+
+
+def _options(
+    options: Sequence[Mapping[str, Any]] | None, common: Mapping[str, Any], count: int
+) -> list[Mapping[str, Any]]:
+    if options is None:
+        return [common] * count
+    dicts = [each for each in options if isinstance(each, Mapping)]
+    if isinstance(options, Mapping) or len(dicts) != len(options) or len(dicts) != count:
+        raise InvalidArgumentError(
+            f"options is {options!r:.60}; it takes one dict for each of the {count} slots"
+        )
+    return [{**common, **each} for each in dicts]
 
 
 def _positive(seconds: float) -> float:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
+from pydantic import ValidationError
 
+from guerdon.envs.client.answers import message, read_answer
 from guerdon.envs.client.wire import Wire, websocket_url
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.pool.calls import Backend, Call
-from guerdon.errors import ConnectionLostError, InvalidObservationError
+from guerdon.errors import InvalidObservationError
 from guerdon.models.observation import Observation
 
 __all__ = ["RemoteBackend"]
@@ -56,7 +56,7 @@ class RemoteBackend(Backend):
         try:
             async with asyncio.TaskGroup() as group:
                 for wire in self._wires:
-                    group.create_task(wire.open())
+                    group.create_task(wire.ready())
         except ExceptionGroup as failed:
             await self.close()
             raise failed.exceptions[0] from None
@@ -70,30 +70,22 @@ class RemoteBackend(Backend):
         wire = self._wires[call.slot]
         try:
             if call.is_reset:
-                if not wire.is_open or wire.is_behind:
-                    await wire.open(patient=True)
                 data: Any = dict(call.extra or {})
                 if call.seed is not None:
                     data["seed"] = call.seed
-                message = to_json({"type": "reset", "data": data})
+                text = message("reset", data)
+                await wire.ready()
             else:
-                message = to_json({"type": "step", "data": _fields(call.action)})
-            payload = await wire.ask(message, LONG_S)
+                text = message("step", call.action)
+            payload = await wire.ask(text, "observation", LONG_S)
             call.finish(self._observation(payload))
         except Exception as error:
             call.finish(None, error)
 
-    def _observation(self, payload: Mapping[str, Any]) -> Observation:
-        try:
-            fields = dict(payload["observation"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConnectionLostError(f"the answer has no observation: {payload!r:.80}") from error
-        fields["metadata"] = payload.get("metadata") or fields.get("metadata") or {}
-        fields["reward"] = payload.get("reward")
-        fields["done"] = bool(payload.get("done", False))
+    def _observation(self, payload: Any) -> Observation:
         kind = self._observation_type
         try:
-            return kind.model_validate(fields)
+            return kind.model_validate(read_answer(payload).fields())
         except ValidationError as error:
             raise InvalidObservationError(
                 f"the server sent an observation that is no {kind.__name__}: {say_invalid(error)}"
@@ -120,7 +112,3 @@ class RemoteBackend(Backend):
             call.running = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _fields(action: Any) -> Any:
-    return action.model_dump(mode="json") if isinstance(action, BaseModel) else action

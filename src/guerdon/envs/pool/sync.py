@@ -37,10 +37,12 @@ class SyncEnvPool:
         self,
         seeds: int | Sequence[int | None] | None = None,
         slots: Sequence[int] | None = None,
+        *,
+        options: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> list[Observation]:
         """See `EnvPool.reset_batch`."""
-        return run(self.async_pool.reset_batch(seeds, slots, **kwargs))
+        return run(self.async_pool.reset_batch(seeds, slots, options=options, **kwargs))
 
     def step_batch(
         self,

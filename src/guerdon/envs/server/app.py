@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import Any, TypeGuard
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import WebSocketRoute
 
+from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.guard import Guard
@@ -30,8 +31,8 @@ class EnvApp:
     """An environment as an ASGI application; made by `create_app`.
 
     Example:
-        >>> from guerdon import create_app
-        >>> create_app(lambda: None).limits.max_sessions
+        >>> from guerdon import Action, Observation, create_app
+        >>> create_app(lambda: None, Action, Observation).limits.max_sessions
         1000
 
     Attributes:
@@ -84,20 +85,22 @@ def create_app(
 
     Args:
         factory: Makes an environment: a class, or a function without arguments.
-        action_type: The class of actions; by default what the environment class says.
-        observation_type: The class of observations; by default what the environment class says.
+        action_type: The class of actions; by default what the environment's class says, for which
+            a function has to make one.
+        observation_type: The class of observations; by default what the environment's class says.
         env_name: What the environment is called; by default what its metadata say.
-        state_type: The class of states; by default what the environment class says.
+        state_type: The class of states; by default what the environment's class says.
         limits: How much the server takes on.
         token: What clients must send as ``Authorization: Bearer …``; by default nothing.
         allowed_hosts: Names that the server goes by, where it listens on the loopback and is
             reached by another name, and sites whose pages may use it.
 
     Raises:
-        InvalidArgumentError: An argument can't be meant. An environment without a rubric is told
-            when the server starts, before the first session.
+        InvalidArgumentError: An argument can't be meant.
+        EnvDefinitionError: What a function makes is no environment, or has no rubric. Of a class
+            that is said when the server starts, before the first session.
     """
-    own = factory if _is_environment(factory) else Environment
+    own = _environment_class(factory) if action_type is None else Environment
     actions: type[Action] = action_type or own.action_type
     observations: type[Observation] = observation_type or own.observation_type
     states: type[State] = state_type or own.state_type
@@ -122,8 +125,15 @@ def create_app(
     return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
 
 
-def _is_environment(factory: object) -> TypeGuard[type[Environment[Any, Any, Any]]]:
-    return isinstance(factory, type) and issubclass(factory, Environment)
+def _environment_class(factory: Any) -> type[Environment[Any, Any, Any]]:
+    """The class of what a factory makes; of a function, that is seen when it makes one."""
+    if isinstance(factory, type) and issubclass(factory, Environment):
+        return factory
+    if not callable(factory):
+        return Environment
+    driver = make(factory)
+    driver.close()
+    return type(driver.environment)
 
 
 class _Sessions:

@@ -94,6 +94,7 @@ class _Server(uvicorn.Server):
         log("stopping", url=self._url)
         await self._env_app.drain(self._grace_s)
         await super().shutdown(sockets=sockets)
+        self._captured_signals.clear()  # it has ended as it was told to: not by the signal
 
 
 def _listening(host: str, port: int) -> contextlib.closing[socket.socket]:

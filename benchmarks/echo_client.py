@@ -1,0 +1,94 @@
+"""A process that plays with an echo server, with one library's client; `Contestant` drives it.
+
+``python -m benchmarks.echo_client guerdon|openenv URL``. Both libraries' client is their
+``GenericEnvClient``, awaited in asyncio's own event loop. Sessions stay open from one round to the
+next; the seconds are those of the clock, for a client waits for its server most of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from time import perf_counter
+from typing import Any
+
+SESSIONS = 64
+SAID = {"message": "hello"}
+
+
+class _Player:
+    def __init__(self, library: str, url: str) -> None:
+        self._url = url
+        self._clients: list[Any] = []
+        self._pool: Any = None
+        if library == "guerdon":
+            from guerdon import GenericEnvClient
+        else:
+            from openenv.core.generic_client import GenericEnvClient
+        self._client = GenericEnvClient
+
+    async def one(self, number: int) -> float:
+        """Steps in one session."""
+        (client,) = await self._sessions(1)
+        start = perf_counter()
+        await _play(client, number)
+        return perf_counter() - start
+
+    async def many(self, number: int) -> float:
+        """Steps in 64 sessions, a task each."""
+        clients = await self._sessions(SESSIONS)
+        start = perf_counter()
+        await asyncio.gather(*[_play(client, number // SESSIONS) for client in clients])
+        return perf_counter() - start
+
+    async def pool(self, number: int) -> float:
+        """The same with `EnvPool.step_batch`, where each step waits for the slowest session."""
+        from guerdon import EnvPool
+
+        if self._pool is None:
+            self._pool = EnvPool(self._url, n=SESSIONS)
+            await self._pool.__aenter__()
+            await self._pool.reset_batch()
+        actions = [SAID] * SESSIONS
+        start = perf_counter()
+        for _ in range(number // SESSIONS):
+            observations = await self._pool.step_batch(actions)
+        seconds = perf_counter() - start
+        assert all(each.reward == 0.5 for each in observations), observations[0]
+        return seconds
+
+    async def close(self) -> None:
+        await asyncio.gather(*[client.close() for client in self._clients])
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _sessions(self, count: int) -> list[Any]:
+        while len(self._clients) < count:
+            client = self._client(base_url=self._url)
+            await client.connect()
+            await client.reset()
+            self._clients.append(client)
+        return self._clients[:count]
+
+
+async def _play(client: Any, steps: int) -> None:
+    for _ in range(steps):
+        result = await client.step(SAID)
+    assert result.reward == 0.5, result
+    assert result.observation["echoed"] == "hello", result
+
+
+def main() -> None:
+    _, library, url = sys.argv
+    player = _Player(library, url)
+    with asyncio.Runner() as runner:
+        for line in sys.stdin:
+            order = json.loads(line)
+            seconds = runner.run(getattr(player, order["task"])(order["number"]))
+            print(json.dumps({"seconds": seconds}), flush=True)
+        runner.run(player.close())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Steps over ``/ws``, of one session and of 64: our server and client beside openenv's.
+
+Each server and each client is a process of its own: openenv's client talks to openenv's server,
+ours to ours. Both serve the same echo environment (`benchmarks.echo_guerdon`). Rounds take turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from statistics import median
+
+from benchmarks.contestant import Contestant
+from benchmarks.echo_client import SESSIONS
+from benchmarks.openenv_home import VERSION
+from benchmarks.server_process import ServerProcess
+from benchmarks.timing import Findings, Measured, take_turns
+
+ROUNDS = 15
+STEPS = 1_600
+# What is measured, how many times as many steps a second as theirs there should be, and rounds.
+TASKS = {
+    "one": ("1 session over /ws, a step", 1.3),
+    "many": (f"{SESSIONS} sessions over /ws, a step", 1.5),
+}
+
+
+def run(openenv: str, missing: str) -> Findings:
+    """Measure. For the arguments see `benchmarks.rubric_calls`."""
+    against = f"openenv {VERSION}, server and client"
+    lines = [
+        Measured(name, against, 1 / bar, per=STEPS, unit="step", missing=missing)
+        for name, bar in TASKS.values()
+    ]
+    with contextlib.ExitStack() as stack:
+        ours = _client(stack, sys.executable, "guerdon")
+        theirs = None if missing else _client(stack, openenv, "openenv")
+        for task, line in zip(TASKS, lines, strict=True):
+            other = theirs.seconds(task, STEPS) if theirs is not None else lambda: 0.0
+            mine = ours.seconds(task, STEPS)
+            mine(), other()  # sessions are opened by the first
+            line.pairs = take_turns(mine, other, ROUNDS)
+        pool = ours.seconds("pool", STEPS)
+        pool()
+        fastest = min(pool() for _ in range(ROUNDS))
+    notes = [_steps(line, bar) for line, (_, bar) in zip(lines, TASKS.values(), strict=True)]
+    notes.append(
+        f"EnvPool(url, n={SESSIONS}).step_batch, over the same wire: {STEPS / fastest:,.0f} steps/s"
+    )
+    return Findings(lines, notes)
+
+
+def _client(stack: contextlib.ExitStack, python: str, library: str) -> Contestant:
+    server = stack.enter_context(ServerProcess(python, f"benchmarks.echo_{library}"))
+    client = Contestant(python, library, "benchmarks.echo_client", server.url)
+    return stack.enter_context(client)
+
+
+def _steps(line: Measured, bar: float) -> str:
+    name = line.name.removesuffix(", a step")
+    assert line.ours
+    said = f"{name}: {1 / line.ours:,.0f} steps/s"
+    if not line.theirs:
+        return said
+    middle = median(theirs for _, theirs in line.pairs) / median(ours for ours, _ in line.pairs)
+    return (
+        f"{said}, openenv's {1 / line.theirs:,.0f}: {line.theirs / line.ours:.2f} times as many "
+        f"(of the median rounds {middle:.2f}), wanted {bar:g}"
+    )

@@ -1,0 +1,124 @@
+"""A server that runs in a process of its own, and what can be seen of that process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class ServerProcess:
+    """A server that runs in a process of its own.
+
+    Args:
+        python: The interpreter that has its library.
+        module: What it runs, which prints the address that it listens on.
+        *arguments: What that takes.
+
+    Attributes:
+        url: The address.
+    """
+
+    def __init__(self, python: str, module: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [python, "-m", module, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        if not self.url:
+            raise RuntimeError(f"{module} did not start: exit {self._process.wait()}")
+        _wait_until(lambda: self.get("/health", timeout_s=1) is not None, 30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.url.rpartition(":")[2])
+
+    def get(self, path: str, timeout_s: float = 10) -> str | None:
+        """What it answers; None where it doesn't."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=timeout_s) as answer:
+                text: str = answer.read().decode()
+                return text
+        except OSError:
+            return None
+
+    def metric(self, name: str) -> float:
+        """One of our server's counts, by its whole name; 0 where it counts no such thing."""
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics") or "", re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    # What the system tells, on Linux
+
+    @property
+    def threads(self) -> int:
+        return len(os.listdir(f"/proc/{self._process.pid}/task"))
+
+    @property
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+
+    @property
+    def resident(self) -> int:
+        """Its memory, in bytes."""
+        pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def settled(self, sessions: float, descriptors: int, limit_s: float = 30) -> float:
+        """Wait until no more than so many sessions and descriptors are open, or it takes too long.
+
+        Returns:
+            The seconds that it took.
+        """
+        start = time.monotonic()
+        _wait_until(
+            lambda: (
+                self.metric("guerdon_sessions") <= sessions and self.descriptors <= descriptors
+            ),
+            limit_s,
+        )
+        return time.monotonic() - start
+
+
+def missing() -> str:
+    """Why processes can't be looked at here; ``""`` where they can."""
+    return "" if os.path.exists("/proc/self/statm") else "there is no /proc here"
+
+
+def ours(**limits: Any) -> ServerProcess:
+    """Our echo server."""
+    import json
+
+    return ServerProcess(sys.executable, "benchmarks.echo_guerdon", json.dumps(limits))
+
+
+def _wait_until(there: Callable[[], bool], limit_s: float) -> None:
+    give_up = time.monotonic() + limit_s
+    while time.monotonic() < give_up:
+        with contextlib.suppress(OSError):
+            if there():
+                return
+        time.sleep(0.05)

@@ -1,0 +1,84 @@
+"""Checks, and what is found by them: for both interpreters, with nothing but the standard library.
+
+A script registers its checks with `check` and ends with `main`, which prints a line of JSON for
+each: ``{"check": …, "problem": …}``, where no problem is ``""``; and a last one that says that
+there are no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+_checks: list[tuple[str, Callable[..., Any]]] = []
+
+
+def check(words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function, plain or async, as a check; it raises where something is wrong."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _checks.append((words, function))
+        return function
+
+    return register
+
+
+def same(what: str, got: Any, wanted: Any) -> None:
+    """Raise unless two things are equal, and of equal type.
+
+    Raises:
+        AssertionError: They aren't; it says what was got.
+    """
+    if got != wanted or type(got) is not type(wanted):
+        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def holds(what: str, got: Any, found: Any) -> None:
+    """Raise unless something is found.
+
+    Raises:
+        AssertionError: It isn't; it says what was got instead.
+    """
+    if not found:
+        raise AssertionError(f"{what}: got {got!r}")
+
+
+@contextlib.contextmanager
+def raises(what: str, error: type[BaseException], *texts: str) -> Any:
+    """Raise unless the block raises that very kind of error, which says those texts.
+
+    Raises:
+        AssertionError: It raises nothing, or says something else.
+    """
+    try:
+        yield
+    except error as raised:
+        for text in texts:
+            holds(f"{what}: no {text!r} in what it says", str(raised), text in str(raised))
+    else:
+        raise AssertionError(f"{what}: raised nothing, wanted {error.__name__}")
+
+
+def main(*arguments: Any) -> None:
+    """Run every check that was registered, in order, and print what is found."""
+    for words, function in _checks:
+        problem = ""
+        try:
+            if inspect.iscoroutinefunction(function):
+                asyncio.run(asyncio.wait_for(function(*arguments), 20))
+            else:
+                function(*arguments)
+        except Exception as error:
+            where = [at for at in traceback.extract_tb(error.__traceback__) if "interop" in at[0]]
+            line = f" (line {where[-1].lineno})" if where else ""
+            told = str(error) if isinstance(error, AssertionError) else repr(error)
+            problem = f"{told}{line}"
+        print(json.dumps({"check": words, "problem": problem}), flush=True)
+    print(json.dumps({"finished": len(_checks)}), flush=True)
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""What runs under the interpreter that has ``openenv``."""

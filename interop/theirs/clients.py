@@ -1,0 +1,233 @@
+"""Their clients on our server: ``python -m interop.theirs.clients URL``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from openenv.core import EnvClient, GenericEnvClient
+from openenv.core.client_types import StepResult
+from openenv.core.env_server import Action, Observation, State
+
+from interop.checks import check, holds, main, raises, same
+
+SESSIONS = 8
+# What our rubric says of "hi please": polite, and 9 of the 16 characters that are too many.
+COMPONENTS = {"": 0.75 + 0.25 * 7 / 16, "polite": 1.0, "brief": 7 / 16}
+
+
+class Say(Action):
+    """What our environment takes, as one of their models; those forbid extra fields."""
+
+    message: str
+
+
+class Echoed(Observation):
+    """What our environment shows."""
+
+    echoed: str = ""
+    seed: int | None = None
+    level: int = 0
+
+
+class EchoState(State):
+    """Where our environment's episode stands."""
+
+    level: int = 0
+
+
+class EchoClient(EnvClient[Say, Echoed, EchoState]):
+    """A typed client, written as theirs are: the observation is splatted into the model."""
+
+    def _step_payload(self, action: Say) -> dict[str, Any]:
+        return action.model_dump()
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[Echoed]:
+        observation = Echoed(
+            **payload["observation"], reward=payload["reward"], done=payload["done"]
+        )
+        return StepResult(observation, payload["reward"], payload["done"], payload.get("metadata"))
+
+    def _parse_state(self, payload: dict[str, Any]) -> EchoState:
+        return EchoState(**payload)
+
+
+@contextmanager
+def _sync(url: str) -> Iterator[Any]:
+    with GenericEnvClient(base_url=url).sync() as client:
+        yield client
+
+
+def _is_first(result: Any, seed: int | None, level: int) -> None:
+    same("the first reward", result.reward, None)
+    same("the first done", result.done, False)
+    fields = {key: result.observation[key] for key in ("echoed", "seed", "level")}
+    same("the first observation", fields, {"echoed": "", "seed": seed, "level": level})
+
+
+def _is_polite(result: Any, turn: int) -> None:
+    """What has come of "hi please"."""
+    same("reward", result.reward, COMPONENTS[""])
+    same("done", result.done, False)
+    same("echoed", result.observation["echoed"], "hi please")
+    told = result.metadata["reward_components"]
+    for name in ("polite", "brief"):
+        same(f"reward_components[{name!r}]", told.get(name), COMPONENTS[name])
+    same("metadata['turn']", result.metadata["turn"], turn)
+    same("metadata, inside the observation", result.observation["metadata"], result.metadata)
+
+
+@check("GenericEnvClient, sync: an episode, its rewards and its metadata")
+def sync_episode(url: str) -> None:
+    """Play one."""
+    with _sync(url) as client:
+        _is_first(client.reset(), None, 0)
+        _is_polite(client.step({"message": "hi please"}), 1)
+        _is_polite(client.step({"message": "hi please", "metadata": {"tag": 1}}), 2)
+        last = client.step({"message": "bye"})
+        same("done, at the end", last.done, True)
+        same("the last reward", last.reward, 0.25 * 13 / 16)
+
+
+@check("GenericEnvClient, async: an episode, its rewards and its metadata")
+async def async_episode(url: str) -> None:
+    """Play one."""
+    async with GenericEnvClient(base_url=url) as client:
+        _is_first(await client.reset(), None, 0)
+        _is_polite(await client.step({"message": "hi please"}), 1)
+        same("done, at the end", (await client.step({"message": "bye"})).done, True)
+
+
+@check("reset's seed, episode_id and extra arguments arrive; so does the state")
+def arguments(url: str) -> None:
+    """Reset twice."""
+    with _sync(url) as client:
+        _is_first(client.reset(seed=7, episode_id="ep-1", level=3, unheard_of=True), 7, 3)
+        client.step({"message": "hi"})
+        wanted = {"episode_id": "ep-1", "step_count": 1, "level": 3}
+        same("state", client.state(), wanted)
+        _is_first(client.reset(seed=0), 0, 0)
+        same("step_count after a second reset", client.state()["step_count"], 0)
+
+
+@check("typed client, whose models forbid extra fields, sync")
+def typed(url: str) -> None:
+    """Play."""
+    with EchoClient(base_url=url).sync() as client:
+        first = client.reset(seed=7, episode_id="ep-2", level=2)
+        same("first", first.observation, Echoed(seed=7, level=2))
+        result = client.step(Say(message="hi please"))
+        observation = result.observation
+        same("echoed", observation.echoed, "hi please")
+        same("reward", (result.reward, observation.reward), (COMPONENTS[""],) * 2)
+        same("polite", observation.metadata["reward_components"]["polite"], 1.0)
+        same("state", client.state(), EchoState(episode_id="ep-2", step_count=1, level=2))
+
+
+@check("typed client, async")
+async def typed_async(url: str) -> None:
+    """Play."""
+    async with EchoClient(base_url=url) as client:
+        await client.reset(level=2)
+        result = await client.step(Say(message="bye please"))
+        same("done", (result.done, result.observation.done), (True, True))
+        same("metadata", result.metadata, result.observation.metadata)
+        same("state", await client.state(), EchoState(step_count=1, level=2))
+
+
+@check("an environment that raises: their RuntimeError with its text; the session goes on")
+def failing(url: str) -> None:
+    """Make it raise."""
+    with _sync(url) as client:
+        client.reset(episode_id="goes on")
+        with raises(
+            "a step that fails", RuntimeError, "Server error: ", "told to break",
+            "(code: EXECUTION_ERROR)",
+        ):  # fmt: skip
+            client.step({"message": "break"})
+        _is_polite(client.step({"message": "hi please"}), 1)
+        same("episode_id", client.state()["episode_id"], "goes on")
+
+
+@check("an action that isn't valid: VALIDATION_ERROR that names the field; the session goes on")
+def invalid(url: str) -> None:
+    """Send some."""
+    with _sync(url) as client:
+        client.reset()
+        for action, named in (({}, "message"), ({"message": "hi", "colour": 1}, "colour")):
+            with raises("step", RuntimeError, "Server error: ", named, "(code: VALIDATION_ERROR)"):
+                client.step(action)
+        with raises("a seed below 0", RuntimeError, "seed", "(code: VALIDATION_ERROR)"):
+            client.reset(seed=-1)
+        _is_polite(client.step({"message": "hi please"}), 1)
+
+
+@check("a rubric that fails: reward null, and metadata['reward_error'] says why")
+def broken_rubric(url: str) -> None:
+    """Break it."""
+    with _sync(url) as client:
+        client.reset()
+        result = client.step({"message": "break the rubric"})
+        same("reward", result.reward, None)
+        told = result.metadata.get("reward_error")
+        holds("reward_error", told, "no manners" in str(told))
+        _is_polite(client.step({"message": "hi please"}), 2)
+
+
+@check(f"{SESSIONS} sessions at once, async: none sees another's episode")
+async def many(url: str) -> None:
+    """Play as many as there is place for."""
+
+    async def play(number: int) -> Any:
+        async with GenericEnvClient(base_url=url) as client:
+            await client.reset(episode_id=f"ep-{number}", level=number)
+            here.append(number)
+            if len(here) == SESSIONS:
+                everybody.set()
+            await everybody.wait()
+            said = [await client.step({"message": f"{number}"}) for _ in range(number)]
+            same("echoed", [each.observation["echoed"] for each in said], [f"{number}"] * number)
+            return await client.state()
+
+    here: list[int] = []
+    everybody = asyncio.Event()
+    states = await asyncio.gather(*map(play, range(SESSIONS)))
+    wanted = [{"episode_id": f"ep-{n}", "step_count": n, "level": n} for n in range(SESSIONS)]
+    same("states", states, wanted)
+
+
+@check("sessions at once, sync, in threads")
+def many_sync(url: str) -> None:
+    """Play four, interleaved."""
+
+    def play(client: Any) -> Any:
+        return [client.step({"message": "hi please"}).metadata["turn"] for _ in range(5)]
+
+    with ExitStack() as stack, ThreadPoolExecutor(4) as threads:
+        clients = [stack.enter_context(_sync(url)) for _ in range(4)]
+        for client in clients:
+            client.reset()
+        same("turns", list(threads.map(play, clients)), [[1, 2, 3, 4, 5]] * 4)
+
+
+@check("a session too many: CAPACITY_REACHED; a place that is left is free again")
+def full(url: str) -> None:
+    """Fill it up."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_sync(url)) for _ in range(SESSIONS)]
+        for client in clients:
+            client.reset()
+        with raises("one more", RuntimeError, "(code: CAPACITY_REACHED)"), _sync(url) as client:
+            client.reset()
+        clients[0].close()
+        with _sync(url) as client:
+            client.reset()
+            _is_polite(client.step({"message": "hi please"}), 1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,92 @@
+"""Their environment on their server: ``python -m interop.theirs.server`` prints its address."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+import uvicorn
+from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
+
+SESSIONS = 8
+REWARDS = {"true": True, "false": False, "two": 2, "none": None}
+
+
+class Say(Action):
+    """What to say."""
+
+    message: str
+
+
+class Echoed(Observation):
+    """What was said."""
+
+    echoed: str = ""
+    seed: int | None = None
+    level: int = 0
+
+
+class EchoState(State):
+    """Where the episode stands."""
+
+    level: int = 0
+
+
+class TheirEcho(Environment[Say, Echoed, EchoState]):
+    """Says what it is told."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = EchoState()
+
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, level: int = 0, **kwargs: Any
+    ) -> Echoed:
+        """Begin."""
+        self._state = EchoState(episode_id=episode_id, level=level)
+        return Echoed(seed=seed, level=level)
+
+    def step(self, action: Say, timeout_s: float | None = None, **kwargs: Any) -> Echoed:
+        """Say it; the reward is what is named, or a tenth for each character."""
+        if action.message == "break":
+            raise ArithmeticError("told to break")
+        self._state.step_count += 1
+        return Echoed(
+            echoed=action.message,
+            level=self._state.level,
+            reward=REWARDS.get(action.message, len(action.message) / 10),
+            done=action.message.startswith("bye"),
+            metadata={"turn": self._state.step_count, "reward_components": {"length": 0.5}},
+        )
+
+    @property
+    def state(self) -> EchoState:
+        """Where the episode stands."""
+        return self._state
+
+
+def main() -> None:
+    """Serve it until the standard input ends."""
+    app = create_fastapi_app(TheirEcho, Say, Echoed, max_concurrent_envs=SESSIONS)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+    )
+
+    def stop_with_parent() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_with_parent, daemon=True).start()
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)  # it queues until served
+    server.run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

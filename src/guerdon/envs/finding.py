@@ -1,0 +1,80 @@
+"""Finding the environment that a person named: a folder, a spec, or a registered name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from guerdon.envs.environment import Environment
+from guerdon.envs.registry import environments
+from guerdon.errors import SpecError, UnknownEnvError
+from guerdon.functions.loading import load_module, load_object
+
+__all__ = ["find_environment"]
+
+FILE = "environment.py"
+
+
+def find_environment(target: str) -> Callable[[], Any]:
+    """What makes the environment that a person named.
+
+    Example:
+        >>> find_environment("nowhere")
+        Traceback (most recent call last):
+        guerdon.errors.SpecError: 'nowhere' is no folder, no module:name, and there is ...
+
+    Args:
+        target: A folder whose ``environment.py`` holds one environment class; ``module:name`` or
+            ``file.py:name`` of an environment class or of a function that makes one; or a name
+            under which an environment is registered.
+
+    Raises:
+        SpecError: There is no such thing, it can't be imported, or it makes no environment.
+    """
+    if Path(target).is_dir():
+        return _in_folder(Path(target))
+    if ":" in target:
+        found = load_object(target)
+        if not callable(found) or (isinstance(found, type) and not issubclass(found, Environment)):
+            raise SpecError(
+                f"{target} is {found!r:.60}; name an Environment class or what makes one",
+                spec=target,
+            )
+        return found  # type: ignore[no-any-return]
+    try:
+        return environments.factory(target)
+    except UnknownEnvError as error:
+        said = f"{target!r} is no folder, no module:name, and {error}"
+        raise SpecError(said, spec=target) from error
+
+
+def _in_folder(folder: Path) -> Callable[[], Any]:
+    path = folder / FILE
+    if not path.is_file():
+        raise SpecError(
+            f"{folder} has no {FILE}; put the environment class there, or name it as file.py:name",
+            spec=str(folder),
+        )
+    module = load_module(str(path))
+    classes = _environments(module)
+    if len(classes) != 1:
+        names = [each.__name__ for each in classes] or "none"
+        raise SpecError(
+            f"{path} holds not one environment class but {names}; name it, as in {path}:Name",
+            spec=str(folder),
+        )
+    return classes[0]
+
+
+def _environments(module: ModuleType) -> list[type[Environment[Any, Any, Any]]]:
+    """The public environment classes that a module itself defines."""
+    return [
+        each
+        for name, each in vars(module).items()
+        if isinstance(each, type)
+        and issubclass(each, Environment)
+        and each.__module__ == module.__name__
+        and not name.startswith("_")
+    ]

@@ -1,0 +1,141 @@
+"""A server on a real socket, in a thread of its own."""
+
+import threading
+import time
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from guerdon import ServerLimits, create_app
+from guerdon.envs.server.running import _listening, _Server, _url
+from tests.envs.server.worlds import SOON, Client, Echo, Raw
+
+GRACE = 5.0
+
+
+def eventually(true, *, within=SOON):
+    """Wait until something is true; gives what it was."""
+    deadline = time.monotonic() + within
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"{true} is not true after {within} s: {found!r}"
+        time.sleep(0.005)
+    return found
+
+
+class Served:
+    """A server that runs, and what there is to see of it from outside."""
+
+    def __init__(self, app, *, grace_s=GRACE):
+        self.app = app
+        self._started = threading.Event()
+        self._failure = None
+        self._clients = []
+        self._thread = threading.Thread(target=self._run, args=(grace_s,), name="served")
+        self._thread.start()
+        assert self._started.wait(SOON)
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self, grace_s):
+        try:
+            with _listening("127.0.0.1", 0) as listener:
+                self.url = _url(listener)
+                self.port = listener.getsockname()[1]
+                self.server = _Server(self.app, grace_s, self.url, self._ready)
+                self.server.run(sockets=[listener])
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    def _ready(self, url):
+        self._started.set()
+
+    @property
+    def running(self):
+        return self._thread.is_alive()
+
+    def stop(self):
+        """Tell it to stop, as a signal does, and don't wait."""
+        self.server.should_exit = True
+
+    def join(self):
+        self.stop()
+        self._thread.join(SOON * 2)
+        for client in self._clients:
+            client.close()
+        self.http.close()
+        assert not self.running, "the server doesn't stop"
+
+    def client(self, **options):
+        """A WebSocket client, connected; closed when the test ends."""
+        client = Client(self.url.replace("http", "ws") + "/ws", **options)
+        self._clients.append(client)
+        return client
+
+    def raw(self, **options):
+        """A TCP connection."""
+        raw = Raw(self.port, **options)
+        self._clients.append(raw)
+        return raw
+
+    @property
+    def http(self):
+        if not hasattr(self, "_http"):
+            self._http = httpx.Client(base_url=self.url, trust_env=False, timeout=SOON)
+        return self._http
+
+    @property
+    def connections(self):
+        """How many connections it holds."""
+        return len(self.server.server_state.connections)
+
+    def number(self, name, **labels):
+        """A number of /metrics; None where it isn't there."""
+        text = self.http.get("/metrics").text
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == name and sample.labels == labels:
+                    return sample.value
+        return None
+
+    def sessions(self):
+        return self.number("guerdon_sessions")
+
+    def empty(self):
+        """Wait until no session is open."""
+        eventually(lambda: self.sessions() == 0)
+
+
+@pytest.fixture
+def serve():
+    """Serves an environment; limits go by their name."""
+    running = []
+
+    def serve(factory=Echo, *types, grace_s=GRACE, app=None, **options):
+        names = set(ServerLimits.__dataclass_fields__) & set(options)
+        limits = ServerLimits(**{name: options.pop(name) for name in names})
+        made = app or create_app(factory, *types, limits=limits, **options)
+        served = Served(made, grace_s=grace_s)
+        running.append(served)
+        return served
+
+    yield serve
+    for served in running:
+        served.stop()
+    for served in running:
+        served.join()
+
+
+@pytest.fixture
+def hold(serve):
+    """An event on which an environment hangs, until the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture():
+    return eventually
