@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import os
 import threading
 from collections.abc import Awaitable, Coroutine
@@ -82,4 +83,9 @@ def wait_for(awaitable: Awaitable[T]) -> T:
     async def waiting() -> T:
         return await awaitable
 
-    return run(waiting())
+    try:
+        return run(waiting())
+    except AsyncRubricError:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+        raise

@@ -184,7 +184,8 @@ class _Checks:
     def _first_play(self, driver: Driver, steps: int) -> Trace:
         """Play an episode, leaving out actions that the environment refuses."""
         observation = self._reset(driver)
-        seen, taken = [observation.model_copy(deep=True)], []
+        seen = [observation.model_copy(deep=True)]
+        taken: list[Action] = []
         refused: Exception | None = None
         for action in self._actions:
             if observation.done or len(taken) == steps:

@@ -6,6 +6,7 @@ components of the reward are told also where the author called the rubric by han
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -106,8 +107,8 @@ class Driver:
         arguments = self._reset_arguments(seed, episode_id, extra)
         try:
             observation = await self.environment.reset_async(**arguments)
-        except SystemExit as exit_:
-            raise self._exited("reset_async", exit_) from exit_
+        except (SystemExit, asyncio.CancelledError) as end:
+            raise self._ended("reset_async", end) from end
         return self._checked(observation, "reset_async")
 
     def step(
@@ -151,8 +152,8 @@ class Driver:
             observation = await self.environment.step_async(action, **arguments)
         except Exception as error:
             return self._salvaged(recorder, error)
-        except SystemExit as exit_:
-            raise self._exited("step_async", exit_) from exit_
+        except (SystemExit, asyncio.CancelledError) as end:
+            raise self._ended("step_async", end) from end
         finally:
             frames.leave(token)
         return self._scored(observation, recorder, "step_async")
@@ -193,6 +194,18 @@ class Driver:
         return EnvFailedError(
             f"{self._name}.{method} called sys.exit({exit_.code!r}), which ends no process here",
             exception=exit_,
+        )
+
+    def _ended(self, method: str, end: SystemExit | asyncio.CancelledError) -> BaseException:
+        """What to raise where async code was ended: by us, or by itself."""
+        if isinstance(end, SystemExit):
+            return self._exited(method, end)
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            return end
+        return EnvFailedError(
+            f"{self._name}.{method} was cancelled from within, as by a task of its own that was",
+            exception=end,
         )
 
     def _reset_arguments(

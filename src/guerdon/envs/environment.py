@@ -34,6 +34,11 @@ class _EnvironmentMeta(ABCMeta):
                 raise EnvDefinitionError(
                     f"{cls.__name__} has no {name}; write {name} or {name}_async"
                 )
+        missing = sorted(cls.__abstractmethods__)
+        if missing:
+            raise EnvDefinitionError(
+                f"{cls.__name__} has no {', '.join(missing)}; write a property"
+            )
         environment = super().__call__(*args, **kwargs)
         rubric = environment.rubric
         if not isinstance(rubric, Rubric):

@@ -47,7 +47,11 @@ class EnvironmentRegistry:
         Raises:
             InvalidArgumentError: The name can't be one or is taken, or the factory is none.
         """
-        if not name or not all(each.isalnum() or each in "-_." for each in name):
+        if (
+            not isinstance(name, str)
+            or not name
+            or not all(each.isalnum() or each in "-_." for each in name)
+        ):
             raise InvalidArgumentError(
                 f"{name!r} can't be a name; it takes letters, digits, '-', '_' and '.'"
             )

@@ -27,6 +27,7 @@ def score_step(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """Score a step with a sync tree, and write what came out into the observation."""
     named: dict[str, float] = {}
     caught: dict[str, Exception] = {}
+    _forget_others()
     token = frames.enter(None)  # nobody else records this evaluation
     try:
         reward = namer(rubric)(rubric, action, observation, named, caught)
@@ -39,6 +40,7 @@ def score_step(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
 
 async def score_step_async(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """The same with any tree."""
+    _forget_others()
     recorder = Frame(None)
     token = frames.enter(recorder)
     try:
@@ -67,6 +69,13 @@ def attach(
     return _write(rubric, observation, reward, *_components(rubric, recorder), error)
 
 
+def _forget_others() -> None:
+    """Let evaluations that the author's step has made by hand before count no more."""
+    recorder = frames.current()
+    if recorder is not None and recorder.rubric is None:
+        recorder.entries.clear()
+
+
 def _components(rubric: Rubric, recorder: Frame) -> tuple[dict[str, float], dict[str, Exception]]:
     named: dict[str, float] = {}
     caught: dict[str, Exception] = {}
@@ -88,9 +97,8 @@ def _write(
     observation.reward = reward
     metadata = observation.metadata
     metadata[COMPONENTS] = named
-    # An environment may show one observation object again and again.
-    metadata.pop(ERROR, None)
-    metadata.pop(DEALT_WITH, None)
+    for old in (ERROR, DEALT_WITH, STEP_REWARDS):  # of an observation that is shown again
+        metadata.pop(old, None)
     if error is not None:
         metadata[ERROR] = say_failure(error)
     elif caught:

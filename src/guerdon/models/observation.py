@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from guerdon._background import wait_for
+from guerdon.errors import EnvDefinitionError
 
 __all__ = ["GenericObservation", "Observation"]
 
@@ -30,7 +31,7 @@ class Observation(BaseModel):
 
     Attributes:
         done: Whether the episode has ended.
-        reward: A finite float; None where there is none, as after a reset, or where scoring
+        reward: A finite float (a bool counts as 0 or 1); None where there is none, as after a reset, or where scoring
             failed, in which case ``metadata["reward_error"]`` says why.
         metadata: What else there is to tell: ``reward_components`` (dotted names to floats),
             ``reward_error``, ``step_rewards`` of an episode that ended, ``error``, and whatever
@@ -45,6 +46,16 @@ class Observation(BaseModel):
     reward: float | None = Field(default=None, allow_inf_nan=False)
     metadata: dict[str, Any] = Field(default_factory=dict)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        kind = cls.model_fields["reward"].annotation
+        if kind is not Any and type(None) not in get_args(kind):
+            raise EnvDefinitionError(
+                f"{cls.__name__} declares its reward as {kind}, which leaves no place for a "
+                "failure; Observation has the field already"
+            )
+
     @field_validator("reward", mode="before")
     @classmethod
     def _number(cls, value: Any) -> Any:
@@ -53,7 +64,10 @@ class Observation(BaseModel):
         if hasattr(value, "__await__"):  # a tree with an async member, called in a sync step
             value = wait_for(value)
         if isinstance(value, Real):
-            number = float(value)
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
             if math.isfinite(number):
                 return number
         raise ValueError(f"a reward is a finite number or None, not {value!r:.60}")

@@ -56,9 +56,10 @@ def http_url(url: str) -> str:
     Raises:
         InvalidArgumentError: It is no address of a server.
     """
-    scheme, colon, rest = url.strip().rstrip("/").partition("://")
+    scheme, colon, rest = url.strip().partition("://")
+    rest = rest.rstrip("/")
     if not colon:
-        scheme, rest = "http", scheme
+        scheme, rest = "http", scheme.rstrip("/")
     known = {"http": "http", "ws": "http", "https": "https", "wss": "https"}.get(scheme.lower())
     try:
         parts = urlsplit(f"//{rest}")

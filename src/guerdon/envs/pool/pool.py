@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon.envs.pool.calls import Backend, Call
 from guerdon.envs.registry import environments
-from guerdon.errors import EnvTimeoutError, InvalidArgumentError
+from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError
 from guerdon.models.action import Action
 from guerdon.models.observation import GenericObservation, Observation
+from guerdon.rubrics.failure import say_failure
 
 if TYPE_CHECKING:
     from guerdon.envs.pool.sync import SyncEnvPool
@@ -79,7 +80,7 @@ class EnvPool:
         self._busy: dict[int, Call] = {}
         self._freed = asyncio.Event()  # set whenever a call ends
         self._is_open = False
-        self._stream: _Stream | None = None
+        self._streams: dict[int, _Stream] = {}  # of the as_completed that are under way
 
     def __len__(self) -> int:
         return self.n
@@ -117,7 +118,10 @@ class EnvPool:
         given = _seeds(seeds, len(chosen))
         extras = _options(options, kwargs, len(chosen))
         self._check_open()
-        await self._settled([self._busy[slot] for slot in chosen if slot in self._busy])
+        if "seed" in kwargs:
+            raise InvalidArgumentError("a pool takes seeds, one for each slot, not a seed")
+        await self._settled(chosen)
+        self._check_open()
         batch = _Batch(len(chosen))
         calls = [
             Call(slot, self._finished(batch.one), seed=seed, extra=extra)
@@ -174,13 +178,11 @@ class EnvPool:
             Slots and their observations, in the order in which they are done.
 
         Raises:
-            InvalidArgumentError: As `step_batch`; or another iteration is under way.
+            InvalidArgumentError: As `step_batch`.
         """
-        if self._stream is not None:
-            raise InvalidArgumentError("another as_completed is under way; end it first")
         limit = self.timeout_s if timeout_s is None else _positive(timeout_s)
         stepped = self._stepped(actions)
-        stream = self._stream = _Stream(limit)
+        stream = _Stream(limit)
         try:
             self._into_stream(stream, stepped)
             while stream.outstanding:
@@ -188,7 +190,8 @@ class EnvPool:
                 stream.outstanding -= 1
                 yield call.slot, _told(call)
         finally:
-            self._stream = None
+            for slot in [slot for slot, its in self._streams.items() if its is stream]:
+                del self._streams[slot]
             if not stream.outstanding:
                 for clock in stream.clocks:
                     clock.cancel()
@@ -197,19 +200,23 @@ class EnvPool:
         """Give a slot its next action, inside of an `as_completed`.
 
         Raises:
-            InvalidArgumentError: No `as_completed` is under way, the action is none, or the slot
-                is still at an earlier step.
+            InvalidArgumentError: The slot is in no `as_completed` that is under way, or still at
+                an earlier step; or the action is none.
         """
-        if self._stream is None:
-            raise InvalidArgumentError("send gives actions to an as_completed that is under way")
         self._slots([slot])
-        self._into_stream(self._stream, [(slot, _action(slot, action))])
+        if slot not in self._streams:
+            raise InvalidArgumentError(
+                f"slot {slot} is in no as_completed that is under way; send is for those"
+            )
+        self._into_stream(self._streams[slot], [(slot, _action(slot, action))])
 
     async def close(self) -> None:
         """Close every environment. Closing twice does nothing."""
         if self._is_open:
             self._is_open = False
-            self._busy.clear()
+            for call in list(self._busy.values()):
+                self._backend.give_up(call)
+                call.finish(None, EnvError("the pool was closed meanwhile"))
             await self._backend.close()
 
     # Inside --------------------------------------------------------------------------------------
@@ -227,6 +234,7 @@ class EnvPool:
         calls = []
         for slot, action in stepped:
             self._refuse_busy(slot)
+            self._streams[slot] = stream
             calls.append(Call(slot, self._finished(stream.one), action=action))
         stream.outstanding += len(calls)
         self._begin(calls)
@@ -257,18 +265,22 @@ class EnvPool:
                     None, EnvTimeoutError(f"the {what} took longer than {limit:g} s", seconds=limit)
                 )
 
-    async def _settled(self, calls: list[Call]) -> None:
-        """Wait for calls that an `as_completed` has left under way."""
-        while any(not call.over for call in calls):
+    async def _settled(self, slots: list[int]) -> None:
+        """Wait for calls that somebody has left under way."""
+        while any(slot in self._busy for slot in slots):
             self._freed.clear()
             await self._freed.wait()
 
     def _stepped(self, actions: Sequence[Any]) -> list[tuple[int, Any]]:
         self._check_open()
-        if isinstance(actions, (str, bytes, Mapping)) or len(actions) != self.n:
-            count = len(actions) if hasattr(actions, "__len__") else "no"
+        if isinstance(actions, (str, bytes)) or not isinstance(actions, Sequence):
             raise InvalidArgumentError(
-                f"there are {count} actions for {self.n} slots; give one for each, None to skip"
+                f"actions is {actions!r:.60}; it takes a list of one for each slot"
+            )
+        if len(actions) != self.n:
+            raise InvalidArgumentError(
+                f"there are {len(actions)} actions for {self.n} slots; give one for each, None to "
+                "skip"
             )
         stepped = []
         for slot, action in enumerate(actions):
@@ -286,6 +298,8 @@ class EnvPool:
     def _slots(self, slots: Sequence[int] | None) -> list[int]:
         if slots is None:
             return list(range(self.n))
+        if isinstance(slots, (str, bytes)) or not isinstance(slots, Iterable):
+            raise InvalidArgumentError(f"slots is {slots!r:.60}; it takes a list of slots")
         chosen = list(slots)
         for slot in chosen:
             if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < self.n:
@@ -350,9 +364,8 @@ def _told(call: Call) -> Observation:
     """What a slot gets: its observation, or one that says what went wrong."""
     if call.observation is not None:
         return call.observation
-    error = call.error
-    said = f"{type(error).__name__}: {error}"
-    return Observation(done=True, metadata={"error": said})
+    assert call.error is not None
+    return Observation(done=True, metadata={"error": say_failure(call.error)})
 
 
 def _backend(
@@ -388,11 +401,21 @@ def _action(slot: int, action: Any) -> Any:
 def _seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | None]:
     if seeds is None:
         return [None] * count
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        return [seeds + place for place in range(count)]
-    if isinstance(seeds, (str, bytes, bool)) or len(seeds) != count:
-        raise InvalidArgumentError(f"seeds is {seeds!r:.60}; it takes an int, or one for each slot")
-    return list(seeds)
+    if isinstance(seeds, int):
+        given: list[int | None] = [seeds + place for place in range(count)]
+    else:
+        given = list(seeds) if isinstance(seeds, Sequence) else []
+    wrong = [seed for seed in given if not (seed is None or _is_seed(seed))]
+    if isinstance(seeds, bool) or wrong or len(given) != count:
+        raise InvalidArgumentError(
+            f"seeds is {seeds!r:.60}; it takes an int of at least 0, or one (or None) for each of "
+            f"the {count} slots"
+        )
+    return given
+
+
+def _is_seed(seed: object) -> bool:
+    return isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
 
 
 def _options(

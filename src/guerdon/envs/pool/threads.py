@@ -152,6 +152,8 @@ class ThreadBackend(Backend):
     async def _play(self, seat: _Seat, call: Call, function: Callable[[], Any]) -> None:
         try:
             observation = await function()
+        except asyncio.CancelledError:
+            raise  # it was given up, or the pool is closed: the call is over
         except Exception as error:
             self._failed(seat, call, error)
         else:

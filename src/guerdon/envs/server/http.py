@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from time import perf_counter
@@ -27,6 +28,7 @@ from guerdon.envs.server.messages import (
 from guerdon.envs.server.openapi import openapi
 from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.rubrics.description import describe
+from guerdon.rubrics.failure import say_failure
 
 __all__ = ["HttpFace"]
 
@@ -181,7 +183,7 @@ class HttpFace:
             await host.open()
             answer = await call(host)
         except Exception as error:
-            said = f"{what}: {type(error).__name__}: {error}"
+            said = say_failure(error, what)
             hub.failed(what, said, trace=error)
             return _problem(_status(error), "EXECUTION_ERROR", said)
         finally:
@@ -212,13 +214,14 @@ class HttpFace:
         chunks: list[bytes] = []
         size = 0
         try:
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > most:
-                    return None
-                chunks.append(chunk)
-        except ClientDisconnect:
-            return b""
+            async with asyncio.timeout(self._hub.limits.send_timeout_s):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > most:
+                        return None
+                    chunks.append(chunk)
+        except (ClientDisconnect, TimeoutError):
+            return b""  # it has left, or sends so slowly that this is no request
         return b"".join(chunks)
 
     def _too_large(self) -> Response:

@@ -30,7 +30,8 @@ class ServerLimits:
             SESSION_ERROR.
         step_timeout_s: Seconds that an environment may take for a step, a reset or its making;
             then it is given up, and told as EXECUTION_ERROR.
-        send_timeout_s: Seconds after which a client that doesn't read is let go.
+        send_timeout_s: Seconds after which a client that doesn't read, or doesn't end what it
+            has begun to send, is let go.
         close_timeout_s: Seconds that an environment may take to close.
         handshake_timeout_s: Seconds that a connection has to ask for something.
         keepalive_s: Seconds between two pings; a client that doesn't answer one for as long is

@@ -26,6 +26,7 @@ from guerdon.envs.server.messages import (
     read,
     state_json,
 )
+from guerdon.rubrics.failure import say_failure
 
 if TYPE_CHECKING:
     from guerdon.envs.server.hub import Hub
@@ -140,7 +141,7 @@ class Session:
             try:
                 await self.host.open()
             except Exception as error:
-                said = f"the environment can't be made: {type(error).__name__}: {error}"
+                said = say_failure(error, "the environment can't be made")
                 hub.failed("factory", said, session=self.id)
                 raise _End("factory failed", Problem(ErrorCode.FACTORY_ERROR, said)) from error
         self._to(SessionState.READY)
@@ -208,7 +209,7 @@ class Session:
         return f'{{"type":"observation","data":{text.decode()}}}'
 
     def _failed(self, what: str, error: Exception) -> Problem:
-        said = f"{what}: {type(error).__name__}: {error}"
+        said = say_failure(error, what)
         self._hub.failed(what, said, session=self.id, trace=error)
         return Problem(ErrorCode.EXECUTION_ERROR, said)
 

@@ -17,29 +17,46 @@ PARTING_S = 5.0
 
 
 def http_protocol(limits: ServerLimits) -> type[H11Protocol]:
-    """Uvicorn's HTTP protocol, for connections that are bounded in number and patience."""
+    """Uvicorn's HTTP protocol, for connections that are bounded in number and patience.
+
+    Where there are too many, the one that has been silent for the longest makes room, so that
+    nobody shuts others out by connecting and saying nothing.
+    """
+    silent: dict[H11Protocol, asyncio.TimerHandle] = {}  # those that asked for nothing, by age
 
     class BoundedHTTP(H11Protocol):
-        _waiting: asyncio.TimerHandle | None = None
-
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self._listen()
             if len(self.connections) > limits.max_connections:
-                transport.abort()
-                return
-            self._waiting = self.loop.call_later(limits.handshake_timeout_s, transport.abort)
+                oldest = next(iter(silent))
+                oldest._heard()  # type: ignore[attr-defined]
+                oldest.transport.abort()
 
         def handle_events(self) -> None:
+            before = self.scope
             super().handle_events()
-            if self._waiting is not None and self.scope is not None:  # it has asked for something
-                self._waiting.cancel()
-                self._waiting = None
+            if self.scope is not before:  # it has asked for something
+                self._heard()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.transport.is_closing():
+                self._listen()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._waiting is not None:
-                self._waiting.cancel()
-                self._waiting = None
+            self._heard()
             super().connection_lost(exc)
+
+        def _listen(self) -> None:
+            self._heard()
+            wait = limits.handshake_timeout_s
+            silent[self] = self.loop.call_later(wait, self.transport.abort)
+
+        def _heard(self) -> None:
+            clock = silent.pop(self, None)
+            if clock is not None:
+                clock.cancel()
 
     return BoundedHTTP
 
@@ -59,6 +76,11 @@ def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
         def shutdown(self) -> None:
             super().shutdown()
             self._part()
+
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if message["type"] == "websocket.http.response.body" and self.close_sent:
+                self.handshake_complete = True  # a refusal completes it, too
 
         def _part(self) -> None:
             """Let go of the connection, whether or not the peer reads what is left to say."""

@@ -1,0 +1,17 @@
+"""How many files and sockets a process may have open."""
+
+from __future__ import annotations
+
+import resource
+
+
+def raise_file_limit() -> int:
+    """Let this process have as many as the system allows it.
+
+    Returns:
+        How many that is.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

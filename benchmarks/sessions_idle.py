@@ -1,0 +1,67 @@
+"""512 open sessions that do nothing: what they cost the server in threads and in memory.
+
+Sessions are opened one after another, each is reset and takes a step, and then they are left
+alone. Before that, one session has come and gone, so that what the server loads and starts once
+is there. Then the same with sessions opened all at once, whose environments are made in as many
+threads as the server has; it keeps these for the next ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from benchmarks.server_process import ServerProcess, missing, ours
+from benchmarks.timing import Counted, Findings
+from guerdon import GenericEnvClient
+
+SESSIONS = 512
+
+
+def run() -> Findings:
+    """Measure."""
+    threads = Counted(
+        f"{SESSIONS} idle sessions, threads", "before they came", 0, unit="threads"
+    )
+    memory = Counted(f"{SESSIONS} idle sessions, memory of each", "–", unit="B")
+    found = Findings([threads, memory])
+    threads.missing = memory.missing = missing()
+    if not threads.missing:
+        with ours(max_sessions=SESSIONS) as server:
+            asyncio.run(_count(server, threads, memory))
+        with ours(max_sessions=SESSIONS) as server:
+            found.notes.append(asyncio.run(_at_once(server)))
+    return found
+
+
+async def _count(server: ServerProcess, threads: Counted, memory: Counted) -> None:
+    descriptors = server.descriptors
+    await (await _session(server)).close()
+    server.settled(0, descriptors)
+    threads.theirs, before = server.threads, server.resident
+    sessions = [await _session(server) for _ in range(SESSIONS)]
+    threads.ours = server.threads
+    memory.ours = (server.resident - before) / SESSIONS
+    await _close(sessions)
+
+
+async def _at_once(server: ServerProcess) -> str:
+    before = server.threads
+    sessions = await asyncio.gather(*[_session(server) for _ in range(SESSIONS)])
+    most = server.threads
+    await _close(sessions)
+    return (
+        f"{SESSIONS} idle sessions, opened all at once: {before} threads before, {most} after, "
+        "shared by all sessions to come"
+    )
+
+
+async def _session(server: ServerProcess) -> GenericEnvClient:
+    client = GenericEnvClient(server.url)
+    await client.connect()
+    await client.reset()
+    await client.step({"message": "hello"})
+    return client
+
+
+async def _close(sessions: list[GenericEnvClient]) -> None:
+    await asyncio.gather(*[session.close() for session in sessions])

@@ -1,0 +1,1086 @@
+"""Sessions: what is said over a WebSocket, what ends a session, and what is left of it."""
+
+import asyncio
+import json
+import math
+import sys
+import threading
+
+import pytest
+from pydantic import BaseModel, field_validator
+from websockets.exceptions import ConnectionClosed
+
+from guerdon import (
+    Action,
+    EpisodeError,
+    Gate,
+    Observation,
+    Rubric,
+    Sequential,
+    State,
+    WeightedSum,
+)
+from guerdon.envs.server.session import _NEXT, SessionState
+from tests.envs.server.worlds import (
+    CLOSE,
+    RESET,
+    STATE,
+    Counted,
+    Echo,
+    Length,
+    Said,
+    counted,
+    step,
+)
+
+# What is said
+
+
+def test_an_episode(serve):
+    client = serve().client()
+    first = client.ask({"type": "reset", "data": {"seed": 7, "episode_id": "ep-1", "level": 3}})
+    told = {"told": {"seed": 7, "level": 3}}
+    assert first == {
+        "type": "observation",
+        "data": {
+            "observation": {"text": "begin", "metadata": told},
+            "reward": None,
+            "done": False,
+            "metadata": told,
+        },
+    }
+    answer = client.ask(step("hello"))
+    assert answer["type"] == "observation"
+    assert set(answer["data"]) == {"observation", "reward", "done", "metadata"}
+    assert set(answer["data"]["observation"]) == {"text", "metadata"}
+    assert answer["data"]["observation"]["metadata"] == answer["data"]["metadata"]
+    assert (answer["data"]["reward"], answer["data"]["done"]) == (0.5, False)
+    assert client.ask(STATE) == {"type": "state", "data": {"episode_id": "ep-1", "step_count": 1}}
+    assert client.ask(step("end"))["data"]["done"] is True
+    client.say(CLOSE)
+    assert client.ended() == 1000
+
+
+@pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {}}])
+def test_a_reset_needs_no_data(serve, data):
+    answer = serve().client().ask({"type": "reset", **data})
+    assert answer["data"]["metadata"] == {"told": {"seed": None}}
+
+
+def test_arguments_go_where_the_signature_takes_them(serve):
+    class Narrow(Echo):
+        def reset(self, seed=None, *, level=1):
+            return Said(text=f"{seed} {level}")
+
+        def step(self, action):
+            return Said(text=action.text)
+
+    client = serve(Narrow).client()
+    asked = {"seed": 5, "episode_id": "e", "level": 3, "more": 1}
+    answer = client.ask({"type": "reset", "data": asked})
+    assert answer["data"]["observation"]["text"] == "5 3"
+    assert client.ask(step("hi"))["data"]["observation"]["text"] == "hi"
+
+
+@pytest.mark.parametrize("name", ["self", "cls", "kwargs"])
+def test_an_argument_of_a_name_that_python_uses_does_no_harm(serve, name):
+    answer = serve().client().ask({"type": "reset", "data": {name: 1}})
+    assert answer["type"] == "observation"
+
+
+def test_an_observation_without_metadata_has_none_beside_it(serve):
+    class Plain(Echo):
+        def reset(self, **kwargs):
+            return Said(text="begin")
+
+    answer = serve(Plain).client().ask(RESET)
+    assert answer["data"] == {
+        "observation": {"text": "begin", "metadata": {}},
+        "reward": None,
+        "done": False,
+    }
+
+
+def test_answers_come_one_by_one_in_order(serve):
+    client = serve().client()
+    for n in range(200):
+        client.say(step(f"{n}"))
+    assert [client.hear()["data"]["observation"]["text"] for _ in range(200)] == [
+        f"{n}" for n in range(200)
+    ]
+
+
+def test_messages_that_come_while_a_step_runs_are_answered_after_it(serve, hold):
+    class Slow(Echo):
+        def step(self, action, **kwargs):
+            if action.text == "wait":
+                hold.wait()
+            return super().step(action)
+
+    client = serve(Slow).client()
+    client.ask(RESET)
+    client.say(step("wait"))
+    with pytest.raises(TimeoutError):  # long enough for the server to look after the client
+        client.hear(timeout=0.4)
+    client.say(STATE)
+    client.say(step("next"))
+    client.say({"type": "nonsense"})
+    hold.set()
+    kinds = [client.hear() for _ in range(4)]
+    assert kinds[0]["data"]["observation"]["text"] == "wait"
+    assert kinds[1] == {"type": "state", "data": {"episode_id": None, "step_count": 1}}
+    assert kinds[2]["data"]["observation"]["text"] == "next"
+    assert kinds[3]["data"]["code"] == "UNKNOWN_TYPE"
+
+
+def test_components_and_what_stopped_the_evaluation_travel(serve):
+    class Gated(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = Sequential(
+                Gate(Length(), threshold=0.5), WeightedSum([Length(), Length()], [0.5, 0.5])
+            )
+
+    client = serve(Gated).client()
+    client.ask(RESET)
+    answer = client.ask(step("1234567890"))["data"]
+    assert answer["reward"] == 1.0
+    components = answer["metadata"]["reward_components"]
+    assert components and all(isinstance(value, float) for value in components.values())
+    low = client.ask(step("1"))["data"]
+    assert low["reward"] == 0.0
+    assert set(low["metadata"]["reward_components"]) < set(components)
+
+
+def test_a_rubric_called_by_hand_tells_its_components_too(serve):
+    class ByHand(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = WeightedSum([Length()], [1.0])
+
+        def step(self, action, **kwargs):
+            observation = Said(text=action.text)
+            observation.reward = self.rubric(action, observation)
+            return observation
+
+    answer = serve(ByHand).client().ask(step("12345"))["data"]
+    assert answer["reward"] == 0.5
+    assert list(answer["metadata"]["reward_components"].values()) == [0.5]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_rubric_that_fails_in_the_middle_of_an_episode(serve, by_hand):
+    class Fails(Rubric):
+        def forward(self, action, observation):
+            if action.text == "bad":
+                raise ValueError("no such judge")
+            return 1.0
+
+    class Failing(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = Fails()
+
+        def step(self, action, **kwargs):
+            observation = Said(text=action.text)
+            if by_hand:
+                return observation.with_reward(self.rubric(action, observation))
+            return self.score(action, observation)
+
+    served = serve(Failing)
+    client = served.client()
+    client.ask(RESET)
+    assert client.ask(step("good"))["data"]["reward"] == 1.0
+    failed = client.ask(step("bad"))
+    assert failed["type"] == "observation"
+    assert failed["data"]["reward"] is None
+    assert "no such judge" in str(failed["data"]["metadata"]["reward_error"])
+    if not by_hand:
+        assert failed["data"]["observation"]["text"] == "bad"
+    again = client.ask(step("good"))["data"]
+    assert again["reward"] == 1.0
+    assert "reward_error" not in again["metadata"]
+    assert served.number("guerdon_failures_total", kind="reward") == 1
+
+
+def test_an_async_environment(serve):
+    class Async(Counted):
+        made = closed = 0
+
+        async def reset_async(self, seed=None, episode_id=None, **kwargs):
+            await asyncio.sleep(0)
+            return Said(text=threading.current_thread().name)
+
+        async def step_async(self, action, timeout_s=None, **kwargs):
+            await asyncio.sleep(0)
+            return await self.score_async(action, Said(text=action.text))
+
+    served = serve(Async)
+    client = served.client()
+    assert client.ask(RESET)["data"]["observation"]["text"] == "served"
+    assert client.ask(step("hello"))["data"]["reward"] == 0.5
+    client.say(CLOSE)
+    client.ended()
+    served.empty()
+    assert Async.made == Async.closed
+
+
+def test_sessions_have_environments_of_their_own(serve):
+    served = serve()
+    clients = [served.client() for _ in range(5)]
+    for n, client in enumerate(clients):
+        client.ask({"type": "reset", "data": {"episode_id": f"{n}"}})
+        for _ in range(n):
+            client.ask(step())
+    states = [client.ask(STATE)["data"] for client in clients]
+    assert states == [{"episode_id": f"{n}", "step_count": n} for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+            {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}},
+        ),
+        ({"jsonrpc": "2.0", "id": "a", "method": "nothing"}, -32601),
+        ({}, -32600),
+        (None, -32600),
+        ([], -32600),
+    ],
+)
+def test_mcp(serve, request_, answer):
+    client = serve().client()
+    said = client.ask({"type": "mcp", "data": request_})
+    assert said["type"] == "mcp"
+    assert said["data"]["jsonrpc"] == "2.0"
+    if isinstance(answer, int):
+        assert said["data"]["error"]["code"] == answer
+    else:
+        assert said["data"] == answer
+
+
+# What is refused, and goes on
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("", "INVALID_JSON"),
+        ("{", "INVALID_JSON"),
+        ("{'type': 'reset'}", "INVALID_JSON"),
+        ('{"type": "reset"} {}', "INVALID_JSON"),
+        ('{"type": "reset", "data": {"seed": NaN}}', "INVALID_JSON"),
+        ('{"type": "step", "data": {"text": "\\ud800"}}', "INVALID_JSON"),
+        ("[" * 100_000, "INVALID_JSON"),
+        (b'{"type": "reset"}', "INVALID_JSON"),
+        (b"\xff\x00", "INVALID_JSON"),
+        ("[]", "VALIDATION_ERROR"),
+        ("7", "VALIDATION_ERROR"),
+        ("null", "VALIDATION_ERROR"),
+        ({}, "UNKNOWN_TYPE"),
+        ({"type": "dance"}, "UNKNOWN_TYPE"),
+        ({"type": "Reset"}, "UNKNOWN_TYPE"),
+        ({"type": None}, "UNKNOWN_TYPE"),
+        ({"type": ["reset"]}, "UNKNOWN_TYPE"),
+        ({"type": {"reset": 1}}, "UNKNOWN_TYPE"),
+        ({"type": "reset", "seed": 1}, "VALIDATION_ERROR"),
+        ({"type": "state", "request_id": "r"}, "VALIDATION_ERROR"),
+        ({"type": "close", "why": 1}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": []}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": "x"}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": {"seed": -1}}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": {"seed": "x"}}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": {"seed": 1.5}}, "VALIDATION_ERROR"),
+        ('{"type": "reset", "data": {"seed": 1e999}}', "VALIDATION_ERROR"),
+        ({"type": "reset", "data": {"seed": -(10**4000)}}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": {"episode_id": "x" * 256}}, "VALIDATION_ERROR"),
+        ({"type": "reset", "data": {"episode_id": 3}}, "VALIDATION_ERROR"),
+        ({"type": "step"}, "VALIDATION_ERROR"),
+        ({"type": "step", "data": None}, "VALIDATION_ERROR"),
+        ({"type": "step", "data": {}}, "VALIDATION_ERROR"),
+        ({"type": "step", "data": {"text": 5}}, "VALIDATION_ERROR"),
+        ({"type": "step", "data": {"text": "x", "txt": "y"}}, "VALIDATION_ERROR"),
+        ({"type": "step", "data": {"action": {"text": "x"}}}, "VALIDATION_ERROR"),
+        ({"type": "step", "data": ["x"]}, "VALIDATION_ERROR"),
+    ],
+)
+def test_a_bad_message_is_told_and_the_session_goes_on(serve, message, code):
+    served = serve()
+    client = served.client()
+    client.ask({"type": "reset", "data": {"episode_id": "kept"}})
+    answer = client.ask(message)
+    assert answer["type"] == "error"
+    assert answer["data"]["code"] == code
+    assert answer["data"]["message"]
+    assert client.ask(step())["data"]["reward"] == 0.5
+    assert client.ask(STATE)["data"] == {"episode_id": "kept", "step_count": 1}
+    assert served.number("guerdon_failures_total", kind=code.lower()) == 1
+
+
+def test_errors_name_the_field(serve):
+    client = serve().client()
+    error = client.ask({"type": "step", "data": {"text": 5, "speed": 3}})["data"]
+    assert "text" in error["message"]
+    assert sorted(each["loc"] for each in error["errors"]) == [["speed"], ["text"]]
+    assert all(each["msg"] and each["type"] for each in error["errors"])
+    error = client.ask({"type": "reset", "request_id": 1})["data"]
+    assert "request_id" in error["message"]
+    assert error["errors"][0]["loc"] == ["request_id"]
+    error = client.ask({"type": "reset", "data": {"seed": -1}})["data"]
+    assert error["errors"][0]["loc"] == ["seed"]
+    assert "dance" in client.ask({"type": "dance"})["data"]["message"]
+
+
+def test_an_action_that_its_class_chokes_on_is_told(serve):
+    class Picky(Action):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def _known(cls, value):
+            return {"hello": value}[value]  # a KeyError is no ValueError
+
+    client = serve(Echo, Picky).client()
+    assert client.error(step("unknown")) in ("EXECUTION_ERROR", "VALIDATION_ERROR")
+    assert client.ask(step("hello"))["type"] == "observation"
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e999", "1" + "0" * 5000, '"\\u0000"', "[[[[]]]]", "-0.0", "null"],
+    ids=lambda text: text[:12],
+)
+def test_mcp_answers_whatever_the_id_is(serve, number):
+    client = serve().client()
+    client.say(f'{{"type":"mcp","data":{{"jsonrpc":"2.0","id":{number},"method":"tools/list"}}}}')
+    text = client.socket.recv(timeout=10)
+    answer = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert answer["type"] in ("mcp", "error")
+    assert client.ask(STATE)["type"] == "state"
+
+
+# What an environment does wrong
+
+
+class Misbehaving(Counted):
+    made = closed = 0
+    fault = staticmethod(lambda: None)
+
+    def step(self, action, **kwargs):
+        if action.text == "bad":
+            type(self).fault()
+        return super().step(action)
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        if seed == 13:
+            type(self).fault()
+        return super().reset(seed, episode_id)
+
+
+def misbehaving(fault):
+    return type("Misbehaves", (Misbehaving,), {"fault": staticmethod(fault), "made": 0})
+
+
+def raising(error):
+    def fault():
+        raise error
+
+    return fault
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+FAULTS = {
+    "raises": raising(ValueError("no luck")),
+    "exits": lambda: sys.exit(3),
+    "interrupts": raising(KeyboardInterrupt()),
+    "cancels": raising(asyncio.CancelledError()),
+    "stops": raising(StopIteration()),
+    "generator": raising(GeneratorExit()),
+    "surrogate": raising(ValueError("\ud800")),
+    "mute": raising(Mute()),
+    "group": raising(ExceptionGroup("many", [ValueError("no luck")])),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("bad", [step("bad"), {"type": "reset", "data": {"seed": 13}}])
+def test_an_environment_that_raises_is_told_and_the_session_goes_on(serve, fault, bad):
+    client = serve(misbehaving(FAULTS[fault])).client()
+    client.ask(RESET)
+    answer = client.ask(bad)
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    if fault == "raises":
+        assert "no luck" in answer["data"]["message"]
+        assert "ValueError" in answer["data"]["message"]
+    assert client.ask(step("good"))["data"]["reward"] == 0.4
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_so_is_an_async_one(serve, fault):
+    class Async(Echo):
+        async def step_async(self, action, **kwargs):
+            await asyncio.sleep(0)
+            if action.text == "bad":
+                FAULTS[fault]()
+            return await self.score_async(action, Said(text=action.text))
+
+    served = serve(Async)
+    client, other = served.client(), served.client()
+    client.ask(RESET)
+    assert client.error(step("bad")) == "EXECUTION_ERROR"
+    assert client.ask(step("good"))["data"]["reward"] == 0.4
+    assert other.ask(step("good"))["data"]["reward"] == 0.4
+
+
+def test_an_async_environment_whose_own_task_was_cancelled_is_told(serve):
+    class Async(Echo):
+        async def step_async(self, action, **kwargs):
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+
+    client = serve(Async).client()
+    assert client.error(step()) == "EXECUTION_ERROR"
+    assert client.ask(RESET)["type"] == "observation"
+
+
+@pytest.mark.parametrize(
+    "gives", [None, 5, {"text": "x"}, Said, State()], ids=["None", "int", "dict", "class", "state"]
+)
+def test_an_environment_that_gives_no_observation(serve, gives):
+    class Wrong(Echo):
+        def step(self, action, **kwargs):
+            return gives
+
+    client = serve(Wrong).client()
+    answer = client.ask(step())
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    assert "step" in answer["data"]["message"]
+    assert "Observation" in answer["data"]["message"]
+    assert client.ask(RESET)["type"] == "observation"
+
+
+@pytest.mark.parametrize("gives", [None, {"episode_id": "x"}])
+def test_an_environment_that_gives_no_state(serve, gives):
+    class Wrong(Echo):
+        state = gives
+
+    client = serve(Wrong).client()
+    answer = client.ask(STATE)
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    assert "state" in answer["data"]["message"]
+    assert client.ask(RESET)["type"] == "observation"
+
+
+def test_a_state_that_json_cannot_hold(serve):
+    class Wide(State):
+        best: float = math.nan
+
+    class Wrong(Echo):
+        state = Wide()
+
+    client = serve(Wrong).client()
+    answer = client.ask(STATE)
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    assert "best" in answer["data"]["message"]
+
+
+class Inner(BaseModel):
+    x: float = 0.0
+
+
+class Rich(Observation):
+    value: float = 0.0
+    anything: object = None
+    inner: Inner = Inner()
+    many: list[Inner] = []
+
+
+@pytest.mark.parametrize(
+    ("what", "field"),
+    [
+        ({"value": math.nan}, "value"),
+        ({"value": math.inf}, "value"),
+        ({"value": -math.inf}, "value"),
+        ({"metadata": {"deep": [1, {"x": math.nan}]}}, "metadata.deep[1].x"),
+        ({"anything": math.nan}, "anything"),
+        ({"anything": {"a": (1.0, math.inf)}}, "anything.a[1]"),
+        ({"inner": Inner(x=math.nan)}, "inner.x"),
+        ({"many": [Inner(), Inner(x=math.inf)]}, "many[1].x"),
+        ({"anything": Inner(x=math.nan)}, "anything.x"),
+        ({"anything": object()}, "anything"),
+        ({"anything": [1, lambda: 0]}, "anything"),
+        ({"metadata": {"who": object()}}, "metadata"),
+        ({"metadata": {"text": "\ud800"}}, "metadata"),
+        ({"anything": b"\xff"}, "anything"),
+    ],
+    ids=str,
+)
+def test_an_observation_that_json_cannot_hold_names_its_field(serve, what, field):
+    class Wrong(Echo):
+        def step(self, action, **kwargs):
+            return Rich(**what) if action.text == "bad" else Rich()
+
+    served = serve(Wrong)
+    client = served.client()
+    client.ask(RESET)
+    answer = client.ask(step("bad"))
+    assert answer["type"] == "error", answer
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    assert field in answer["data"]["message"]
+    assert client.ask(step("good"))["type"] == "observation"
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_words_that_look_like_no_number_are_fine(serve, word):
+    client = serve().client()
+    assert client.ask(step(word))["data"]["observation"]["text"] == word
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, True, 1, "much"])
+def test_a_reward_that_was_set_around_the_checks_is_json_or_an_error(serve, reward):
+    class Loose(Said):
+        model_config = {"validate_assignment": False}
+
+    class Wrong(Echo):
+        def step(self, action, **kwargs):
+            observation = Loose(text=action.text)
+            observation.reward = reward
+            return observation
+
+    client = serve(Wrong).client()
+    client.say(step())
+    text = client.socket.recv(timeout=10)
+    answer = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    if answer["type"] == "observation":
+        assert answer["data"]["reward"] == reward
+        assert reward in (1, True)
+    else:
+        assert answer["data"]["code"] == "EXECUTION_ERROR"
+        assert "reward" in answer["data"]["message"]
+
+
+@pytest.mark.parametrize(
+    "components",
+    [{"a": None}, {"a": "x"}, {1: 2.0}, {"a": math.nan}, {"\ud800": 1.0}, {"a": True}, [1], None],
+    ids=str,
+)
+def test_odd_components_spoil_neither_the_session_nor_the_metrics(serve, components):
+    class Odd(Echo):
+        def step(self, action, **kwargs):
+            metadata = {"reward_components": components} if action.text == "bad" else {}
+            return Said(text=action.text, reward=0.5, metadata=metadata)
+
+    served = serve(Odd)
+    client = served.client()
+    client.ask(RESET)
+    client.ask(step("bad"))
+    assert client.ask(step("good"))["data"]["reward"] == 0.5
+    assert served.http.get("/metrics").status_code == 200
+    assert served.sessions() == 1
+
+
+def test_metadata_of_another_kind_does_no_harm(serve):
+    class Odd(Echo):
+        def step(self, action, **kwargs):
+            return Said(text=action.text, metadata={"reward_error": 5, "step_rewards": "x"})
+
+    answer = serve(Odd).client().ask(step())
+    assert answer["data"]["metadata"] == {"reward_error": 5, "step_rewards": "x"}
+
+
+def test_a_refusal_of_the_environment_is_told_in_its_words(serve):
+    class Strict(Echo):
+        over = True
+
+        def step(self, action, **kwargs):
+            raise EpisodeError("no episode is running; reset first")
+
+    answer = serve(Strict).client().ask(step())
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    assert "no episode is running; reset first" in answer["data"]["message"]
+
+
+# Time
+
+
+def hanging(hold, **more):
+    """Steps "wait", resets with seed 13, and nothing else, hang until the test ends."""
+
+    def slow_step(self, action, **kwargs):
+        if action.text == "wait":
+            hold.wait()
+        return Echo.step(self, action)
+
+    def slow_reset(self, seed=None, episode_id=None, **kwargs):
+        if seed == 13:
+            hold.wait()
+        return Echo.reset(self, seed, episode_id)
+
+    return counted(step=slow_step, reset=slow_reset, **more)
+
+
+def test_a_step_that_takes_too_long_and_a_new_environment_at_the_next_reset(
+    serve, hold, eventually
+):
+    world = hanging(hold)
+    served = serve(world, step_timeout_s=0.1)
+    made = world.made
+    client = served.client()
+    client.ask({"type": "reset", "data": {"episode_id": "old"}})
+    answer = client.ask(step("wait"))
+    assert answer["data"]["code"] == "EXECUTION_ERROR"
+    assert "0.1 s" in answer["data"]["message"]
+    assert client.error(step("hello")) == "EXECUTION_ERROR"
+    assert client.error(STATE) == "EXECUTION_ERROR"
+    assert client.ask({"type": "reset", "data": {"episode_id": "new"}})["type"] == "observation"
+    assert client.ask(step("hello"))["data"]["reward"] == 0.5
+    assert client.ask(STATE)["data"] == {"episode_id": "new", "step_count": 1}
+    assert world.made == made + 2
+    assert world.closed == made
+    hold.set()
+    eventually(lambda: world.closed == made + 1)  # its code has come back
+    client.say(CLOSE)
+    client.ended()
+    eventually(lambda: world.closed == world.made)
+
+
+def test_a_reset_that_takes_too_long(serve, hold):
+    client = serve(hanging(hold), step_timeout_s=0.1).client()
+    assert client.error({"type": "reset", "data": {"seed": 13}}) == "EXECUTION_ERROR"
+    assert client.ask(RESET)["type"] == "observation"
+
+
+def test_an_async_step_that_takes_too_long(serve):
+    class Async(Counted):
+        made = closed = 0
+
+        async def step_async(self, action, **kwargs):
+            if action.text == "wait":
+                await asyncio.Event().wait()
+            return Said(text=action.text)
+
+    served = serve(Async, step_timeout_s=0.1)
+    client = served.client()
+    assert client.error(step("wait")) == "EXECUTION_ERROR"
+    assert client.ask(RESET)["type"] == "observation"
+    assert client.ask(step("hello"))["data"]["observation"]["text"] == "hello"
+    client.say(CLOSE)
+    client.ended()
+    served.empty()
+    assert Async.closed == Async.made
+
+
+def test_other_sessions_do_not_wait_for_one_that_hangs(serve, hold):
+    served = serve(hanging(hold))
+    stuck, other = served.client(), served.client()
+    stuck.say(step("wait"))
+    assert other.ask(RESET)["type"] == "observation"
+    assert other.ask(step())["data"]["reward"] == 0.5
+
+
+def test_waiting_for_a_thread_is_not_the_environments_time(serve):
+    ticket = threading.Lock()
+
+    class OneByOne(Echo):
+        def step(self, action, **kwargs):
+            with ticket:
+                threading.Event().wait(0.06)
+            return super().step(action)
+
+    served = serve(OneByOne, max_threads=1, step_timeout_s=0.3)
+    clients = [served.client() for _ in range(10)]
+    for client in clients:
+        client.ask(RESET)
+    for client in clients:
+        client.say(step())
+    assert [client.hear()["type"] for client in clients] == ["observation"] * 10
+
+
+def test_an_idle_session_is_ended_with_a_word(serve):
+    served = serve(idle_timeout_s=0.2)
+    client = served.client()
+    client.ask(RESET)
+    answer = client.hear()
+    assert answer["type"] == "error"
+    assert answer["data"]["code"] == "SESSION_ERROR"
+    assert "0.2 s" in answer["data"]["message"]
+    assert client.ended() == 1000
+    served.empty()
+    assert served.number("guerdon_sessions_closed_total", reason="idle") == 1
+
+
+def test_a_session_that_talks_is_not_idle(serve, eventually):
+    served = serve(idle_timeout_s=0.3)
+    busy, idle = served.client(), served.client()
+
+    def talk():
+        busy.ask(STATE)
+        return served.sessions() == 1
+
+    eventually(talk)
+    assert busy.ask(RESET)["type"] == "observation"
+    assert idle.hear()["data"]["code"] == "SESSION_ERROR"
+
+
+def test_a_step_longer_than_the_idle_time_does_not_end_its_session(serve):
+    class Slow(Echo):
+        def step(self, action, **kwargs):
+            threading.Event().wait(0.5)
+            return super().step(action)
+
+    client = serve(Slow, idle_timeout_s=0.2).client()
+    client.ask(RESET)
+    assert client.ask(step())["data"]["reward"] == 0.5
+    assert client.ask(STATE)["type"] == "state"
+
+
+# Making and closing
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (raising(ValueError("no luck")), "no luck"),
+        (lambda: sys.exit(3), "sys.exit(3)"),
+        (raising(KeyboardInterrupt()), "KeyboardInterrupt"),
+        (lambda: None, "rubric"),
+        (raising(Mute()), ""),
+    ],
+)
+def test_an_environment_that_cannot_be_made_ends_the_session(serve, fault, said):
+    works = threading.Event()
+    works.set()
+
+    class Late(Echo):
+        def __init__(self):
+            super().__init__()
+            if not works.is_set():
+                self.rubric = None
+                fault()
+
+    served = serve(Late, max_sessions=1)
+    works.clear()
+    client = served.client()
+    answer = client.hear()
+    assert answer["type"] == "error"
+    assert answer["data"]["code"] == "FACTORY_ERROR"
+    assert said in answer["data"]["message"]
+    assert client.ended() == 1000
+    served.empty()
+    works.set()
+    assert served.client().ask(RESET)["type"] == "observation"
+    assert served.number("guerdon_failures_total", kind="factory") == 1
+
+
+def test_an_environment_whose_making_hangs_ends_the_session_and_is_closed_later(
+    serve, hold, eventually
+):
+    hold.set()
+
+    class Slow(Counted):
+        made = closed = 0
+
+        def __init__(self):
+            super().__init__()
+            hold.wait()
+
+    served = serve(Slow, max_sessions=1, step_timeout_s=0.1)
+    hold.clear()
+    client = served.client()
+    answer = client.hear()
+    assert answer["data"]["code"] == "FACTORY_ERROR"
+    assert "0.1 s" in answer["data"]["message"]
+    assert client.ended() == 1000
+    served.empty()
+    assert Slow.closed == Slow.made - 1
+    hold.set()
+    eventually(lambda: Slow.closed == Slow.made)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_environment_whose_close_raises_frees_its_place(serve, fault):
+    class Wrong(Echo):
+        def close(self):
+            FAULTS[fault]()
+
+    served = serve(Wrong, max_sessions=1)
+    for _ in range(2):
+        client = served.client()
+        assert client.ask(RESET)["type"] == "observation"
+        client.say(CLOSE)
+        assert client.ended() == 1000
+        served.empty()
+
+
+def test_an_environment_whose_close_hangs_frees_its_place(serve, hold):
+    hold.set()
+
+    class Wrong(Echo):
+        def close(self):
+            hold.wait()
+
+    served = serve(Wrong, max_sessions=1, close_timeout_s=0.1)
+    hold.clear()
+    for _ in range(2):
+        client = served.client()
+        assert client.ask(RESET)["type"] == "observation"
+        client.say(CLOSE)
+        assert client.ended() == 1000
+        served.empty()
+
+
+def test_each_environment_is_closed_once(serve, eventually):
+    world = counted()
+    served = serve(world)
+    clients = [served.client() for _ in range(20)]
+    for n, client in enumerate(clients):
+        client.ask(RESET)
+        if n % 2:
+            client.say(CLOSE)
+        else:
+            client.close()
+    eventually(lambda: world.closed == world.made)
+    assert world.made == 21  # one that was looked at when the server started
+    served.empty()
+    assert served.number("guerdon_sessions_opened_total") == 20
+
+
+# Capacity
+
+
+def test_a_session_too_many_is_told_and_the_place_is_free_again_afterwards(serve):
+    served = serve(max_sessions=2)
+    first, second = served.client(), served.client()
+    for client in (first, second):
+        client.ask(RESET)
+    third = served.client()
+    answer = third.hear()
+    assert answer["type"] == "error"
+    data = answer["data"]
+    assert data["code"] == "CAPACITY_REACHED"
+    assert (data["active_sessions"], data["max_sessions"]) == (2, 2)
+    assert data["message"]
+    assert third.ended() == 1000
+    assert first.ask(step())["data"]["reward"] == 0.5
+    assert served.number("guerdon_refused_total", reason="capacity") == 1
+    first.say(CLOSE)
+    first.ended()
+    served_again = _place(served)
+    assert served_again.ask(step())["data"]["reward"] == 0.5
+
+
+def _place(served):
+    """A client that got a place, as soon as there is one."""
+    while True:
+        client = served.client()
+        try:
+            if client.ask(RESET)["type"] == "observation":
+                return client
+        except ConnectionClosed:
+            pass
+        client.close()
+
+
+def test_calls_over_http_take_places_too(serve, hold, eventually):
+    inside = threading.Event()
+
+    class Slow(Echo):
+        def reset(self, **kwargs):
+            inside.set()
+            hold.wait()
+            return Said()
+
+    served = serve(Slow, max_sessions=1)
+    calling = threading.Thread(target=lambda: served.http.post("/reset"))
+    calling.start()
+    try:
+        assert inside.wait(10)
+        refused = served.client().hear()
+        assert refused["data"]["code"] == "CAPACITY_REACHED"
+        assert refused["data"]["active_sessions"] == 1
+        again = served.http.post("/reset")
+        assert again.status_code == 503
+        assert again.json()["detail"]["code"] == "CAPACITY_REACHED"
+    finally:
+        hold.set()
+        calling.join()
+    assert served.http.post("/reset").status_code == 200
+
+
+# Clients that leave
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "goodbye"])
+def test_a_client_that_vanishes_mid_step(serve, hold, eventually, how):
+    world = hanging(hold)
+    served = serve(world, max_sessions=1)
+    raw = served.raw()
+    assert raw.upgrade() == 101
+    raw.frame(RESET)
+    raw.hear()
+    made = world.made
+    raw.frame(step("wait"))
+    eventually(lambda: served.sessions() == 1)
+    if how == "goodbye":
+        raw.frame(b"\x03\xe8", opcode=8)
+    elif how == "reset":
+        raw.reset()
+    if how == "close":
+        raw.close()
+    served.empty()
+    assert world.closed == made - 1  # it still runs
+    assert served.client().ask(RESET)["type"] == "observation"
+    hold.set()
+    eventually(lambda: world.closed == made)
+
+
+def test_a_client_that_gives_up_a_step_says_close_and_leaves(serve, hold, eventually):
+    world = hanging(hold)
+    served = serve(world, max_sessions=1)
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(step("wait"))
+    client_is_watched = threading.Event()
+    client_is_watched.wait(0.4)
+    raw.frame(CLOSE)
+    raw.frame(b"\x03\xe8", opcode=8)
+    raw.close()
+    served.empty()
+    assert served.client().ask(RESET)["type"] == "observation"
+
+
+def test_a_client_that_has_said_more_and_vanishes(serve, hold):
+    served = serve(hanging(hold), max_sessions=1)
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(step("wait"))
+    for _ in range(5):
+        raw.frame(STATE)
+    raw.reset()
+    served.empty()
+
+
+def test_a_client_that_vanishes_while_its_environment_is_made(serve, hold, eventually):
+    hold.set()
+
+    class Slow(Counted):
+        made = closed = 0
+
+        def __init__(self):
+            super().__init__()
+            hold.wait()
+
+    served = serve(Slow, max_sessions=1)
+    hold.clear()
+    raw = served.raw()
+    raw.upgrade()
+    eventually(lambda: served.sessions() == 1)
+    raw.reset()
+    served.empty()
+    hold.set()
+    eventually(lambda: Slow.closed == Slow.made)
+
+
+def test_a_client_that_vanishes_from_an_async_step(serve, eventually):
+    inside = threading.Event()
+    cancelled = threading.Event()
+
+    class Async(Counted):
+        made = closed = 0
+
+        async def step_async(self, action, **kwargs):
+            inside.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    served = serve(Async)
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(step())
+    assert inside.wait(10)
+    raw.reset()
+    served.empty()
+    assert cancelled.wait(10)
+    eventually(lambda: Async.closed == Async.made)
+
+
+# The states
+
+
+def test_a_session_goes_only_where_the_picture_says():
+    assert {state.name: sorted(each.name for each in after) for state, after in _NEXT.items()} == {
+        "OPENING": ["CLOSING", "READY"],
+        "READY": ["CLOSING", "RUNNING"],
+        "RUNNING": ["CLOSING", "READY"],
+        "CLOSING": ["CLOSED"],
+        "CLOSED": [],
+    }
+    assert set(_NEXT) == set(SessionState)
+
+
+def test_states_of_a_living_session(serve, hold, eventually):
+    hold.set()
+    world = hanging(hold, close=lambda self: hold.wait())
+    served = serve(world)
+    client = served.client()
+    client.ask(RESET)
+    (session,) = served.app._hub.sessions
+    assert session.state is SessionState.READY
+    hold.clear()
+    client.say(step("wait"))
+    eventually(lambda: session.state is SessionState.RUNNING)
+    with pytest.raises(RuntimeError, match="from running to opening"):
+        session._to(SessionState.OPENING)
+    with pytest.raises(RuntimeError, match="from running to closed"):
+        session._to(SessionState.CLOSED)
+    hold.set()
+    client.hear()
+    eventually(lambda: session.state is SessionState.READY)
+    hold.clear()
+    client.say(CLOSE)
+    eventually(lambda: session.state is SessionState.CLOSING)
+    hold.set()
+    eventually(lambda: session.state is SessionState.CLOSED)
+    with pytest.raises(RuntimeError, match="from closed to ready"):
+        session._to(SessionState.READY)
+
+
+# Many
+
+
+def test_idle_sessions_hold_no_thread(serve):
+    served = serve()
+
+    async def opened():
+        from websockets.asyncio.client import connect
+
+        url = served.url.replace("http", "ws") + "/ws"
+        before = threading.active_count()
+        async with asyncio.timeout(20):
+            first = await connect(url, proxy=None, compression=None)
+            await first.send(json.dumps(RESET))
+            await first.recv()
+            rest = []
+            for _ in range(99):
+                each = await connect(url, proxy=None, compression=None)
+                await each.send(json.dumps(RESET))
+                await each.recv()
+                rest.append(each)
+            assert served.sessions() == 100
+            after = threading.active_count()
+            for each in (first, *rest):
+                await each.close()
+        return before, after
+
+    before, after = asyncio.run(opened())
+    assert after <= before + 4
+    served.empty()

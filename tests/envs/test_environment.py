@@ -1,0 +1,380 @@
+"""Environment: what an author writes, and what is said when something lacks."""
+
+import asyncio
+import threading
+from typing import Generic
+
+import pytest
+
+from guerdon import (
+    Action,
+    AsyncRubricError,
+    EnvDefinitionError,
+    Environment,
+    ExponentialDiscountingTrajectoryRubric,
+    Observation,
+    Sequential,
+    State,
+    WeightedSum,
+)
+from guerdon._background import run
+from guerdon.envs.environment import ActT, ObsT, StateT
+from tests.envs.worlds import SOON, AsyncDown, AsyncHalf, Board, Down, Half, Move, Value, World
+
+
+class Level(State):
+    level: int = 0
+
+
+class Length(ExponentialDiscountingTrajectoryRubric):
+    def score_trajectory(self, trajectory):
+        return float(len(trajectory))
+
+
+# The rubric is required -----------------------------------------------------------------------
+
+
+def test_an_environment_without_a_rubric_cant_be_made():
+    class Forgot(World):
+        def __init__(self):
+            super().__init__()
+            self.rubric = None
+
+    class Never(World):
+        def __init__(self):
+            Environment.__init__(self)
+
+    for kind in (Forgot, Never):
+        with pytest.raises(EnvDefinitionError, match=rf"{kind.__name__} has no rubric; give it"):
+            kind()
+
+
+@pytest.mark.parametrize("thing", [0.5, "good", Value, lambda action, observation: 1.0, [Value()]])
+def test_a_rubric_that_is_none_is_refused(thing):
+    with pytest.raises(EnvDefinitionError, match="World has .* as its rubric; give it one"):
+        World(thing)
+
+
+def test_a_forgotten_super_init_is_told_as_a_missing_rubric():
+    class Forgot(World):
+        def __init__(self):
+            self.episode = State()
+
+    with pytest.raises(EnvDefinitionError, match="Forgot has no rubric"):
+        Forgot()
+
+
+def test_a_rubric_that_is_set_by_hand_will_do():
+    class ByHand(World):
+        def __init__(self):
+            self.rubric = Half()
+            self.episode = State()
+
+    class OfTheClass(World):
+        rubric = Half()
+
+        def __init__(self):
+            self.episode = State()
+
+    for kind in (ByHand, OfTheClass):
+        assert kind().step(Move()).reward == 0.5
+
+
+# Methods that an author must and mustn't write ------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["reset", "step"])
+def test_a_method_that_lacks_is_told_when_the_environment_is_made(name):
+    methods = {
+        "reset": lambda self, seed=None: Observation(),
+        "step": lambda self, action: Observation(),
+        "state": State(),
+    }
+    del methods[name]
+    kind = type("Lacks", (Environment,), methods)
+    with pytest.raises(EnvDefinitionError, match=rf"Lacks has no {name}; write {name} or"):
+        kind(rubric=Half())
+
+
+def test_a_missing_state_is_told_when_the_environment_is_made():
+    class Lacks(Environment):
+        def reset(self, seed=None):
+            return Observation()
+
+        def step(self, action):
+            return Observation()
+
+    with pytest.raises(TypeError, match="Lacks.*state"):
+        Lacks(rubric=Half())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("step", "call it step_async"),
+        ("reset", "call it reset_async"),
+        ("close", "close is a plain function"),
+    ],
+)
+def test_an_async_def_under_a_sync_name_is_refused_when_the_class_is_made(name, said):
+    async def method(self, *args, **kwargs):
+        return Observation()
+
+    with pytest.raises(EnvDefinitionError, match=rf"Wrong\.{name} is async; {said}"):
+        type("Wrong", (World,), {name: method})
+
+
+# Async twins ----------------------------------------------------------------------------------
+
+
+class OnlyAsync(Environment[Move, Board, State]):
+    """Neither reset nor step: only their async twins."""
+
+    state = State()
+
+    def __init__(self, rubric=None):
+        super().__init__(rubric=rubric or AsyncHalf())
+
+    async def reset_async(self, seed=None, episode_id=None, **kwargs):
+        await asyncio.sleep(0)
+        await self._reset_rubric_async()
+        return Board(metadata={"seed": seed, "episode_id": episode_id, **kwargs})
+
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        await asyncio.sleep(0)
+        board = Board(value=action.value, metadata={"timeout_s": timeout_s, **kwargs})
+        return await self.score_async(action, board)
+
+
+def play_sync(environment):
+    first = environment.reset(seed=3, episode_id="e", task=1)
+    return first.metadata, environment.step(Move(value=2), timeout_s=7, hint=True)
+
+
+def test_where_only_the_async_twins_are_written_the_sync_ones_work():
+    metadata, board = play_sync(OnlyAsync())
+    assert metadata == {"seed": 3, "episode_id": "e", "task": 1}
+    assert (board.reward, board.value) == (0.5, 2.0)
+    assert (board.metadata["timeout_s"], board.metadata["hint"]) == (7, True)
+
+
+def test_they_work_inside_of_a_running_event_loop_too():
+    async def main():
+        return play_sync(OnlyAsync())[1].reward
+
+    assert asyncio.run(main()) == 0.5
+
+
+def test_on_the_background_loop_itself_they_say_to_use_the_async_twin():
+    async def main():
+        return OnlyAsync().step(Move())
+
+    with pytest.raises(AsyncRubricError, match=r"step_async"):
+        run(main())
+
+
+def test_where_only_the_sync_ones_are_written_the_async_twins_run_off_the_event_loop():
+    where = []
+
+    class Here(World):
+        def reset(self, seed=None, **kwargs):
+            where.append(threading.current_thread())
+            return super().reset(seed, **kwargs)
+
+        def step(self, action, timeout_s=None, **kwargs):
+            where.append(threading.current_thread())
+            return super().step(action)
+
+    async def main():
+        environment = Here()
+        first = await environment.reset_async(seed=3, task=1)
+        return first.metadata, (await environment.step_async(Move(value=2))).reward
+
+    assert asyncio.run(main()) == ({"seed": 3, "task": 1}, 2.0)
+    assert len(where) == 2
+    assert threading.current_thread() not in where
+
+
+# Scoring --------------------------------------------------------------------------------------
+
+TREES = [
+    pytest.param(lambda: WeightedSum([Value(), Half()], [1, 1]), id="sync"),
+    pytest.param(lambda: WeightedSum([Value(), AsyncHalf()], [1, 1]), id="async"),
+]
+
+
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("how", ["sync", "in a loop", "async"])
+def test_score_writes_reward_and_components_whatever_is_in_the_tree(tree, how):
+    environment = World(tree())
+    board = Board()
+
+    async def main():
+        if how == "async":
+            return await environment.score_async(Move(value=2), board)
+        return environment.score(Move(value=2), board)
+
+    scored = environment.score(Move(value=2), board) if how == "sync" else asyncio.run(main())
+    assert scored is board
+    assert board.reward == 2.5
+    assert board.metadata == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
+
+
+@pytest.mark.parametrize("down", [Down, AsyncDown])
+def test_score_tells_a_failed_rubric_as_no_reward_and_a_reason(down):
+    environment = World(Sequential(Half(), WeightedSum([Half(), down()], [1, 1])))
+    for board in (
+        environment.score(Move(), Board()),
+        asyncio.run(environment.score_async(Move(), Board())),
+    ):
+        assert board.reward is None
+        assert board.metadata["reward_error"] == (
+            "rubric 'rubric_1.rubric_1': OSError: the judge is down"
+        )
+        assert board.metadata["reward_components"]["rubric_0"] == 0.5
+        assert "rubric_1.rubric_1" not in board.metadata["reward_components"]
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_apply_rubric_gives_the_number(tree):
+    environment = World(tree())
+    assert environment._apply_rubric(Move(value=2), Board()) == 2.5
+    assert asyncio.run(environment._apply_rubric_async(Move(value=2), Board())) == 2.5
+
+
+@pytest.mark.parametrize("down", [Down, AsyncDown])
+def test_apply_rubric_raises_what_the_rubric_raises(down):
+    environment = World(down())
+    with pytest.raises(OSError, match="the judge is down"):
+        environment._apply_rubric(Move(), Board())
+    with pytest.raises(OSError, match="the judge is down"):
+        asyncio.run(environment._apply_rubric_async(Move(), Board()))
+
+
+def test_apply_rubric_works_inside_of_a_running_event_loop():
+    async def main():
+        return World(AsyncHalf())._apply_rubric(Move(), Board())
+
+    assert asyncio.run(main()) == 0.5
+
+
+@pytest.mark.parametrize("twin", ["_reset_rubric", "_reset_rubric_async"])
+def test_reset_rubric_has_the_rubric_forget_the_episode(twin):
+    environment = World(Sequential(Length(gamma=0.5)))
+    environment.score(Move(), Board())
+    forgotten = getattr(environment, twin)()
+    if twin.endswith("_async"):
+        asyncio.run(forgotten)
+    board = environment.score(Move(), Board(done=True))
+    assert (board.reward, board.metadata["step_rewards"]) == (1.0, [1.0])
+
+
+# The rest -------------------------------------------------------------------------------------
+
+
+def test_a_transform_is_applied_where_the_author_says_so():
+    class Transformed(World):
+        def __init__(self, transform=None):
+            Environment.__init__(self, Half(), transform=transform)
+
+        def step(self, action, timeout_s=None, **kwargs):
+            return self._apply_transform(self.score(action, Board()))
+
+    other = Board(value=9)
+    assert Transformed(lambda board: other).step(Move()) is other
+    assert Transformed().step(Move()).reward == 0.5
+
+
+def test_the_types_in_the_brackets_are_attributes_of_the_class():
+    assert (World.action_type, World.observation_type, World.state_type) == (Move, Board, State)
+
+    class Same(World):
+        pass
+
+    class Narrower(Environment[Move, Observation, Level]):
+        pass
+
+    class Plain(Environment):
+        pass
+
+    assert (Same.action_type, Same.state_type) == (Move, State)
+    assert (Narrower.observation_type, Narrower.state_type) == (Observation, Level)
+    assert (Plain.action_type, Plain.observation_type, Plain.state_type) == (
+        Action,
+        Observation,
+        State,
+    )
+
+
+def test_types_that_a_generic_parent_leaves_open_are_filled_in_by_its_child():
+    class Open(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, StateT]):
+        pass
+
+    class AllGiven(Open[Move, Board, Level]):
+        pass
+
+    class OnlyObservation(Environment[Move, ObsT, Level], Generic[ObsT]):
+        pass
+
+    class Given(OnlyObservation[Board]):
+        pass
+
+    assert (AllGiven.action_type, AllGiven.observation_type) == (Move, Board)
+    assert Given.action_type is Move
+    assert Given.observation_type is Board
+    assert Given.state_type is Level
+
+
+def test_metadata_are_the_name_and_the_first_line_of_the_docstring():
+    class Bare(World):
+        pass
+
+    metadata = World().get_metadata()
+    assert metadata.name == "World"
+    assert metadata.description == (
+        "The least that an environment can be; its steps are scored by `score`."
+    )
+    assert Bare().get_metadata().description == "The environment Bare."
+
+
+def test_an_environment_is_closed_by_with_also_where_its_body_raises():
+    closed = []
+
+    class Closes(World):
+        def close(self):
+            closed.append(True)
+
+    with Closes():
+        assert closed == []
+    with pytest.raises(OSError, match="mine"), Closes():
+        raise OSError("mine")
+    assert closed == [True, True]
+
+
+def test_threads_that_step_environments_of_the_same_class_never_see_each_others_numbers():
+    barrier = threading.Barrier(2, timeout=SOON)
+
+    class Met(Value):
+        def forward(self, action, observation):
+            barrier.wait()  # both are in the middle of their evaluation
+            return super().forward(action, observation)
+
+    boards = {}
+
+    def play(value, ways):
+        environment = World(WeightedSum([Met(), Half()], [1, 1]))
+        boards[value] = [
+            environment.step(Move(value=value)).model_dump(exclude={"value"}) for _ in range(ways)
+        ]
+
+    threads = [threading.Thread(target=play, args=(value, 20)) for value in (1.0, 2.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    for value in (1.0, 2.0):
+        assert [board["reward"] for board in boards[value]] == [value + 0.5] * 20
+        assert all(
+            board["metadata"]["reward_components"] == {"rubric_0": value, "rubric_1": 0.5}
+            for board in boards[value]
+        )

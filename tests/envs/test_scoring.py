@@ -1,0 +1,452 @@
+"""From an evaluation to what an observation tells, in every way of writing a step."""
+
+import asyncio
+
+import pytest
+
+from guerdon import (
+    Environment,
+    EnvPool,
+    ExponentialDiscountingTrajectoryRubric,
+    Gate,
+    Guarded,
+    Observation,
+    RubricDict,
+    Rubric,
+    Sequential,
+    State,
+    TrajectoryRubric,
+    WeightedSum,
+)
+from guerdon.envs.driver import Driver
+from tests.envs.worlds import AsyncDown, AsyncHalf, Board, Down, Half, Move, Value, World
+
+# The ways in which an author may write a step -------------------------------------------------
+
+
+class ByScore(World):
+    def step(self, action, timeout_s=None, **kwargs):
+        return self.score(action, Board())
+
+
+class ByReward(World):
+    def step(self, action, timeout_s=None, **kwargs):
+        board = Board()
+        board.reward = self.rubric(action, board)
+        return board
+
+
+class ByWithReward(World):
+    def step(self, action, timeout_s=None, **kwargs):
+        board = Board()
+        return board.with_reward(self.rubric(action, board))
+
+
+class ByApplying(World):
+    def step(self, action, timeout_s=None, **kwargs):
+        board = Board()
+        return board.with_reward(self._apply_rubric(action, board))
+
+
+class ByMaking(World):
+    def step(self, action, timeout_s=None, **kwargs):
+        return Board(reward=self.rubric(action, Board()))
+
+
+class Async(Environment[Move, Board, State]):
+    state = State()
+
+    async def reset_async(self, seed=None, **kwargs):
+        return Board()
+
+
+class ByScoreAsync(Async):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        return await self.score_async(action, Board())
+
+
+class ByEvaluate(Async):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        board = Board()
+        return board.with_reward(await self.rubric.evaluate(action, board))
+
+
+class ByApplyingAsync(Async):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        board = Board()
+        board.reward = await self._apply_rubric_async(action, board)
+        return board
+
+
+class ByRewardAsync(Async):
+    """Blocks its event loop while the judge speaks; but it works."""
+
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        board = Board()
+        board.reward = self.rubric(action, board)
+        return board
+
+
+WAYS = [
+    ByScore, ByReward, ByWithReward, ByApplying, ByMaking,
+    ByScoreAsync, ByEvaluate, ByApplyingAsync, ByRewardAsync,
+]  # fmt: skip
+
+
+def driven(environment, action=None):
+    """A step, taken as a server takes it."""
+    driver = Driver(environment)
+    action = Move() if action is None else action
+    if driver.step_is_async:
+        return asyncio.run(driver.step_async(action))
+    return driver.step(action)
+
+
+def pooled(environment, action=None):
+    """A step, taken as a pool takes it."""
+
+    async def main():
+        async with EnvPool(lambda: environment, n=1, timeout_s=5) as pool:
+            await pool.reset_batch()
+            return (await pool.step_batch([Move() if action is None else action]))[0]
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(params=[driven, pooled])
+def take_step(request):
+    return request.param
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("half", [Half, AsyncHalf])
+def test_components_are_told_however_the_step_is_written(take_step, way, half):
+    rubric = WeightedSum([Value(), Gate(half(), threshold=0.5)], [1, 1])
+    board = take_step(way(rubric), Move(value=2))
+    assert board.reward == 2.5
+    assert board.metadata == {
+        "reward_components": {"rubric_0": 2.0, "rubric_1": 0.5, "rubric_1.rubric": 0.5}
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("down", [Down, AsyncDown])
+def test_a_failed_rubric_is_told_with_its_path_however_the_step_is_written(take_step, way, down):
+    rubric = Sequential(Half(), WeightedSum([Half(), down()], [1, 1]))
+    board = take_step(way(rubric))
+    assert board.reward is None
+    assert board.metadata["reward_error"] == "rubric 'rubric_1.rubric_1': OSError: the judge is down"
+    assert board.metadata["reward_components"]["rubric_0"] == 0.5
+    assert set(board.metadata["reward_components"]) <= {"rubric_0", "rubric_1.rubric_0"}
+    assert not board.done  # a reward that failed ends no episode
+    assert "error" not in board.metadata
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), None, "good", True])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_score_that_is_no_finite_number_is_a_failure(way, wrong, is_async):
+    class Wrong(Rubric):
+        def forward(self, action, observation):
+            return wrong
+
+    class AsyncWrong(Rubric):
+        async def forward(self, action, observation):
+            return wrong
+
+    board = driven(way(Sequential(Half(), AsyncWrong() if is_async else Wrong())))
+    assert board.reward is None
+    assert board.metadata["reward_error"].startswith("rubric 'rubric_1': InvalidScoreError: ")
+    assert board.metadata["reward_components"] == {"rubric_0": 0.5}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("raised", [ValueError, AssertionError, TypeError])
+def test_what_pydantic_would_wrap_is_told_as_it_was_raised(way, raised):
+    """A reward that is awaited while it is set is awaited inside of a validator."""
+
+    class Raises(Rubric):
+        async def forward(self, action, observation):
+            raise raised("mine")
+
+    board = driven(way(Sequential(Raises())))
+    assert board.reward is None
+    assert board.metadata["reward_error"] == f"rubric 'rubric_0': {raised.__name__}: mine"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("down", [Down, AsyncDown])
+def test_a_failure_that_is_dealt_with_is_told_beside_the_reward(way, down):
+    rubric = WeightedSum([Half(), Guarded(down(), on_error="zero")], [1, 1])
+    board = driven(way(rubric))
+    assert board.reward == 0.5
+    assert board.metadata["reward_dealt_with"] == (
+        "rubric 'rubric_1.rubric': OSError: the judge is down"
+    )
+    assert "reward_error" not in board.metadata
+
+
+def test_a_rubric_that_is_a_leaf_has_no_components():
+    assert driven(ByReward(Half())).metadata == {"reward_components": {}}
+    assert driven(ByScore(Half())).metadata == {"reward_components": {}}
+
+
+def test_a_failed_leaf_has_no_path():
+    assert driven(ByReward(Down())).metadata["reward_error"] == "OSError: the judge is down"
+
+
+def test_a_failure_whose_text_cant_be_made_is_told_nevertheless():
+    class Unsayable(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    class Raises(Rubric):
+        def forward(self, action, observation):
+            raise Unsayable
+
+    for way in (ByScore, ByReward):
+        board = driven(way(Raises()))
+        assert board.reward is None
+        assert "Unsayable" in board.metadata["reward_error"]
+
+
+# What the author does beside scoring ----------------------------------------------------------
+
+
+def test_the_authors_own_number_stands_beside_the_components():
+    class Doubles(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            board = Board()
+            return board.with_reward(2 * self.rubric(action, board))
+
+    board = driven(Doubles(Sequential(Half())))
+    assert (board.reward, board.metadata["reward_components"]) == (1.0, {"rubric_0": 0.5})
+
+
+def test_an_author_may_deal_with_a_failure():
+    class Deals(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            board = Board()
+            try:
+                return board.with_reward(self.rubric(action, board))
+            except OSError:
+                return board.with_reward(-1)
+
+    board = driven(Deals(Sequential(Half(), Down())))
+    assert board.reward == -1.0
+    assert "reward_error" not in board.metadata
+    assert "OSError: the judge is down" in board.metadata["reward_dealt_with"]
+    assert board.metadata["reward_components"] == {"rubric_0": 0.5}
+
+
+def test_of_several_evaluations_in_a_step_the_last_is_told():
+    class Twice(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            self.rubric(Move(value=9), Board())
+            board = Board()
+            return board.with_reward(self.rubric(action, board))
+
+    board = driven(Twice(Sequential(Value())), Move(value=2))
+    assert (board.reward, board.metadata["reward_components"]) == (2.0, {"rubric_0": 2.0})
+
+
+def test_components_belong_to_the_evaluation_that_the_reward_comes_from():
+    class LooksFirst(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            self.rubric(Move(value=9), Board())
+            return self.score(action, Board())
+
+    board = driven(LooksFirst(Sequential(Value())), Move(value=2))
+    assert (board.reward, board.metadata["reward_components"]) == (2.0, {"rubric_0": 2.0})
+
+
+def test_a_rubric_that_isnt_the_environments_own_leaves_no_components():
+    class Other(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            return Board().with_reward(Sequential(Half())(action, Board()))
+
+    board = driven(Other())
+    assert (board.reward, board.metadata) == (0.5, {})
+
+
+def test_an_author_who_scores_nothing_gets_no_metadata():
+    class Silent(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            return Board()
+
+    board = driven(Silent())
+    assert (board.reward, board.metadata) == (None, {})
+
+
+@pytest.mark.parametrize("half", [Half, AsyncHalf])
+def test_what_an_author_wrote_into_the_metadata_is_kept(half):
+    class Tells(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            board = Board(metadata={"turn": 1})
+            return board.with_reward(self.rubric(action, board))
+
+    metadata = driven(Tells(Sequential(half()))).metadata
+    assert metadata == {"turn": 1, "reward_components": {"rubric_0": 0.5}}
+
+
+# One observation object, shown again and again ------------------------------------------------
+
+
+class Flaky(Rubric):
+    """Fails where the action's value is negative."""
+
+    def forward(self, action, observation):
+        if action.value < 0:
+            raise OSError("the judge is down")
+        return action.value
+
+
+class AsyncFlaky(Flaky):
+    async def forward(self, action, observation):
+        return super().forward(action, observation)
+
+
+class SameByScore(World):
+    def __init__(self, rubric):
+        super().__init__(rubric)
+        self.board = Board()
+
+    def step(self, action, timeout_s=None, **kwargs):
+        return self.score(action, self.board)
+
+
+class SameByReward(SameByScore):
+    def step(self, action, timeout_s=None, **kwargs):
+        self.board.reward = self.rubric(action, self.board)
+        return self.board
+
+
+@pytest.mark.parametrize("way", [SameByScore, SameByReward])
+@pytest.mark.parametrize("flaky", [Flaky, AsyncFlaky])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_an_observation_that_is_shown_again_keeps_no_old_failure(way, flaky, guarded):
+    child = Guarded(flaky(), on_error="zero") if guarded else flaky()
+    driver = Driver(way(Sequential(child, Half())))
+    key = "reward_dealt_with" if guarded else "reward_error"
+    failed = driver.step(Move(value=-1))
+    assert "OSError: the judge is down" in failed.metadata[key]
+    assert failed.reward == (0.0 if guarded else None)
+    board = driver.step(Move(value=2))
+    assert board is failed
+    assert board.reward == 0.5
+    assert set(board.metadata) == {"reward_components"}
+    assert board.metadata["reward_components"]["rubric_1"] == 0.5
+    again = driver.step(Move(value=-1))
+    assert again.reward == (0.0 if guarded else None)
+    assert "rubric_1" not in again.metadata["reward_components"]
+
+
+# The end of an episode ------------------------------------------------------------------------
+
+
+class Length(ExponentialDiscountingTrajectoryRubric):
+    def score_trajectory(self, trajectory):
+        return float(len(trajectory))
+
+
+class Episode(World):
+    """Two steps long."""
+
+    def __init__(self, rubric):
+        super().__init__(rubric)
+        self.board = Board()
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        super().reset()
+        self.board.done = False
+        return self.board
+
+    def step(self, action, timeout_s=None, **kwargs):
+        self.episode.step_count += 1
+        self.board.done = self.episode.step_count == 2
+        return self.score(action, self.board)
+
+
+class EpisodeByHand(Episode):
+    def step(self, action, timeout_s=None, **kwargs):
+        self.episode.step_count += 1
+        self.board.done = self.episode.step_count == 2
+        self.board.reward = self.rubric(action, self.board)
+        return self.board
+
+
+@pytest.mark.parametrize("way", [Episode, EpisodeByHand])
+@pytest.mark.parametrize("half", [Half, AsyncHalf])
+def test_the_observation_that_ends_an_episode_has_the_rewards_of_its_steps(way, half):
+    driver = Driver(way(Sequential(half(), Length(gamma=0.5))))
+    for _ in range(2):  # the second episode knows nothing of the first
+        driver.reset(None, None)
+        first = driver.step(Move())
+        assert (first.reward, "step_rewards" in first.metadata) == (0.0, False)
+        last = driver.step(Move())
+        assert (last.reward, last.metadata["step_rewards"]) == (2.0, [1.0, 2.0])
+
+
+def test_without_a_trajectory_rubric_there_are_no_step_rewards():
+    driver = Driver(Episode(Half()))
+    driver.reset(None, None)
+    driver.step(Move())
+    board = driver.step(Move())
+    assert board.done
+    assert "step_rewards" not in board.metadata
+
+
+@pytest.mark.parametrize("way", [Episode, EpisodeByHand])
+@pytest.mark.parametrize("wrong", [[1.0, float("nan")], [1.0, "2"], None, OSError("lost")])
+def test_step_rewards_that_cant_be_had_are_told_and_leave_the_reward(way, wrong):
+    class Wrong(TrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+        def compute_step_rewards(self):
+            if isinstance(wrong, Exception):
+                raise wrong
+            return wrong
+
+    driver = Driver(way(Wrong()))
+    driver.reset(None, None)
+    driver.step(Move())
+    board = driver.step(Move())
+    assert board.reward == 1.0
+    assert board.metadata["step_rewards"] is None
+    assert board.metadata["reward_error"]
+
+
+def test_a_rubric_that_failed_at_the_end_is_told_rather_than_the_step_rewards():
+    driver = Driver(Episode(Sequential(Flaky(), Length(gamma=0.5))))
+    driver.reset(None, None)
+    driver.step(Move())
+    board = driver.step(Move(value=-1))
+    assert board.reward is None
+    assert board.metadata["reward_error"] == "rubric 'rubric_0': OSError: the judge is down"
+
+
+def test_a_child_that_wasnt_dispatched_to_is_no_component():
+    class Picks(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.tasks = RubricDict({"a": Half(), "b": Down()})
+
+        def forward(self, action, observation):
+            return self.tasks["a"](action, observation)
+
+    assert driven(ByScore(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
+    assert driven(ByReward(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
+
+
+def test_a_subclass_whose_reward_cant_be_none_still_tells_the_failure():
+    class Numbered(Observation):
+        reward: float = 0.0
+
+    class Uses(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            return self.score(action, Numbered())
+
+    board = driven(Uses(Down()))
+    assert board.reward is None
+    assert board.metadata["reward_error"] == "OSError: the judge is down"
