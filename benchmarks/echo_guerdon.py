@@ -12,8 +12,7 @@ import sys
 import time
 from typing import Any
 
-from guerdon import Action, Environment, Observation, Rubric, ServerLimits, State
-from guerdon import create_app, serve
+from guerdon import Action, Environment, Observation, Rubric, ServerLimits, State, create_app, serve
 
 
 class Say(Action):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-
 
 def raise_file_limit() -> int:
     """Let this process have as many as the system allows it.
@@ -11,6 +9,8 @@ def raise_file_limit() -> int:
     Returns:
         How many that is.
     """
+    import resource  # which Windows hasn't
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

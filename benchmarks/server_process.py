@@ -95,9 +95,7 @@ class ServerProcess:
         """
         start = time.monotonic()
         _wait_until(
-            lambda: (
-                self.metric("guerdon_sessions") <= sessions and self.descriptors <= descriptors
-            ),
+            lambda: self.metric("guerdon_sessions") <= sessions and self.descriptors <= descriptors,
             limit_s,
         )
         return time.monotonic() - start

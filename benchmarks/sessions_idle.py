@@ -19,9 +19,7 @@ SESSIONS = 512
 
 def run() -> Findings:
     """Measure."""
-    threads = Counted(
-        f"{SESSIONS} idle sessions, threads", "before they came", 0, unit="threads"
-    )
+    threads = Counted(f"{SESSIONS} idle sessions, threads", "before they came", 0, unit="threads")
     memory = Counted(f"{SESSIONS} idle sessions, memory of each", "–", unit="B")
     found = Findings([threads, memory])
     threads.missing = memory.missing = missing()

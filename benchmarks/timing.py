@@ -76,11 +76,14 @@ class Measured:
         return (min(ratios), max(ratios)) if ratios else None
 
     @property
+    def extra(self) -> float | None:
+        """Seconds a unit that ours take more than theirs."""
+        return None if self.ours is None or self.theirs is None else self.ours - self.theirs
+
+    @property
     def met(self) -> bool | None:
         """Whether the bar is met; None where that could not be measured."""
-        value = self.ours if self.absolute else self.ratio
-        if self.more and self.ours is not None and self.theirs is not None:
-            value = self.ours - self.theirs
+        value = self.ours if self.absolute else self.extra if self.more else self.ratio
         return None if value is None else value <= self.bar
 
     def cells(self) -> list[str]:
@@ -90,20 +93,23 @@ class Measured:
             bar = f"≤ {self.bar:g} s"
         elif self.more:
             bar = f"≤ {seconds(self.bar)} more"
-        spread = self.spread
+        spread, ratio = self.spread, self.ratio
+        compared = "–" if ratio is None else f"{ratio:.3f}×"
+        if self.more and self.extra is not None:  # of a loop that does nothing, a ratio says little
+            compared, spread = f"+{seconds(self.extra)}", None
         return [
             escape(self.name),
             seconds(self.ours, self.unit),
             escape(f"{self.against} ({self.missing})" if self.missing else self.against),
             seconds(self.theirs, self.unit),
-            "–" if self.ratio is None else f"{self.ratio:.3f}×",
+            compared,
             "–" if spread is None else f"{spread[0]:.2f}…{spread[1]:.2f}",
             bar,
         ]
 
     def as_json(self) -> dict[str, Any]:
         """Everything, as JSON can hold it."""
-        derived = ("ours", "theirs", "ratio", "spread", "met")
+        derived = ("ours", "theirs", "ratio", "extra", "spread", "met")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
@@ -194,9 +200,8 @@ def amount(value: float | None, unit: str) -> str:
         return "–"
     if unit != "B":
         return f"{value:,.0f} {unit}".rstrip()
-    for factor, name in ((1e6, "MB"), (1e3, "kB"), (1, "B")):
-        if abs(value) >= factor:
-            break
+    sizes = ((1e6, "MB"), (1e3, "kB"), (1, "B"))
+    factor, name = next((each for each in sizes if abs(value) >= each[0]), (1, "B"))
     return f"{value / factor:.3g} {name}"
 
 

@@ -176,8 +176,8 @@ async def closed_unread(line: Line) -> None:
 
 
 async def never_reads(line: Line) -> None:
-    """An answer larger than what fits between the two, never read."""
-    await line.ask(RESET, step(times=700_000), STEP, STEP)
+    """More answers than fit between the two, never read."""
+    await line.ask(RESET, *[step(times=2_000)] * 500)
     await asyncio.sleep(3)
     line.abort()
 

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import inspect
 import json
-import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _checks: list[tuple[str, Callable[..., Any]]] = []
@@ -65,6 +65,11 @@ def raises(what: str, error: type[BaseException], *texts: str) -> Any:
         raise AssertionError(f"{what}: raised nothing, wanted {error.__name__}")
 
 
+def _is_a_check(at: traceback.FrameSummary) -> bool:
+    path = Path(at.filename)
+    return "interop" in path.parts and path.name != Path(__file__).name
+
+
 def main(*arguments: Any) -> None:
     """Run every check that was registered, in order, and print what is found."""
     for words, function in _checks:
@@ -75,10 +80,9 @@ def main(*arguments: Any) -> None:
             else:
                 function(*arguments)
         except Exception as error:
-            where = [at for at in traceback.extract_tb(error.__traceback__) if "interop" in at[0]]
+            where = [at for at in traceback.extract_tb(error.__traceback__) if _is_a_check(at)]
             line = f" (line {where[-1].lineno})" if where else ""
             told = str(error) if isinstance(error, AssertionError) else repr(error)
             problem = f"{told}{line}"
         print(json.dumps({"check": words, "problem": problem}), flush=True)
     print(json.dumps({"finished": len(_checks)}), flush=True)
-    sys.stdout.flush()

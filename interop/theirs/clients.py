@@ -75,11 +75,12 @@ def _is_polite(result: Any, turn: int) -> None:
     same("reward", result.reward, COMPONENTS[""])
     same("done", result.done, False)
     same("echoed", result.observation["echoed"], "hi please")
-    told = result.metadata["reward_components"]
+    told = result.metadata or {}
     for name in ("polite", "brief"):
-        same(f"reward_components[{name!r}]", told.get(name), COMPONENTS[name])
-    same("metadata['turn']", result.metadata["turn"], turn)
-    same("metadata, inside the observation", result.observation["metadata"], result.metadata)
+        components = told.get("reward_components", {})
+        same(f"reward_components[{name!r}]", components.get(name), COMPONENTS[name])
+    same("metadata['turn']", told.get("turn"), turn)
+    same("metadata, inside the observation", result.observation.get("metadata"), told)
 
 
 @check("GenericEnvClient, sync: an episode, its rewards and its metadata")

@@ -1,9 +1,13 @@
 """Small environments and rubrics of which these tests make theirs."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
-from guerdon import Action, Environment, Observation, Rubric, State
+from guerdon import Action, Environment, Observation, Rubric, Sequential, State
 
 SOON = 5  # seconds after which what should happen is taken not to happen
 
@@ -68,18 +72,111 @@ class World(Environment[Move, Board, State]):
         return self.episode
 
 
-class Counted(World):
-    """Counts what is made and closed; each test has a class of its own, from the fixture."""
+class Blocks(World):
+    """Blocks in every step whose action's value is negative; made by the fixture `blocking`.
 
-    made = 0
-    closed = 0
-    lock = threading.Lock()
+    Attributes:
+        gate: Lets the blocked go on.
+        notes: What has happened to all environments of the class, in order.
+        begun: Released whenever a step begins to block.
+        closes: Released whenever one was closed.
+    """
 
-    def __init__(self, rubric=None):
-        super().__init__(rubric)
-        with self.lock:
-            type(self).made += 1
+    def __init__(self):
+        super().__init__()
+        self.notes.append("made")
+
+    def step(self, action, timeout_s=None, **kwargs):
+        if action.value < 0:
+            self.notes.append("blocks")
+            self.begun.release()
+            assert self.gate.wait(SOON)
+            self.notes.append("goes on")
+        return super().step(action)
 
     def close(self):
-        with self.lock:
-            type(self).closed += 1
+        self.notes.append("closed")
+        self.closes.release()
+
+
+class Deed(Action):
+    do: str = "nothing"
+    value: float = 1.0
+
+
+class Served(Environment[Deed, Board, State]):
+    """What the processes of `serving` serve: it does what it is told, also to itself."""
+
+    def __init__(self):
+        super().__init__(rubric=Sequential(Value(), Half()))
+        self.episode = State()
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        if kwargs.get("task") == "fail":
+            raise OSError("no such task")
+        self.episode = State(episode_id=episode_id)
+        return Board(metadata={"seed": seed, "process": os.getpid(), **kwargs})
+
+    def step(self, action, timeout_s=None, **kwargs):
+        self.episode.step_count += 1
+        if action.do == "raise":
+            raise OSError("the game is down")
+        if action.do == "exit":
+            raise SystemExit(3)
+        if action.do == "die":
+            os._exit(3)
+        if action.do == "hang":
+            threading.Event().wait()
+        if action.do == "fail":
+            self.rubric = Sequential(Value(), Down())
+        if action.do == "cheat":
+            return Board.model_construct(value="no number", reward=None, metadata={}, done=False)
+        board = Board(value=self.episode.step_count, done=action.do == "end")
+        return self.score(action, board)
+
+    @property
+    def state(self):
+        return self.episode
+
+
+SERVER = """
+import sys
+from guerdon import ServerLimits, create_app, serve
+from tests.envs.worlds import Served
+port, sessions, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] or None
+app = create_app(Served, limits=ServerLimits(max_sessions=sessions), token=token)
+serve(app, port=port, grace_s=0.1, ready=lambda url: print(url, flush=True))
+"""
+
+
+class Server:
+    """A process that serves `Served`; to be used with ``with``."""
+
+    def __init__(self, *, port=0, sessions=100, token=""):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(port), str(sessions), token],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.url = self._process.stdout.readline().strip()
+        assert self.url, "the server didn't start"
+        self.port = int(self.url.rpartition(":")[2])
+
+    def kill(self):
+        """End it at once, as a crash does."""
+        self._process.kill()
+        self._process.wait(SOON)
+        self._process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.kill()
+
+
+async def taken(semaphore):
+    """Wait for what another thread releases, without blocking the loop."""
+    assert await asyncio.to_thread(semaphore.acquire, timeout=SOON)

@@ -25,14 +25,32 @@ from guerdon.rubrics.frames import Frame
 __all__ = ["Driver", "make"]
 
 
-class _Plan(NamedTuple):
-    """What there is to know of an environment class, found out once.
+class _Takes(NamedTuple):
+    """Which keywords a method takes.
 
-    `None` stands for a method that takes any keyword.
+    Attributes:
+        positional: Those that are given by position, which no keyword may name.
+        named: The others; None of a method that takes any.
     """
 
-    reset_takes: frozenset[str] | None
-    step_takes: frozenset[str] | None
+    positional: frozenset[str]
+    named: frozenset[str] | None
+
+    def taken(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Those of some arguments that the method takes."""
+        positional, named = self
+        if named is None:
+            if positional.isdisjoint(arguments):
+                return arguments
+            named = frozenset(arguments) - positional
+        return {name: value for name, value in arguments.items() if name in named}
+
+
+class _Plan(NamedTuple):
+    """What there is to know of an environment class, found out once."""
+
+    reset_takes: _Takes
+    step_takes: _Takes
     reset_is_async: bool
     step_is_async: bool
 
@@ -45,19 +63,22 @@ def _plan(cls: type[Environment[Any, Any, Any]]) -> _Plan:
 
     reset_is_async, step_is_async = is_async("reset"), is_async("step")
     return _Plan(
-        _takes(cls.reset_async if reset_is_async else cls.reset),
-        _takes(cls.step_async if step_is_async else cls.step),
+        _takes(cls.reset_async if reset_is_async else cls.reset, 1),
+        _takes(cls.step_async if step_is_async else cls.step, 2),
         reset_is_async,
         step_is_async,
     )
 
 
-def _takes(method: Callable[..., Any]) -> frozenset[str] | None:
-    parameters = inspect.signature(method).parameters.values()
+def _takes(method: Callable[..., Any], positional: int) -> _Takes:
+    """Which keywords a method takes beside so many arguments that are given by position."""
+    parameters = list(inspect.signature(method).parameters.values())
+    first = frozenset(each.name for each in parameters[:positional])
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return None
+        return _Takes(first, None)
     by_name = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-    return frozenset(each.name for each in parameters if each.kind in by_name) - {"self", "action"}
+    rest = parameters[positional:]
+    return _Takes(first, frozenset(each.name for each in rest if each.kind in by_name))
 
 
 class Driver:
@@ -107,8 +128,11 @@ class Driver:
         arguments = self._reset_arguments(seed, episode_id, extra)
         try:
             observation = await self.environment.reset_async(**arguments)
-        except (SystemExit, asyncio.CancelledError) as end:
-            raise self._ended("reset_async", end) from end
+        except BaseException as end:
+            failed = self._ended("reset_async", end)
+            if failed is None:
+                raise
+            raise failed from end
         return self._checked(observation, "reset_async")
 
     def step(
@@ -152,8 +176,11 @@ class Driver:
             observation = await self.environment.step_async(action, **arguments)
         except Exception as error:
             return self._salvaged(recorder, error)
-        except (SystemExit, asyncio.CancelledError) as end:
-            raise self._ended("step_async", end) from end
+        except BaseException as end:
+            failed = self._ended("step_async", end)
+            if failed is None:
+                raise
+            raise failed from end
         finally:
             frames.leave(token)
         return self._scored(observation, recorder, "step_async")
@@ -196,17 +223,15 @@ class Driver:
             exception=exit_,
         )
 
-    def _ended(self, method: str, end: SystemExit | asyncio.CancelledError) -> BaseException:
-        """What to raise where async code was ended: by us, or by itself."""
+    def _ended(self, method: str, end: BaseException) -> EnvFailedError | None:
+        """What to raise where async code was ended; None where that was its caller's doing."""
         if isinstance(end, SystemExit):
             return self._exited(method, end)
         task = asyncio.current_task()
-        if task is None or task.cancelling():
-            return end
-        return EnvFailedError(
-            f"{self._name}.{method} was cancelled from within, as by a task of its own that was",
-            exception=end,
-        )
+        cancelled = isinstance(end, asyncio.CancelledError)
+        if isinstance(end, Exception) or task is None or (cancelled and task.cancelling()):
+            return None
+        return EnvFailedError(f"{self._name}.{method} raised {end!r}", exception=end)
 
     def _reset_arguments(
         self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None
@@ -214,7 +239,7 @@ class Driver:
         arguments = {"seed": seed, "episode_id": episode_id}
         if extra:
             arguments = {**extra, **arguments}
-        return _taken(arguments, self._plan.reset_takes)
+        return self._plan.reset_takes.taken(arguments)
 
     def _step_arguments(
         self, timeout_s: float | None, extra: Mapping[str, Any] | None
@@ -222,8 +247,7 @@ class Driver:
         arguments: dict[str, Any] = {"timeout_s": timeout_s}
         if extra:
             arguments = {**extra, **arguments}
-            arguments.pop("action", None)
-        return _taken(arguments, self._plan.step_takes)
+        return self._plan.step_takes.taken(arguments)
 
     def _checked(self, observation: Any, method: str) -> Observation:
         if not isinstance(observation, Observation):
@@ -267,12 +291,6 @@ def make(factory: Callable[[], Any]) -> Driver:
             f"the factory gave {environment!r:.60}; it gives an Environment with a rubric"
         )
     return Driver(environment)
-
-
-def _taken(arguments: dict[str, Any], takes: frozenset[str] | None) -> dict[str, Any]:
-    if takes is None:
-        return arguments
-    return {name: value for name, value in arguments.items() if name in takes}
 
 
 def _is(error: Exception, failed: Exception) -> bool:

@@ -36,9 +36,7 @@ class _EnvironmentMeta(ABCMeta):
                 )
         missing = sorted(cls.__abstractmethods__)
         if missing:
-            raise EnvDefinitionError(
-                f"{cls.__name__} has no {', '.join(missing)}; write a property"
-            )
+            raise EnvDefinitionError(f"{cls.__name__} has no {', '.join(missing)}; write it")
         environment = super().__call__(*args, **kwargs)
         rubric = environment.rubric
         if not isinstance(rubric, Rubric):

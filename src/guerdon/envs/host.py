@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from guerdon.envs.driver import Driver, make
@@ -17,10 +18,14 @@ from guerdon.envs.workers import Job, Workers
 from guerdon.errors import EnvFailedError, EnvTimeoutError, EpisodeError
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
+from guerdon.rubrics.failure import say_failure
 
 __all__ = ["Host"]
 
 logger = logging.getLogger("guerdon.envs")
+
+# Seconds that a call waits for a thread, at least: others have theirs first.
+QUEUE_S = 60.0
 
 
 class Host:
@@ -110,7 +115,7 @@ class Host:
             await self._in_thread(driver.close, "close", timeout_s)
         except Exception as error:
             name = type(driver.environment).__name__
-            logger.error("closing %s failed: %s: %s", name, type(error).__name__, error)
+            logger.error("%s", say_failure(error, f"closing {name} failed"))
 
     def _driver(self) -> Driver:
         if self.driver is None:
@@ -126,7 +131,7 @@ class Host:
         waiting: asyncio.Future[Any] = self._loop.create_future()
         job = Job(function, partial(_settle, waiting))
         self._workers.submit((job,))
-        clock = self._loop.call_later(limit, _expire, waiting, what, limit)
+        clock = _Clock(self._loop, waiting, job, what, limit)
         try:
             return await waiting
         except (EnvTimeoutError, asyncio.CancelledError):
@@ -136,9 +141,12 @@ class Host:
                 self._workers.submit((Job(job.result.close, _log_close),))
             raise
         finally:
-            clock.cancel()
+            clock.handle.cancel()
 
     def _give_up(self, job: Job, made: bool) -> None:
+        if not job.started_at and not made:  # no thread was free: the environment has done nothing
+            self._workers.give_up(job)
+            return
         driver, self.driver = self.driver, None
         if made:
             self._workers.give_up(job, lambda: job.result.close() if job.result else None)
@@ -193,9 +201,40 @@ def _timeout(what: str, limit: float) -> EnvTimeoutError:
     )
 
 
-def _expire(waiting: asyncio.Future[Any], what: str, limit: float) -> None:
-    if not waiting.done():
-        waiting.set_exception(_timeout(what, limit))
+class _Clock:
+    """Ends a call that takes too long, counted from when a thread has taken it."""
+
+    __slots__ = ("_job", "_limit", "_loop", "_submitted", "_waiting", "_what", "handle")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        waiting: asyncio.Future[Any],
+        job: Job,
+        what: str,
+        limit: float,
+    ) -> None:
+        self._loop = loop
+        self._waiting = waiting
+        self._job = job
+        self._what = what
+        self._limit = limit
+        self._submitted = monotonic()
+        self.handle = loop.call_later(limit, self._ring)
+
+    def _ring(self) -> None:
+        if self._waiting.done():
+            return
+        started, now = self._job.started_at, monotonic()
+        left = started + self._limit - now if started else self._limit
+        waited = now - self._submitted
+        if started and left <= 0:
+            self._waiting.set_exception(_timeout(self._what, self._limit))
+        elif not started and waited > max(QUEUE_S, 10 * self._limit):
+            said = f"{self._what} got no thread for {waited:.0f} s: all environments are busy"
+            self._waiting.set_exception(EnvTimeoutError(said, seconds=waited))
+        else:
+            self.handle = self._loop.call_later(left, self._ring)
 
 
 def _settle(waiting: asyncio.Future[Any], job: Job) -> None:

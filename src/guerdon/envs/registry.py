@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import threading
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -47,11 +48,7 @@ class EnvironmentRegistry:
         Raises:
             InvalidArgumentError: The name can't be one or is taken, or the factory is none.
         """
-        if (
-            not isinstance(name, str)
-            or not name
-            or not all(each.isalnum() or each in "-_." for each in name)
-        ):
+        if not isinstance(name, str) or re.fullmatch(r"[\w.-]+", name) is None:
             raise InvalidArgumentError(
                 f"{name!r} can't be a name; it takes letters, digits, '-', '_' and '.'"
             )

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 from guerdon.errors import EnvTimeoutError
@@ -31,7 +32,7 @@ class Job:
         finish: Called with the job in the event loop, unless the job was given up.
         result: What the call gave.
         error: What it raised; None where it gave a result.
-        started: Whether a thread has taken it.
+        started_at: When a thread has taken it, on the monotonic clock; 0.0 before that.
         finished: Whether `finish` was called.
         abandoned: Whether the job was given up.
         stuck: Whether a thread hangs in it, for all that is known.
@@ -45,7 +46,7 @@ class Job:
         "finished",
         "function",
         "result",
-        "started",
+        "started_at",
         "stuck",
     )
 
@@ -54,7 +55,7 @@ class Job:
         self.finish = finish
         self.result: Any = None
         self.error: BaseException | None = None
-        self.started = False
+        self.started_at = 0.0
         self.finished = False
         self.abandoned = False
         self.stuck = False
@@ -62,7 +63,7 @@ class Job:
 
     def run(self) -> None:
         """Make the call; nothing that it raises gets out."""
-        self.started = True
+        self.started_at = monotonic()
         try:
             if not self.abandoned:  # else its turn came too late
                 self.result = self.function()
@@ -122,7 +123,7 @@ class Workers:
         """
         job.cleanup = cleanup
         job.abandoned = True
-        if job.started:
+        if job.started_at:
             job.stuck = True
             self.stuck += 1
 

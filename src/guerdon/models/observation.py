@@ -31,8 +31,8 @@ class Observation(BaseModel):
 
     Attributes:
         done: Whether the episode has ended.
-        reward: A finite float (a bool counts as 0 or 1); None where there is none, as after a reset, or where scoring
-            failed, in which case ``metadata["reward_error"]`` says why.
+        reward: A finite float (a bool counts as 0 or 1); None where there is none, as after a
+            reset, or where scoring failed: then ``metadata["reward_error"]`` says why.
         metadata: What else there is to tell: ``reward_components`` (dotted names to floats),
             ``reward_error``, ``step_rewards`` of an episode that ended, ``error``, and whatever
             the environment adds.

@@ -228,7 +228,10 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
     async def state(self) -> StateT:
         """Where the episode stands."""
-        return self._parse_state(await self._ask(b'{"type":"state"}', "state"))
+        told = await self._ask(b'{"type":"state"}', "state")
+        if not isinstance(told, dict):
+            raise InvalidObservationError(f"{self.base_url} sent {told!r:.60}, which is no state")
+        return self._parse_state(told)
 
     async def close(self) -> None:
         """End the session, and stop the server where it is this client's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -11,6 +12,10 @@ __all__ = ["ClientGoneError", "Connection", "Receive", "Scope", "Send"]
 Scope: TypeAlias = "MutableMapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"
 Send: TypeAlias = "Callable[[MutableMapping[str, Any]], Awaitable[None]]"
+
+
+# Messages that are kept while an answer is under way; the protocol's clients send none.
+EARLY = 16
 
 
 class ClientGoneError(Exception):
@@ -40,7 +45,7 @@ class Connection:
         self._receive = receive
         self._send = send
         self._send_timeout_s = send_timeout_s
-        self._early: MutableMapping[str, Any] | None = None
+        self._early: deque[MutableMapping[str, Any]] = deque()
 
     async def accept(self) -> None:
         """Take the handshake's first event, and accept."""
@@ -53,25 +58,23 @@ class Connection:
         Raises:
             ClientGoneError: The client has left.
         """
-        event, self._early = self._early, None
-        if event is None:
-            event = await self._receive()
+        event = self._early.popleft() if self._early else await self._receive()
         if event["type"] == "websocket.disconnect":
             raise ClientGoneError("client left")
         text: str | None = event.get("text")
         return text
 
     async def until_gone(self) -> None:
-        """Wait until the client leaves, or sends a message, which is kept.
+        """Keep the messages that come, so many, until the client leaves.
 
         Raises:
             ClientGoneError: The client has left.
         """
-        if self._early is None:
+        while len(self._early) < EARLY:
             event = await self._receive()
             if event["type"] == "websocket.disconnect":
                 raise ClientGoneError("client left")
-            self._early = event
+            self._early.append(event)
 
     async def send(self, text: str) -> None:
         """Send a message.

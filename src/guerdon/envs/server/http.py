@@ -155,8 +155,10 @@ class HttpFace:
         async def call(host: Host) -> bytes:
             start = perf_counter()
             observation = await host.step(action, asked.timeout_s, asked.model_extra)
-            self._hub.count_step(observation, perf_counter() - start, None)
-            return observation_json(observation)
+            seconds = perf_counter() - start
+            text = observation_json(observation)
+            self._hub.count_step(observation, seconds, None)
+            return text
 
         return await self._call("step", call)
 
@@ -260,6 +262,8 @@ def _validated(
     except ValidationError as error:
         errors = field_errors(error)
         return _invalid([{**each, "loc": [*where, *each["loc"]]} for each in errors])
+    except Exception as error:  # of a validator that the author wrote
+        return _problem(500, "EXECUTION_ERROR", say_failure(error, "the action"))
 
 
 def _invalid(errors: list[dict[str, Any]]) -> Response:

@@ -15,7 +15,7 @@ from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
 from guerdon.envs.server.messages import ErrorCode, Problem, error_text
 from guerdon.envs.server.metrics import Metrics
-from guerdon.envs.server.session import Session
+from guerdon.envs.server.session import Session, SessionState
 from guerdon.envs.workers import Workers
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
@@ -126,7 +126,12 @@ class Hub:
         metadata = observation.metadata
         components = metadata.get(COMPONENTS)
         known = components if isinstance(components, dict) else {}
-        self.metrics.step(seconds, observation.reward, known)
+        scores = {
+            name: float(value)
+            for name, value in known.items()
+            if isinstance(name, str) and name.isprintable() and isinstance(value, (int, float))
+        }
+        self.metrics.step(seconds, observation.reward, scores)
         if ERROR in metadata:
             self.failed("reward", metadata[ERROR], session=session)
         elif DEALT_WITH in metadata:
@@ -164,7 +169,7 @@ class Hub:
         most = self.limits.idle_timeout_s
         oldest = monotonic() - most
         for session in list(self.sessions):
-            if session.last_active < oldest:
+            if session.state is SessionState.READY and session.last_active < oldest:
                 said = f"the session sent nothing for {most:g} s"
                 session.stop("idle", Problem(ErrorCode.SESSION_ERROR, said), 1000)
         self._arm()

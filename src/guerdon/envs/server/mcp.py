@@ -23,10 +23,13 @@ def answer(request: Any) -> dict[str, Any]:
         or request.get("jsonrpc") != "2.0"
         or not isinstance(request.get("method"), str)
     ):
-        number = request.get("id") if isinstance(request, dict) else None
+        given = request.get("id") if isinstance(request, dict) else None
+        number = given if isinstance(given, (str, int)) else None
         said = 'a request has "jsonrpc": "2.0" and a "method"'
         return error(number, INVALID_REQUEST, said)
     number = request.get("id")
+    if not isinstance(number, (str, int, type(None))):
+        return error(None, INVALID_REQUEST, "an id is a string or a whole number")
     if request["method"] == "tools/list":
         return {"jsonrpc": "2.0", "id": number, "result": {"tools": []}}
     said = f"there is no method {request['method']!r:.60}; there is tools/list"

@@ -6,7 +6,8 @@ The protocol is OpenEnv's, as its servers and clients speak it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -128,6 +129,7 @@ def error_text(code: ErrorCode, message: str, more: Mapping[str, Any]) -> str:
 
 
 _OUTSIDE = {"reward", "done"}
+_QUOTE = "'"
 
 
 def observation_json(observation: Observation) -> bytes:
@@ -139,24 +141,16 @@ def observation_json(observation: Observation) -> bytes:
     Raises:
         InvalidObservationError: JSON can't hold it: it has a NaN, or an object of some class.
     """
-    try:
-        inner = observation.__pydantic_serializer__.to_json(observation, exclude=_OUTSIDE)
-        metadata = to_json(observation.metadata, inf_nan_mode="constants")
-    except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
-        raise InvalidObservationError(
-            f"{type(observation).__name__} can't be sent as JSON: {error}"
-        ) from error
-    _refuse_nan(observation, inner, metadata)
-    reward = observation.reward
+    inner = _json(observation, exclude=_OUTSIDE)
     parts = [
         b'{"observation":',
         inner,
         b',"reward":',
-        b"null" if reward is None else repr(reward).encode(),
+        _reward_json(observation),
         b',"done":true' if observation.done else b',"done":false',
     ]
     if observation.metadata:
-        parts += [b',"metadata":', metadata]
+        parts += [b',"metadata":', to_json(observation.metadata, inf_nan_mode="constants")]
     parts.append(b"}")
     return b"".join(parts)
 
@@ -167,39 +161,65 @@ def state_json(state: State) -> bytes:
     Raises:
         InvalidObservationError: JSON can't hold it.
     """
-    try:
-        text = state.__pydantic_serializer__.to_json(state)
-    except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
+    return _json(state)
+
+
+def _reward_json(observation: Observation) -> bytes:
+    reward: Any = observation.reward
+    if reward is None:
+        return b"null"
+    if reward.__class__ is not float and isinstance(reward, (bool, int)):
+        reward = float(reward)
+    if reward.__class__ is not float or reward - reward != 0.0:
         raise InvalidObservationError(
-            f"{type(state).__name__} can't be sent as JSON: {error}"
-        ) from error
-    _refuse_nan(state, text)
+            f"the reward of {type(observation).__name__} is {reward!r:.60}, no finite float"
+        )
+    return repr(reward).encode()
+
+
+def _json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
+    try:
+        text: bytes = model.__pydantic_serializer__.to_json(model, exclude=exclude)
+    except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
+        where = type(model).__name__ + "".join(_culprit(model))
+        raise InvalidObservationError(f"{where} can't be sent as JSON: {error}") from error
+    # A NaN shows as NaN or, where some model inside says so, as null.
+    if b"null" in text or b"NaN" in text or b"Infinity" in text:
+        found = _not_finite(model.model_dump())
+        if found:
+            raise InvalidObservationError(
+                f"{type(model).__name__} has {', '.join(found[:5])}, which JSON can't hold; give "
+                "a finite number or None"
+            )
     return text
 
 
-def _refuse_nan(whose: BaseModel, *texts: bytes) -> None:
-    """Refuse NaN and the infinities, which JSON doesn't have."""
-    for text in texts:
-        if b"NaN" in text or b"Infinity" in text:
-            json.loads(text, parse_constant=lambda name: _no_such(whose, name))
+def _culprit(value: Any, depth: int = 10) -> list[str]:
+    """The path to what JSON can't hold, so deep at most: it may lead in a circle."""
+    for name, each in _items(value):
+        try:
+            to_json(each)
+        except (PydanticSerializationError, UnicodeError, ValueError, RecursionError):
+            return [name, *_culprit(each, depth - 1)] if depth else [name]
+    return []
 
 
-def _no_such(whose: BaseModel, constant: str) -> None:
-    paths = _paths(whose.model_dump(), constant)
-    raise InvalidObservationError(
-        f"{type(whose).__name__} has {constant} at {', '.join(paths) or 'some place'}, "
-        "which JSON can't hold; give a finite number or None"
-    )
-
-
-def _paths(value: Any, constant: str, path: str = "") -> list[str]:
-    """Where in nested data a float stands that JSON writes as `constant`."""
+def _not_finite(value: Any, path: str = "") -> list[str]:
+    """Where floats stand that JSON can't hold, each with what it is."""
     if isinstance(value, float):
-        return [path] if json.dumps(value) == constant else []
-    if isinstance(value, Mapping):
-        items = [(f"{path}.{key}" if path else str(key), each) for key, each in value.items()]
-    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        items = [(f"{path}[{index}]", each) for index, each in enumerate(value)]
-    else:
-        return []
-    return [found for name, each in items for found in _paths(each, constant, name)][:5]
+        return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
+    return [
+        found
+        for name, each in _items(value)
+        for found in _not_finite(each, f"{path}.{name}" if path else name)
+    ]
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of nested data, each with what a path to it goes on with."""
+    if isinstance(value, BaseModel):
+        yield from ((f".{name}", each) for name, each in value if name not in _OUTSIDE)
+    elif isinstance(value, Mapping):
+        yield from ((f".{ascii(key).strip(_QUOTE)}", value[key]) for key in value)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((f"[{place}]", each) for place, each in enumerate(value))

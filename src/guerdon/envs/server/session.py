@@ -175,15 +175,18 @@ class Session:
             action = hub.action_type.model_validate(data)
         except ValidationError as invalid:
             raise _invalid("the action", invalid) from None
+        except Exception as error:  # of a validator that the author wrote
+            raise self._failed("the action", error) from error
         start = perf_counter()
         with _Watch(self):
             try:
                 observation = await self.host.step(action)
-                hub.count_step(observation, perf_counter() - start, self.id)
-                data = observation_json(observation)
+                seconds = perf_counter() - start
+                text = observation_json(observation)
             except Exception as error:
                 raise self._failed("step", error) from error
-        return f'{{"type":"observation","data":{data.decode()}}}'
+        hub.count_step(observation, seconds, self.id)
+        return f'{{"type":"observation","data":{text.decode()}}}'
 
     async def _other(self, request: Request) -> str | None:
         kind, data = request

@@ -1,0 +1,29 @@
+"""Servers for the clients of these tests."""
+
+import pytest
+
+from guerdon import ServerLimits, create_app
+from tests.envs.client.servers import Echo, Served
+
+
+@pytest.fixture
+def serve():
+    """Serves an echo, as long as the test lasts; limits go by their names."""
+    running = []
+
+    def serve(factory=Echo, *, port=0, token=None, name=None, **limits):
+        app = create_app(factory, env_name=name, token=token, limits=ServerLimits(**limits))
+        running.append(Served(app, port))
+        return running[-1]
+
+    yield serve
+    for served in running:
+        served.stop()
+
+
+@pytest.fixture(scope="session")
+def echo():
+    """The address of an echo that every test may use."""
+    served = Served(create_app(Echo, env_name="the echo"))
+    yield served.url
+    served.stop()

@@ -1,0 +1,295 @@
+"""The stateless HTTP face, from the client's side."""
+
+import asyncio
+import json
+
+import pytest
+
+from guerdon import HTTPEnvClient
+from guerdon.errors import (
+    AnswerTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    InvalidObservationError,
+    ServerError,
+)
+from tests.envs.client.servers import COMPONENTS, Say, run
+
+
+def asking(ask, url, **options):
+    async def asking():
+        async with HTTPEnvClient(url, **options) as client:
+            return await ask(client)
+
+    return run(asking())
+
+
+class Spoken:
+    """An HTTP server that says one thing."""
+
+    def __init__(self, said, *, status="200 OK", kind="application/json"):
+        self._said = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n".encode()
+        body = said if isinstance(said, bytes) else said.encode()
+        self._said += b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
+        self.heard = []
+
+    async def _speak(self, reader, writer):
+        self.heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(self._said)
+        await writer.drain()
+        writer.close()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._speak, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *error):
+        self._server.close()
+        await self._server.wait_closed()
+
+
+def spoken(ask, said, **options):
+    """Ask a server that says one thing."""
+
+    async def asking():
+        async with Spoken(said, **options) as server:
+            client = HTTPEnvClient(server.url)
+            try:
+                return await ask(client)
+            finally:
+                await client.close()
+
+    return run(asking())
+
+
+def test_get_and_post(echo):
+    async def ask(client):
+        assert await client.get("/health") == {"status": "healthy"}
+        assert "message" in (await client.get("/schema"))["action"]["properties"]
+        assert (await client.get("/config"))["fingerprint"]
+        assert "guerdon_sessions" in await client.get("/metrics")
+        answer = await client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "no/such"})
+        assert answer["error"]["code"] == -32601
+
+    asking(ask, echo)
+
+
+def test_reset_step_and_state_each_have_a_fresh_environment(echo):
+    async def ask(client):
+        first = await client.reset(seed=7, episode_id="ep-1", level=2)
+        assert (first.observation["seed"], first.observation["level"]) == (7, 2)
+        assert (first.reward, first.done) == (None, False)
+        result = await client.step({"message": "please"})
+        assert (result.reward, result.done, result.observation["echoed"]) == (1.0, False, "please")
+        assert result.metadata["reward_components"] == COMPONENTS
+        assert (await client.step(Say(message="bye"), timeout_s=5)).done
+        state = await client.state()
+        assert (state["episode_id"], state["step_count"]) == (None, 0)
+
+    asking(ask, echo)
+
+
+def test_the_sync_face(echo):
+    with HTTPEnvClient(echo).sync() as client:
+        assert client.environment_id == "the echo"
+        assert client.get("/health") == {"status": "healthy"}
+        assert client.post("/reset", json={"seed": 3})["observation"]["seed"] == 3
+        assert client.reset(seed=3).observation["seed"] == 3
+        assert client.step({"message": "please"}).reward == 1.0
+        assert client.state()["step_count"] == 0
+    client.close()
+
+
+def test_the_environments_name(echo):
+    async def name(client):
+        return client.environment_id
+
+    assert asking(name, echo) == "the echo"
+    assert asking(name, echo, environment_id="mine") == "mine"
+    assert HTTPEnvClient(echo).environment_id == echo
+
+
+def test_an_environment_that_raises(echo):
+    async def ask(client):
+        with pytest.raises(ServerError, match=r"/step: .*told to break") as raised:
+            await client.step({"message": "break"})
+        assert raised.value.code == "500"
+        with pytest.raises(ServerError, match="told to break"):
+            await client.reset(level=-1)
+        assert (await client.step({"message": "please"})).reward == 1.0
+
+    asking(ask, echo)
+
+
+def test_an_action_that_is_not_valid(echo):
+    async def ask(client):
+        with pytest.raises(ServerError, match="message") as raised:
+            await client.step({"colour": 1})
+        assert raised.value.code == "422"
+        assert ["body", "action", "message"] in [each["loc"] for each in raised.value.errors]
+
+    asking(ask, echo)
+
+
+def test_a_path_that_is_none(echo):
+    async def ask(client):
+        with pytest.raises(ServerError) as raised:
+            await client.get("/nowhere")
+        assert raised.value.code == "404"
+
+    asking(ask, echo)
+
+
+def test_a_place_too_many(serve):
+    from websockets.sync.client import connect
+
+    server = serve(max_sessions=1)
+
+    async def ask(client):
+        with pytest.raises(ServerError, match="1 sessions are taken") as raised:
+            await client.reset()
+        assert raised.value.code == "503"
+
+    with connect(f"ws://127.0.0.1:{server.port}/ws") as taken:
+        taken.send('{"type":"reset"}')
+        taken.recv()
+        asking(ask, server.url)
+
+
+def test_a_token(serve):
+    url = serve(token="secret", name="guarded").url
+
+    async def ask(client):
+        await client.reset()
+        return client.environment_id
+
+    assert asking(ask, url, token="secret") == "guarded"
+    for token, said in ((None, "no token"), ("wrong", "wrong token")):
+        with pytest.raises(ServerError, match=said) as raised:
+            asking(ask, url, token=token)
+        assert raised.value.code == "401"
+
+
+def test_nobody_listens(serve):
+    server = serve()
+    server.stop()
+
+    async def ask(client):
+        assert client.environment_id == server.url
+        with pytest.raises(ConnectionLostError, match="can't reach"):
+            await client.get("/health")
+
+    asking(ask, server.url)
+
+
+def test_nobody_answers():
+    async def ask():
+        async def silent(reader, writer):
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            client = HTTPEnvClient(f"http://127.0.0.1:{port}", timeout_s=0.02)
+            with pytest.raises(AnswerTimeoutError, match=r"within 0\.02 s") as raised:
+                await client.get("/health")
+            assert raised.value.seconds == 0.02
+            await client.close()
+
+    run(ask())
+
+
+@pytest.mark.parametrize("said", ["{", "", "nonsense", b"\xff\xfe"])
+def test_json_that_is_none(said):
+    async def ask(client):
+        with pytest.raises(ConnectionLostError, match="no JSON"):
+            await client.get("/health")
+
+    spoken(ask, said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["{}", "[1]", "null", '{"observation":[1]}', '{"observation":{},"reward":"high"}',
+     '{"observation":{},"metadata":[1]}'],
+)  # fmt: skip
+def test_an_answer_that_the_protocol_does_not_allow(said):
+    async def ask(client):
+        for call in (client.reset, lambda: client.step({})):
+            with pytest.raises((ConnectionLostError, InvalidObservationError)):
+                await call()
+
+    spoken(ask, said)
+
+
+def test_text_that_is_no_json_is_given_as_text():
+    async def ask(client):
+        assert await client.get("/metrics") == "one 1\n"
+
+    spoken(ask, "one 1\n", kind="text/plain")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        ('{"detail":"it broke"}', "application/json", "it broke"),
+        ('{"detail":{"message":"it broke","code":"X"}}', "application/json", "it broke"),
+        ('{"detail":[{"msg":"it broke"}]}', "application/json", "it broke"),
+        ('"it broke"', "application/json", "it broke"),
+        ("<h1>it broke</h1>", "text/html", "it broke"),
+    ],
+)
+def test_an_error_says_what_the_server_says(said, kind, told):
+    async def ask(client):
+        with pytest.raises(ServerError, match=told) as raised:
+            await client.get("/x")
+        assert raised.value.code == "500"
+
+    spoken(ask, said, status="500 Oh No", kind=kind)
+
+
+def test_an_older_server_has_no_metadata():
+    async def ask(client):
+        result = await client.reset()
+        assert (result.reward, result.metadata) == (2.0, {})
+
+    spoken(ask, json.dumps({"observation": {"a": 1}, "reward": 2, "done": False}))
+
+
+def test_what_json_cannot_hold_is_refused(echo):
+    async def ask(client):
+        with pytest.raises(InvalidArgumentError, match="JSON"):
+            await client.step({"message": object()})
+        with pytest.raises(InvalidArgumentError, match="JSON"):
+            await client.post("/reset", json=float("nan"))
+
+    asking(ask, echo)
+
+
+def test_an_address_that_is_none():
+    with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
+        HTTPEnvClient("ftp://host")
+
+
+def test_the_loopback_is_reached_past_a_proxy(echo, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def ask(client):
+        assert client.environment_id == "the echo"
+        return await client.get("/health")
+
+    assert asking(ask, echo) == {"status": "healthy"}
+
+
+def test_a_client_that_was_closed_begins_again(echo):
+    async def ask(client):
+        await client.get("/health")
+        await client.close()
+        await client.close()
+        return await client.get("/health")
+
+    assert asking(ask, echo) == {"status": "healthy"}

@@ -1,0 +1,633 @@
+"""Addresses, questions and their answers, and every way in which a connection goes wrong."""
+
+import asyncio
+import contextlib
+import json
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.server import ServerProtocol
+
+from guerdon.envs.client.wire import Wire, http_url, websocket_url
+from guerdon.errors import (
+    AnswerTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    ServerError,
+)
+from tests.envs.client.servers import (
+    Scripted,
+    answering,
+    counting,
+    failed,
+    numbered,
+    observed,
+    questions,
+    run,
+)
+
+LONG, SHORT = 5.0, 0.02
+
+
+def question(number=0):
+    return json.dumps({"type": "step", "data": {"number": number}}).encode()
+
+
+async def asked(wire, number=0, timeout_s=LONG):
+    """The number in the answer to a question."""
+    answer = await wire.ask(question(number), "observation", timeout_s)
+    return answer["observation"]["number"]
+
+
+class opened:
+    """A wire to a server, connected."""
+
+    def __init__(self, server, **options):
+        self._wire = Wire(websocket_url(server.url), **options)
+
+    async def __aenter__(self):
+        await self._wire.ready()
+        return self._wire
+
+    async def __aexit__(self, *error):
+        await self._wire.close()
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("given", "http", "websocket"),
+    [
+        ("http://localhost:8000", "http://localhost:8000", "ws://localhost:8000/ws"),
+        ("https://host", "https://host", "wss://host/ws"),
+        ("ws://host:1", "http://host:1", "ws://host:1/ws"),
+        ("wss://host:1", "https://host:1", "wss://host:1/ws"),
+        ("HTTP://Host:1", "http://Host:1", "ws://Host:1/ws"),
+        ("localhost:8000", "http://localhost:8000", "ws://localhost:8000/ws"),
+        ("host", "http://host", "ws://host/ws"),
+        ("http://host:1/", "http://host:1", "ws://host:1/ws"),
+        ("http://host:1//", "http://host:1", "ws://host:1/ws"),
+        ("https://host/my/env/", "https://host/my/env", "wss://host/my/env/ws"),
+        ("  http://host:1\n", "http://host:1", "ws://host:1/ws"),
+        ("http://[::1]:8000/", "http://[::1]:8000", "ws://[::1]:8000/ws"),
+        ("[::1]:8000", "http://[::1]:8000", "ws://[::1]:8000/ws"),
+        ("127.0.0.1:65535", "http://127.0.0.1:65535", "ws://127.0.0.1:65535/ws"),
+    ],
+)
+def test_an_address_is_that_of_the_http_face_and_of_the_sessions(given, http, websocket):
+    assert http_url(given) == http
+    assert websocket_url(given) == websocket
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "   ", "/", "http://", "http:///", "ftp://host", "file:///etc/passwd", "http://:8000",
+     "host:port", "http://host:70000", "http://host:0", "http://host:-1", "[::1:8000"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused_with_an_example_of_one(bad):
+    for read in (http_url, websocket_url):
+        with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
+            read(bad)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_address_or_refused(text):
+    try:
+        url = http_url(text)
+    except InvalidArgumentError:
+        return
+    assert url.startswith(("http://", "https://"))
+    assert http_url(url) == url
+
+
+# Connecting
+
+
+def unused_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_nobody_listens():
+    async def play():
+        wire = Wire(f"ws://127.0.0.1:{unused_port()}/ws", connect_timeout_s=LONG)
+        for _ in range(2):  # the second time as quickly as the first
+            async with asyncio.timeout(LONG / 2):
+                with pytest.raises(ConnectionLostError, match="can't connect to ws://127"):
+                    await wire.ready()
+        assert not wire.is_open
+
+    run(play())
+
+
+def test_a_name_that_is_nobodys():
+    async def play():
+        with pytest.raises(ConnectionLostError, match="can't connect"):
+            await Wire("ws://nobody.invalid/ws").ready()
+
+    run(play())
+
+
+def test_a_server_that_takes_the_connection_and_says_nothing():
+    async def play():
+        async def silent(reader, writer):
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            wire = Wire(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=SHORT)
+            with pytest.raises(AnswerTimeoutError, match=r"within 0\.02 s") as raised:
+                await wire.ready()
+            assert raised.value.seconds == SHORT
+            assert isinstance(raised.value, TimeoutError)
+
+    run(play())
+
+
+@pytest.mark.parametrize("said", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_server_that_speaks_something_else(said):
+    async def play():
+        async def speak(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said)
+            writer.close()
+
+        async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises((ConnectionLostError, ServerError)):
+                await Wire(f"ws://127.0.0.1:{port}/ws").ready()
+
+    run(play())
+
+
+def test_a_server_that_refuses_says_why():
+    async def play():
+        def refuse(connection, request):
+            return connection.respond(401, "wrong token\n")
+
+        async def speak(socket, number):
+            raise AssertionError("it was refused")
+
+        async with Scripted(speak, process_request=refuse) as server:
+            with pytest.raises(ServerError, match="wrong token") as raised:
+                await Wire(websocket_url(server.url)).ready()
+            assert raised.value.code == "401"
+
+    run(play())
+
+
+def test_the_loopback_is_reached_past_a_proxy(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "ALL_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{unused_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def play():
+        async with counting() as server, opened(server) as wire:
+            assert await asked(wire, 1) == 1
+
+    run(play())
+
+
+def test_a_server_that_was_reached_before_is_waited_for():
+    async def play():
+        refused = asyncio.Event()
+
+        async def noticed():
+            try:
+                return await connected()
+            except OSError:
+                refused.set()
+                raise
+
+        async with counting() as first, opened(first) as wire:
+            connected, wire._connected = wire._connected, noticed
+            await first.__aexit__()
+            with pytest.raises(ConnectionLostError):
+                await asked(wire, 1)
+            ready = asyncio.create_task(wire.ready())
+            await refused.wait()
+            async with counting(first.port):
+                await ready
+                assert await asked(wire, 2) == 2
+
+    run(play())
+
+
+def test_a_server_that_does_not_come_back_is_waited_for_as_long_as_connecting_may_take():
+    async def play():
+        async with counting() as server, opened(server, connect_timeout_s=0.15) as wire:
+            await server.__aexit__()
+            with pytest.raises(ConnectionLostError):
+                await asked(wire, 1)
+            with pytest.raises(ConnectionLostError, match=r"can't connect .* for 0\.15 s"):
+                await wire.ready()
+
+    run(play())
+
+
+# Questions and answers
+
+
+def test_an_answer_is_that_of_its_question():
+    async def play():
+        async with counting() as server, opened(server) as wire:
+            assert [await asked(wire, number) for number in range(5)] == list(range(5))
+
+    run(play())
+
+
+def test_questions_asked_at_once_are_asked_in_turn():
+    async def play():
+        async with counting() as server, opened(server) as wire:
+            tasks = [asked(wire, number) for number in range(20)]
+            assert await asyncio.gather(*tasks) == list(range(20))
+
+    run(play())
+
+
+class Held:
+    """A server that answers when it is told to, in the order of the questions."""
+
+    def __init__(self):
+        self.heard = asyncio.Semaphore(0)
+        self.allowed = asyncio.Semaphore(0)
+        self.said = asyncio.Semaphore(0)
+
+    async def __call__(self, socket, number):
+        waiting = asyncio.Queue()
+
+        async def answer():
+            while True:
+                message = await waiting.get()
+                await self.allowed.acquire()
+                await socket.send(numbered(message))
+                self.said.release()
+
+        answering = asyncio.create_task(answer())
+        async for message in questions(socket):
+            waiting.put_nowait(message)
+            self.heard.release()
+        answering.cancel()
+
+
+def test_an_answer_that_is_late_is_not_the_next_ones():
+    async def play():
+        held = Held()
+        async with Scripted(held) as server, opened(server) as wire:
+            with pytest.raises(AnswerTimeoutError, match=r"within 0\.02 s.*thrown away") as raised:
+                await asked(wire, 1, timeout_s=SHORT)
+            assert raised.value.seconds == SHORT
+            with pytest.raises(AnswerTimeoutError):
+                await asked(wire, 2, timeout_s=SHORT)
+            for _ in range(3):
+                held.allowed.release()
+            assert await asked(wire, 3) == 3
+            held.allowed.release()
+            assert await asked(wire, 4) == 4
+            assert len(server.sockets) == 1
+
+    run(play())
+
+
+def test_an_answer_that_never_comes_times_every_question_out():
+    async def play():
+        async with answering() as server, opened(server) as wire:
+            for number in range(3):
+                with pytest.raises(AnswerTimeoutError):
+                    await asked(wire, number, timeout_s=SHORT)
+
+    run(play())
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away():
+    async def play():
+        held = Held()
+        async with Scripted(held) as server, opened(server) as wire:
+            given_up = asyncio.create_task(asked(wire, 1))
+            await held.heard.acquire()
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            held.allowed.release()
+            held.allowed.release()
+            assert await asked(wire, 2) == 2
+
+    run(play())
+
+
+def test_a_late_error_is_not_the_next_ones_either():
+    async def play():
+        held = asyncio.Event()
+
+        async def speak(socket, number):
+            async for message in questions(socket):
+                if message["data"]["number"] == 1:
+                    await held.wait()
+                    await socket.send(failed("EXECUTION_ERROR"))
+                else:
+                    await socket.send(numbered(message))
+
+        async with Scripted(speak) as server, opened(server) as wire:
+            with pytest.raises(AnswerTimeoutError):
+                await asked(wire, 1, timeout_s=SHORT)
+            held.set()
+            assert await asked(wire, 2) == 2
+
+    run(play())
+
+
+@pytest.mark.parametrize("code", ["CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"])
+def test_a_late_error_that_ends_the_session_is_said(code):
+    async def play():
+        held = asyncio.Event()
+
+        async def speak(socket, number):
+            async for _ in questions(socket):
+                await held.wait()
+                await socket.send(failed(code, "that was it"))
+                return
+
+        async with Scripted(speak) as server, opened(server) as wire:
+            with pytest.raises(AnswerTimeoutError):
+                await asked(wire, 1, timeout_s=SHORT)
+            held.set()
+            with pytest.raises(ServerError, match="that was it"):
+                await asked(wire, 2)
+            assert not wire.is_open
+
+    run(play())
+
+
+def test_getting_ready_leaves_a_connection_that_owes_an_answer():
+    async def play():
+        held = Held()
+        async with Scripted(held) as server, opened(server) as wire:
+            with pytest.raises(AnswerTimeoutError):
+                await asked(wire, 1, timeout_s=SHORT)
+            await wire.ready()
+            assert len(server.sockets) == 2
+            held.allowed.release()
+            assert await asked(wire, 2) == 2
+
+    run(play())
+
+
+def test_getting_ready_waits_for_the_question_that_is_under_way():
+    async def play():
+        held = Held()
+        async with Scripted(held) as server, opened(server) as wire:
+            asking = asyncio.create_task(asked(wire, 1))
+            await held.heard.acquire()
+            ready = asyncio.create_task(wire.ready())
+            await asyncio.sleep(0)
+            held.allowed.release()
+            assert await asking == 1
+            await ready
+            assert len(server.sockets) == 1
+
+    run(play())
+
+
+ENDS = st.sampled_from(["answered", "timed out", "cancelled when heard", "cancelled when answered"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ENDS | st.integers(0, 12), min_size=1, max_size=8))
+def test_whatever_became_of_a_question_no_answer_is_taken_for_anothers(ends):
+    """A number among the ends is how often the event loop goes round before it is cancelled."""
+
+    async def play():
+        held = Held()
+        async with Scripted(held) as server, opened(server) as wire:
+            for number, end in enumerate(ends):
+                if not wire.is_open:
+                    await wire.ready()
+                if end == "timed out":
+                    with pytest.raises(AnswerTimeoutError):
+                        await asked(wire, number, timeout_s=0.001)
+                    continue
+                if end == "answered":
+                    for _ in range(number + 1):
+                        held.allowed.release()
+                    assert await asked(wire, number) == number
+                    held.allowed, held.said = asyncio.Semaphore(0), asyncio.Semaphore(0)
+                    continue
+                asking = asyncio.create_task(asked(wire, number))
+                if isinstance(end, int):
+                    for _ in range(end):
+                        await asyncio.sleep(0)
+                elif wire._owed == 0:  # else it isn't sent before what is owed has come
+                    await held.heard.acquire()
+                    if end == "cancelled when answered":
+                        held.allowed.release()
+                        await held.said.acquire()
+                asking.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    assert await asking == number
+            await wire.ready()
+            held.allowed.release()
+            assert await asked(wire, 1000) == 1000
+
+    run(play())
+
+
+# What servers say
+
+
+@pytest.mark.parametrize("code", ["INVALID_JSON", "UNKNOWN_TYPE", "EXECUTION_ERROR", "NEW_CODE"])
+def test_the_session_goes_on_after_an_error(code):
+    async def play():
+        answers = failed(code, "oh no"), observed({"number": 7})
+        async with answering(*answers) as server, opened(server) as wire:
+            with pytest.raises(ServerError) as raised:
+                await asked(wire)
+            assert str(raised.value) == f"Server error: oh no (code: {code})"
+            assert raised.value.code == code
+            assert isinstance(raised.value, RuntimeError)
+            assert await asked(wire) == 7
+
+    run(play())
+
+
+def test_a_validation_error_tells_the_fields():
+    async def play():
+        errors = [{"loc": ["message"], "msg": "Field required", "type": "missing"}]
+        answer = failed("VALIDATION_ERROR", "no good", errors=errors)
+        async with answering(answer) as server, opened(server) as wire:
+            with pytest.raises(ServerError, match="no good") as raised:
+                await asked(wire)
+            assert list(raised.value.errors) == errors
+
+    run(play())
+
+
+@pytest.mark.parametrize("code", ["CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"])
+@pytest.mark.parametrize("first", [True, False], ids=["closed before asked", "while asked"])
+def test_what_is_said_unasked_before_the_server_leaves_is_read_as_that(code, first):
+    async def play():
+        async def speak(socket, number):
+            if not first:
+                await socket.recv()
+            await socket.send(failed(code, "no more"))
+
+        async with Scripted(speak) as server, opened(server) as wire:
+            if first:
+                await wire._socket.wait_closed()
+            with pytest.raises(ServerError, match=rf"no more \(code: {code}\)"):
+                await asked(wire)
+            assert not wire.is_open
+            with pytest.raises(ConnectionLostError, match=r"reset\(\) makes one"):
+                await asked(wire)
+
+    run(play())
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1009, 1011])
+def test_a_server_that_leaves_without_a_word(code):
+    async def play():
+        async def speak(socket, number):
+            await socket.recv()
+            await socket.close(code, "bye")
+
+        async with Scripted(speak) as server, opened(server) as wire:
+            with pytest.raises(ConnectionLostError, match=r"reset\(\) begins a new one") as raised:
+                await asked(wire)
+            assert isinstance(raised.value, ConnectionError)
+            assert not wire.is_open
+
+    run(play())
+
+
+def test_a_connection_that_breaks():
+    async def play():
+        async def speak(socket, number):
+            await socket.recv()
+            socket.transport.abort()
+
+        async with Scripted(speak) as server, opened(server) as wire:
+            with pytest.raises(ConnectionLostError, match=r"reset\(\) begins a new one"):
+                await asked(wire)
+
+    run(play())
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["nonsense", "", "[1]", "7", "null", "{}", '{"type":"observation"}', '{"data":{}}',
+     '{"type":"error","data":"boom"}', '{"type":"error","data":null}',
+     '{"type":"error","data":[1]}', '{"type":"state","data":{}}', '{"type":"mcp","data":{}}',
+     '{"type":5,"data":{}}', '{"type":null,"data":null}', '{"type":["observation"],"data":{}}',
+     b"\xff\xfe", b"\x00" * 100, '{"type":"observation","data":{}', "[" * 5000],
+)  # fmt: skip
+def test_what_is_no_answer_loses_the_connection_and_says_so(said):
+    async def play():
+        async with answering(said) as server, opened(server) as wire:
+            with pytest.raises(ConnectionLostError):
+                await asked(wire)
+            assert not wire.is_open
+            await wire.ready()
+            assert wire.is_open
+
+    run(play())
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_whatever_a_server_says_the_error_is_one_of_ours(said):
+    async def play():
+        async with answering(said) as server, opened(server) as wire:
+            with pytest.raises((ConnectionLostError, ServerError)):
+                await asked(wire)
+
+    run(play())
+
+
+def test_a_binary_frame_that_holds_an_answer_is_taken():
+    async def play():
+        async with answering(observed({"number": 3}).encode()) as server, opened(server) as wire:
+            assert await asked(wire) == 3
+
+    run(play())
+
+
+def test_a_message_that_is_too_large_loses_the_connection():
+    async def play():
+        answer = observed({"number": "x" * 2000})
+        async with answering(answer) as server, opened(server, max_message_bytes=1000) as wire:
+            with pytest.raises(ConnectionLostError, match="1009"):
+                await asked(wire)
+
+    run(play())
+
+
+def test_a_peer_that_answers_no_ping_is_gone():
+    async def play():
+        async def silent(reader, writer):
+            protocol = ServerProtocol()
+            protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
+            request = protocol.events_received()[0]
+            protocol.send_response(protocol.accept(request))
+            writer.writelines(protocol.data_to_send())
+            while protocol.close_rcvd is None:
+                protocol.receive_data(await reader.read(1000))
+            writer.close()
+
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            wire = Wire(f"ws://127.0.0.1:{port}/ws", keepalive_s=SHORT)
+            await wire.ready()
+            with pytest.raises(ConnectionLostError, match="keepalive"):
+                await asked(wire)
+
+    run(play())
+
+
+# The end
+
+
+def test_closing_says_goodbye_and_may_be_done_twice():
+    async def play():
+        heard = []
+        left = asyncio.Event()
+
+        async def speak(socket, number):
+            async for text in socket:
+                heard.append(json.loads(text))
+            left.set()
+
+        async with Scripted(speak) as server:
+            async with opened(server) as wire:
+                pass
+            await left.wait()
+            await wire.close()
+        assert heard == [{"type": "close"}]
+
+    run(play())
+
+
+def test_closing_while_a_question_is_under_way_ends_it():
+    async def play():
+        held = Held()
+        async with Scripted(held) as server, opened(server) as wire:
+            asking = asyncio.create_task(asked(wire, 1))
+            await held.heard.acquire()
+            await wire.close()
+            with pytest.raises(ConnectionLostError):
+                await asking
+
+    run(play())
+
+
+def test_closing_after_the_server_has_left():
+    async def play():
+        async with counting() as server:
+            async with opened(server) as wire:
+                server.sockets[0].transport.abort()
+            assert not wire.is_open
+
+    run(play())

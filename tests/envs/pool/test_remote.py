@@ -1,0 +1,391 @@
+"""A pool whose environments are on a server, in another process."""
+
+import asyncio
+import os
+import socket
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from guerdon import (
+    ConnectionLostError,
+    EnvPool,
+    GenericObservation,
+    InvalidArgumentError,
+    Observation,
+    ServerError,
+)
+from guerdon.envs.pool.remote import RemoteBackend
+from tests.envs.worlds import SOON, Board, Deed, Server
+
+SHORT = 0.1
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server() as server:
+        yield server
+
+
+def play(main):
+    """Run a test in a loop where nothing may be left to the loop's own error handler."""
+    heard = []
+
+    async def limited():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: heard.append(context))
+        async with asyncio.timeout(SOON):
+            return await main()
+
+    result = asyncio.run(limited())
+    assert not heard
+    return result
+
+
+def rewards(observations):
+    return [each and each.reward for each in observations]
+
+
+def failed(observation, *said):
+    return (
+        observation.reward is None
+        and observation.done
+        and list(observation.metadata) == ["error"]
+        and all(each in observation.metadata["error"] for each in said)
+    )
+
+
+def sessions(server):
+    """How many sessions a server has, by its own word."""
+    text = httpx.get(f"{server.url}/metrics").text
+    for family in text_string_to_metric_families(text):
+        if family.name.endswith("sessions") and family.type == "gauge":
+            return sum(sample.value for sample in family.samples if not sample.labels or True)
+    raise AssertionError(text)
+
+
+def test_an_episode_is_played_on_a_server(server):
+    async def main():
+        async with EnvPool(server.url, n=3) as pool:
+            first = await pool.reset_batch(seeds=5, options=[{"task": n} for n in range(3)])
+            assert [each.metadata["seed"] for each in first] == [5, 6, 7]
+            assert [each.metadata["task"] for each in first] == [0, 1, 2]
+            assert first[0].metadata["process"] != os.getpid()
+            stepped = await pool.step_batch([Deed(value=2), None, {"do": "end", "value": 3}])
+            assert rewards(stepped) == [0.5, None, 0.5]
+            assert [each and each.done for each in stepped] == [False, None, True]
+            assert stepped[0].metadata == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
+            again = await pool.step_batch([Deed()] * 3)
+            assert [each.value for each in again] == [2, 1, 2]  # each has its own environment
+
+    play(main)
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "ws://{h}", "{h}"])
+def test_an_address_may_be_written_in_several_ways(server, form):
+    address = form.format(server.url, h=server.url.removeprefix("http://"))
+
+    async def main():
+        async with EnvPool(address, n=1) as pool:
+            await pool.reset_batch()
+            return rewards(await pool.step_batch([{}]))
+
+    assert play(main) == [0.5]
+
+
+@pytest.mark.parametrize("address", ["http://", "ftp://host", "http://host:port", "host:0"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(InvalidArgumentError, match="is no address of a server"):
+        EnvPool(address)
+
+
+def test_observations_are_made_into_their_type(server):
+    async def main(kind):
+        async with EnvPool(server.url, n=1, observation_type=kind) as pool:
+            return await pool.reset_batch() + await pool.step_batch([{}])
+
+    for each in play(lambda: main(Board)):
+        assert type(each) is Board
+    for each in play(lambda: main(GenericObservation)):
+        assert type(each) is GenericObservation
+        assert each.value >= 0
+    for each in play(lambda: main(Observation)):  # which has no field `value`
+        assert failed(each, "InvalidObservationError", "is no Observation: value")
+
+
+def test_a_failed_rubric_is_told_over_the_wire(server):
+    async def main():
+        async with EnvPool(server.url, n=1) as pool:
+            await pool.reset_batch()
+            (board,) = await pool.step_batch([{"do": "fail"}])
+            assert (board.reward, board.done) == (None, False)
+            assert board.metadata["reward_error"] == (
+                "rubric 'rubric_1': OSError: the judge is down"
+            )
+
+    play(main)
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ({"do": "raise"}, "OSError: the game is down"),
+        ({"do": "exit"}, "sys.exit(3)"),
+        ({"value": "much"}, "value"),
+        ({"dow": "x"}, "dow"),
+        ({"value": object()}, "serialize"),
+        ({"value": float("nan")}, ""),
+        ({"do": "\ud800"}, ""),
+    ],
+    ids=repr,
+)
+def test_one_that_fails_is_told_in_its_own_slot_and_heals(server, action, said):
+    async def main():
+        async with EnvPool(server.url, n=3) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch([{}, action, {}])
+            assert rewards(stepped) == [0.5, None, 0.5]
+            assert failed(stepped[1], said)
+            await pool.reset_batch(slots=[1])
+            stepped = await pool.step_batch([{}] * 3)
+            assert [each.value for each in stepped] == [2, 1, 2]
+
+    play(main)
+
+
+def test_a_reset_that_fails_is_told_in_its_own_slot(server):
+    async def main():
+        async with EnvPool(server.url, n=2) as pool:
+            first = await pool.reset_batch(options=[{}, {"task": "fail"}])
+            assert not first[0].done
+            assert failed(first[1], "OSError: no such task")
+            await pool.reset_batch()
+            assert rewards(await pool.step_batch([{}] * 2)) == [0.5, 0.5]
+
+    play(main)
+
+
+def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(server):
+    async def main():
+        async with EnvPool(server.url, n=3, timeout_s=SHORT) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch([{}, {"do": "hang"}, {}])
+            assert rewards(stepped) == [0.5, None, 0.5]
+            assert failed(stepped[1], "EnvTimeoutError: the step took longer than 0.1 s")
+            again = await pool.step_batch([{}] * 3)
+            assert [each.reward for each in again] == [0.5, None, 0.5]
+            assert failed(again[1], "ConnectionLostError", "reset")
+            await pool.reset_batch(slots=[1])
+            stepped = await pool.step_batch([{}] * 3)
+            assert [each.value for each in stepped] == [3, 1, 3]
+
+    play(main)
+
+
+def test_whoever_is_done_first_is_told_first(server):
+    async def main():
+        seen = []
+        async with EnvPool(server.url, n=2, timeout_s=0.3) as pool:
+            await pool.reset_batch()
+            async for slot, board in pool.as_completed([{"do": "hang"}, {}]):
+                seen.append(slot)
+                if slot == 1 and board.value < 3:
+                    pool.send(1, {})
+        assert seen == [1, 1, 1, 0]
+
+    play(main)
+
+
+def test_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(server):
+    async def main():
+        async with EnvPool(server.url, n=2) as pool:
+            await pool.reset_batch()
+            task = asyncio.ensure_future(pool.step_batch([{}, {}]))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            first = await pool.reset_batch(seeds=3)  # waits for the steps under way
+            assert [each.metadata["seed"] for each in first] == [3, 4]
+            assert [each.value for each in await pool.step_batch([{}, {}])] == [1, 1]
+
+    play(main)
+
+
+def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(server):
+    async def main():
+        async with EnvPool(server.url, n=2) as pool:
+            await pool.reset_batch()
+            task = asyncio.ensure_future(pool.step_batch([{"do": "hang"}, None]))
+            await asyncio.sleep(0)
+        assert failed((await task)[0], "closed")
+
+    play(main)
+
+
+def test_sessions_are_ended_with_the_pool():
+    async def main(server):
+        pool = EnvPool(server.url, n=3, timeout_s=SHORT)
+        for _ in range(2):
+            async with pool:
+                await pool.reset_batch()
+                await pool.step_batch([{}, {"do": "hang"}, {}])
+            await pool.close()
+
+    with Server(sessions=3) as server:
+        play(lambda: main(server))
+        async def again():
+            """There is room for as many as before."""
+            async with EnvPool(server.url, n=2) as pool:
+                return await pool.reset_batch()
+
+        assert not any(each.done for each in play(again))
+
+
+# The server -----------------------------------------------------------------------------------
+
+
+def test_slots_heal_when_a_killed_server_is_back():
+    async def main():
+        with Server() as server:
+            async with EnvPool(server.url, n=3) as pool:
+                first = await pool.reset_batch()
+                server.kill()
+                stepped = await pool.step_batch([{}] * 3)
+                assert all(failed(each, "ConnectionLostError") for each in stepped)
+                resetting = asyncio.ensure_future(pool.reset_batch(seeds=1))  # nobody is there
+                with await asyncio.to_thread(Server, port=server.port):
+                    again = await resetting
+                    assert [each.metadata["seed"] for each in again] == [1, 2, 3]
+                    assert again[0].metadata["process"] != first[0].metadata["process"]
+                    assert rewards(await pool.step_batch([{}] * 3)) == [0.5] * 3
+
+    play(main)
+
+
+def test_a_server_that_dies_in_the_middle_of_a_step_is_told_in_every_slot():
+    async def main():
+        with Server() as server:
+            async with EnvPool(server.url, n=2) as pool:
+                await pool.reset_batch()
+                stepped = await pool.step_batch([{"do": "die"}, {"do": "hang"}])
+                assert all(failed(each, "ConnectionLostError") for each in stepped)
+
+    play(main)
+
+
+def test_a_server_that_stays_away_is_told_in_time():
+    async def main():
+        with Server() as server:
+            backend = RemoteBackend(server.url, 2, observation_type=Board, connect_timeout_s=SHORT)
+            async with EnvPool(n=2, backend=backend) as pool:
+                server.kill()
+                assert all(failed(each, "AnswerTimeoutError") for each in await pool.reset_batch())
+
+    play(main)
+
+
+def test_where_nobody_listens_the_pool_doesnt_open():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
+        pool = EnvPool(f"127.0.0.1:{held.getsockname()[1]}", n=2)
+
+        async def main():
+            with pytest.raises(ConnectionLostError, match="can't connect"):
+                async with pool:
+                    pass
+            with pytest.raises(InvalidArgumentError, match="isn't open"):
+                await pool.reset_batch()
+
+        play(main)
+
+
+def test_more_slots_than_the_server_has_room_for_are_told_in_theirs():
+    async def main(server):
+        async with EnvPool(server.url, n=3) as pool:
+            first = await pool.reset_batch()
+            (full,) = [slot for slot, each in enumerate(first) if each.done]
+            assert failed(first[full], "CAPACITY_REACHED")
+            stepped = await pool.step_batch([{}] * 3)
+            assert sorted(map(str, rewards(stepped))) == ["0.5", "0.5", "None"]
+            assert failed(stepped[full])
+
+    with Server(sessions=2) as server:
+        play(lambda: main(server))
+
+
+def test_a_token_opens_the_door_and_a_wrong_one_doesnt():
+    async def main(server, token):
+        async with EnvPool(server.url, n=2, token=token) as pool:
+            await pool.reset_batch()
+            return rewards(await pool.step_batch([{}, {}]))
+
+    with Server(token="sesame") as server:
+        assert play(lambda: main(server, "sesame")) == [0.5, 0.5]
+        for wrong in ("open", None, ""):
+            with pytest.raises(ServerError, match="token") as caught:
+                play(lambda wrong=wrong: main(server, wrong))
+            assert caught.value.code == "401"
+
+
+# Answers that no server of ours gives ---------------------------------------------------------
+
+
+@pytest.fixture
+def foreign():
+    """A server that answers every question with what the test says."""
+    from websockets.asyncio.server import serve
+
+    def play_against(answer, test, *, observation_type=GenericObservation):
+        async def talk(socket):
+            async for _ in socket:
+                await socket.send(answer)
+
+        async def main():
+            async with serve(talk, "127.0.0.1", 0) as server:
+                port = server.sockets[0].getsockname()[1]
+                pool = EnvPool(f"127.0.0.1:{port}", n=1, observation_type=observation_type)
+                async with pool:
+                    return await test(pool)
+
+        return play(main)
+
+    return play_against
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "hello",
+        "[]",
+        "{}",
+        '{"type":"observation"}',
+        '{"type":"observation","data":null}',
+        '{"type":"observation","data":[1]}',
+        '{"type":"observation","data":{}}',
+        '{"type":"observation","data":{"observation":1}}',
+        '{"type":"observation","data":{"observation":{},"reward":"high"}}',
+        '{"type":"observation","data":{"observation":{},"reward":NaN}}',
+        '{"type":"observation","data":{"observation":{},"metadata":5}}',
+        '{"type":"error","data":5}',
+        '{"type":"error"}',
+        '{"type":"error","data":{"message":"no","code":"EXECUTION_ERROR"}}',
+    ],
+)
+def test_whatever_a_server_answers_is_an_observation_or_told(foreign, answer):
+    async def test(pool):
+        return await pool.reset_batch()
+
+    (first,) = foreign(answer, test)
+    assert failed(first)
+
+
+def test_an_older_servers_answer_without_metadata_will_do(foreign):
+    answer = '{"type":"observation","data":{"observation":{"x":1,"metadata":{"a":1}},"reward":true}}'
+
+    async def test(pool):
+        return await pool.reset_batch()
+
+    (first,) = foreign(answer, test)
+    assert (first.x, first.reward, first.done, first.metadata) == (1, 1.0, False, {"a": 1})

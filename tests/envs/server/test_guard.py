@@ -1,0 +1,219 @@
+"""Who may talk to a server."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from guerdon import InvalidArgumentError, create_app
+from tests.envs.server.worlds import RESET, Echo
+
+PATHS = [
+    ("GET", "/metadata"),
+    ("GET", "/schema"),
+    ("GET", "/state"),
+    ("GET", "/config"),
+    ("GET", "/metrics"),
+    ("GET", "/openapi.json"),
+    ("GET", "/list_environments"),
+    ("POST", "/reset"),
+    ("POST", "/step"),
+    ("POST", "/mcp"),
+    ("GET", "/nowhere"),
+    ("GET", "/health/"),
+    ("GET", "/health/../metrics"),
+]
+
+
+@pytest.fixture(scope="module")
+def token():
+    return "geheim-ünïcode"
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: " ".join(path))
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "secret"},
+        {"Authorization": "Basic secret"},
+        {"Authorization": "Bearer secret2"},
+        {"Authorization": "Bearer Secret"},
+    ],
+    ids=str,
+)
+def test_without_the_token_nothing_is_answered(guarded, path, header):
+    answer = guarded(*path, headers=header)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "token" in answer.json()["detail"]
+
+
+@pytest.fixture
+def guarded():
+    """Asks an application with a token, without a socket."""
+    return asking(create_app(Echo, token="secret"))
+
+
+def asking(app, server=("127.0.0.1", 8000)):
+    async def asked(method, path, **more):
+        class Named(httpx.ASGITransport):
+            async def handle_async_request(self, request):
+                self.app = named
+                return await super().handle_async_request(request)
+
+        async def named(scope, receive, send):
+            await app(scope | {"server": server}, receive, send)
+
+        async with httpx.AsyncClient(
+            transport=Named(app=app), base_url="http://localhost:8000"
+        ) as client:
+            return await client.request(method, path, **more)
+
+    return lambda *args, **more: asyncio.run(asked(*args, **more))
+
+
+def test_health_is_open(guarded):
+    answer = guarded("GET", "/health")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "healthy"}
+
+
+@pytest.mark.parametrize("header", ["Bearer secret", "bearer secret", "BEARER  secret"])
+def test_with_the_token_everything_is(guarded, header):
+    answer = guarded("GET", "/schema", headers={"Authorization": header})
+    assert answer.status_code == 200
+
+
+def test_the_token_over_the_wire(serve):
+    served = serve(token="secret")
+    assert served.raw().upgrade() == 401
+    assert served.raw().upgrade(Authorization="Bearer wrong") == 401
+    assert served.http.get("/metadata").status_code == 401
+    assert served.http.get("/health").status_code == 200
+    headers = {"Authorization": "Bearer secret"}
+    assert served.http.post("/reset", headers=headers).status_code == 200
+    client = served.client(additional_headers=headers)
+    assert client.ask(RESET)["type"] == "observation"
+
+
+def test_a_token_is_never_told(serve, caplog):
+    served = serve(token="very-secret")
+    with caplog.at_level("DEBUG"):
+        answer = served.http.get("/metadata", headers={"Authorization": "Bearer nearly-secret"})
+    for text in (answer.text, caplog.text):
+        assert "very-secret" not in text
+        assert "nearly-secret" not in text
+
+
+@pytest.mark.parametrize("token", ["", " ", "\n"])
+def test_an_empty_token_is_refused_when_the_app_is_made(token):
+    with pytest.raises(InvalidArgumentError, match="token"):
+        create_app(Echo, token=token)
+
+
+# Hosts
+
+OURS = [
+    "localhost",
+    "localhost:8000",
+    "LOCALHOST:1",
+    "localhost.",
+    "127.0.0.1",
+    "127.0.0.1:8000",
+    "127.3.2.1",
+    "[::1]:8000",
+]
+NOT_OURS = [
+    "",
+    "example.com",
+    "example.com:8000",
+    "localhost.example.com",
+    "127.0.0.1.nip.io",
+    "10.0.0.1",
+    "0.0.0.0",
+    "[::2]",
+    "[::1",
+    "evil localhost",
+    "127.1",
+    "2130706433",
+]
+
+
+@pytest.mark.parametrize("host", OURS)
+def test_a_host_of_the_loopback_is_ours(host):
+    answer = asking(create_app(Echo))("GET", "/health", headers={"Host": host})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("host", NOT_OURS)
+def test_another_host_is_refused_on_the_loopback(host):
+    answer = asking(create_app(Echo))("GET", "/health", headers={"Host": host})
+    assert answer.status_code == 421
+    assert "loopback" in answer.json()["detail"]
+
+
+def test_hosts_over_the_wire(serve):
+    served = serve(allowed_hosts=["My.Name"])
+    assert served.raw().upgrade(host="example.com") == 421
+    assert served.raw().upgrade(host="my.name:80") == 101
+    assert served.raw().upgrade(host=f"127.0.0.1:{served.port}") == 101
+    assert served.http.get("/health", headers={"Host": "example.com"}).status_code == 421
+    assert served.http.get("/health", headers={"Host": "MY.NAME"}).status_code == 200
+    served.empty_soon = served.sessions()
+    assert served.number("guerdon_sessions_opened_total") == 2
+
+
+def test_a_server_for_the_world_answers_to_every_name():
+    ask = asking(create_app(Echo), server=("192.0.2.7", 80))
+    assert ask("GET", "/health", headers={"Host": "example.com"}).status_code == 200
+
+
+def test_a_request_without_a_host_is_refused(serve):
+    raw = serve().raw()
+    raw.send(b"GET /health HTTP/1.0\r\n\r\n")
+    assert raw.status() == 421
+
+
+# Origins
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://example.com", "http://localhost.example.com", "null", "file://", "http://[::1", ""],
+)
+def test_pages_of_other_sites_are_refused(serve, origin):
+    served = serve()
+    answer = served.http.get("/metadata", headers={"Origin": origin})
+    assert answer.status_code == 403
+    assert "other sites" in answer.json()["detail"]
+    assert served.raw().upgrade(Origin=origin) == 403
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]"])
+def test_pages_of_our_own_are_not(serve, origin):
+    served = serve()
+    assert served.http.get("/metadata", headers={"Origin": origin}).status_code == 200
+    assert served.raw().upgrade(Origin=origin) == 101
+
+
+def test_pages_of_a_site_that_is_allowed_are_not_either():
+    ask = asking(create_app(Echo, allowed_hosts=["lab.example"]))
+    headers = {"Origin": "https://lab.example"}
+    assert ask("GET", "/health", headers=headers).status_code == 200
+
+
+def test_a_server_for_the_world_takes_pages_of_its_own_name():
+    ask = asking(create_app(Echo), server=("192.0.2.7", 80))
+    own = {"Host": "env.example:8000", "Origin": "https://env.example"}
+    other = {"Host": "env.example", "Origin": "https://other.example"}
+    assert ask("GET", "/health", headers=own).status_code == 200
+    assert ask("GET", "/health", headers=other).status_code == 403
+    no_origin = {"Host": "", "Origin": "null"}
+    assert ask("GET", "/health", headers=no_origin).status_code == 403

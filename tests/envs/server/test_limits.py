@@ -1,0 +1,42 @@
+"""`ServerLimits`: what it takes."""
+
+import dataclasses
+import math
+
+import pytest
+
+from guerdon import InvalidArgumentError, ServerLimits
+
+NAMES = [field.name for field in dataclasses.fields(ServerLimits)]
+
+
+def test_there_are_many_sessions_by_default():
+    limits = ServerLimits()
+    assert limits.max_sessions >= 512
+    assert limits.max_connections > limits.max_sessions
+    assert limits.max_message_bytes < 200 * 2**20
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "5", None, 0.0, [1]], ids=str)
+def test_what_is_no_positive_number_is_refused_by_name(name, value):
+    with pytest.raises(InvalidArgumentError, match=f"^{name} is ") as refused:
+        ServerLimits(**{name: value})
+    assert repr(value) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_counts_are_whole_and_seconds_need_not_be(name):
+    if name.startswith("max_"):
+        with pytest.raises(InvalidArgumentError, match="takes an int over 0"):
+            ServerLimits(**{name: 1.5})
+    else:
+        assert getattr(ServerLimits(**{name: 1.5}), name) == 1.5
+    assert getattr(ServerLimits(**{name: 3}), name) == 3
+
+
+def test_they_do_not_change_and_take_no_other_name():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ServerLimits().max_sessions = 5
+    with pytest.raises(TypeError):
+        ServerLimits(sessions=5)

@@ -1,0 +1,106 @@
+"""Logs: an event and its fields, for people and for machines."""
+
+import json
+import logging
+import math
+
+import pytest
+
+from guerdon.envs.server.logs import JsonFormatter, TextFormatter, log
+from tests.envs.server.worlds import CLOSE, RESET, Echo, step
+
+
+@pytest.fixture
+def lines(caplog):
+    """What was logged, as lines of JSON that were read again."""
+    caplog.set_level("DEBUG", logger="guerdon.server")
+
+    def lines():
+        said = [JsonFormatter().format(each) for each in caplog.records if "server" in each.name]
+        assert not any("\n" in each for each in said)
+        return [json.loads(each) for each in said]
+
+    return lines
+
+
+def test_the_life_of_a_session(serve, lines):
+    served = serve()
+    client = served.client()
+    client.ask(RESET)
+    client.say(CLOSE)
+    client.ended()
+    served.empty()
+    serving, opened, closed, *_ = [
+        each for each in lines() if each["event"] in ("serving", "session opened", "session closed")
+    ]
+    assert serving["url"] == served.url
+    assert (opened["event"], opened["sessions"]) == ("session opened", 1)
+    assert (closed["event"], closed["reason"]) == ("session closed", "client closed")
+    assert opened["session"] == closed["session"]
+    for each in lines():
+        assert set(each) >= {"time", "level", "logger", "event"}
+        assert each["logger"] == "guerdon.server"
+
+
+def test_a_failure_has_its_session_and_its_traceback(serve, lines):
+    class Wrong(Echo):
+        def step(self, action, **kwargs):
+            raise ValueError("no luck")
+
+    client = serve(Wrong).client()
+    client.error(step())
+    (failed,) = [each for each in lines() if each["event"] == "step failed"]
+    assert failed["level"] == "warning"
+    assert failed["error"] == "step: ValueError: no luck"
+    assert isinstance(failed["session"], int)
+    assert 'raise ValueError("no luck")' in failed["traceback"]
+
+
+def test_a_refusal(serve, lines):
+    serve(token="secret").http.get("/metadata")
+    (refused,) = [each for each in lines() if each["event"] == "refused"]
+    assert (refused["status"], refused["path"]) == (401, "/metadata")
+
+
+@pytest.mark.parametrize("value", ["a\nb", "\ud800", object(), {1, 2}, b"x", None], ids=str)
+def test_every_field_goes_into_a_line(lines, value):
+    log("event", level="warning", value=value)
+    (line,) = lines()
+    assert line["event"] == "event"
+    assert "value" in line
+
+
+def test_fields_that_json_has_no_word_for(caplog):
+    log("event", level="warning", value=math.nan)
+    line = JsonFormatter().format(caplog.records[0])
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_fields_do_not_hide_what_every_line_has(lines):
+    log("event", level="warning", logger="mine", time="now")
+    (line,) = lines()
+    assert line["logger"] == "guerdon.server"
+    assert line["time"] != "now"
+
+
+def test_a_line_for_people(caplog):
+    try:
+        raise ValueError("no luck")
+    except ValueError as error:
+        log("step failed", level="warning", trace=error, session=3)
+    text = TextFormatter().format(caplog.records[0])
+    first, *rest = text.splitlines()
+    assert "warning" in first
+    assert first.endswith("step failed  session=3")
+    assert rest[-1] == "ValueError: no luck"
+
+
+def test_a_field_cannot_forge_a_line_for_people(caplog):
+    log("refused", level="warning", path="/x\n12:00:00 info    serving")
+    assert len(TextFormatter().format(caplog.records[0]).splitlines()) == 1
+
+
+def test_what_nobody_listens_to_is_not_made(caplog):
+    caplog.set_level(logging.ERROR, logger="guerdon.server")
+    log("event", level="warning")
+    assert not caplog.records

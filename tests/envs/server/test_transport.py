@@ -1,0 +1,303 @@
+"""Connections: too many, too slow, too large, too silent."""
+
+import json
+import threading
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.envs.server.worlds import CLOSE, RESET, STATE, Echo, Raw, Said, open_files, step
+
+MEGABYTE = 2**20
+
+
+class Talkative(Echo):
+    """Answers more than any buffer on the way can hold."""
+
+    def reset(self, seed=None, **kwargs):
+        return Said(text="x" * (32 * MEGABYTE if seed == 1 else 0))
+
+
+# Size
+
+
+def test_a_frame_of_200_megabytes_is_refused_when_it_is_announced(serve, eventually):
+    served = serve(max_sessions=1)
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(RESET)
+    raw.hear()
+    raw.frame(b"", length=200 * MEGABYTE)  # nothing of it has been sent yet
+    assert raw.close_code() == 1009
+    served.empty()
+    assert served.client().ask(RESET)["type"] == "observation"
+
+
+def test_nor_is_one_held_that_comes_in_pieces(serve):
+    served = serve()
+    raw = served.raw()
+    raw.upgrade()
+    piece, sent = b"x" * MEGABYTE, 0
+    raw.frame(piece, opcode=1, fin=False)
+    try:
+        for sent in range(1, 200):  # noqa: B007
+            raw.frame(piece, opcode=0, fin=False)
+    except OSError:  # it hears no more
+        pass
+    else:
+        raise AssertionError("it took it all")
+    assert sent < 40  # 16 MB, and what the sockets hold
+    served.empty()
+
+
+def test_a_limit_is_kept_to_the_byte(serve):
+    served = serve(max_message_bytes=1000)
+    fits = json.dumps(step("x"))
+    fits = fits.replace('"x"', '"' + "x" * (1000 - len(fits) + 1) + '"')
+    assert len(fits) == 1000
+    client = served.client()
+    assert client.ask(fits)["data"]["observation"]["text"].startswith("xxx")
+    client.say(fits + " ")
+    assert client.ended() == 1009
+
+
+def test_an_answer_may_be_larger_than_what_clients_may_send(serve):
+    client = serve(Talkative, max_message_bytes=1000).client()
+    answer = client.ask({"type": "reset", "data": {"seed": 1}})
+    assert len(answer["data"]["observation"]["text"]) == 32 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "code"),
+    [
+        (b"\xc1\x80\0\0\0\0", 1002),  # a reserved bit
+        (b"\x83\x80\0\0\0\0", 1002),  # an opcode there isn't
+        (b"\x81\x02{}", 1002),  # not masked
+        (b"\x80\x80\0\0\0\0", 1002),  # the continuation of nothing
+        (b"\x81\x82\0\0\0\0\xff\xfe", 1007),  # not UTF-8
+    ],
+    ids=["reserved bit", "opcode", "mask", "continuation", "utf-8"],
+)
+def test_what_is_no_websocket_frame_ends_the_session(serve, bytes_, code):
+    served = serve()
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(RESET)
+    raw.hear()
+    raw.send(bytes_)
+    assert raw.close_code() == code
+    served.empty()
+
+
+# Silence
+
+
+def test_a_client_that_never_reads_is_let_go(serve, eventually):
+    served = serve(Talkative, send_timeout_s=0.2, max_sessions=1, max_connections=2)
+    before = served.connections
+    raw = served.raw(receive_buffer=4096)
+    raw.upgrade()
+    raw.frame({"type": "reset", "data": {"seed": 1}})
+    raw.frame({"type": "reset", "data": {"seed": 1}})
+    served.empty()
+    assert served.number("guerdon_sessions_closed_total", reason="client does not read") == 1
+    assert served.client().ask(RESET)["type"] == "observation"
+    eventually(lambda: served.connections <= before + 2)
+
+
+def test_nor_does_its_connection_stay(serve, eventually):
+    served = serve(Talkative, send_timeout_s=0.2, keepalive_s=1000)
+    served.http.get("/health")
+    before, files = served.connections, open_files()
+    raws = [served.raw(receive_buffer=4096) for _ in range(3)]
+    for raw in raws:
+        raw.upgrade()
+        raw.frame({"type": "reset", "data": {"seed": 1}})
+        raw.frame({"type": "reset", "data": {"seed": 1}})
+    served.empty()
+    eventually(lambda: served.connections <= before, within=4)
+    eventually(lambda: open_files() <= files + 3, within=4)  # our own ends
+
+
+def test_a_client_that_answers_no_ping_is_gone(serve):
+    served = serve(keepalive_s=0.15, max_sessions=1)
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(RESET)
+    raw.hear()
+    assert raw.close_code() == 1011
+    served.empty()
+
+
+def test_one_that_answers_them_stays(serve):
+    served = serve(keepalive_s=0.1)
+    client = served.client()
+    client.ask(RESET)
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            client.hear(timeout=0.1)
+    assert client.ask(STATE)["type"] == "state"
+
+
+def test_one_stays_whose_environment_works_for_longer_than_the_keepalive(serve, hold):
+    class Slow(Echo):
+        def step(self, action, **kwargs):
+            if action.text == "wait":
+                hold.wait(10)
+            return super().step(action)
+
+    client = serve(Slow, keepalive_s=0.15).client()
+    client.say(step("wait"))
+    for _ in range(3):
+        client.say(STATE)
+    with pytest.raises(TimeoutError):
+        client.hear(timeout=0.8)
+    hold.set()
+    assert client.hear()["data"]["observation"]["text"] == "wait"
+    assert [client.hear()["type"] for _ in range(3)] == ["state"] * 3
+
+
+# Half-open connections
+
+
+HALVES = {
+    "nothing": b"",
+    "a word": b"GET",
+    "half a head": b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+    "half a handshake": b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n",
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_connection_that_asks_for_nothing_is_dropped(serve, half):
+    raw = serve(handshake_timeout_s=0.1).raw()
+    raw.send(HALVES[half])
+    assert raw.dropped()
+
+
+def test_so_is_one_that_begins_a_second_request_and_does_not_end_it(serve):
+    raw = serve(handshake_timeout_s=0.1).raw()
+    raw.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert raw.status() == 200
+    raw.send(HALVES["half a head"])
+    assert raw.dropped(timeout=3)
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
+def test_so_is_one_whose_body_never_comes(serve, length):
+    served = serve(handshake_timeout_s=0.1, max_sessions=1)
+    raw = served.raw()
+    raw.send(b"POST /step HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
+    assert served.http.post("/reset").status_code == 200  # it holds no place
+    assert raw.dropped(timeout=3)
+
+
+def test_a_slow_answer_is_not_a_slow_question(serve):
+    class Slow(Echo):
+        def reset(self, **kwargs):
+            threading.Event().wait(0.4)
+            return Said(text="begin")
+
+    served = serve(Slow, handshake_timeout_s=0.1)
+    assert served.http.post("/reset", json={}).status_code == 200
+    client = served.client()
+    assert client.ask(RESET)["type"] == "observation"
+
+
+def test_hundreds_of_half_open_connections_hurt_nobody(serve, eventually):
+    served = serve(handshake_timeout_s=0.3)
+    client = served.client()
+    client.ask(RESET)
+    served.http.get("/health")
+    before = served.connections
+    raws = [Raw(served.port) for _ in range(300)]
+    try:
+        for n, raw in enumerate(raws):
+            raw.send(list(HALVES.values())[n % len(HALVES)])
+        assert client.ask(step())["data"]["reward"] == 0.5
+        assert served.http.get("/health").status_code == 200
+        eventually(lambda: served.connections <= before)
+        assert all(raw.dropped() for raw in raws)
+        assert client.ask(step())["data"]["reward"] == 0.5
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+def test_more_connections_than_the_limit_are_dropped_at_once(serve, eventually):
+    served = serve(max_connections=10, handshake_timeout_s=60)
+    client = served.client()
+    raws = [Raw(served.port) for _ in range(50)]
+    try:
+        eventually(lambda: served.connections == 10)
+        kept = [raw for raw in raws if not raw.dropped(timeout=0.02)]
+        assert len(kept) == 9  # and the client
+        assert client.ask(RESET)["type"] == "observation"
+    finally:
+        for raw in raws:
+            raw.close()
+    eventually(lambda: served.connections == 1)
+    assert served.http.get("/health").status_code == 200
+
+
+def test_sessions_dropped_in_every_way_leave_nothing_behind(serve, eventually):
+    served = serve(max_sessions=5)
+    served.http.get("/health")
+    client = served.client()
+    client.ask(RESET)
+    client.close()
+    served.empty()
+    files, threads, connections = open_files(), threading.active_count(), served.connections
+    for n in range(60):
+        raw = Raw(served.port)
+        if n % 6 == 5:
+            raw.send(b"GET /ws HTTP/1.1\r\n")
+        else:
+            assert raw.upgrade() == 101
+        if n % 6 == 1:
+            raw.frame(RESET)
+        if n % 6 == 2:
+            raw.frame(CLOSE)
+        if n % 6 == 3:
+            raw.frame(b"", length=2**40)
+        if n % 6 == 4:
+            raw.send(b"\x81\xfe\x10")
+        (raw.reset if n % 4 else raw.close)()
+    served.empty()
+    eventually(lambda: served.connections <= connections)
+    eventually(lambda: open_files() <= files)
+    assert threading.active_count() <= threads + 5
+
+
+def test_what_is_no_http_is_answered_and_dropped(serve):
+    raw = serve().raw()
+    raw.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n")
+    assert raw.status() == 400
+    assert raw.dropped()
+
+
+def test_a_handshake_that_is_none(serve):
+    served = serve()
+    assert served.raw().upgrade(**{"Sec-WebSocket-Key": "short"}) == 400
+    assert served.raw().upgrade(**{"Sec-WebSocket-Version": "8"}) == 400
+    assert served.raw().upgrade("/nowhere") in (403, 404)
+    assert served.http.get("/ws").status_code in (404, 405, 426)
+    assert served.sessions() == 0
+
+
+def test_no_compression_is_agreed_on(serve):
+    served = serve()
+    client = served.client(compression="deflate")
+    assert client.socket.response.headers.get("Sec-WebSocket-Extensions") is None
+    assert client.ask(RESET)["type"] == "observation"
+
+
+def test_a_client_that_says_goodbye_without_close(serve):
+    served = serve()
+    client = served.client()
+    client.ask(RESET)
+    client.close()
+    assert client.socket.close_code == 1000
+    served.empty()
+    with pytest.raises(ConnectionClosed):
+        client.ask(RESET)

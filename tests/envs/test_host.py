@@ -1,0 +1,575 @@
+"""Host: one environment with threads and a clock around it."""
+
+import asyncio
+import logging
+import threading
+import weakref
+
+import pytest
+
+from guerdon import (
+    EnvDefinitionError,
+    Environment,
+    EnvFailedError,
+    EnvTimeoutError,
+    EpisodeError,
+    Observation,
+)
+from guerdon.envs.host import Host
+from guerdon.envs.workers import Workers
+from tests.envs.worlds import SOON, Board, Half, Move, World
+
+SHORT = 0.05
+
+
+class Hangs(World):
+    """Hangs where it is told to, until the test ends it; counts what is made and closed."""
+
+    hangs_in = ()
+
+    def __init__(self):
+        super().__init__()
+        self.note("make")
+
+    def reset(self, seed=None, **kwargs):
+        self.note("reset")
+        return super().reset(seed, **kwargs)
+
+    def step(self, action, timeout_s=None, **kwargs):
+        self.note("step")
+        return super().step(action)
+
+    def close(self):
+        self.note("close")
+
+    def note(self, what):
+        self.notes.append(what)
+        if what in self.hangs_in:
+            self.hanging.set()
+            assert self.go.wait(SOON)
+            self.notes.append(f"{what} ended")
+        if what == "close":
+            self.was_closed.set()
+
+
+@pytest.fixture
+def hanging():
+    """Makes a class of environments that hang until the test is over."""
+    events = []
+
+    def make(*hangs_in):
+        go, was_closed = threading.Event(), threading.Event()
+        events.append(go)
+        return type(
+            "Hangs",
+            (Hangs,),
+            {
+                "hangs_in": hangs_in,
+                "notes": [],
+                "go": go,
+                "hanging": threading.Event(),
+                "was_closed": was_closed,
+            },
+        )
+
+    yield make
+    for event in events:
+        event.set()
+
+
+def hosting(play, kind, *, size=2, **limits):
+    """Have a test play with a host, in a loop of its own."""
+
+    async def main():
+        workers = Workers(size)
+        try:
+            async with asyncio.timeout(SOON):
+                return await play(Host(kind, workers, **limits))
+        finally:
+            workers.close()
+
+    return asyncio.run(main())
+
+
+async def heard(event):
+    assert await asyncio.to_thread(event.wait, SOON)
+
+
+class AsyncWorld(World):
+    reset, step = Environment.reset, Environment.step
+
+    async def reset_async(self, seed=None, episode_id=None, **kwargs):
+        await asyncio.sleep(0)
+        return World.reset(self, seed, episode_id, **kwargs)
+
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        await asyncio.sleep(0)
+        return await self.score_async(action, Board(value=action.value))
+
+
+class Mixed(World):
+    step = Environment.step
+    step_async = AsyncWorld.step_async
+
+
+@pytest.mark.parametrize("kind", [World, AsyncWorld, Mixed])
+def test_an_episode_is_played(kind):
+    async def play(host):
+        await host.open()
+        first = await host.reset(3, "e", {"task": 1})
+        assert first.metadata == {"seed": 3, "task": 1}
+        board = await host.step(Move(value=2))
+        assert (board.reward, board.value) == (2.0, 2.0)
+        assert (await host.state()).episode_id == "e"
+        assert await host.call(lambda driver: type(driver.environment), "asking") is kind
+        await host.close(1)
+        assert host.driver is None
+
+    hosting(play, kind)
+
+
+def test_a_sync_environment_never_runs_in_the_thread_of_the_loop():
+    where = set()
+
+    class Where(World):
+        def __init__(self):
+            super().__init__()
+            self.note()
+
+        def note(self):
+            where.add(threading.current_thread())
+
+        def reset(self, seed=None, **kwargs):
+            self.note()
+            return super().reset(seed)
+
+        def step(self, action, timeout_s=None, **kwargs):
+            self.note()
+            return super().step(action)
+
+        def close(self):
+            self.note()
+
+    async def play(host):
+        await host.reset(None, None, None)
+        await host.step(Move())
+        await host.close(1)
+
+    hosting(play, Where)
+    assert where
+    assert threading.current_thread() not in where
+
+
+def test_a_reset_makes_the_environment_where_there_is_none(hanging):
+    kind = hanging()
+
+    async def play(host):
+        await host.reset(None, None, None)
+        await host.reset(None, None, None)
+
+    hosting(play, kind)
+    assert kind.notes == ["make", "reset", "reset"]
+
+
+@pytest.mark.parametrize("what", ["reset", "step"])
+def test_an_environment_that_hangs_is_given_up_and_the_next_reset_makes_another(hanging, what):
+    kind = hanging(what)
+
+    async def play(host):
+        host.timeout_s = SHORT
+        with pytest.raises(EnvTimeoutError, match=rf"{what} took longer than 0.05 s") as caught:
+            await host.reset(None, None, None)
+            await host.step(Move())
+        assert caught.value.seconds == SHORT
+        with pytest.raises(EpisodeError, match="a reset makes a new one"):
+            await host.step(Move())
+        with pytest.raises(EpisodeError):
+            await host.state()
+        assert "close" not in kind.notes  # its code hasn't come back
+        host.timeout_s = SOON
+        kind.hangs_in = ()
+        await host.reset(None, None, None)
+        assert (await host.step(Move(value=2))).reward == 2.0
+        kind.go.set()
+        await heard(kind.was_closed)
+
+    hosting(play, kind)
+    assert kind.notes.count("make") == 2
+    assert kind.notes.count("close") == 1
+    assert kind.notes.index("close") > kind.notes.index(f"{what} ended")
+
+
+def test_a_step_may_be_given_less_time_than_the_host_has_but_not_more(hanging):
+    kind = hanging("step")
+
+    async def play(host):
+        for timeout_s, limit in ((SHORT, 0.05), (100, 0.1)):
+            await host.reset(None, None, None)
+            with pytest.raises(EnvTimeoutError) as caught:
+                await host.step(Move(), timeout_s)
+            assert caught.value.seconds == limit
+
+    hosting(play, kind, timeout_s=0.1)
+
+
+def test_the_callers_patience_is_told_to_the_environment():
+    told = []
+
+    class Told(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            told.append((timeout_s, kwargs))
+            return super().step(action)
+
+    async def play(host):
+        await host.reset(None, None, None)
+        await host.step(Move())
+        await host.step(Move(), 0.5, {"hint": 1})
+
+    hosting(play, Told)
+    assert told == [(None, {}), (0.5, {"hint": 1})]
+
+
+def test_an_environment_that_is_made_too_late_is_closed(hanging):
+    kind = hanging("make")
+
+    async def play(host):
+        with pytest.raises(EnvTimeoutError, match="making the environment took longer"):
+            await host.open()
+        assert host.driver is None
+        kind.go.set()
+        await heard(kind.was_closed)
+
+    hosting(play, kind, timeout_s=SHORT)
+    assert kind.notes == ["make", "make ended", "close"]
+
+
+def test_a_constructor_that_raises_too_late_closes_nothing(hanging, caplog):
+    go, over = threading.Event(), threading.Event()
+
+    def fails():
+        try:
+            assert go.wait(SOON)
+            raise OSError("no display")
+        finally:
+            over.set()
+
+    async def play(host):
+        with pytest.raises(EnvTimeoutError):
+            await host.open()
+        go.set()
+        await heard(over)
+
+    hosting(play, fails, timeout_s=SHORT)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("what", ["make", "reset", "step"])
+def test_a_caller_who_goes_away_leaves_an_environment_that_is_closed_when_it_can_be(hanging, what):
+    kind = hanging(what)
+
+    async def play(host):
+        async def call():
+            await host.reset(None, None, None)
+            await host.step(Move())
+
+        task = asyncio.ensure_future(call())
+        await heard(kind.hanging)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert host.driver is None
+        kind.go.set()
+        await heard(kind.was_closed)
+
+    hosting(play, kind)
+    assert kind.notes.index("close") > kind.notes.index(f"{what} ended")
+    assert kind.notes.count("close") == 1
+
+
+def test_one_that_hangs_doesnt_hold_up_the_others(hanging):
+    """One thread for all: it is replaced."""
+    kind = hanging("step")
+
+    async def play(host):
+        other = Host(World, host._workers)
+        await host.reset(None, None, None)
+        with pytest.raises(EnvTimeoutError):
+            await host.step(Move(), SHORT)
+        await other.reset(None, None, None)
+        assert (await other.step(Move(value=3))).reward == 3.0
+
+    hosting(play, kind, size=1)
+
+
+def test_where_too_many_hang_no_more_are_made(hanging):
+    kind = hanging("step")
+
+    async def play(host):
+        host._workers.max_stuck = 0
+        await host.reset(None, None, None)
+        with pytest.raises(EnvTimeoutError):
+            await host.step(Move(), SHORT)
+        with pytest.raises(EnvTimeoutError, match="hang in their own code"):
+            await host.reset(None, None, None)
+
+    hosting(play, kind)
+    assert kind.notes.count("make") == 1
+
+
+# What is raised -------------------------------------------------------------------------------
+
+
+class Mine(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("method", ["reset", "step"])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError("down"), OSError),
+        (EnvTimeoutError("mine"), EnvTimeoutError),
+        (SystemExit(3), EnvFailedError),
+        (StopIteration("mine"), (EnvFailedError, RuntimeError)),
+        (asyncio.CancelledError("mine"), EnvFailedError),
+        (GeneratorExit("mine"), EnvFailedError),
+        (Mine("mine"), EnvFailedError),
+    ],
+    ids=repr,
+)
+def test_what_an_environment_raises_is_told_and_leaves_it_where_it_is(
+    method, is_async, error, told
+):
+    class Raises(AsyncWorld if is_async else World):
+        armed = False
+
+        def fail(self, name):
+            if self.armed and name == method:
+                type(self).armed = False
+                raise error
+
+        if is_async:
+
+            async def reset_async(self, seed=None, **kwargs):
+                self.fail("reset")
+                return await super().reset_async(seed)
+
+            async def step_async(self, action, timeout_s=None, **kwargs):
+                self.fail("step")
+                return await super().step_async(action)
+
+        else:
+
+            def reset(self, seed=None, **kwargs):
+                self.fail("reset")
+                return super().reset(seed)
+
+            def step(self, action, timeout_s=None, **kwargs):
+                self.fail("step")
+                return super().step(action)
+
+    async def play(host):
+        await host.reset(None, None, None)
+        Raises.armed = True
+        with pytest.raises(told):
+            if method == "reset":
+                await host.reset(None, None, None)
+            else:
+                await host.step(Move())
+        await host.reset(None, None, None)  # whether in a new one or the old
+        assert (await host.step(Move(value=2))).reward == 2.0
+
+    hosting(play, Raises)
+
+
+@pytest.mark.parametrize(
+    ("factory", "error"),
+    [
+        (lambda: 1 / 0, ZeroDivisionError),
+        (lambda: None, EnvDefinitionError),
+        (lambda: exit(3), EnvFailedError),
+    ],
+)
+def test_a_constructor_that_fails_leaves_a_place_that_can_be_tried_again(factory, error):
+    working = []
+
+    def sometimes():
+        return World() if working else factory()
+
+    async def play(host):
+        for _ in range(2):
+            with pytest.raises(error):
+                await host.reset(None, None, None)
+        working.append(True)
+        await host.reset(None, None, None)
+        assert (await host.step(Move())).reward == 1.0
+
+    hosting(play, sometimes)
+
+
+def test_a_step_before_anything_is_refused():
+    async def play(host):
+        for ask in (host.step(Move()), host.state(), host.call(lambda driver: None, "asking")):
+            with pytest.raises(EpisodeError):
+                await ask
+
+    hosting(play, World)
+
+
+# Async environments ---------------------------------------------------------------------------
+
+
+class Awaits(AsyncWorld):
+    """Awaits for ever; `stubborn` ones don't even listen to being cancelled."""
+
+    stubborn = False
+
+    def __init__(self):
+        super().__init__()
+        self.here = []
+
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    def close(self):
+        self.was_closed.set()
+
+
+@pytest.fixture
+def awaiting():
+    names = ("started", "cancelled", "was_closed")
+    return type("Awaits", (Awaits,), {name: threading.Event() for name in names})
+
+
+def test_an_async_environment_that_takes_too_long_is_cancelled_and_closed(awaiting):
+    async def play(host):
+        await host.reset(None, None, None)
+        with pytest.raises(EnvTimeoutError, match="step took longer than 0.05 s"):
+            await host.step(Move(), SHORT)
+        assert host.driver is None
+        await heard(awaiting.cancelled)
+        await heard(awaiting.was_closed)
+        await host.reset(None, None, None)
+
+    hosting(play, awaiting)
+
+
+def test_an_async_environment_whose_caller_goes_away_is_cancelled_and_closed(awaiting):
+    async def play(host):
+        await host.reset(None, None, None)
+        task = asyncio.ensure_future(host.step(Move()))
+        await heard(awaiting.started)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert host.driver is None
+        await heard(awaiting.was_closed)
+
+    hosting(play, awaiting)
+
+
+@pytest.mark.parametrize("how", ["raises", "answers"])
+def test_an_async_environment_that_answers_its_cancelling_is_not_heard(awaiting, how, caplog):
+    class Answers(awaiting):
+        async def step_async(self, action, timeout_s=None, **kwargs):
+            try:
+                return await super().step_async(action)
+            except asyncio.CancelledError:
+                if how == "raises":
+                    raise OSError("mine") from None
+                return Board()
+
+    async def play(host):
+        await host.reset(None, None, None)
+        with pytest.raises(EnvTimeoutError):
+            await host.step(Move(), SHORT)
+        await heard(awaiting.was_closed)
+
+    with caplog.at_level(logging.INFO):
+        hosting(play, Answers)
+    assert caplog.text == ""
+
+
+# Closing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [OSError("stuck door"), SystemExit(3)])
+def test_what_closing_raises_is_logged(error, caplog):
+    class Raises(World):
+        def close(self):
+            raise error
+
+    async def play(host):
+        await host.reset(None, None, None)
+        await host.close(1)
+        assert host.driver is None
+
+    hosting(play, Raises)
+    assert "closing Raises failed" in caplog.text
+    assert "stuck door" in caplog.text or "sys.exit(3)" in caplog.text
+
+
+def test_one_that_hangs_while_it_is_closed_is_left_behind(hanging, caplog):
+    kind = hanging("close")
+
+    async def play(host):
+        await host.reset(None, None, None)
+        await host.close(SHORT)
+        assert host.driver is None
+
+    hosting(play, kind)
+    assert "close took longer" in caplog.text
+    assert kind.notes.count("close") == 1
+
+
+def test_closing_twice_or_what_was_never_made_does_nothing(hanging):
+    kind = hanging()
+
+    async def play(host):
+        await host.close(1)
+        await host.reset(None, None, None)
+        await host.close(1)
+        await host.close(1)
+
+    hosting(play, kind)
+    assert kind.notes == ["make", "reset", "close"]
+
+
+def test_an_environment_that_was_given_up_is_not_kept_alive():
+    """Once its code has come back and it is closed, nothing holds it."""
+    go, closed = threading.Event(), threading.Event()
+    alive = []
+
+    class Heavy(World):
+        def __init__(self):
+            super().__init__(Half())
+            alive.append(weakref.ref(self))
+
+        def step(self, action, timeout_s=None, **kwargs):
+            assert go.wait(SOON)
+            return Observation()
+
+        def close(self):
+            closed.set()
+
+    async def play(host):
+        await host.reset(None, None, None)
+        with pytest.raises(EnvTimeoutError):
+            await host.step(Move(), SHORT)
+        go.set()
+        await heard(closed)
+
+    hosting(play, Heavy)
+    for thread in threading.enumerate():
+        if thread.name.startswith("guerdon-env"):
+            thread.join(SOON)
+    import gc
+
+    gc.collect()
+    assert [each() for each in alive] == [None]
