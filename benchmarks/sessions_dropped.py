@@ -104,16 +104,17 @@ def _half_open(count: int) -> Findings:
         server.settled(0, descriptors, 2 * HANDSHAKE_TIMEOUT_S)
         left, gone = server.descriptors, time.monotonic() - start
         crowd.ask("let_go", 0)
-    tries = Counted(f"{what}, others turned away", "–", 0, failed, unit="tries")
+    tried = failed if failed or playing else None  # making them may have taken all the time
+    tries = Counted(f"{what}, others turned away", "–", 0, tried, unit="tries")
     after = Counted(f"{what}, descriptors after", "before", 0, left, descriptors)
     note = (
         f"{what}: made in {opened:.1f} s, {most:,} of them held, all gone {gone:.1f} s after the "
         f"first, with {HANDSHAKE_TIMEOUT_S:g} s to ask for something; meanwhile "
     )
-    if health and playing:
+    if playing:
         note += (
             f"/health took {max(health) * 1e3:.0f} ms at most, a session with a reset and a step "
-            f"{max(playing) * 1e3:.0f} ms, of {len(health)} each"
+            f"{max(playing) * 1e3:.0f} ms, of {len(playing)} each"
         )
     else:
         note += "nobody was let in"

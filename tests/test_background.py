@@ -71,13 +71,12 @@ def test_it_works_inside_of_a_running_event_loop():
 
 def test_many_threads_wait_at_the_same_time():
     """Each answers only when all are there: one after the other would wait for ever."""
-    async def meet(event=asyncio.Event(), here=[]):  # noqa: B006
-        here.append(1)
-        if len(here) == 3:
-            event.set()
+    barrier = asyncio.Barrier(3)
+
+    async def meet():
         async with asyncio.timeout(5):
-            await event.wait()
-        return len(here)
+            await barrier.wait()
+        return 3
 
     found = []
     threads = [threading.Thread(target=lambda: found.append(run(meet()))) for _ in range(3)]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.envs.worlds import SOON, Blocks
+from tests.envs.worlds import SOON, Blocks, Server
 
 
 @pytest.fixture
@@ -31,3 +31,10 @@ def blocking():
         if thread.name.startswith("guerdon-pool"):
             thread.join(SOON)
             assert not thread.is_alive(), "a thread of the pool is left"
+
+
+@pytest.fixture(scope="session")
+def world_server():
+    """A process that serves `Served`, for all tests that leave it as it is."""
+    with Server() as server:
+        yield server

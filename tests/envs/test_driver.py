@@ -7,8 +7,8 @@ import pytest
 
 from guerdon import (
     EnvDefinitionError,
-    Environment,
     EnvFailedError,
+    Environment,
     EpisodeError,
     InvalidObservationError,
     State,

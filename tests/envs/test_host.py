@@ -9,8 +9,8 @@ import pytest
 
 from guerdon import (
     EnvDefinitionError,
-    Environment,
     EnvFailedError,
+    Environment,
     EnvTimeoutError,
     EpisodeError,
     Observation,

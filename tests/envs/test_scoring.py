@@ -11,8 +11,8 @@ from guerdon import (
     Gate,
     Guarded,
     Observation,
-    RubricDict,
     Rubric,
+    RubricDict,
     Sequential,
     State,
     TrajectoryRubric,
@@ -135,7 +135,9 @@ def test_a_failed_rubric_is_told_with_its_path_however_the_step_is_written(take_
     rubric = Sequential(Half(), WeightedSum([Half(), down()], [1, 1]))
     board = take_step(way(rubric))
     assert board.reward is None
-    assert board.metadata["reward_error"] == "rubric 'rubric_1.rubric_1': OSError: the judge is down"
+    assert board.metadata["reward_error"] == (
+        "rubric 'rubric_1.rubric_1': OSError: the judge is down"
+    )
     assert board.metadata["reward_components"]["rubric_0"] == 0.5
     assert set(board.metadata["reward_components"]) <= {"rubric_0", "rubric_1.rubric_0"}
     assert not board.done  # a reward that failed ends no episode

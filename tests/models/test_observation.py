@@ -10,14 +10,14 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from guerdon import AsyncRubricError, GenericObservation, Observation, Rubric
 from guerdon._background import run
 
 
 class Board(Observation):
-    cells: list[int] = []
+    cells: list[int] = Field(default_factory=list)
 
 
 class Judge(Rubric):

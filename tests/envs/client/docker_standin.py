@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent
@@ -77,7 +78,7 @@ def run(arguments, behaviour):
     )
     (folder / "pid").write_text(str(process.pid))
     while process.poll() is None and b"serving" not in (folder / "output").read_bytes():
-        pass
+        time.sleep(0.005)
     print("0123456789abcdef" * 4)
     return 0
 
@@ -137,7 +138,7 @@ def end(folder, number):
         return
     os.kill(int((folder / "pid").read_text()), number)
     while runs(folder):
-        pass
+        time.sleep(0.005)
 
 
 def options(arguments, name):

@@ -536,6 +536,20 @@ def test_what_is_no_answer_loses_the_connection_and_says_so(said):
     run(play())
 
 
+@pytest.mark.parametrize(
+    "data",
+    ["{}", '{"code":["SESSION_ERROR"]}', '{"code":{},"message":[1]}', '{"code":null,"errors":7}'],
+)
+def test_an_error_that_lacks_what_errors_have_is_still_one(data):
+    async def play():
+        said = f'{{"type":"error","data":{data}}}'
+        async with answering(said) as server, opened(server) as wire:
+            with pytest.raises((ServerError, ConnectionLostError)):
+                await asked(wire)
+
+    run(play())
+
+
 @given(st.binary(max_size=40) | st.text(max_size=40))
 @settings(max_examples=40, deadline=None)
 def test_whatever_a_server_says_the_error_is_one_of_ours(said):

@@ -329,7 +329,14 @@ class Unsayable(Exception):
         raise RuntimeError("no text")
 
 
-FAILURES = [OSError, SystemExit, KeyboardInterrupt, StopIteration, asyncio.CancelledError, Unsayable]
+FAILURES = [
+    OSError,
+    SystemExit,
+    KeyboardInterrupt,
+    StopIteration,
+    asyncio.CancelledError,
+    Unsayable,
+]
 
 
 def failed(observation, *said):
@@ -376,11 +383,7 @@ def test_one_that_raises_is_told_in_its_own_slot_and_made_anew_at_its_next_reset
         async with EnvPool(FirstFails, n=3, timeout_s=SOON) as pool:
             first = await pool.reset_batch()
             stepped = await pool.step_batch([Move()] * 3)
-            bad = next(
-                slot
-                for slot in range(3)
-                if failed(first[slot]) or failed(stepped[slot])
-            )
+            bad = next(slot for slot in range(3) if failed(first[slot]) or failed(stepped[slot]))
             if where != "step":
                 assert failed(first[bad])
                 assert failed(stepped[bad], "reset it")
@@ -889,7 +892,9 @@ def test_a_name_that_nobody_registered_is_told(monkeypatch):
     assert play(main) == [2.0]
 
 
-@pytest.mark.parametrize("factory", [lambda: None, lambda: Board(), lambda: 1 / 0, lambda: sys.exit(3)])
+@pytest.mark.parametrize(
+    "factory", [lambda: None, lambda: Board(), lambda: 1 / 0, lambda: sys.exit(3)]
+)
 def test_a_factory_that_fails_is_told_in_every_slot(factory):
     async def main():
         async with EnvPool(factory, n=2) as pool:

@@ -4,9 +4,7 @@ import asyncio
 import os
 import socket
 
-import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from guerdon import (
     ConnectionLostError,
@@ -23,8 +21,9 @@ SHORT = 0.1
 
 
 @pytest.fixture(scope="module")
-def server():
-    with Server() as server:
+def strict():
+    """A server with room for three, and a token."""
+    with Server(sessions=3, token="sesame") as server:
         yield server
 
 
@@ -56,18 +55,9 @@ def failed(observation, *said):
     )
 
 
-def sessions(server):
-    """How many sessions a server has, by its own word."""
-    text = httpx.get(f"{server.url}/metrics").text
-    for family in text_string_to_metric_families(text):
-        if family.name.endswith("sessions") and family.type == "gauge":
-            return sum(sample.value for sample in family.samples if not sample.labels or True)
-    raise AssertionError(text)
-
-
-def test_an_episode_is_played_on_a_server(server):
+def test_an_episode_is_played_on_a_server(world_server):
     async def main():
-        async with EnvPool(server.url, n=3) as pool:
+        async with EnvPool(world_server.url, n=3) as pool:
             first = await pool.reset_batch(seeds=5, options=[{"task": n} for n in range(3)])
             assert [each.metadata["seed"] for each in first] == [5, 6, 7]
             assert [each.metadata["task"] for each in first] == [0, 1, 2]
@@ -83,8 +73,8 @@ def test_an_episode_is_played_on_a_server(server):
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "ws://{h}", "{h}"])
-def test_an_address_may_be_written_in_several_ways(server, form):
-    address = form.format(server.url, h=server.url.removeprefix("http://"))
+def test_an_address_may_be_written_in_several_ways(world_server, form):
+    address = form.format(world_server.url, h=world_server.url.removeprefix("http://"))
 
     async def main():
         async with EnvPool(address, n=1) as pool:
@@ -100,9 +90,9 @@ def test_what_is_no_address_is_refused(address):
         EnvPool(address)
 
 
-def test_observations_are_made_into_their_type(server):
+def test_observations_are_made_into_their_type(world_server):
     async def main(kind):
-        async with EnvPool(server.url, n=1, observation_type=kind) as pool:
+        async with EnvPool(world_server.url, n=1, observation_type=kind) as pool:
             return await pool.reset_batch() + await pool.step_batch([{}])
 
     for each in play(lambda: main(Board)):
@@ -114,9 +104,9 @@ def test_observations_are_made_into_their_type(server):
         assert failed(each, "InvalidObservationError", "is no Observation: value")
 
 
-def test_a_failed_rubric_is_told_over_the_wire(server):
+def test_a_failed_rubric_is_told_over_the_wire(world_server):
     async def main():
-        async with EnvPool(server.url, n=1) as pool:
+        async with EnvPool(world_server.url, n=1) as pool:
             await pool.reset_batch()
             (board,) = await pool.step_batch([{"do": "fail"}])
             assert (board.reward, board.done) == (None, False)
@@ -140,9 +130,9 @@ def test_a_failed_rubric_is_told_over_the_wire(server):
     ],
     ids=repr,
 )
-def test_one_that_fails_is_told_in_its_own_slot_and_heals(server, action, said):
+def test_one_that_fails_is_told_in_its_own_slot_and_heals(world_server, action, said):
     async def main():
-        async with EnvPool(server.url, n=3) as pool:
+        async with EnvPool(world_server.url, n=3) as pool:
             await pool.reset_batch()
             stepped = await pool.step_batch([{}, action, {}])
             assert rewards(stepped) == [0.5, None, 0.5]
@@ -154,9 +144,9 @@ def test_one_that_fails_is_told_in_its_own_slot_and_heals(server, action, said):
     play(main)
 
 
-def test_a_reset_that_fails_is_told_in_its_own_slot(server):
+def test_a_reset_that_fails_is_told_in_its_own_slot(world_server):
     async def main():
-        async with EnvPool(server.url, n=2) as pool:
+        async with EnvPool(world_server.url, n=2) as pool:
             first = await pool.reset_batch(options=[{}, {"task": "fail"}])
             assert not first[0].done
             assert failed(first[1], "OSError: no such task")
@@ -166,9 +156,9 @@ def test_a_reset_that_fails_is_told_in_its_own_slot(server):
     play(main)
 
 
-def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(server):
+def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(world_server):
     async def main():
-        async with EnvPool(server.url, n=3, timeout_s=SHORT) as pool:
+        async with EnvPool(world_server.url, n=3, timeout_s=SHORT) as pool:
             await pool.reset_batch()
             stepped = await pool.step_batch([{}, {"do": "hang"}, {}])
             assert rewards(stepped) == [0.5, None, 0.5]
@@ -183,10 +173,10 @@ def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(server):
     play(main)
 
 
-def test_whoever_is_done_first_is_told_first(server):
+def test_whoever_is_done_first_is_told_first(world_server):
     async def main():
         seen = []
-        async with EnvPool(server.url, n=2, timeout_s=0.3) as pool:
+        async with EnvPool(world_server.url, n=2, timeout_s=0.3) as pool:
             await pool.reset_batch()
             async for slot, board in pool.as_completed([{"do": "hang"}, {}]):
                 seen.append(slot)
@@ -197,9 +187,9 @@ def test_whoever_is_done_first_is_told_first(server):
     play(main)
 
 
-def test_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(server):
+def test_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(world_server):
     async def main():
-        async with EnvPool(server.url, n=2) as pool:
+        async with EnvPool(world_server.url, n=2) as pool:
             await pool.reset_batch()
             task = asyncio.ensure_future(pool.step_batch([{}, {}]))
             await asyncio.sleep(0)
@@ -213,9 +203,9 @@ def test_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(server):
     play(main)
 
 
-def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(server):
+def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(world_server):
     async def main():
-        async with EnvPool(server.url, n=2) as pool:
+        async with EnvPool(world_server.url, n=2) as pool:
             await pool.reset_batch()
             task = asyncio.ensure_future(pool.step_batch([{"do": "hang"}, None]))
             await asyncio.sleep(0)
@@ -224,37 +214,18 @@ def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(server):
     play(main)
 
 
-def test_sessions_are_ended_with_the_pool():
-    async def main(server):
-        pool = EnvPool(server.url, n=3, timeout_s=SHORT)
-        for _ in range(2):
-            async with pool:
-                await pool.reset_batch()
-                await pool.step_batch([{}, {"do": "hang"}, {}])
-            await pool.close()
-
-    with Server(sessions=3) as server:
-        play(lambda: main(server))
-        async def again():
-            """There is room for as many as before."""
-            async with EnvPool(server.url, n=2) as pool:
-                return await pool.reset_batch()
-
-        assert not any(each.done for each in play(again))
-
-
 # The server -----------------------------------------------------------------------------------
 
 
-def test_slots_heal_when_a_killed_server_is_back():
+def test_slots_heal_when_a_server_that_died_is_back():
     async def main():
         with Server() as server:
             async with EnvPool(server.url, n=3) as pool:
                 first = await pool.reset_batch()
-                server.kill()
-                stepped = await pool.step_batch([{}] * 3)
-                assert all(failed(each, "ConnectionLostError") for each in stepped)
+                stepped = await pool.step_batch([{"do": "die"}, {"do": "hang"}, None])
+                assert all(failed(each, "ConnectionLostError") for each in stepped[:2])
                 resetting = asyncio.ensure_future(pool.reset_batch(seeds=1))  # nobody is there
+                # The third slot hasn't been told that its server has gone.
                 with await asyncio.to_thread(Server, port=server.port):
                     again = await resetting
                     assert [each.metadata["seed"] for each in again] == [1, 2, 3]
@@ -264,26 +235,44 @@ def test_slots_heal_when_a_killed_server_is_back():
     play(main)
 
 
-def test_a_server_that_dies_in_the_middle_of_a_step_is_told_in_every_slot():
+def test_more_slots_than_the_server_has_room_for_are_told_in_theirs(strict):
     async def main():
-        with Server() as server:
-            async with EnvPool(server.url, n=2) as pool:
-                await pool.reset_batch()
-                stepped = await pool.step_batch([{"do": "die"}, {"do": "hang"}])
-                assert all(failed(each, "ConnectionLostError") for each in stepped)
+        async with EnvPool(strict.url, n=4, token="sesame") as pool:
+            first = await pool.reset_batch()
+            (full,) = [slot for slot, each in enumerate(first) if each.done]
+            assert failed(first[full], "CAPACITY_REACHED")
+            stepped = await pool.step_batch([{}] * 4)
+            assert sorted(map(str, rewards(stepped))) == ["0.5", "0.5", "0.5", "None"]
+            assert failed(stepped[full])
 
     play(main)
 
 
-def test_a_server_that_stays_away_is_told_in_time():
+def test_sessions_are_ended_with_the_pool_also_those_that_hang(strict):
     async def main():
-        with Server() as server:
-            backend = RemoteBackend(server.url, 2, observation_type=Board, connect_timeout_s=SHORT)
-            async with EnvPool(n=2, backend=backend) as pool:
-                server.kill()
-                assert all(failed(each, "AnswerTimeoutError") for each in await pool.reset_batch())
+        for how in ("after", "meanwhile"):
+            first = [Board(done=True)]
+            while any(each.done for each in first):  # until the server has seen the last ones go
+                async with EnvPool(strict.url, n=3, token="sesame", timeout_s=SHORT) as pool:
+                    first = await pool.reset_batch()
+                    stepping = asyncio.ensure_future(pool.step_batch([{}, {"do": "hang"}, {}]))
+                    if how == "after":
+                        await stepping
+                await asyncio.wait((stepping,))
 
     play(main)
+
+
+def test_a_token_opens_the_door_and_a_wrong_one_doesnt(strict):
+    async def main(token):
+        async with EnvPool(strict.url, n=1, token=token) as pool:
+            await pool.reset_batch()
+
+    play(lambda: main("sesame"))
+    for wrong in ("open", None, ""):
+        with pytest.raises(ServerError, match="token") as caught:
+            play(lambda wrong=wrong: main(wrong))
+        assert caught.value.code == "401"
 
 
 def test_where_nobody_listens_the_pool_doesnt_open():
@@ -299,34 +288,6 @@ def test_where_nobody_listens_the_pool_doesnt_open():
                 await pool.reset_batch()
 
         play(main)
-
-
-def test_more_slots_than_the_server_has_room_for_are_told_in_theirs():
-    async def main(server):
-        async with EnvPool(server.url, n=3) as pool:
-            first = await pool.reset_batch()
-            (full,) = [slot for slot, each in enumerate(first) if each.done]
-            assert failed(first[full], "CAPACITY_REACHED")
-            stepped = await pool.step_batch([{}] * 3)
-            assert sorted(map(str, rewards(stepped))) == ["0.5", "0.5", "None"]
-            assert failed(stepped[full])
-
-    with Server(sessions=2) as server:
-        play(lambda: main(server))
-
-
-def test_a_token_opens_the_door_and_a_wrong_one_doesnt():
-    async def main(server, token):
-        async with EnvPool(server.url, n=2, token=token) as pool:
-            await pool.reset_batch()
-            return rewards(await pool.step_batch([{}, {}]))
-
-    with Server(token="sesame") as server:
-        assert play(lambda: main(server, "sesame")) == [0.5, 0.5]
-        for wrong in ("open", None, ""):
-            with pytest.raises(ServerError, match="token") as caught:
-                play(lambda wrong=wrong: main(server, wrong))
-            assert caught.value.code == "401"
 
 
 # Answers that no server of ours gives ---------------------------------------------------------
@@ -382,10 +343,32 @@ def test_whatever_a_server_answers_is_an_observation_or_told(foreign, answer):
 
 
 def test_an_older_servers_answer_without_metadata_will_do(foreign):
-    answer = '{"type":"observation","data":{"observation":{"x":1,"metadata":{"a":1}},"reward":true}}'
+    answer = (
+        '{"type":"observation","data":{"observation":{"x":1,"metadata":{"a":1}},"reward":true}}'
+    )
 
     async def test(pool):
         return await pool.reset_batch()
 
     (first,) = foreign(answer, test)
     assert (first.x, first.reward, first.done, first.metadata) == (1, 1.0, False, {"a": 1})
+
+
+def test_a_server_that_stays_away_is_told_in_time():
+    from websockets.asyncio.server import serve
+
+    async def ignores(socket):
+        await socket.wait_closed()
+
+    async def main():
+        async with serve(ignores, "127.0.0.1", 0) as server:
+            url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            backend = RemoteBackend(url, 2, observation_type=Board, connect_timeout_s=SHORT)
+            async with EnvPool(n=2, backend=backend) as pool:
+                server.close()
+                await server.wait_closed()
+                for _ in range(2):
+                    first = await pool.reset_batch()
+                    assert all(failed(each, "no connection to", "within 0.1 s") for each in first)
+
+    play(main)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from guerdon import Environment, EnvPool, InvalidArgumentError, Sequential
-from tests.envs.worlds import SOON, AsyncHalf, Board, Deed, Half, Move, Server, Value, World
+from tests.envs.worlds import SOON, AsyncHalf, Board, Deed, Half, Move, Value, World
 
 BLOCK = Move(value=-1)
 
@@ -137,7 +137,7 @@ def test_pools_in_many_threads_never_see_each_other():
     assert found == {place: [[float(place)] * 3] * 10 for place in range(4)}
 
 
-def test_it_plays_on_a_server_too():
-    with Server() as server, EnvPool(server.url, n=2).sync() as pool:
+def test_it_plays_on_a_server_too(world_server):
+    with EnvPool(world_server.url, n=2).sync() as pool:
         pool.reset_batch(seeds=0)
         assert [each.reward for each in pool.step_batch([Deed(), {}])] == [0.5, 0.5]

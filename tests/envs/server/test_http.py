@@ -83,7 +83,7 @@ def test_config_of_a_rubric_with_what_json_has_no_word_for(serve):
             super().__init__()
             self.most = math.inf
             self.where = {"a": [math.nan]}
-            self.text = "\ud800"
+            self.told = "\ud800"
 
     class Odd(Echo):
         def __init__(self):

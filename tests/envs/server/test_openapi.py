@@ -145,12 +145,10 @@ def test_schemathesis_finds_no_server_error_and_no_answer_that_is_not_documented
 
 
 def play(operation, mode, examples):
-    try:
-        cases = operation.as_strategy(generation_mode=mode)
-        cases.validate()
-    except Exception:  # there is no bad request for a path that takes nothing
-        assert mode is schemathesis.GenerationMode.NEGATIVE
-        return
+    negative = mode is schemathesis.GenerationMode.NEGATIVE
+    if negative and operation.method == "get":
+        return  # there is no bad request where nothing is asked
+    cases = operation.as_strategy(generation_mode=mode)
 
     @settings(
         max_examples=examples,

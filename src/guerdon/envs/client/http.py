@@ -16,6 +16,7 @@ from guerdon.errors import (
     AnswerTimeoutError,
     ConnectionLostError,
     InvalidArgumentError,
+    InvalidObservationError,
     ServerError,
 )
 from guerdon.models.step_result import StepResult
@@ -101,7 +102,9 @@ class HTTPEnvClient:
 
     async def state(self) -> dict[str, Any]:
         """The state of a fresh environment."""
-        state: dict[str, Any] = await self.get("/state")
+        state = await self.get("/state")
+        if not isinstance(state, dict):
+            raise InvalidObservationError(f"{self.base_url} sent {state!r:.60}, which is no state")
         return state
 
     async def close(self) -> None:

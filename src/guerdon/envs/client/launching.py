@@ -175,6 +175,9 @@ class _Output:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
     if process.poll() is None:
         process.kill()
         process.wait()

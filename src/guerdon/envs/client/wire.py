@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.protocol import State
 
 from guerdon.errors import (
     AnswerTimeoutError,
@@ -130,7 +131,8 @@ class Wire:
             ServerError: The server refused, as with a wrong token.
         """
         async with self._turn:
-            if self._socket is None or self._owed:
+            socket = self._socket
+            if socket is None or self._owed or socket.state is not State.OPEN:
                 await self.drop()
                 await self._open()
 

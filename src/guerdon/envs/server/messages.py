@@ -208,11 +208,7 @@ def _not_finite(value: Any, path: str = "") -> list[str]:
     """Where floats stand that JSON can't hold, each with what it is."""
     if isinstance(value, float):
         return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
-    return [
-        found
-        for name, each in _items(value)
-        for found in _not_finite(each, f"{path}.{name}" if path else name)
-    ]
+    return [found for name, each in _items(value) for found in _not_finite(each, f"{path}{name}")]
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:

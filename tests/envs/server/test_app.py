@@ -1,0 +1,207 @@
+"""`create_app`: what it takes, and the application that it gives, without a socket."""
+
+import asyncio
+import contextlib
+import json
+
+import httpx
+import pytest
+
+from guerdon import (
+    Action,
+    EnvDefinitionError,
+    InvalidArgumentError,
+    ServerLimits,
+    State,
+    create_app,
+)
+from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counted, step
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((None,), "makes no environment"),
+        (("module:Echo",), "makes no environment"),
+        ((Echo(),), "makes no environment"),
+        ((Echo, dict), "no subclass of Action"),
+        ((Echo, Said), "no subclass of Action"),
+        ((Echo, Say, State), "no subclass of Observation"),
+        ((Echo, Say(text="x")), "no subclass of Action"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(arguments, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        create_app(*arguments)
+
+
+def test_types_come_from_the_environment_class_or_are_given():
+    def types(app):
+        schemas = asyncio.run(get(app, "/schema")).json()
+        return [schemas[name]["title"] for name in ("action", "observation", "state")]
+
+    class Other(Action):
+        pass
+
+    assert types(create_app(Echo)) == ["Say", "Said", "State"]
+    assert types(create_app(lambda: Echo())) == ["Action", "Observation", "State"]
+    assert types(create_app(lambda: Echo(), Say, Said)) == ["Say", "Said", "State"]
+    assert types(create_app(Echo, Other)) == ["Other", "Said", "State"]
+
+
+def http(app):
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost")
+
+
+async def get(app, path):
+    async with http(app) as client:
+        return await client.get(path)
+
+
+@contextlib.asynccontextmanager
+async def started(app):
+    """Start and stop an application, as an ASGI server does; raises what its start raised."""
+    heard, said = asyncio.Queue(), asyncio.Queue()
+    running = asyncio.ensure_future(app({"type": "lifespan", "state": {}}, heard.get, said.put))
+    async with asyncio.timeout(SOON):
+        await heard.put({"type": "lifespan.startup"})
+        answer = await said.get()
+        if answer["type"] != "lifespan.startup.complete":
+            await running
+            raise AssertionError(answer)
+        async with http(app) as client:
+            yield client
+        await heard.put({"type": "lifespan.shutdown"})
+        assert (await said.get())["type"] == "lifespan.shutdown.complete"
+        await running
+
+
+async def session(app, *messages):
+    """What an application answers to messages over a WebSocket."""
+    coming = [{"type": "websocket.connect"}]
+    coming += [{"type": "websocket.receive", "text": json.dumps(message)} for message in messages]
+    coming.append({"type": "websocket.disconnect", "code": 1000})
+    answers = []
+
+    async def receive():
+        return coming.pop(0)
+
+    async def send(event):
+        if event["type"] == "websocket.send":
+            answers.append(json.loads(event["text"]))
+
+    scope = {
+        "type": "websocket",
+        "path": "/ws",
+        "headers": [(b"host", b"localhost")],
+        "server": ("127.0.0.1", 80),
+    }
+    await app(scope, receive, send)
+    return answers
+
+
+class NoRubric(Echo):
+    def __init__(self):
+        super().__init__()
+        self.rubric = None
+
+
+class Failing(Echo):
+    def __init__(self):
+        raise ValueError("no luck")
+
+
+class Exiting(Echo):
+    def __init__(self):
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("factory", "error", "said"),
+    [
+        (NoRubric, EnvDefinitionError, "NoRubric has no rubric"),
+        (lambda: object(), EnvDefinitionError, "the factory gave"),
+        (lambda: None, EnvDefinitionError, "the factory gave None"),
+        (Failing, ValueError, "no luck"),
+        (Exiting, Exception, r"sys\.exit\(3\)"),
+    ],
+)
+def test_what_is_wrong_with_an_environment_is_told_when_the_server_starts(factory, error, said):
+
+    async def start():
+        async with started(create_app(factory)):
+            pass
+
+    with pytest.raises(error, match=said):
+        asyncio.run(start())
+
+
+def test_an_environment_is_looked_at_once_and_closed():
+    world = counted()
+
+    async def look():
+        async with started(create_app(world)) as client:
+            assert (world.made, world.closed) == (1, 1)
+            await client.get("/metadata")
+            await client.get("/config")
+            assert world.made == 1
+
+    asyncio.run(look())
+
+
+def test_an_app_that_was_stopped_starts_again():
+    app = create_app(Echo, limits=ServerLimits(step_timeout_s=2))
+
+    async def life():
+        async with started(app) as client:
+            answer = await client.post("/reset", json={})
+            assert answer.status_code == 200, answer.text
+            (state,) = await session(app, STATE)
+            assert state["type"] == "state", state
+
+    for _ in range(2):
+        asyncio.run(life())
+
+
+def test_an_app_that_is_never_started_answers_in_whatever_loop_asks():
+    app = create_app(Echo, limits=ServerLimits(step_timeout_s=2))
+
+    async def state():
+        async with asyncio.timeout(5):
+            return await get(app, "/state")
+
+    for _ in range(2):
+        assert asyncio.run(state()).status_code == 200
+
+
+def test_an_environment_that_is_made_by_a_function():
+    app = create_app(lambda: Echo(), Say, Said, env_name="echo")
+
+    async def life():
+        async with started(app) as client:
+            answer = await client.post("/step", json={"action": {"text": "12345"}})
+            assert answer.json()["reward"] == 0.5
+            assert (await client.get("/list_environments")).json() == ["echo"]
+            first, second = await session(app, RESET, step("12345"))
+            assert first["data"]["reward"] is None
+            assert second["data"]["reward"] == 0.5
+
+    asyncio.run(life())
+
+
+def test_limits_of_the_app():
+    assert create_app(Echo, limits=ServerLimits(max_sessions=3)).limits.max_sessions == 3
+    assert create_app(Echo).limits == ServerLimits()
+
+
+def test_a_class_whose_init_takes_arguments_is_told_at_the_start():
+    class Needs(Echo):
+        def __init__(self, size):
+            super().__init__()
+
+    async def start():
+        async with started(create_app(Needs)):
+            pass
+
+    with pytest.raises(TypeError, match="size"):
+        asyncio.run(start())

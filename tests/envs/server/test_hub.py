@@ -1,0 +1,160 @@
+"""How a server ends: what runs is let end, what doesn't is given up."""
+
+import asyncio
+import threading
+import time
+
+from tests.envs.server.worlds import RESET, STATE, Echo, Raw, Said, counted, step
+
+
+def waiting(hold, inside):
+    def slow(self, action, **kwargs):
+        if action.text == "wait":
+            inside.set()
+            hold.wait()
+        return Echo.step(self, action)
+
+    return counted(step=slow)
+
+
+def test_a_step_that_runs_ends_and_its_answer_arrives(serve, hold, eventually):
+    inside = threading.Event()
+    world = waiting(hold, inside)
+    served = serve(world)
+    busy, idle = served.client(), served.client()
+    idle.ask(RESET)
+    busy.say(step("wait"))
+    assert inside.wait(10)
+    served.stop()
+    said = idle.hear()  # at once
+    assert said["data"]["code"] == "SESSION_ERROR"
+    assert "shutting down" in said["data"]["message"]
+    assert idle.ended() == 1001
+    hold.set()
+    assert busy.hear()["data"]["observation"]["text"] == "wait"
+    assert busy.hear()["data"]["code"] == "SESSION_ERROR"
+    assert busy.ended() == 1001
+    eventually(lambda: not served.running)
+    assert world.made == world.closed
+
+
+def connects(served):
+    try:
+        Raw(served.port).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_nobody_else_comes_in_meanwhile(serve, hold, eventually):
+    inside = threading.Event()
+    served = serve(waiting(hold, inside))
+    busy, other = served.client(), served.raw()
+    busy.say(step("wait"))
+    assert inside.wait(10)
+    assert served.http.get("/health").status_code == 200
+    served.stop()
+    eventually(lambda: not connects(served))
+    assert other.upgrade() == 101  # it was connected before
+    assert other.hear()["data"]["code"] == "CAPACITY_REACHED"
+    assert other.close_code() == 1000
+
+
+def test_a_step_that_takes_longer_than_the_grace_is_given_up(serve, hold, eventually):
+    inside = threading.Event()
+    served = serve(waiting(hold, inside), grace_s=0.3)
+    client = served.client()
+    client.say(step("wait"))
+    assert inside.wait(10)
+    start = time.monotonic()
+    served.stop()
+    assert client.hear()["data"]["code"] == "SESSION_ERROR"
+    assert client.ended() == 1001
+    eventually(lambda: not served.running)
+    assert time.monotonic() - start < 5
+
+
+def test_an_async_step_too(serve, eventually):
+    inside = threading.Event()
+
+    async def slow(self, action, **kwargs):
+        inside.set()
+        await asyncio.Event().wait()
+
+    world = counted(step_async=slow)
+    served = serve(world, grace_s=0.3)
+    client = served.client()
+    client.say(step("wait"))
+    assert inside.wait(10)
+    served.stop()
+    assert client.hear()["data"]["code"] == "SESSION_ERROR"
+    eventually(lambda: not served.running)
+    eventually(lambda: world.made == world.closed)
+
+
+def test_a_call_over_http_that_runs_ends_too(serve, hold, eventually):
+    inside = threading.Event()
+    served = serve(waiting(hold, inside))
+    answers = []
+    body = {"action": {"text": "wait"}}
+    calling = threading.Thread(target=lambda: answers.append(served.http.post("/step", json=body)))
+    calling.start()
+    assert inside.wait(10)
+    served.stop()
+    eventually(lambda: served.app._hub.draining)
+    hold.set()
+    calling.join(10)
+    assert answers[0].json()["observation"]["text"] == "wait"
+
+
+def test_a_client_that_does_not_read_the_goodbye_does_not_keep_the_server(serve, eventually):
+    class Talkative(Echo):
+        def reset(self, **kwargs):
+            return Said(text="x" * 2**25)
+
+    served = serve(Talkative, grace_s=0.5, send_timeout_s=0.5)
+    raw = served.raw(receive_buffer=4096)
+    raw.upgrade()
+    raw.frame(RESET)
+    raw.frame(RESET)
+    eventually(lambda: served.sessions() == 1)
+    start = time.monotonic()
+    served.stop()
+    eventually(lambda: not served.running)
+    assert time.monotonic() - start < 5
+
+
+def test_a_close_that_hangs_does_not_either(serve, hold, eventually):
+    hold.set()
+    served = serve(counted(close=lambda self: hold.wait()), close_timeout_s=0.2, grace_s=0.5)
+    client = served.client()
+    client.ask(STATE)
+    hold.clear()
+    served.stop()
+    eventually(lambda: not served.running)
+
+
+def test_many_sessions_end_together(serve, eventually):
+    world = counted()
+    served = serve(world)
+    clients = [served.client() for _ in range(30)]
+    for client in clients:
+        client.ask(RESET)
+    served.stop()
+    assert [client.hear()["data"]["code"] for client in clients] == ["SESSION_ERROR"] * 30
+    assert {client.ended() for client in clients} == {1001}
+    eventually(lambda: not served.running)
+    assert world.made == world.closed == 31
+
+
+def test_threads_end_with_the_server(serve, eventually):
+    def workers():
+        return [each for each in threading.enumerate() if each.name.startswith("guerdon-env")]
+
+    eventually(lambda: not workers())  # those of the tests before
+    served = serve()
+    served.client().ask(RESET)
+    assert workers()
+    served.stop()
+    eventually(lambda: not served.running)
+    eventually(lambda: not workers())
