@@ -5,7 +5,8 @@ A document has one folder and one namespace, and its blocks run in order:
 - ``python`` is executed; ``python file=reward.py`` is written to that file and compiled;
 - ``bash`` runs with ``bash -euo pipefail``, the environment's commands on its path;
 - ``bash no-run`` is not run; its commands are among `MAY_STAY_UNRUN`;
-- ``jsonl file=…``, ``yaml file=…`` and ``json file=…`` are written to that file and parsed;
+- ``jsonl file=…``, ``yaml file=…``, ``json file=…`` and ``toml file=…`` are written to that file;
+  the last two are parsed;
 - ``text`` is what the block before it prints, ``…`` standing for anything within a line.
 """
 
@@ -17,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 MAY_STAY_UNRUN = {
+    "guerdon serve number_env",
     "make check",
     "make demo",
     "make docs-test",
@@ -82,13 +85,13 @@ class DocumentRunner:
     def run(self, block: Block) -> None:
         accepted = {
             "python": {"file"}, "bash": {"no-run"}, "text": set(),
-            "jsonl": {"file"}, "json": {"file"}, "yaml": {"file"},
+            "jsonl": {"file"}, "json": {"file"}, "yaml": {"file"}, "toml": {"file"},
         }  # fmt: skip
         if block.language not in accepted:
             raise block.fail(f"the language {block.language!r} is none of {sorted(accepted)}")
         if not block.attributes.keys() <= accepted[block.language]:
             raise block.fail(f"{block.language} takes no {sorted(block.attributes)}")
-        if block.language in {"jsonl", "json", "yaml"} and "file" not in block.attributes:
+        if block.language in {"jsonl", "json", "yaml", "toml"} and "file" not in block.attributes:
             raise block.fail(f"a {block.language} block needs file=NAME")
         if block.language == "text":
             self._compare(block)
@@ -116,6 +119,8 @@ class DocumentRunner:
             self._compiled(block)
         elif block.language == "json":
             json.loads(block.text)
+        elif block.language == "toml":
+            tomllib.loads(block.text)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
         importlib.invalidate_caches()

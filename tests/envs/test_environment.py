@@ -51,7 +51,7 @@ def test_an_environment_without_a_rubric_cant_be_made():
 
 @pytest.mark.parametrize("thing", [0.5, "good", Value, lambda action, observation: 1.0, [Value()]])
 def test_a_rubric_that_is_none_is_refused(thing):
-    with pytest.raises(EnvDefinitionError, match="World has .* as its rubric; give it one"):
+    with pytest.raises(EnvDefinitionError, match=r"World has .* as its rubric; give it one"):
         World(thing)
 
 
@@ -104,7 +104,7 @@ def test_a_missing_state_is_told_when_the_environment_is_made():
         def step(self, action):
             return Observation()
 
-    with pytest.raises(TypeError, match="Lacks.*state"):
+    with pytest.raises(TypeError, match=r"Lacks.*state"):
         Lacks(rubric=Half())
 
 

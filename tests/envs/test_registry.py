@@ -71,7 +71,7 @@ def test_an_unknown_name_is_told_with_the_nearest_or_with_all(registry, offered)
     with pytest.raises(UnknownEnvError, match="no environment 'maze'; there are none"):
         registry.factory("maze")
     registry.register("maze", World)
-    with pytest.raises(UnknownEnvError, match="no environment 'mase'; did you mean 'maze'?"):
+    with pytest.raises(UnknownEnvError, match=r"no environment 'mase'; did you mean 'maze'?"):
         registry.factory("mase")
     with pytest.raises(UnknownEnvError, match=r"there are \['maze'\]"):
         registry.factory("chess")

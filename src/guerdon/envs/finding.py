@@ -21,9 +21,8 @@ def find_environment(target: str) -> Callable[[], Any]:
     """What makes the environment that a person named.
 
     Example:
-        >>> find_environment("nowhere")
-        Traceback (most recent call last):
-        guerdon.errors.SpecError: 'nowhere' is no folder, no module:name, and there is ...
+        >>> find_environment("guerdon:Environment").__name__
+        'Environment'
 
     Args:
         target: A folder whose ``environment.py`` holds one environment class; ``module:name`` or

@@ -131,7 +131,8 @@ class Host:
         waiting: asyncio.Future[Any] = self._loop.create_future()
         job = Job(function, partial(_settle, waiting))
         self._workers.submit((job,))
-        clock = _Clock(self._loop, waiting, job, what, limit)
+        clock = _Clock(waiting, job, what, limit)
+        self._workers.watch(clock)
         try:
             return await waiting
         except (EnvTimeoutError, asyncio.CancelledError):
@@ -141,7 +142,7 @@ class Host:
                 self._workers.submit((Job(job.result.close, _log_close),))
             raise
         finally:
-            clock.handle.cancel()
+            self._workers.alarms.discard(clock)
 
     def _give_up(self, job: Job, made: bool) -> None:
         if not job.started_at and not made:  # no thread was free: the environment has done nothing
@@ -158,34 +159,30 @@ class Host:
     ) -> Observation:
         """Await an async environment, for so long."""
         limit = self.timeout_s if limit is None else limit
-        driver = self.driver
         task = asyncio.ensure_future(waiting)
         try:
             done, _ = await asyncio.wait((task,), timeout=limit)
             if done:
                 return task.result()
         except asyncio.CancelledError:
-            if task.done():
-                raise
-            await self._drop(task, driver)
+            if not task.done():
+                self._drop(task)
             raise
-        await self._drop(task, driver)
+        self._drop(task)
         raise _timeout(what, limit)
 
-    async def _drop(self, task: asyncio.Task[Observation], driver: Driver | None) -> None:
-        """Cancel an async environment's call, and close the environment in a thread."""
-        self.driver = None
+    def _drop(self, task: asyncio.Task[Observation]) -> None:
+        """Cancel an async environment's call; the environment is closed when its code has ended."""
+        driver, self.driver = self.driver, None
+
+        def ended(task: asyncio.Task[Observation]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                logger.debug("a call that was given up ended with %r", task.exception())
+            if driver is not None:
+                self._workers.submit((Job(driver.close, _log_close),))
+
+        task.add_done_callback(ended)
         task.cancel()
-        task.add_done_callback(_heard)
-        if driver is not None:
-            job = Job(driver.close, _log_close)
-            self._workers.submit((job,))
-
-
-def _heard(task: asyncio.Task[Observation]) -> None:
-    """Take note of how a cancelled call ended, so that nobody warns of it."""
-    if not task.cancelled() and task.exception() is not None:
-        logger.debug("a call that was given up ended with %r", task.exception())
 
 
 def _log_close(job: Job) -> None:
@@ -204,37 +201,28 @@ def _timeout(what: str, limit: float) -> EnvTimeoutError:
 class _Clock:
     """Ends a call that takes too long, counted from when a thread has taken it."""
 
-    __slots__ = ("_job", "_limit", "_loop", "_submitted", "_waiting", "_what", "handle")
+    __slots__ = ("_job", "_limit", "_submitted", "_waiting", "_what")
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        waiting: asyncio.Future[Any],
-        job: Job,
-        what: str,
-        limit: float,
+        self, waiting: asyncio.Future[Any], job: Job, what: str, limit: float
     ) -> None:
-        self._loop = loop
         self._waiting = waiting
         self._job = job
         self._what = what
         self._limit = limit
         self._submitted = monotonic()
-        self.handle = loop.call_later(limit, self._ring)
 
-    def _ring(self) -> None:
+    def ring(self, now: float) -> None:
+        """End the call where it is time."""
         if self._waiting.done():
             return
-        started, now = self._job.started_at, monotonic()
-        left = started + self._limit - now if started else self._limit
+        started = self._job.started_at
         waited = now - self._submitted
-        if started and left <= 0:
+        if started and now - started > self._limit:
             self._waiting.set_exception(_timeout(self._what, self._limit))
         elif not started and waited > max(QUEUE_S, 10 * self._limit):
             said = f"{self._what} got no thread for {waited:.0f} s: all environments are busy"
             self._waiting.set_exception(EnvTimeoutError(said, seconds=waited))
-        else:
-            self.handle = self._loop.call_later(left, self._ring)
 
 
 def _settle(waiting: asyncio.Future[Any], job: Job) -> None:

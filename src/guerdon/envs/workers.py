@@ -15,13 +15,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from guerdon.errors import EnvTimeoutError
 
-__all__ = ["Job", "Workers"]
+__all__ = ["Alarm", "Job", "Workers"]
 
 logger = logging.getLogger("guerdon.envs")
+
+# Seconds between two looks at the alarms: how exact a time limit is.
+TICK_S = 0.05
 
 
 class Job:
@@ -82,6 +85,17 @@ class Job:
                 logger.exception("an environment that was given up raised while it was closed")
 
 
+class Alarm(Protocol):
+    """Something that is looked at now and then, as long as it is in `Workers.alarms`."""
+
+    def ring(self, now: float) -> None:
+        """Look whether it is time.
+
+        Args:
+            now: On the monotonic clock.
+        """
+
+
 class Workers:
     """Threads that run jobs for one event loop. Made, used and closed in that loop.
 
@@ -89,6 +103,9 @@ class Workers:
         size: How many jobs run at the same time.
         max_stuck: How many threads may hang in jobs that were given up.
         name: What the threads are called.
+
+    Attributes:
+        alarms: What to look at every `TICK_S`: one clock for all calls costs less than one each.
     """
 
     def __init__(self, size: int, *, max_stuck: int = 256, name: str = "guerdon-env") -> None:
@@ -103,6 +120,27 @@ class Workers:
         self._outstanding = 0
         self._told = False  # whether the loop knows that something is done
         self._closed = False
+        self.alarms: set[Alarm] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that they work for."""
+        return self._loop
+
+    def watch(self, alarm: Alarm) -> None:
+        """Look at an alarm from now on; whoever set it takes it out of `alarms`."""
+        self.alarms.add(alarm)
+        if self._ticker is None:
+            self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        now = monotonic()
+        for alarm in list(self.alarms):
+            alarm.ring(now)
+        if self.alarms:
+            self._ticker = self._loop.call_later(TICK_S, self._tick)
 
     def submit(self, jobs: Iterable[Job]) -> None:
         """Have jobs run, in order, as many at a time as there are threads."""
@@ -142,6 +180,8 @@ class Workers:
     def close(self) -> None:
         """End the threads: those at work when their job is done."""
         self._closed = True
+        if self._ticker is not None:
+            self._ticker.cancel()
         for _ in range(self.threads):
             self._queue.put(None)
 

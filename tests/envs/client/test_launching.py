@@ -114,6 +114,8 @@ def test_a_server_of_ones_own_starts_plays_and_stops(file):
     assert client.environment_id == "(not started)"
 
     async def play():
+        firsts = await asyncio.gather(client.reset(), client.reset())  # they share one server
+        assert len({first.observation["process"] for first in firsts}) == 1
         async with client:
             assert client.base_url.startswith("http://127.0.0.1:")
             assert client.environment_id == "Echo"
@@ -391,6 +393,13 @@ def test_a_container_that_never_answers_is_removed_and_its_log_told(docker):
         run(light(timeout_s=1).start())
     assert "serving light" in raised.value.output
     assert "serving light" in str(raised.value)
+    assert docker.containers() == []
+
+
+def test_a_container_without_sessions_is_removed_again(docker):
+    client = GenericEnvClient.from_docker_image("light", port=8123)
+    with pytest.raises((ConnectionLostError, ServerError)), client.sync():
+        raise AssertionError("it is not connected")
     assert docker.containers() == []
 
 

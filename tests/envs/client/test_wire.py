@@ -579,14 +579,20 @@ def test_a_message_that_is_too_large_loses_the_connection():
     run(play())
 
 
+async def shaken_hands(reader, writer):
+    """Accept a WebSocket by hand; gives the protocol, for those who don't speak it on."""
+    protocol = ServerProtocol()
+    protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
+    request = protocol.events_received()[0]
+    protocol.send_response(protocol.accept(request))
+    writer.writelines(protocol.data_to_send())
+    return protocol
+
+
 def test_a_peer_that_answers_no_ping_is_gone():
     async def play():
         async def silent(reader, writer):
-            protocol = ServerProtocol()
-            protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
-            request = protocol.events_received()[0]
-            protocol.send_response(protocol.accept(request))
-            writer.writelines(protocol.data_to_send())
+            protocol = await shaken_hands(reader, writer)
             while protocol.close_rcvd is None:
                 protocol.receive_data(await reader.read(1000))
             writer.close()
@@ -596,6 +602,38 @@ def test_a_peer_that_answers_no_ping_is_gone():
             wire = Wire(f"ws://127.0.0.1:{port}/ws", keepalive_s=SHORT)
             await wire.ready()
             with pytest.raises(ConnectionLostError, match="keepalive"):
+                await asked(wire)
+
+    run(play())
+
+
+def test_a_question_that_is_cancelled_while_it_is_sent_takes_the_connection_along():
+    async def play():
+        cancelled, gone = asyncio.Event(), asyncio.Event()
+
+        async def stuck(reader, writer):
+            await shaken_hands(reader, writer)
+            await cancelled.wait()
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(2**20):
+                    pass
+            writer.close()
+            gone.set()
+
+        async with await asyncio.start_server(stuck, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            wire = Wire(f"ws://127.0.0.1:{port}/ws")
+            await wire.ready()
+            socket = wire._socket
+            sending = asyncio.create_task(wire.ask(b"x" * 50_000_000, "observation", LONG))
+            while not socket.transport.get_write_buffer_size():
+                await asyncio.sleep(0)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            cancelled.set()
+            await gone.wait()
+            with pytest.raises(ConnectionLostError, match=r"reset\(\)"):
                 await asked(wire)
 
     run(play())

@@ -177,7 +177,7 @@ def test_further_arguments_reach_every_reset_and_options_each_its_own():
 def test_seeds_that_cant_be_meant_are_refused(seeds):
     async def main():
         async with EnvPool(World, n=3) as pool:
-            with pytest.raises(InvalidArgumentError, match="seeds is .*; it takes"):
+            with pytest.raises(InvalidArgumentError, match=r"seeds is .*; it takes"):
                 await pool.reset_batch(seeds)
             assert len(await pool.reset_batch(1)) == 3
 
@@ -209,7 +209,7 @@ def test_slots_that_arent_there_are_refused(slots, said):
 def test_options_that_arent_one_for_each_are_refused(options):
     async def main():
         async with EnvPool(World, n=3) as pool:
-            with pytest.raises(InvalidArgumentError, match="options is .*; it takes one dict for"):
+            with pytest.raises(InvalidArgumentError, match=r"options is .*; it takes one dict for"):
                 await pool.reset_batch(options=options)
 
     play(main)
@@ -277,10 +277,11 @@ def test_actions_that_cant_be_meant_are_refused_before_any_is_taken(actions, sai
         async with EnvPool(World, n=2) as pool:
             await pool.reset_batch()
             with pytest.raises(InvalidArgumentError, match=said):
-                if how == "step_batch":
-                    await pool.step_batch(actions)
-                else:
-                    await anext(pool.as_completed(actions))
+                await (
+                    pool.step_batch(actions)
+                    if how == "step_batch"
+                    else anext(pool.as_completed(actions))
+                )
             states = [seat.driver.environment.state for seat in pool._backend._seats]
             assert [state.step_count for state in states] == [0, 0]
             assert rewards(await pool.step_batch([Move()] * 2)) == [1.0, 1.0]
@@ -851,13 +852,13 @@ def test_the_threads_end_with_the_pool():
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", None])
 def test_a_pool_of_no_environments_is_refused(n):
-    with pytest.raises(InvalidArgumentError, match="n is .*; it takes an int of at least 1"):
+    with pytest.raises(InvalidArgumentError, match=r"n is .*; it takes an int of at least 1"):
         EnvPool(World, n=n)
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, True, "1", None, float("nan")])
 def test_a_timeout_that_cant_be_meant_is_refused(timeout_s):
-    with pytest.raises(InvalidArgumentError, match="timeout_s is .*; it takes a number over 0"):
+    with pytest.raises(InvalidArgumentError, match=r"timeout_s is .*; it takes a number over 0"):
         EnvPool(World, timeout_s=timeout_s)
     if timeout_s is None:
         return  # the pool's own
@@ -873,7 +874,7 @@ def test_a_timeout_that_cant_be_meant_is_refused(timeout_s):
 
 @pytest.mark.parametrize("env", [None, 3, World, [World]])
 def test_what_makes_no_environment_is_refused(env):
-    with pytest.raises(InvalidArgumentError, match="env is .*; it takes a factory"):
+    with pytest.raises(InvalidArgumentError, match=r"env is .*; it takes a factory"):
         EnvPool(World() if env is World else env)
 
 

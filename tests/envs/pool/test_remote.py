@@ -248,17 +248,24 @@ def test_more_slots_than_the_server_has_room_for_are_told_in_theirs(strict):
     play(main)
 
 
-def test_sessions_are_ended_with_the_pool_also_those_that_hang(strict):
+@pytest.mark.parametrize("closed", ["after", "meanwhile"])
+def test_sessions_are_ended_with_the_pool_also_those_that_hang(strict, closed):
     async def main():
-        for how in ("after", "meanwhile"):
-            first = [Board(done=True)]
-            while any(each.done for each in first):  # until the server has seen the last ones go
-                async with EnvPool(strict.url, n=3, token="sesame", timeout_s=SHORT) as pool:
-                    first = await pool.reset_batch()
-                    stepping = asyncio.ensure_future(pool.step_batch([{}, {"do": "hang"}, {}]))
-                    if how == "after":
-                        await stepping
-                await asyncio.wait((stepping,))
+        async def opened(timeout_s):
+            """A pool that has all places there are: once the server has seen the last ones go."""
+            while True:
+                pool = EnvPool(strict.url, n=3, token="sesame", timeout_s=timeout_s)
+                await pool.__aenter__()
+                if not any(each.done for each in await pool.reset_batch()):
+                    return pool
+                await pool.close()
+
+        pool = await opened(SHORT if closed == "after" else SOON)
+        stepping = asyncio.ensure_future(pool.step_batch([{}, {"do": "hang"}, {}]))
+        await (stepping if closed == "after" else asyncio.sleep(0))
+        await pool.close()
+        await stepping
+        await (await opened(SOON)).close()
 
     play(main)
 

@@ -110,9 +110,14 @@ def test_what_cant_be_meant_is_refused_as_by_the_async_pool():
 
 def test_environments_are_closed_also_where_the_body_raises(blocking):
     kind = blocking()
-    with pytest.raises(OSError, match="mine"), EnvPool(kind, n=3).sync() as pool:
-        pool.reset_batch()
-        raise OSError("mine")
+
+    def main():
+        with EnvPool(kind, n=3).sync() as pool:
+            pool.reset_batch()
+            raise OSError("mine")
+
+    with pytest.raises(OSError, match="mine"):
+        main()
     assert kind.notes.count("closed") == 3
 
 

@@ -1,5 +1,6 @@
 """A server on a real socket, in a thread of its own."""
 
+import asyncio
 import threading
 import time
 
@@ -9,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from guerdon import ServerLimits, create_app
 from guerdon.envs.server.running import _listening, _Server, _url
-from tests.envs.server.worlds import SOON, Client, Echo, Raw
+from tests.envs.server.worlds import SOON, Client, Echo, Raw, Said, Say
 
 GRACE = 5.0
 
@@ -21,6 +22,15 @@ def eventually(true, *, within=SOON):
         assert time.monotonic() < deadline, f"{true} is not true after {within} s: {found!r}"
         time.sleep(0.005)
     return found
+
+
+class Quick(_Server):
+    """Notices sooner than ten times a second that it is to stop."""
+
+    async def main_loop(self):
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.002)
 
 
 class Served:
@@ -42,7 +52,7 @@ class Served:
             with _listening("127.0.0.1", 0) as listener:
                 self.url = _url(listener)
                 self.port = listener.getsockname()[1]
-                self.server = _Server(self.app, grace_s, self.url, self._ready)
+                self.server = Quick(self.app, grace_s, self.url, self._ready)
                 self.server.run(sockets=[listener])
         except BaseException as error:
             self._failure = error
@@ -63,10 +73,14 @@ class Served:
     def join(self):
         self.stop()
         self._thread.join(SOON * 2)
-        for client in self._clients:
-            client.close()
+        self.release()
         self.http.close()
         assert not self.running, "the server doesn't stop"
+
+    def release(self):
+        """Close what has been opened."""
+        while self._clients:
+            self._clients.pop().close()
 
     def client(self, **options):
         """A WebSocket client, connected; closed when the test ends."""
@@ -126,6 +140,39 @@ def serve():
         served.stop()
     for served in running:
         served.join()
+
+
+@pytest.fixture(scope="session")
+def stage():
+    """One server for all tests that want nothing special, and what it plays."""
+    playing, running = [Echo], []
+
+    def stage(factory):
+        playing[0] = factory
+        if not running or not running[-1].running:
+            app = create_app(lambda: playing[0](), Say, Said, env_name="stage")
+            running.append(Served(app))
+        return running[-1]
+
+    yield stage
+    for served in running:
+        served.join()
+
+
+@pytest.fixture
+def play(stage):
+    """Serves an environment on the shared server; afterwards no session is left on it."""
+    used = []
+
+    def play(factory=Echo):
+        used.append(stage(factory))
+        return used[-1]
+
+    yield play
+    for served in set(used):
+        served.release()
+        assert served.running
+        served.empty()
 
 
 @pytest.fixture

@@ -175,8 +175,8 @@ def test_a_server_for_the_world_answers_to_every_name():
     assert ask("GET", "/health", headers={"Host": "example.com"}).status_code == 200
 
 
-def test_a_request_without_a_host_is_refused(serve):
-    raw = serve().raw()
+def test_a_request_without_a_host_is_refused(play):
+    raw = play().raw()
     raw.send(b"GET /health HTTP/1.0\r\n\r\n")
     assert raw.status() == 421
 
@@ -188,8 +188,8 @@ def test_a_request_without_a_host_is_refused(serve):
     "origin",
     ["https://example.com", "http://localhost.example.com", "null", "file://", "http://[::1", ""],
 )
-def test_pages_of_other_sites_are_refused(serve, origin):
-    served = serve()
+def test_pages_of_other_sites_are_refused(play, origin):
+    served = play()
     answer = served.http.get("/metadata", headers={"Origin": origin})
     assert answer.status_code == 403
     assert "other sites" in answer.json()["detail"]
@@ -197,8 +197,8 @@ def test_pages_of_other_sites_are_refused(serve, origin):
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]"])
-def test_pages_of_our_own_are_not(serve, origin):
-    served = serve()
+def test_pages_of_our_own_are_not(play, origin):
+    served = play()
     assert served.http.get("/metadata", headers={"Origin": origin}).status_code == 200
     assert served.raw().upgrade(Origin=origin) == 101
 

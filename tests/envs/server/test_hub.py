@@ -149,12 +149,13 @@ def test_many_sessions_end_together(serve, eventually):
 
 def test_threads_end_with_the_server(serve, eventually):
     def workers():
-        return [each for each in threading.enumerate() if each.name.startswith("guerdon-env")]
+        return {each for each in threading.enumerate() if each.name.startswith("guerdon-env")}
 
-    eventually(lambda: not workers())  # those of the tests before
+    before = workers()
     served = serve()
     served.client().ask(RESET)
-    assert workers()
+    ours = workers() - before
+    assert ours
     served.stop()
     eventually(lambda: not served.running)
-    eventually(lambda: not workers())
+    eventually(lambda: not any(each.is_alive() for each in ours))

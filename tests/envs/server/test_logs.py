@@ -42,12 +42,12 @@ def test_the_life_of_a_session(serve, lines):
         assert each["logger"] == "guerdon.server"
 
 
-def test_a_failure_has_its_session_and_its_traceback(serve, lines):
+def test_a_failure_has_its_session_and_its_traceback(play, lines):
     class Wrong(Echo):
         def step(self, action, **kwargs):
             raise ValueError("no luck")
 
-    client = serve(Wrong).client()
+    client = play(Wrong).client()
     client.error(step())
     (failed,) = [each for each in lines() if each["event"] == "step failed"]
     assert failed["level"] == "warning"

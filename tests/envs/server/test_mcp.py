@@ -24,8 +24,8 @@ from guerdon.envs.server import mcp
         (b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {}}', None, 4),
     ],
 )
-def test_what_is_no_request_is_an_error_with_status_200(serve, body, code, number):
-    answer = serve().http.post("/mcp", content=body)
+def test_what_is_no_request_is_an_error_with_status_200(play, body, code, number):
+    answer = play().http.post("/mcp", content=body)
     assert answer.status_code == 200
     said = answer.json()
     assert said["jsonrpc"] == "2.0"
@@ -35,16 +35,16 @@ def test_what_is_no_request_is_an_error_with_status_200(serve, body, code, numbe
         assert said["error"]["code"] == code
 
 
-def test_no_tools_are_listed(serve):
+def test_no_tools_are_listed(play):
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    answer = serve().http.post("/mcp", json=asked)
+    answer = play().http.post("/mcp", json=asked)
     assert answer.json() == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
 
 
 @pytest.mark.parametrize("number", ["1e999", "1" + "0" * 5000], ids=["infinite", "long"])
-def test_an_id_that_cannot_be_said_again_is_no_server_error(serve, number):
+def test_an_id_that_cannot_be_said_again_is_no_server_error(play, number):
     body = f'{{"jsonrpc":"2.0","id":{number},"method":"tools/list"}}'
-    answer = serve().http.post("/mcp", content=body)
+    answer = play().http.post("/mcp", content=body)
     assert answer.status_code == 200
     json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 

@@ -188,7 +188,7 @@ def test_a_state_tells_all_its_fields():
 
 
 def test_nan_is_refused_by_name():
-    with pytest.raises(InvalidObservationError, match=r"Shown has nan at anything\.a\.1,"):
+    with pytest.raises(InvalidObservationError, match=r"Shown has nan at anything\.a\[1\],"):
         observation_json(Shown(anything={"a": [0.0, float("nan")]}))
     with pytest.raises(InvalidObservationError, match="State has -inf at best"):
         state_json(State(best=float("-inf")))

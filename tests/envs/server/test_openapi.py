@@ -160,7 +160,9 @@ def play(operation, mode, examples):
     @given(cases)
     def played(case):
         answer = case.call()
-        assert answer.status_code < 500, (case.body, answer.text)
+        body = case.body if isinstance(case.body, dict) else {}
+        if not (answer.status_code == 504 and body.get("timeout_s", 60) < 1):  # as was asked
+            assert answer.status_code < 500, (case.body, answer.text)
         documented = operation.definition.raw["responses"]
         assert str(answer.status_code) in documented, (case.body, answer.text)
 

@@ -269,8 +269,8 @@ def test_sessions_dropped_in_every_way_leave_nothing_behind(serve, eventually):
     assert threading.active_count() <= threads + 5
 
 
-def test_what_is_no_http_is_answered_and_dropped(serve):
-    raw = serve().raw()
+def test_what_is_no_http_is_answered_and_dropped(play):
+    raw = play().raw()
     raw.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n")
     assert raw.status() == 400
     assert raw.dropped()
@@ -285,8 +285,8 @@ def test_a_handshake_that_is_none(serve):
     assert served.sessions() == 0
 
 
-def test_no_compression_is_agreed_on(serve):
-    served = serve()
+def test_no_compression_is_agreed_on(play):
+    served = play()
     client = served.client(compression="deflate")
     assert client.socket.response.headers.get("Sec-WebSocket-Extensions") is None
     assert client.ask(RESET)["type"] == "observation"

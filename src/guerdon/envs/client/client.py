@@ -207,7 +207,9 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         """
         text = message("reset", kwargs)
         await self.connect()
-        return self._parse_result(await self._ask(text, "observation"))
+        assert self._wire is not None
+        told = await self._wire.ask_anew(text, "observation", self._message_timeout_s)
+        return self._parse_result(told)
 
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None

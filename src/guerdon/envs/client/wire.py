@@ -111,6 +111,7 @@ class Wire:
         self._socket: ClientConnection | None = None
         self._proxy: Literal[True] | None = None if is_loopback(url) else True
         self._turn = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the connection
         self._owed = 0  # answers that are still to come, and nobody waits for
         self._was_open = False
 
@@ -132,7 +133,8 @@ class Wire:
         """
         async with self._turn:
             socket = self._socket
-            if socket is None or self._owed or socket.state is not State.OPEN:
+            elsewhere = self._loop is not asyncio.get_running_loop()
+            if socket is None or self._owed or elsewhere or socket.state is not State.OPEN:
                 await self.drop()
                 await self._open()
 
@@ -150,6 +152,7 @@ class Wire:
                         refused = error
                         await asyncio.sleep(RETRY_S)
             self._was_open = True
+            self._loop = asyncio.get_running_loop()
         except TimeoutError as error:
             if refused is not None:
                 raise ConnectionLostError(
@@ -215,10 +218,29 @@ class Wire:
                 raise ConnectionLostError(f"{self.url} answered with {told!r:.40}, not {kind!r}")
             return data
 
+    async def ask_anew(self, text: bytes, kind: str, timeout_s: float) -> Any:
+        """Send a message that needs no session of before, over a new connection where need be.
+
+        Where the connection turns out to be lost, that is tried once more. Args, returns and
+        raises as `ready` and `ask`.
+        """
+        await self.ready()
+        try:
+            return await self.ask(text, kind, timeout_s)
+        except ConnectionLostError:
+            if self.is_open:
+                raise
+        await self.ready()
+        return await self.ask(text, kind, timeout_s)
+
     async def _exchange(self, text: bytes) -> bytes:
         socket = self._socket
         if socket is None:
             raise ConnectionLostError(f"there is no connection to {self.url}; reset() makes one")
+        if self._loop is not asyncio.get_running_loop():
+            raise ConnectionLostError(
+                f"the connection to {self.url} belongs to another event loop; reset() makes one"
+            )
         sent = False
         try:
             while self._owed:
@@ -261,7 +283,7 @@ class Wire:
             message = from_json(answer)
             kind, data = message["type"], message["data"]
             if kind == "error":
-                data = {"code": str(data.get("code", "")), "message": data.get("message"), **data}
+                data = {"message": None, **data, "code": str(data.get("code", ""))}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             await self.drop()
             raise ConnectionLostError(
@@ -279,17 +301,21 @@ class Wire:
     async def close(self) -> None:
         """Say goodbye, and close."""
         socket = self._socket
-        if socket is not None:
+        if socket is not None and self._loop is asyncio.get_running_loop():
             try:
                 async with asyncio.timeout(2.0):
                     await socket.send('{"type":"close"}', text=True)
             except (ConnectionClosed, TimeoutError):
                 pass  # it has gone before us
-            await self.drop()
+        await self.drop()
 
     async def drop(self) -> None:
         """Close without a word; the server gives the session's place to another."""
         socket, self._socket = self._socket, None
         self._owed = 0
-        if socket is not None:
+        if socket is None:
+            return
+        if self._loop is asyncio.get_running_loop():
             await socket.close()
+        elif self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(socket.transport.abort)

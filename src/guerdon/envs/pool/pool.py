@@ -404,7 +404,8 @@ def _seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | N
     if isinstance(seeds, int):
         given: list[int | None] = [seeds + place for place in range(count)]
     else:
-        given = list(seeds) if isinstance(seeds, Sequence) else []
+        is_list = isinstance(seeds, Sequence) and not isinstance(seeds, (str, bytes))
+        given = list(seeds) if is_list else []
     wrong = [seed for seed in given if not (seed is None or _is_seed(seed))]
     if isinstance(seeds, bool) or wrong or len(given) != count:
         raise InvalidArgumentError(
@@ -423,10 +424,12 @@ def _options(
 ) -> list[Mapping[str, Any]]:
     if options is None:
         return [common] * count
-    dicts = [each for each in options if isinstance(each, Mapping)]
-    if isinstance(options, Mapping) or len(dicts) != len(options) or len(dicts) != count:
+    given = options if isinstance(options, Sequence) else []
+    dicts = [each for each in given if isinstance(each, Mapping) and "seed" not in each]
+    if len(dicts) != len(given) or len(dicts) != count:
         raise InvalidArgumentError(
-            f"options is {options!r:.60}; it takes one dict for each of the {count} slots"
+            f"options is {options!r:.60}; it takes one dict for each of the {count} slots, with "
+            "anything but a seed"
         )
     return [{**common, **each} for each in dicts]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,7 +48,8 @@ class RemoteBackend(Backend):
         self._n = n
         self._observation_type = observation_type
         self._wires: list[Wire] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._playing: set[asyncio.Task[None]] = set()
+        self._dropping: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Connect every slot."""
@@ -64,7 +65,7 @@ class RemoteBackend(Backend):
     def submit(self, calls: Sequence[Call]) -> None:
         """Begin calls, each in its session."""
         for call in calls:
-            self._begin(call, self._play(call))
+            call.running = _begin(self._play(call), self._playing)
 
     async def _play(self, call: Call) -> None:
         wire = self._wires[call.slot]
@@ -73,11 +74,9 @@ class RemoteBackend(Backend):
                 data: Any = dict(call.extra or {})
                 if call.seed is not None:
                     data["seed"] = call.seed
-                text = message("reset", data)
-                await wire.ready()
+                payload = await wire.ask_anew(message("reset", data), "observation", LONG_S)
             else:
-                text = message("step", call.action)
-            payload = await wire.ask(text, "observation", LONG_S)
+                payload = await wire.ask(message("step", call.action), "observation", LONG_S)
             call.finish(self._observation(payload))
         except Exception as error:
             call.finish(None, error)
@@ -96,19 +95,22 @@ class RemoteBackend(Backend):
         call.running.cancel()
         wire = self._wires[call.slot]
         self._wires[call.slot] = self._new_wire()
-        self._begin(None, wire.drop())
+        _begin(wire.drop(), self._dropping)
 
     async def close(self) -> None:
         """End every session."""
-        for task in list(self._tasks):
+        for task in self._playing:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._playing, *self._dropping, return_exceptions=True)
         wires, self._wires = self._wires, []
         await asyncio.gather(*(wire.close() for wire in wires), return_exceptions=True)
 
-    def _begin(self, call: Call | None, playing: Any) -> None:
-        task = asyncio.ensure_future(playing)
-        if call is not None:
-            call.running = task
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+def _begin(
+    playing: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
+) -> asyncio.Task[None]:
+    """Begin a task, which is among `tasks` as long as it runs."""
+    task = asyncio.ensure_future(playing)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task

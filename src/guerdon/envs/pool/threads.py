@@ -168,8 +168,9 @@ class ThreadBackend(Backend):
         if isinstance(running, Job):
             self._workers.give_up(running, seat.close)
         elif running is not None:
+            workers = self._workers
+            running.add_done_callback(lambda _: workers.submit((Job(seat.close, _nothing),)))
             running.cancel()
-            self._workers.submit((Job(seat.close, _nothing),))
 
     async def close(self) -> None:
         """Close every environment, each in a thread; those that hang are left behind."""
