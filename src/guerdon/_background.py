@@ -25,7 +25,7 @@ T = TypeVar("T")
 class _Background:
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.loop = asyncio.new_event_loop()
+        self.loop = _fastest_loop()
         self.thread = threading.Thread(target=self._live, name="guerdon-background", daemon=True)
         self.thread.start()
         atexit.register(self.close)
@@ -40,6 +40,14 @@ class _Background:
             self.thread.join(timeout=5)
             if not self.thread.is_alive():
                 self.loop.close()
+
+
+def _fastest_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # there is none for this platform
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 _lock = threading.Lock()

@@ -11,6 +11,7 @@ from guerdon import (
     Environment,
     EpisodeError,
     InvalidObservationError,
+    Rubric,
     State,
 )
 from guerdon.envs.driver import Driver, make
@@ -330,8 +331,6 @@ def test_steps_of_many_tasks_in_one_loop_never_see_each_others_components():
 
 
 def _named(place):
-    from guerdon import Rubric
-
     class Parent(Rubric):
         def __init__(self):
             super().__init__()

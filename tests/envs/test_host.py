@@ -1,6 +1,7 @@
 """Host: one environment with threads and a clock around it."""
 
 import asyncio
+import gc
 import logging
 import threading
 import weakref
@@ -569,7 +570,5 @@ def test_an_environment_that_was_given_up_is_not_kept_alive():
     for thread in threading.enumerate():
         if thread.name.startswith("guerdon-env"):
             thread.join(SOON)
-    import gc
-
     gc.collect()
     assert [each() for each in alive] == [None]

@@ -441,6 +441,7 @@ def test_a_child_that_wasnt_dispatched_to_is_no_component():
     assert driven(ByReward(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
 
 
+@pytest.mark.xfail(reason="pydantic's error hides the rubric's: bug 12 of the report", strict=True)
 def test_a_subclass_whose_reward_cant_be_none_still_tells_the_failure():
     class Numbered(Observation):
         reward: float = 0.0

@@ -203,9 +203,7 @@ class _Clock:
 
     __slots__ = ("_job", "_limit", "_submitted", "_waiting", "_what")
 
-    def __init__(
-        self, waiting: asyncio.Future[Any], job: Job, what: str, limit: float
-    ) -> None:
+    def __init__(self, waiting: asyncio.Future[Any], job: Job, what: str, limit: float) -> None:
         self._waiting = waiting
         self._job = job
         self._what = what

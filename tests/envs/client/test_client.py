@@ -3,7 +3,9 @@ connection."""
 
 import asyncio
 import contextlib
+import gc
 import threading
+import warnings
 
 import pytest
 from pydantic import BaseModel
@@ -606,6 +608,42 @@ def test_nobody_listens(serve):
                 raise AssertionError("it is not connected")
 
     run(play())
+
+
+@pytest.fixture
+def left_behind():
+    """Connections whose event loop has ended are closed as garbage is, with asyncio's warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+def test_a_client_in_another_event_loop_begins_anew(echo, left_behind):
+    client = GenericEnvClient(echo)
+
+    async def reset_and_step():
+        await client.reset()
+        return (await client.step({"message": "hi"})).observation["echoed"]
+
+    async def step():
+        with pytest.raises(ConnectionLostError, match=r"reset\(\)"):
+            await client.step({"message": "hi"})
+
+    assert run(reset_and_step()) == "hi"
+    run(step())
+    assert run(reset_and_step()) == "hi"
+    assert client.sync().reset().observation["echoed"] == ""
+    assert run(reset_and_step()) == "hi"
+    run(client.close())
+
+
+def test_a_client_may_be_closed_in_another_event_loop(echo, left_behind):
+    client = GenericEnvClient(echo)
+    run(client.reset())
+    run(client.close())
+    client.sync().reset()
+    run(client.close())
 
 
 # Names, tokens, addresses

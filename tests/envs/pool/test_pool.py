@@ -858,7 +858,9 @@ def test_a_pool_of_no_environments_is_refused(n):
 
 @pytest.mark.parametrize("timeout_s", [0, -1, True, "1", None, float("nan")])
 def test_a_timeout_that_cant_be_meant_is_refused(timeout_s):
-    with pytest.raises(InvalidArgumentError, match=r"timeout_s is .*; it takes a number over 0"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"timeout_s is .*; it takes a number of seconds over 0"
+    ):
         EnvPool(World, timeout_s=timeout_s)
     if timeout_s is None:
         return  # the pool's own

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from guerdon import Environment, EnvPool
+from guerdon import Environment, EnvPool, EpisodeError
 from guerdon.envs.pool.threads import ThreadBackend
 from tests.envs.worlds import SOON, AsyncDown, Board, Half, Move, World, taken
 
@@ -367,8 +367,6 @@ def test_what_closing_a_broken_environment_raises_is_logged_and_the_reset_goes_o
 
 
 def test_a_step_after_the_episodes_end_that_is_refused_breaks_nothing(blocking):
-    from guerdon import EpisodeError
-
     def step(self, action, timeout_s=None, **kwargs):
         if self.episode.step_count:
             raise EpisodeError("the episode is over; reset begins another")
@@ -387,6 +385,26 @@ def test_a_step_after_the_episodes_end_that_is_refused_breaks_nothing(blocking):
 
     play(main)
     assert kind.notes.count("made") == 1
+
+
+def test_a_reset_that_is_refused_is_followed_by_a_new_environment(blocking):
+    """Whatever it says: an environment that can't begin is of no use."""
+
+    def reset(self, seed=None, **kwargs):
+        if seed == 13:
+            raise EpisodeError("no luck")
+        return World.reset(self, seed)
+
+    kind = blocking(reset=reset)
+
+    async def main():
+        async with EnvPool(kind, n=1) as pool:
+            assert failed((await pool.reset_batch(13))[0], "EpisodeError: no luck")
+            assert failed((await pool.step_batch([Move()]))[0], "reset it")
+            await pool.reset_batch()
+            assert kind.notes == ["made", "closed", "made"]
+
+    play(main)
 
 
 def test_two_pools_in_one_loop_never_see_each_other():

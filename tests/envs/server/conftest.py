@@ -123,7 +123,7 @@ class Served:
 
 
 @pytest.fixture
-def serve():
+def serve(ending):
     """Serves an environment; limits go by their name."""
     running = []
 
@@ -137,9 +137,26 @@ def serve():
 
     yield serve
     for served in running:
+        served.release()
         served.stop()
-    for served in running:
+    ending.extend(running)  # while the next tests begin
+
+
+@pytest.fixture(scope="session")
+def ending():
+    """Servers that were told to stop; in the end each of them has."""
+    ending = []
+    yield ending
+    for served in ending:
         served.join()
+
+
+@pytest.fixture
+def alone(ending):
+    """No other server is about any more, with its threads and its files."""
+    for served in ending:
+        served.join()
+    ending.clear()
 
 
 @pytest.fixture(scope="session")

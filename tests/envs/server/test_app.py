@@ -44,7 +44,7 @@ def test_types_come_from_the_environment_class_or_are_given():
         pass
 
     assert types(create_app(Echo)) == ["Say", "Said", "State"]
-    assert types(create_app(lambda: Echo())) == ["Action", "Observation", "State"]
+    assert types(create_app(lambda: Echo())) == ["Say", "Said", "State"]
     assert types(create_app(lambda: Echo(), Say, Said)) == ["Say", "Said", "State"]
     assert types(create_app(Echo, Other)) == ["Other", "Said", "State"]
 

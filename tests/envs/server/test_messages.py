@@ -110,7 +110,7 @@ def is_close(text):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(json_texts, json_texts, broken, st.binary(max_size=9)), max_size=8))
 def test_each_message_has_one_answer_or_closes_the_session(said):
     events = [

@@ -16,7 +16,7 @@ def parsed(text):
     }
 
 
-def test_what_an_episode_counts(serve):
+def test_what_an_episode_counts(serve, eventually):
     class Failing(Rubric):
         def forward(self, action, observation):
             if action.text == "bad":
@@ -41,6 +41,7 @@ def test_what_an_episode_counts(serve):
     assert served.http.post("/step", json={"action": {"text": "12345"}}).status_code == 200
     other.say(CLOSE)
     other.ended()
+    eventually(lambda: served.sessions() == 1)
     numbers = parsed(served.http.get("/metrics").text)
 
     def number(name, **labels):

@@ -1057,7 +1057,7 @@ def test_states_of_a_living_session(serve, hold, eventually):
 # Many
 
 
-def test_idle_sessions_hold_no_thread(serve):
+def test_idle_sessions_hold_no_thread(alone, serve):
     served = serve()
 
     async def opened():

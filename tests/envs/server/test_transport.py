@@ -105,7 +105,7 @@ def test_a_client_that_never_reads_is_let_go(serve, eventually):
     eventually(lambda: served.connections <= before + 2)
 
 
-def test_nor_does_its_connection_stay(serve, eventually):
+def test_nor_does_its_connection_stay(alone, serve, eventually):
     served = serve(Talkative, send_timeout_s=0.2, keepalive_s=1000)
     served.http.get("/health")
     before, files = served.connections, open_files()
@@ -240,7 +240,7 @@ def test_more_connections_than_the_limit_are_dropped_at_once(serve, eventually):
     assert served.http.get("/health").status_code == 200
 
 
-def test_sessions_dropped_in_every_way_leave_nothing_behind(serve, eventually):
+def test_sessions_dropped_in_every_way_leave_nothing_behind(alone, serve, eventually):
     served = serve(max_sessions=5)
     served.http.get("/health")
     client = served.client()

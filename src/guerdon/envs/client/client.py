@@ -14,6 +14,7 @@ from guerdon.envs.client.http import server_name
 from guerdon.envs.client.launching import Container, Launcher, ServerProcess
 from guerdon.envs.client.sync import SyncEnvClient
 from guerdon.envs.client.wire import Wire, http_url, websocket_url
+from guerdon.envs.durations import check_seconds
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import InvalidArgumentError, InvalidObservationError
@@ -91,6 +92,11 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         ):
             if given is not None:
                 setattr(self, name, given)
+        for what, seconds in (
+            ("connect_timeout_s", connect_timeout_s),
+            ("message_timeout_s", message_timeout_s),
+        ):
+            check_seconds(what, seconds)
         self.base_url = http_url(base_url) if base_url else ""
         self._environment_id = environment_id
         self._token = token
@@ -254,7 +260,9 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         if self._wire is None:
             await self.connect()
         assert self._wire is not None
-        limit = self._message_timeout_s if timeout_s is None else timeout_s
+        limit = self._message_timeout_s
+        if timeout_s is not None:
+            limit = check_seconds("timeout_s", timeout_s)
         return await self._wire.ask(text, kind, limit)
 
     # What a subclass may write its own way -------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from guerdon.envs.durations import check_seconds
 from guerdon.envs.pool.calls import Backend, Call
 from guerdon.envs.registry import environments
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError
@@ -75,7 +76,7 @@ class EnvPool:
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InvalidArgumentError(f"n is {n!r}; it takes an int of at least 1")
         self.n = n
-        self.timeout_s = _positive(timeout_s)
+        self.timeout_s = check_seconds("timeout_s", timeout_s)
         self._backend = backend or _backend(env, n, observation_type, token)
         self._busy: dict[int, Call] = {}
         self._freed = asyncio.Event()  # set whenever a call ends
@@ -148,7 +149,7 @@ class EnvPool:
             InvalidArgumentError: There isn't one action for each slot, one is none, or a slot is
                 still at an earlier step.
         """
-        limit = self.timeout_s if timeout_s is None else _positive(timeout_s)
+        limit = self.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
         stepped = self._stepped(actions)
         batch = _Batch(len(stepped))
         finished = self._finished(batch.one)
@@ -180,7 +181,7 @@ class EnvPool:
         Raises:
             InvalidArgumentError: As `step_batch`.
         """
-        limit = self.timeout_s if timeout_s is None else _positive(timeout_s)
+        limit = self.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
         stepped = self._stepped(actions)
         stream = _Stream(limit)
         try:
@@ -432,9 +433,3 @@ def _options(
             "anything but a seed"
         )
     return [{**common, **each} for each in dicts]
-
-
-def _positive(seconds: float) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise InvalidArgumentError(f"timeout_s is {seconds!r}; it takes a number over 0")
-    return float(seconds)

@@ -8,14 +8,13 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import WebSocketRoute
+from starlette.responses import Response
 
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.guard import Guard
-from guerdon.envs.server.http import HttpFace
+from guerdon.envs.server.http import HttpFace, answer
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
@@ -23,6 +22,7 @@ from guerdon.errors import InvalidArgumentError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
+from guerdon.rubrics.failure import say_failure
 
 __all__ = ["EnvApp", "create_app"]
 
@@ -110,6 +110,7 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        hub.start()
         await face.look()  # what is wrong with the environment is said before anybody connects
         try:
             yield
@@ -117,11 +118,17 @@ def create_app(
             await hub.drain(grace_s=1.0)
             hub.close()
 
-    app = Starlette(
-        routes=[*face.routes(), WebSocketRoute("/ws", _Sessions(hub))],
-        lifespan=lifespan,
-        exception_handlers={Exception: _failed},
+    http = Starlette(
+        routes=face.routes(), lifespan=lifespan, exception_handlers={Exception: _failed}
     )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        if scope["type"] == "websocket" and path == "/ws":
+            await hub.websocket(scope, receive, send)  # past what each message would pass through
+        else:
+            await http(scope, receive, send)
+
     return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
 
 
@@ -136,21 +143,10 @@ def _environment_class(factory: Any) -> type[Environment[Any, Any, Any]]:
     return type(driver.environment)
 
 
-class _Sessions:
-    """The WebSocket route: an instance, which Starlette takes for an ASGI application."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._hub.websocket(scope, receive, send)
-
-
 async def _failed(request: Request, error: Exception) -> Response:
-    said = f"{type(error).__name__}: {error}"
+    said = say_failure(error)
     log("request failed", level="error", trace=error, path=request.url.path, error=said)
-    detail = {"message": said, "code": "EXECUTION_ERROR"}
-    return JSONResponse({"detail": detail}, status_code=500)
+    return answer({"detail": {"message": said, "code": "EXECUTION_ERROR"}}, 500)
 
 
 def _check(factory: object, actions: object, observations: object, token: str | None) -> None:

@@ -7,12 +7,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-__all__ = ["ClientGoneError", "Connection", "Receive", "Scope", "Send"]
+__all__ = ["BOUNDED", "UNREAD", "ClientGoneError", "Connection", "Receive", "Scope", "Send"]
 
 Scope: TypeAlias = "MutableMapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"
 Send: TypeAlias = "Callable[[MutableMapping[str, Any]], Awaitable[None]]"
 
+
+# The extension of a scope whose transport closes connections that nobody reads. Its value is a
+# dict, to whose "reason" the transport writes why it did.
+BOUNDED = "guerdon.bounded"
+LEFT = "client left"
+UNREAD = "client does not read"
 
 # Messages that are kept while an answer is under way; the protocol's clients send none.
 EARLY = 16
@@ -34,14 +40,16 @@ class Connection:
     """One WebSocket.
 
     Args:
+        scope: The connection's; a transport that bounds sending itself says so in it.
         receive: Gives the next ASGI event.
         send: Takes an ASGI event.
         send_timeout_s: Seconds that a client may take to read a message.
     """
 
-    __slots__ = ("_early", "_receive", "_send", "_send_timeout_s")
+    __slots__ = ("_bounds", "_early", "_receive", "_send", "_send_timeout_s")
 
-    def __init__(self, receive: Receive, send: Send, send_timeout_s: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, send_timeout_s: float) -> None:
+        self._bounds: dict[str, str] | None = scope.get("extensions", {}).get(BOUNDED)
         self._receive = receive
         self._send = send
         self._send_timeout_s = send_timeout_s
@@ -60,7 +68,7 @@ class Connection:
         """
         event = self._early.popleft() if self._early else await self._receive()
         if event["type"] == "websocket.disconnect":
-            raise ClientGoneError("client left")
+            raise self._gone()
         text: str | None = event.get("text")
         return text
 
@@ -73,7 +81,7 @@ class Connection:
         while len(self._early) < EARLY:
             event = await self._receive()
             if event["type"] == "websocket.disconnect":
-                raise ClientGoneError("client left")
+                raise self._gone()
             self._early.append(event)
 
     async def send(self, text: str) -> None:
@@ -93,9 +101,15 @@ class Connection:
 
     async def _bounded(self, event: MutableMapping[str, Any]) -> None:
         try:
+            if self._bounds is not None:
+                await self._send(event)
+                return
             async with asyncio.timeout(self._send_timeout_s):
                 await self._send(event)
         except TimeoutError:
-            raise ClientGoneError("client does not read") from None
+            raise ClientGoneError(UNREAD) from None
         except OSError:  # what ASGI servers raise for a client that has left
-            raise ClientGoneError("client left") from None
+            raise self._gone() from None
+
+    def _gone(self) -> ClientGoneError:
+        return ClientGoneError((self._bounds or {}).get("reason", LEFT))

@@ -70,6 +70,8 @@ class Guard:
         return None
 
     def _is_ours(self, name: str, own: str | None = None) -> bool:
+        if not name:
+            return False
         return name == "localhost" or name in self._hosts or name == own or _is_loopback(name)
 
 

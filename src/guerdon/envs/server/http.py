@@ -9,16 +9,19 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_jsonable_python
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from guerdon.envs.driver import Driver
 from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors
-from guerdon.envs.server import mcp
 from guerdon.envs.server.hub import Hub
+from guerdon.envs.server.logs import log
+from guerdon.envs.server.mcp import PARSE_ERROR
+from guerdon.envs.server.mcp import answer as mcp_answer
+from guerdon.envs.server.mcp import error as mcp_error
 from guerdon.envs.server.messages import (
     ResetRequest,
     StepRequest,
@@ -30,7 +33,7 @@ from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.failure import say_failure
 
-__all__ = ["HttpFace"]
+__all__ = ["HttpFace", "answer"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Call = Callable[[Host], Awaitable[bytes]]
@@ -86,24 +89,24 @@ class HttpFace:
 
     async def health(self, request: Request) -> Response:
         """Say that the server is there."""
-        return JSONResponse({"status": "healthy"})
+        return answer({"status": "healthy"})
 
     async def metadata(self, request: Request) -> Response:
         """Say what the environment is."""
         about = (await self.look())["metadata"]
-        return JSONResponse({**about, "name": self._name or about["name"]})
+        return answer({**about, "name": self._name or about["name"]})
 
     async def names(self, request: Request) -> Response:
         """List the environment's name."""
-        return JSONResponse([self._name or (await self.look())["metadata"]["name"]])
+        return answer([self._name or (await self.look())["metadata"]["name"]])
 
     async def schema(self, request: Request) -> Response:
         """Say what actions, observations and states look like."""
-        return JSONResponse(self._schemas)
+        return answer(self._schemas)
 
     async def config(self, request: Request) -> Response:
         """Say what the reward is made of."""
-        return JSONResponse((await self.look())["config"])
+        return answer((await self.look())["config"])
 
     async def metrics(self, request: Request) -> Response:
         """Say what the server has done, in Prometheus' format."""
@@ -112,7 +115,7 @@ class HttpFace:
 
     async def document(self, request: Request) -> Response:
         """Say what this face offers, in OpenAPI's format."""
-        return JSONResponse(self._openapi)
+        return answer(self._openapi)
 
     # Calls of an environment -------------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class HttpFace:
         async def call(host: Host) -> bytes:
             return state_json(await host.state())
 
-        return await self._call("state", call)
+        return await self._call(request, "state", call)
 
     async def reset(self, request: Request) -> Response:
         """Reset a fresh environment."""
@@ -138,7 +141,7 @@ class HttpFace:
             first = await host.reset(asked.seed, asked.episode_id, asked.model_extra)
             return observation_json(first)
 
-        return await self._call("reset", call)
+        return await self._call(request, "reset", call)
 
     async def step(self, request: Request) -> Response:
         """Take a step in a fresh environment."""
@@ -160,46 +163,60 @@ class HttpFace:
             self._hub.count_step(observation, seconds, None)
             return text
 
-        return await self._call("step", call)
+        return await self._call(request, "step", call)
 
     async def mcp(self, request: Request) -> Response:
         """Answer a JSON-RPC request; always with 200, as the protocol has it."""
         body = await self._read(request)
-        if body is None:
-            return self._too_large()
+        if isinstance(body, Response):
+            return body
         try:
             asked = from_json(body, allow_inf_nan=False)
         except (ValueError, RecursionError):
-            return JSONResponse(mcp.error(None, mcp.PARSE_ERROR, "the body is no JSON"))
-        return Response(json.dumps(mcp.answer(asked)), media_type="application/json")
+            return answer(mcp_error(None, PARSE_ERROR, "the body is no JSON"))
+        return answer(mcp_answer(asked))
 
-    async def _call(self, what: str, call: Call) -> Response:
-        """Make an environment, call it, and close it."""
-        hub = self._hub
-        refused = hub.refusal()
+    async def _call(self, request: Request, what: str, call: Call) -> Response:
+        """Make an environment, call it, and close it, as long as the caller waits."""
+        refused = self._hub.refusal()
         if refused is not None:
             return _problem(503, refused.code, refused.message, **refused.more)
-        hub.passing += 1
+        self._hub.passing += 1
+        try:
+            called = asyncio.ensure_future(self._called(what, call))
+            gone = asyncio.ensure_future(_gone(request))
+            try:
+                await asyncio.wait({called, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not called.done():
+                    log("caller left", path=request.url.path)
+                    return Response(status_code=499)  # which nobody reads
+                return called.result()
+            finally:
+                gone.cancel()
+                called.cancel()
+                await asyncio.wait({called})
+        finally:
+            self._hub.passing -= 1
+
+    async def _called(self, what: str, call: Call) -> Response:
+        hub = self._hub
         host = hub.host()
         try:
             await host.open()
-            answer = await call(host)
+            text = await call(host)
         except Exception as error:
             said = say_failure(error, what)
             hub.failed(what, said, trace=error)
             return _problem(_status(error), "EXECUTION_ERROR", said)
         finally:
-            try:
-                await host.close(hub.limits.close_timeout_s)
-            finally:
-                hub.passing -= 1
-        return Response(answer, media_type="application/json")
+            await asyncio.shield(host.close(hub.limits.close_timeout_s))
+        return Response(text, media_type="application/json")
 
     async def _body(self, request: Request) -> Any:
         """The body as JSON, None where there is none; or the answer to one that isn't JSON."""
         body = await self._read(request)
-        if body is None:
-            return self._too_large()
+        if isinstance(body, Response):
+            return body
         if not body.strip():
             return None
         try:
@@ -207,29 +224,45 @@ class HttpFace:
         except (ValueError, RecursionError) as error:
             return _invalid([{"type": "json_invalid", "loc": ["body"], "msg": str(error)}])
 
-    async def _read(self, request: Request) -> bytes | None:
-        """The body; None of one that is too large, of which no more is read."""
+    async def _read(self, request: Request) -> bytes | Response:
+        """The body; or the answer to one that is too large or too slow, which isn't read on."""
         most = self._hub.limits.max_message_bytes
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
-            return None
+            return self._refused(413, "size", f"the body is larger than {most} bytes")
         chunks: list[bytes] = []
         size = 0
+        limit = self._hub.limits.handshake_timeout_s
         try:
-            async with asyncio.timeout(self._hub.limits.send_timeout_s):
+            async with asyncio.timeout(limit):
                 async for chunk in request.stream():
                     size += len(chunk)
                     if size > most:
-                        return None
+                        return self._refused(413, "size", f"the body is larger than {most} bytes")
                     chunks.append(chunk)
-        except (ClientDisconnect, TimeoutError):
-            return b""  # it has left, or sends so slowly that this is no request
+        except ClientDisconnect:
+            return Response(status_code=499)  # which nobody reads
+        except TimeoutError:
+            return self._refused(408, "slow", f"the body took longer than {limit:g} s")
         return b"".join(chunks)
 
-    def _too_large(self) -> Response:
-        self._hub.metrics.count(self._hub.metrics.refused, "size")
-        most = self._hub.limits.max_message_bytes
-        return _problem(413, "VALIDATION_ERROR", f"the body is larger than {most} bytes")
+    def _refused(self, status: int, reason: str, said: str) -> Response:
+        self._hub.metrics.count(self._hub.metrics.refused, reason)
+        refusal = _problem(status, "VALIDATION_ERROR", said)
+        refusal.headers["connection"] = "close"  # what is left of the body is not read
+        return refusal
+
+
+def answer(content: Any, status: int = 200) -> Response:
+    """JSON, in ASCII: whatever stands in an exception's text can be sent."""
+    text = json.dumps(content, default=str, allow_nan=False)
+    return Response(text, status, media_type="application/json")
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the caller has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _look(driver: Driver) -> dict[str, Any]:
@@ -240,7 +273,7 @@ def _look(driver: Driver) -> dict[str, Any]:
         "name": "reward",
         "rubric": f"{kind.__module__}.{kind.__qualname__}",
         "weight": 1.0,
-        "config": rubric.state_dict(),
+        "config": to_jsonable_python(rubric.state_dict(), inf_nan_mode="strings", fallback=str),
     }
     return {
         "metadata": environment.get_metadata().model_dump(),
@@ -267,11 +300,11 @@ def _validated(
 
 
 def _invalid(errors: list[dict[str, Any]]) -> Response:
-    return JSONResponse({"detail": errors}, status_code=422)
+    return answer({"detail": errors}, 422)
 
 
 def _problem(status: int, code: str, message: str, **more: Any) -> Response:
-    return JSONResponse({"detail": {"message": message, "code": code, **more}}, status_code=status)
+    return answer({"detail": {"message": message, "code": code, **more}}, status)
 
 
 def _status(error: Exception) -> int:

@@ -54,15 +54,23 @@ class Hub:
     @property
     def workers(self) -> Workers:
         """The threads in which environments run."""
-        if self._workers is None:
-            self._workers = Workers(self.limits.max_threads)
-        return self._workers
+        workers = self._workers
+        # Without a lifespan, as in tests, an app may be asked in one loop after the other.
+        if workers is None or workers.loop is not asyncio.get_running_loop():
+            workers = self._workers = Workers(self.limits.max_threads)
+        return workers
+
+    def start(self) -> None:
+        """Begin, or begin again after an end."""
+        self.close()
+        self.draining = False
+        self._workers = None
 
     # Sessions ----------------------------------------------------------------------------------
 
     async def websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket, as an ASGI application does."""
-        connection = Connection(receive, send, self.limits.send_timeout_s)
+        connection = Connection(scope, receive, send, self.limits.send_timeout_s)
         await connection.accept()
         problem = self.refusal()
         if problem is not None:
@@ -197,5 +205,6 @@ class Hub:
         """Let go of the threads and the clock."""
         if self._reaper is not None:
             self._reaper.cancel()
+            self._reaper = None
         if self._workers is not None:
             self._workers.close()

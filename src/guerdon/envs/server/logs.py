@@ -34,15 +34,18 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         line = {
+            **getattr(record, "fields", {}),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
-            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        try:
+            return json.dumps(line, default=str, allow_nan=False)
+        except ValueError:  # a number that JSON doesn't have
+            return json.dumps({name: str(value) for name, value in line.items()})
 
 
 class TextFormatter(logging.Formatter):
@@ -52,8 +55,14 @@ class TextFormatter(logging.Formatter):
         """The line, with the traceback below it where there is one."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         fields = getattr(record, "fields", {})
-        told = "".join(f"  {name}={value}" for name, value in fields.items())
+        told = "".join(f"  {name}={_line(value)}" for name, value in fields.items())
         text = f"{time} {record.levelname.lower():7} {record.getMessage()}{told}"
         if record.exc_info:
             text += f"\n{self.formatException(record.exc_info)}"
         return text
+
+
+def _line(value: object) -> str:
+    """A field's text, in which nobody can write a line of his own."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)

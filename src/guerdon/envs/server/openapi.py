@@ -83,7 +83,7 @@ def openapi(schemas: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
             "/state": {"get": _calling("The state of a fresh environment.", state)},
             "/reset": {"post": _calling("Reset a fresh environment.", result, reset, False)},
             "/step": {"post": _calling("Take a step in a fresh environment.", result, step)},
-            "/mcp": {"post": _operation("JSON-RPC.", _answers(_JSON, "413"), _JSON)},
+            "/mcp": {"post": _operation("JSON-RPC.", _answers(_JSON, "408", "413"), _JSON)},
         },
         "components": {"schemas": parts},
     }
@@ -134,7 +134,7 @@ def _calling(
     required: bool = True,
 ) -> dict[str, Any]:
     """A call of an environment, and how it may fail."""
-    failures = ("409", "503", "504") if body is None else ("409", "413", "503", "504")
+    failures = ("409", "503", "504") if body is None else ("408", "409", "413", "503", "504")
     answers = _answers(schema, *failures)
     if body is not None:
         answers["422"] = _answer("The body is not valid.", _INVALID)
@@ -143,6 +143,7 @@ def _calling(
 
 _SAID = {
     "409": "No episode is running, in an environment that wants one.",
+    "408": "The body took too long to come.",
     "413": "The body is too large.",
     "503": "All sessions are taken, or the server is shutting down.",
     "504": "The environment took too long.",

@@ -74,6 +74,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,
             )
         )
         self._env_app = app

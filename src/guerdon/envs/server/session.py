@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors, say_invalid
-from guerdon.envs.server import mcp
 from guerdon.envs.server.connection import ClientGoneError, Connection
 from guerdon.envs.server.logs import log
+from guerdon.envs.server.mcp import answer as mcp_answer
 from guerdon.envs.server.messages import (
     ErrorCode,
     Problem,
@@ -193,7 +193,7 @@ class Session:
         if kind == "close":
             raise _End("client closed")
         if kind == "mcp":
-            return json.dumps({"type": "mcp", "data": mcp.answer(data)})
+            return json.dumps({"type": "mcp", "data": mcp_answer(data)})
         with _Watch(self):
             try:
                 if kind == "state":
@@ -257,23 +257,25 @@ def _invalid(what: str, error: ValidationError) -> Problem:
 class _Watch:
     """Ends a session whose client leaves while its environment works."""
 
-    __slots__ = ("_clock", "_session", "_watching")
+    __slots__ = ("_session", "_since", "_watching")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._watching: asyncio.Task[None] | None = None
 
     def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._clock = loop.call_later(PATIENCE, self._begin)
+        self._since = monotonic()
+        self._session._hub.workers.watch(self)
 
     def __exit__(self, *raised: object) -> None:
-        self._clock.cancel()
+        self._session._hub.workers.alarms.discard(self)
         if self._watching is not None:
             self._watching.cancel()
 
-    def _begin(self) -> None:
-        self._watching = asyncio.ensure_future(self._watch())
+    def ring(self, now: float) -> None:
+        """Begin to watch the client, where its answer takes that long."""
+        if self._watching is None and now - self._since > PATIENCE:
+            self._watching = asyncio.ensure_future(self._watch())
 
     async def _watch(self) -> None:
         try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from guerdon.envs.server.connection import BOUNDED, UNREAD
 from guerdon.envs.server.limits import ServerLimits
 
 __all__ = ["http_protocol", "websocket_protocol"]
@@ -65,6 +67,36 @@ def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
     """Uvicorn's WebSocket protocol, which doesn't wait for peers that don't read."""
 
     class BoundedWebSocket(WebSocketsSansIOProtocol):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.logger = logger
+            self._bounds: dict[str, str] = {}
+            self._unread: asyncio.TimerHandle | None = None
+
+        async def run_asgi(self) -> None:
+            extensions: dict[str, Any] = self.scope["extensions"]
+            extensions[BOUNDED] = self._bounds
+            await super().run_asgi()
+            self._part()
+
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if message["type"] == "websocket.http.response.body" and self.close_sent:
+                self.handshake_complete = True  # a refusal completes it, too
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._unread is None:
+                self._unread = self.loop.call_later(limits.send_timeout_s, self._give_up)
+
+        def resume_writing(self) -> None:
+            self._read()
+            super().resume_writing()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._read()
+            super().connection_lost(exc)
+
         def keepalive_timeout(self) -> None:
             super().keepalive_timeout()
             self._part()
@@ -77,13 +109,28 @@ def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
             super().shutdown()
             self._part()
 
-        async def send(self, message: Any) -> None:
-            await super().send(message)
-            if message["type"] == "websocket.http.response.body" and self.close_sent:
-                self.handshake_complete = True  # a refusal completes it, too
+        def _read(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+
+        def _give_up(self) -> None:
+            self._unread = None
+            self._bounds["reason"] = UNREAD
+            self.transport.abort()
 
         def _part(self) -> None:
             """Let go of the connection, whether or not the peer reads what is left to say."""
             self.loop.call_later(min(PARTING_S, limits.send_timeout_s), self.transport.abort)
 
     return BoundedWebSocket
+
+
+def _is_no_client_matter(record: logging.LogRecord) -> bool:
+    """Whether a record is about the server: what clients send wrong is counted, not logged."""
+    return "UTF-8" not in record.getMessage()
+
+
+# Uvicorn's, without what any client could fill it with.
+logger = logging.getLogger("uvicorn.error.guerdon")
+logger.addFilter(_is_no_client_matter)
