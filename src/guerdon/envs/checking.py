@@ -33,6 +33,11 @@ Trace = list[dict[str, Any]]
 class CheckLine:
     """What one check found.
 
+    Example:
+        >>> from guerdon import CheckLine
+        >>> CheckLine("it can be made, with a rubric", "ok").said
+        ''
+
     Attributes:
         name: What was looked at.
         status: ``ok``, ``problem``, or ``note`` for what couldn't be looked at, or may be meant.
@@ -47,6 +52,12 @@ class CheckLine:
 @dataclass(slots=True)
 class EnvironmentReport:
     """What `check_environment` found.
+
+    Example:
+        >>> from guerdon import CheckLine, EnvironmentReport
+        >>> report = EnvironmentReport([CheckLine("it can be closed", "problem", "it raises")])
+        >>> report.ok, [line.said for line in report.problems]
+        (False, ['it raises'])
 
     Attributes:
         lines: One a check, in the order in which they ran.

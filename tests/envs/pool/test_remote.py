@@ -228,6 +228,7 @@ def test_slots_heal_when_a_server_that_died_is_back():
                 # The third slot hasn't been told that its server has gone.
                 with await asyncio.to_thread(Server, port=server.port):
                     again = await resetting
+                    assert not any(each.done for each in again), again
                     assert [each.metadata["seed"] for each in again] == [1, 2, 3]
                     assert again[0].metadata["process"] != first[0].metadata["process"]
                     assert rewards(await pool.step_batch([{}] * 3)) == [0.5] * 3

@@ -119,6 +119,18 @@ def test_nor_does_its_connection_stay(alone, serve, eventually):
     eventually(lambda: open_files() <= files + 3, within=4)  # our own ends
 
 
+def test_a_caller_over_http_that_never_reads_is_let_go_too(serve, eventually):
+    served = serve(Talkative, send_timeout_s=0.2, max_sessions=1)
+    served.http.get("/health")
+    before = served.connections
+    raw = served.raw(receive_buffer=4096)
+    ask = b'POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"seed":1}'
+    raw.send(ask * 3)
+    eventually(lambda: served.connections > before)
+    eventually(lambda: served.connections <= before, within=8)
+    assert served.http.post("/reset").status_code == 200
+
+
 def test_a_client_that_answers_no_ping_is_gone(serve):
     served = serve(keepalive_s=0.15, max_sessions=1)
     raw = served.raw()

@@ -17,13 +17,16 @@ from guerdon.envs.client.wire import Wire, http_url, websocket_url
 from guerdon.envs.durations import check_seconds
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.type_parameters import set_types
-from guerdon.errors import InvalidArgumentError, InvalidObservationError
+from guerdon.errors import ConnectionLostError, InvalidArgumentError, InvalidObservationError
 from guerdon.models.action import Action
 from guerdon.models.observation import GenericObservation
 from guerdon.models.state import State
 from guerdon.models.step_result import StepResult
 
 __all__ = ["EnvClient", "GenericEnvClient"]
+
+# Seconds that a server of one's own, which broke a connection, has to be seen as ended.
+ENDING_S = 0.5
 
 ActT = TypeVar("ActT")
 ObsT = TypeVar("ObsT")
@@ -102,7 +105,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         self._token = token
         self._connect_timeout_s = connect_timeout_s
         self._message_timeout_s = message_timeout_s
-        self._wire_options = {
+        self._wire_options: dict[str, Any] = {
             "token": token,
             "connect_timeout_s": connect_timeout_s,
             "max_message_bytes": max_message_bytes,
@@ -139,7 +142,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             **options: As of the class.
         """
         client = cls("", **options)
-        client._launcher = ServerProcess(spec, startup_timeout_s, token=client._token)
+        client._own(ServerProcess(spec, startup_timeout_s, token=client._token))
         return client
 
     @classmethod
@@ -167,8 +170,12 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             **options: As of the class.
         """
         client = cls("", **options)
-        client._launcher = Container(image, startup_timeout_s, config=config, env=env, port=port)
+        client._own(Container(image, startup_timeout_s, config=config, env=env, port=port))
         return client
+
+    def _own(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._wire_options["patient"] = False  # it doesn't come back by itself
 
     @property
     def environment_id(self) -> str:
@@ -187,18 +194,34 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             LaunchError: The server or the container didn't start.
         """
         async with self._connecting:
-            launcher = self._launcher
-            if launcher is not None and (not self.base_url or launcher.has_ended()):
-                self.base_url, self._wire = "", None
-                self.base_url = await launcher.start()
-            if self._wire is None:
-                self._wire = Wire(websocket_url(self.base_url), **self._wire_options)  # type: ignore[arg-type]
-            await self._wire.ready()
-            if self._environment_id is None:
-                self._environment_id = await server_name(
-                    self.base_url, self._token, self._connect_timeout_s
-                )
+            if self._launcher is None:
+                await self._connect()
+            else:
+                await self._launch(self._launcher)
         return self
+
+    async def _launch(self, launcher: Launcher) -> None:
+        """Connect to a server of one's own, which is started where it isn't there."""
+        if self.base_url and not launcher.has_ended():
+            try:
+                await self._connect()
+                return
+            except ConnectionLostError:
+                await asyncio.sleep(ENDING_S)  # it may be about to end
+                if not launcher.has_ended():
+                    raise
+        self.base_url, self._wire = "", None
+        self.base_url = await launcher.start()
+        await self._connect()
+
+    async def _connect(self) -> None:
+        if self._wire is None:
+            self._wire = Wire(websocket_url(self.base_url), **self._wire_options)
+        await self._wire.ready()
+        if self._environment_id is None:
+            self._environment_id = await server_name(
+                self.base_url, self._token, self._connect_timeout_s
+            )
 
     async def reset(self, **kwargs: Any) -> StepResult[ObsT]:
         """Begin an episode, over a new connection where the old one is lost or behind.

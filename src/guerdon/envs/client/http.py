@@ -210,12 +210,22 @@ class SyncHTTPEnvClient:
 
 
 def transport_options(base_url: str) -> dict[str, Any]:
-    """How to reach an address: without certificates where there are none, nor proxies within."""
+    """How to reach an address: without certificates where there are none, nor proxies within.
+
+    Example:
+        >>> transport_options("http://localhost:8000")
+        {'verify': False, 'trust_env': False}
+    """
     return {"verify": base_url.startswith("https"), "trust_env": not is_loopback(base_url)}
 
 
 async def server_name(base_url: str, token: str | None, timeout_s: float) -> str:
-    """What a server calls its environment; its address where it doesn't say."""
+    """What a server calls its environment; its address where it doesn't say.
+
+    Example:
+        >>> async def main():
+        ...     return await server_name("http://localhost:8000", None, 5.0)
+    """
     try:
         async with httpx.AsyncClient(
             timeout=timeout_s, headers=_headers(token), **transport_options(base_url)

@@ -14,7 +14,12 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidMessage,
+    InvalidStatus,
+    WebSocketException,
+)
 from websockets.protocol import State
 
 from guerdon.errors import (
@@ -92,6 +97,7 @@ class Wire:
         connect_timeout_s: Seconds that connecting may take.
         max_message_bytes: The largest message to accept.
         keepalive_s: Seconds between two pings, and that one may go unanswered.
+        patient: Whether a server that was reached before and is not there any more may come back.
     """
 
     def __init__(
@@ -102,8 +108,10 @@ class Wire:
         connect_timeout_s: float = 10.0,
         max_message_bytes: int = 100 * 2**20,
         keepalive_s: float | None = 20.0,
+        patient: bool = True,
     ) -> None:
         self.url = url
+        self._patient = patient
         self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         self._connect_timeout_s = connect_timeout_s
         self._max_message_bytes = max_message_bytes
@@ -140,14 +148,14 @@ class Wire:
 
     async def _open(self) -> None:
         limit = self._connect_timeout_s
-        refused: OSError | None = None
+        refused: Exception | None = None
         try:
             async with asyncio.timeout(limit):
                 while self._socket is None:
                     try:
                         self._socket = await self._connected()
-                    except OSError as error:
-                        if not self._was_open:
+                    except (OSError, InvalidMessage) as error:
+                        if not (self._was_open and self._patient):
                             raise
                         refused = error
                         await asyncio.sleep(RETRY_S)

@@ -6,13 +6,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from guerdon.errors import InvalidArgumentError
 from guerdon.models.observation import Observation
 
-__all__ = ["Backend", "Call"]
+__all__ = ["Backend", "Call", "RefusedActionError"]
+
+
+class RefusedActionError(InvalidArgumentError):
+    """An action that is none, refused before the environment saw it: the episode goes on."""
 
 
 class Call:
     """One reset or one step of one slot.
+
+    Example:
+        >>> from guerdon import Call, Observation
+        >>> ended = []
+        >>> call = Call(3, ended.append, action={"column": 2})
+        >>> call.is_reset
+        False
+        >>> call.finish(Observation(done=True))
+        >>> ended[0].slot, ended[0].observation.done
+        (3, True)
 
     Attributes:
         slot: Which slot.
@@ -73,6 +88,19 @@ class Backend(ABC):
     """Where a pool's environments are: in threads here, on a server, and elsewhere to come.
 
     It is used in one event loop. A slot has one call at a time.
+
+    Example:
+        >>> from guerdon import Backend, EnvPool, Observation
+        >>> class Nowhere(Backend):
+        ...     async def open(self): ...
+        ...     def submit(self, calls):
+        ...         for call in calls:
+        ...             call.finish(Observation(done=True))
+        ...     def give_up(self, call): ...
+        ...     async def close(self): ...
+        >>> with EnvPool(backend=Nowhere(), n=2).sync() as pool:
+        ...     [observation.done for observation in pool.reset_batch()]
+        [True, True]
     """
 
     @abstractmethod

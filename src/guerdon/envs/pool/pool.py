@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon.envs.durations import check_seconds
-from guerdon.envs.pool.calls import Backend, Call
+from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
 from guerdon.envs.registry import environments
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError
 from guerdon.models.action import Action
@@ -366,7 +366,11 @@ def _told(call: Call) -> Observation:
     if call.observation is not None:
         return call.observation
     assert call.error is not None
-    return Observation(done=True, metadata={"error": say_failure(call.error)})
+    # An action that was refused before the environment saw it has ended nothing.
+    return Observation(
+        done=not isinstance(call.error, RefusedActionError),
+        metadata={"error": say_failure(call.error)},
+    )
 
 
 def _backend(

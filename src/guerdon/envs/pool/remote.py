@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from guerdon.envs.client.answers import message, read_answer
 from guerdon.envs.client.wire import Wire, websocket_url
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.pool.calls import Backend, Call
-from guerdon.errors import InvalidObservationError
+from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
+from guerdon.errors import EpisodeError, InvalidObservationError, ServerError
 from guerdon.models.observation import Observation
 
 __all__ = ["RemoteBackend"]
@@ -24,6 +24,14 @@ LONG_S = 1e6
 
 class RemoteBackend(Backend):
     """A pool's environments on a server, a session each.
+
+    Example:
+        >>> from guerdon import EnvPool, Observation, RemoteBackend
+        >>> class Board(Observation):
+        ...     cells: list[int]
+        >>> backend = RemoteBackend("localhost:8000", 8, observation_type=Board)
+        >>> len(EnvPool(backend=backend, n=8))
+        8
 
     Args:
         url: The server's address.
@@ -50,6 +58,7 @@ class RemoteBackend(Backend):
         self._wires: list[Wire] = []
         self._playing: set[asyncio.Task[None]] = set()
         self._dropping: set[asyncio.Task[None]] = set()
+        self._broken: set[int] = set()  # slots whose environment raised
 
     async def open(self) -> None:
         """Connect every slot."""
@@ -74,12 +83,21 @@ class RemoteBackend(Backend):
                 data: Any = dict(call.extra or {})
                 if call.seed is not None:
                     data["seed"] = call.seed
-                payload = await wire.ask_anew(message("reset", data), "observation", LONG_S)
+                text = message("reset", data)
+                if call.slot in self._broken:  # a new session has a new environment
+                    await wire.drop()
+                    self._broken.discard(call.slot)
+                payload = await wire.ask_anew(text, "observation", LONG_S)
+            elif call.slot in self._broken:
+                raise EpisodeError("the slot has no environment that works; reset it")
             else:
                 payload = await wire.ask(message("step", call.action), "observation", LONG_S)
             call.finish(self._observation(payload))
         except Exception as error:
-            call.finish(None, error)
+            if isinstance(error, ServerError) and error.code == "EXECUTION_ERROR":
+                self._broken.add(call.slot)
+            refused = isinstance(error, ServerError) and error.code == "VALIDATION_ERROR"
+            call.finish(None, RefusedActionError(str(error)) if refused else error)
 
     def _observation(self, payload: Any) -> Observation:
         kind = self._observation_type

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from guerdon.envs.driver import Driver, make
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.pool.calls import Backend, Call
+from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
 from guerdon.envs.workers import Job, Workers
-from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidArgumentError
+from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.models.observation import Observation
 
 __all__ = ["ThreadBackend"]
@@ -62,7 +62,7 @@ class _Seat:
             return kind.model_validate(action)
         except ValidationError as error:
             said = f"the action is no {kind.__name__}: {say_invalid(error)}"
-            raise InvalidArgumentError(said) from error
+            raise RefusedActionError(said) from error
 
     def close(self) -> None:
         """Close the environment; what that raises is logged."""
@@ -76,6 +76,12 @@ class _Seat:
 
 class ThreadBackend(Backend):
     """A pool's environments in this process: sync ones in threads, async ones in the event loop.
+
+    Example:
+        >>> from guerdon import EnvPool, ThreadBackend
+        >>> def make_environment(): ...  # gives an Environment
+        >>> len(EnvPool(backend=ThreadBackend(make_environment, 8, close_timeout_s=60), n=8))
+        8
 
     Args:
         factory: Makes an environment.
@@ -134,8 +140,8 @@ class ThreadBackend(Backend):
             call.finish(job.result)
 
     def _failed(self, seat: _Seat, call: Call, error: BaseException) -> None:
-        # One that refuses a step, after its episode's end or for what is no action, still works.
-        refused = isinstance(error, (EpisodeError, InvalidArgumentError)) and not call.is_reset
+        # One that refuses a step after its episode's end still works.
+        refused = isinstance(error, (EpisodeError, RefusedActionError)) and not call.is_reset
         seat.is_broken = seat.is_broken or not refused
         call.finish(None, error)
 

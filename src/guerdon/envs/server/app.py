@@ -100,7 +100,7 @@ def create_app(
         EnvDefinitionError: What a function makes is no environment, or has no rubric. Of a class
             that is said when the server starts, before the first session.
     """
-    own = _environment_class(factory) if action_type is None else Environment
+    own = _environment_class(factory, may_make=action_type is None)
     actions: type[Action] = action_type or own.action_type
     observations: type[Observation] = observation_type or own.observation_type
     states: type[State] = state_type or own.state_type
@@ -132,11 +132,11 @@ def create_app(
     return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
 
 
-def _environment_class(factory: Any) -> type[Environment[Any, Any, Any]]:
+def _environment_class(factory: Any, *, may_make: bool) -> type[Environment[Any, Any, Any]]:
     """The class of what a factory makes; of a function, that is seen when it makes one."""
     if isinstance(factory, type) and issubclass(factory, Environment):
         return factory
-    if not callable(factory):
+    if not callable(factory) or not may_make:
         return Environment
     driver = make(factory)
     driver.close()

@@ -157,9 +157,13 @@ class HttpFace:
 
         async def call(host: Host) -> bytes:
             start = perf_counter()
-            observation = await host.step(action, asked.timeout_s, asked.model_extra)
-            seconds = perf_counter() - start
-            text = observation_json(observation)
+            try:
+                observation = await host.step(action, asked.timeout_s, asked.model_extra)
+                seconds = perf_counter() - start
+                text = observation_json(observation)
+            except Exception:
+                self._hub.metrics.step(perf_counter() - start, None, {})
+                raise
             self._hub.count_step(observation, seconds, None)
             return text
 

@@ -17,6 +17,7 @@ from guerdon.envs.server.messages import ErrorCode, Problem, error_text
 from guerdon.envs.server.metrics import Metrics
 from guerdon.envs.server.session import Session, SessionState
 from guerdon.envs.workers import Workers
+from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidArgumentError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 
@@ -153,8 +154,10 @@ class Hub:
         session: int | None = None,
         trace: BaseException | None = None,
     ) -> None:
-        """Count and log what went wrong."""
+        """Count and log what went wrong, with a traceback where that tells anybody anything."""
         self.metrics.count(self.metrics.failures, kind)
+        if isinstance(trace, (EpisodeError, EnvTimeoutError, InvalidArgumentError)):
+            trace = None
         log(f"{kind} failed", level="warning", trace=trace, session=session, error=said)
 
     def _count(self) -> None:

@@ -166,7 +166,8 @@ class Session:
                 return await self._step(request.data)
             return await self._other(request)
         except Problem as problem:
-            self._hub.metrics.count(self._hub.metrics.failures, problem.code.value.lower())
+            if problem.code is not ErrorCode.EXECUTION_ERROR:  # which has been counted
+                self._hub.metrics.count(self._hub.metrics.failures, problem.code.value.lower())
             return error_text(problem.code, problem.message, problem.more)
 
     async def _step(self, data: Any) -> str:
@@ -184,6 +185,7 @@ class Session:
                 seconds = perf_counter() - start
                 text = observation_json(observation)
             except Exception as error:
+                hub.metrics.step(perf_counter() - start, None, {})
                 raise self._failed("step", error) from error
         hub.count_step(observation, seconds, self.id)
         return f'{{"type":"observation","data":{text.decode()}}}'

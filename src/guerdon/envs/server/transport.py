@@ -8,6 +8,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import PayloadTooBig
 
 from guerdon.envs.server.connection import BOUNDED, UNREAD
 from guerdon.envs.server.limits import ServerLimits
@@ -102,6 +103,8 @@ def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
             self._part()
 
         def handle_parser_exception(self) -> None:
+            too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
+            self._bounds["reason"] = "message too large" if too_large else "no WebSocket"
             super().handle_parser_exception()
             self._part()
 
