@@ -1,6 +1,6 @@
 # Every target sets up what it needs: a machine with git, make and Python 3.11 is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs-test bench clean
+.PHONY: help setup demo test check docs-test interop bench clean
 
 PYTHON ?= python3
 # uv from the machine where it is there, else one of our own.
@@ -17,8 +17,10 @@ help:  ## Say what there is to make.
 setup: $(filter .tools/bin/uv,$(UV))  ## Install everything into .venv, as the lock says.
 	@$(UV) sync --frozen --quiet
 
-demo: setup  ## Score model-written solutions of word problems.
+demo: setup  ## Score model-written solutions; serve an environment and play it.
 	@$(RUN) python -m examples.gsm8k.demo
+	@echo
+	@$(RUN) python -m examples.coding_env.demo
 
 test: setup  ## Run the tests.
 	$(RUN) pytest
@@ -30,6 +32,9 @@ check: setup  ## Lint, check the format and the types.
 
 docs-test: setup  ## Run every code block of README.md and docs/.
 	$(RUN) pytest tests/docs --docs -q
+
+interop: setup  ## Try openenv's clients, servers and rubrics with ours.
+	@$(RUN) python -m interop
 
 bench: setup  ## Measure, side by side with what the bars name (a few minutes).
 	$(RUN) python -m benchmarks

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from statistics import fmean
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from examples.coding_env.candidates import candidates
 from examples.coding_env.environment import CodingEnvironment
 from examples.coding_env.tasks import load_tasks
 from examples.coding_env.verdict import Limits
-from guerdon import EnvPool, GenericEnvClient, Observation
+from guerdon import EnvPool, GenericEnvClient, HTTPEnvClient, Observation
 
 __all__ = ["main", "quick"]
 
 KINDS = ("right", "half", "wrong", "broken", "endless")
 SESSIONS = 16
+SPEC = "examples/coding_env/demo.py:quick"
 
 Game = tuple[int, str, str]  # a task's number, the kind of the program, and the program
-Played = tuple[str, Observation, str]  # the kind, what came of it, and what stopped it
+Played = tuple[str, Observation]  # the kind of the program, and what came of it
 
 
 def quick() -> CodingEnvironment:
@@ -62,7 +64,7 @@ async def play(url: str) -> list[Played]:
             return actions
 
         async for slot, observation in pool.as_completed(await begin(list(range(SESSIONS)))):
-            played.append((playing[slot][1], observation, stopped_by(observation)))
+            played.append((playing[slot][1], observation))
             if left:
                 action = (await begin([slot]))[slot]
                 assert action is not None
@@ -70,68 +72,80 @@ async def play(url: str) -> list[Played]:
     return played
 
 
-def stopped_by(observation: Observation) -> str:
+def gates_of(tree: list[dict[str, Any]]) -> dict[str, str]:
+    """The gates of a reward by path, each called as what it holds, from what ``/config`` tells."""
+    titles = {node["path"]: node["rubric"] for node in tree}
+    return {path: titles[f"{path}.rubric"] for path, title in titles.items() if title == "Gate"}
+
+
+def stopped_by(observation: Observation, gates: dict[str, str]) -> str:
     """Which gate stopped the evaluation, by what it was told to let through."""
-    components = observation.metadata.get("reward_components", {})
-    for gate, name in (("rubric_0", "Compiles"), ("rubric_1", "PassesTests ≥ 0.5")):
-        if components.get(gate) == 0.0:
-            return name
-    return ""
+    components = observation.metadata["reward_components"]
+    return next((name for path, name in gates.items() if components.get(path) == 0.0), "")
 
 
-def tables(played: list[Played]) -> Iterator[Table]:
+def table(played: list[Played], tree: list[dict[str, Any]]) -> Table:
     """What came of the programs, by kind."""
-    by_kind: dict[str, list[Played]] = defaultdict(list)
-    for each in played:
-        by_kind[each[0]].append(each)
-    names = sorted({name for _, seen, _ in played for name in _components(seen)})
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("program", "played", "mean reward", *names, "stopped by", "failed"):
-        right = heading not in ("program", "stopped by")
-        table.add_column(escape(heading), justify="right" if right else "left", overflow="fold")
+    gates = gates_of(tree)
+    leaves = {node["path"]: node["rubric"] for node in tree if not _has_children(node, tree)}
+    out = Table(box=SIMPLE_HEAD, pad_edge=False)
+    out.add_column("program")
+    for heading in (
+        "played",
+        "reward",
+        *leaves.values(),
+        *(f"stopped by {gates[g]}" for g in gates),
+    ):
+        out.add_column(heading, justify="right")
+    out.add_column("failed", justify="right")
     for kind in KINDS:
-        seen = [observation for _, observation, _ in by_kind[kind]]
-        stops = Counter(stop for _, _, stop in by_kind[kind] if stop)
-        table.add_row(
+        seen = [observation for each, observation in played if each == kind]
+        stops = Counter(stopped_by(observation, gates) for observation in seen)
+        out.add_row(
             kind,
             str(len(seen)),
-            _mean([each.reward for each in seen if each.reward is not None]),
-            *(_mean([_components(each)[n] for each in seen if n in _components(each)])
-              for n in names),
-            ", ".join(f"{gate} ({count})" for gate, count in stops.items()),
-            str(sum(each.reward is None for each in seen)),
-        )  # fmt: skip
-    yield table
+            _mean(observation.reward for observation in seen),
+            *(_mean(_component(observation, path) for observation in seen) for path in leaves),
+            *(str(stops[name]) for name in gates.values()),
+            str(sum(observation.reward is None for observation in seen)),
+        )
+    return out
 
 
-def _components(observation: Observation) -> dict[str, float]:
-    components: dict[str, float] = observation.metadata.get("reward_components", {})
-    return components
+def _has_children(node: dict[str, Any], tree: list[dict[str, Any]]) -> bool:
+    prefix = f"{node['path']}." if node["path"] else ""
+    return any(each is not node and each["path"].startswith(prefix) for each in tree)
 
 
-def _mean(values: list[float]) -> str:
-    return f"{fmean(values):.3f}" if values else "–"
+def _component(observation: Observation, path: str) -> float | None:
+    score: float | None = observation.metadata["reward_components"].get(path)
+    return score
+
+
+def _mean(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.3f}" if known else "–"
 
 
 async def run() -> int:
     """Serve, play, and print."""
-    console = Console(width=None if sys.stdout.isatty() else 110)
     start = time.perf_counter()
-    print("$ guerdon serve examples/coding_env/demo.py:quick --port 0", flush=True)
-    async with GenericEnvClient.from_module("examples/coding_env/demo.py:quick") as client:
-        print(f"{client.environment_id} is served at {client.base_url}")
+    print(f"$ guerdon serve {SPEC} --port 0", flush=True)
+    async with GenericEnvClient.from_module(SPEC) as client:
         ready = time.perf_counter()
+        print(f"{client.environment_id} at {client.base_url}, after {ready - start:.1f} s")
         played = await play(client.base_url)
         seconds = time.perf_counter() - ready
-    for table in tables(played):
-        console.print(table)
+        async with HTTPEnvClient(client.base_url) as server:
+            tree = (await server.get("/config"))["tree"]
+    Console(width=None if sys.stdout.isatty() else 110).print(table(played, tree))
     print(
-        f"{len(played)} programs in {SESSIONS} sessions over the wire: {seconds:.1f} s "
-        f"({len(played) / seconds:.0f} a second); the server was there after "
-        f"{ready - start:.1f} s"
+        f"{len(played)} programs in {SESSIONS} sessions over the wire: {seconds:.1f} s, "
+        f"{len(played) / seconds:.0f} a second"
     )
-    failed = sum(observation.reward is None for _, observation, _ in played)
-    return 1 if failed else 0
+    example = next(observation for kind, observation in played if kind == "half")
+    print(f"\nOne of them, half right:\n{json.dumps(example.metadata, indent=2)}")
+    return 1 if any(observation.reward is None for _, observation in played) else 0
 
 
 def main() -> int:

@@ -37,6 +37,7 @@ MAY_STAY_UNRUN = {
     "make check",
     "make demo",
     "make docs-test",
+    "make interop",
     "make test",
     "pip install .",
 }

@@ -20,7 +20,7 @@ from guerdon import (
 from guerdon.envs.registry import environments
 from tests.envs.worlds import SOON, AsyncHalf, Board, Down, Half, Move, Value, World, taken
 
-SHORT = 0.05
+SHORT = 0.2  # what steps takes no such time, however busy the machine is
 BLOCK = Move(value=-1)
 
 
@@ -244,8 +244,8 @@ def test_a_dict_that_is_no_action_costs_its_slot_a_step_and_nobody_anything_else
                 [{"value": "much"}, {"valu": 1}, {"value": 3}]
             )
             assert (first.reward, second.reward, third.reward) == (None, None, 3.0)
-            assert "the action is no Move: value: " in first.metadata["error"]
-            assert "the action is no Move: valu: " in second.metadata["error"]
+            assert refused(first, "the action is no Move: value: ")
+            assert refused(second, "the action is no Move: valu: ")
             again = await pool.step_batch([{"value": 1}, {"value": 2}, None])
             assert rewards(again) == [1.0, 2.0, None]
             assert pool._backend._seats[0].driver.environment.state.step_count == 1
@@ -350,6 +350,17 @@ def failed(observation, *said):
     )
 
 
+def refused(observation, *said):
+    """Whether an observation says that an action was refused; its episode goes on."""
+    return (
+        observation.reward is None
+        and not observation.done
+        and list(observation.metadata) == ["error"]
+        and observation.metadata["error"].startswith("RefusedActionError: ")
+        and all(each in observation.metadata["error"] for each in said)
+    )
+
+
 @pytest.mark.parametrize("error", FAILURES)
 @pytest.mark.parametrize("where", ["made", "reset", "step"])
 def test_one_that_raises_is_told_in_its_own_slot_and_made_anew_at_its_next_reset(error, where):
@@ -436,7 +447,7 @@ def test_a_hanging_environment_doesnt_hold_up_the_others(blocking):
         async with EnvPool(kind, n=3, timeout_s=SHORT) as pool:
             await pool.reset_batch()
             stepped = await pool.step_batch([Move(), BLOCK, Move()])
-            assert failed(stepped[1], "EnvTimeoutError: the step took longer than 0.05 s")
+            assert failed(stepped[1], "EnvTimeoutError: the step took longer than 0.2 s")
             assert rewards(stepped) == [1.0, None, 1.0]
             again = await pool.step_batch([Move(value=2)] * 3)
             assert failed(again[1], "reset it")
@@ -484,7 +495,7 @@ def test_a_reset_that_hangs_is_told_and_its_environment_closed_when_it_comes_bac
         async with EnvPool(kind, n=2, timeout_s=SHORT) as pool:
             good, bad = await pool.reset_batch([1, 13])
             assert good.metadata == {"seed": 1}
-            assert failed(bad, "EnvTimeoutError: the reset took longer than 0.05 s")
+            assert failed(bad, "EnvTimeoutError: the reset took longer than 0.2 s")
             await pool.reset_batch([2], slots=[1])
             assert rewards(await pool.step_batch([Move()] * 2)) == [1.0, 1.0]
             kind.gate.set()
@@ -501,7 +512,7 @@ def test_a_step_may_be_given_more_or_less_time_than_the_pool_gives(blocking):
         async with EnvPool(kind, n=1, timeout_s=SOON) as pool:
             await pool.reset_batch()
             (board,) = await pool.step_batch([BLOCK], timeout_s=SHORT)
-            assert failed(board, "longer than 0.05 s")
+            assert failed(board, "longer than 0.2 s")
             await pool.reset_batch()
             kind.gate.set()
             (board,) = await pool.step_batch([BLOCK], timeout_s=SOON)
@@ -568,8 +579,8 @@ def test_a_slot_that_hangs_or_raises_is_told_in_the_stream(blocking):
             await pool.reset_batch()
             stream = pool.as_completed([BLOCK, {"value": "much"}], timeout_s=SHORT)
             found = {slot: board async for slot, board in stream}
-            assert failed(found[0], "longer than 0.05 s")
-            assert failed(found[1], "the action is no Move")
+            assert failed(found[0], "longer than 0.2 s")
+            assert refused(found[1], "the action is no Move")
 
     play(main)
 
@@ -586,7 +597,7 @@ def test_an_action_that_is_sent_has_a_time_limit_of_its_own(blocking):
                 if len(boards) == 1:
                     pool.send(0, BLOCK)
             assert boards[0].reward == 1.0
-            assert failed(boards[1], "longer than 0.05 s")
+            assert failed(boards[1], "longer than 0.2 s")
 
     play(main)
 
@@ -685,7 +696,7 @@ def test_a_batch_that_is_cancelled_leaves_the_pool_usable(blocking):
     async def main():
         async with EnvPool(kind, n=2) as pool:
             await pool.reset_batch()
-            task = asyncio.ensure_future(pool.step_batch([BLOCK, Move()]))
+            task = asyncio.ensure_future(pool.step_batch([BLOCK, None]))
             await taken(kind.begun)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

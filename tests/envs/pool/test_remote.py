@@ -17,7 +17,7 @@ from guerdon import (
 from guerdon.envs.pool.remote import RemoteBackend
 from tests.envs.worlds import SOON, Board, Deed, Server
 
-SHORT = 0.1
+SHORT = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,17 @@ def failed(observation, *said):
         observation.reward is None
         and observation.done
         and list(observation.metadata) == ["error"]
+        and all(each in observation.metadata["error"] for each in said)
+    )
+
+
+def refused(observation, *said):
+    """Whether an observation says that an action was refused; its episode goes on."""
+    return (
+        observation.reward is None
+        and not observation.done
+        and list(observation.metadata) == ["error"]
+        and observation.metadata["error"].startswith("RefusedActionError: ")
         and all(each in observation.metadata["error"] for each in said)
     )
 
@@ -122,8 +133,6 @@ def test_a_failed_rubric_is_told_over_the_wire(world_server):
     [
         ({"do": "raise"}, "OSError: the game is down"),
         ({"do": "exit"}, "sys.exit(3)"),
-        ({"value": "much"}, "value"),
-        ({"dow": "x"}, "dow"),
         ({"value": object()}, "serialize"),
         ({"value": float("nan")}, ""),
         ({"do": "\ud800"}, ""),
@@ -140,6 +149,19 @@ def test_one_that_fails_is_told_in_its_own_slot_and_heals(world_server, action, 
             await pool.reset_batch(slots=[1])
             stepped = await pool.step_batch([{}] * 3)
             assert [each.value for each in stepped] == [2, 1, 2]
+
+    play(main)
+
+
+@pytest.mark.parametrize("action", [{"value": "much"}, {"dow": "x"}])
+def test_an_action_that_is_refused_costs_its_slot_a_step_and_no_episode(world_server, action):
+    async def main():
+        async with EnvPool(world_server.url, n=2) as pool:
+            await pool.reset_batch()
+            bad, good = await pool.step_batch([action, {}])
+            assert refused(bad, next(iter(action)))
+            assert good.reward == 0.5
+            assert [each.value for each in await pool.step_batch([{}] * 2)] == [1, 2]
 
     play(main)
 
@@ -162,7 +184,7 @@ def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(world_server)
             await pool.reset_batch()
             stepped = await pool.step_batch([{}, {"do": "hang"}, {}])
             assert rewards(stepped) == [0.5, None, 0.5]
-            assert failed(stepped[1], "EnvTimeoutError: the step took longer than 0.1 s")
+            assert failed(stepped[1], "EnvTimeoutError: the step took longer than 0.3 s")
             again = await pool.step_batch([{}] * 3)
             assert [each.reward for each in again] == [0.5, None, 0.5]
             assert failed(again[1], "ConnectionLostError", "reset")
@@ -378,7 +400,7 @@ def test_a_server_that_stays_away_is_told_in_time():
                 for _ in range(2):
                     first = await pool.reset_batch()
                     said = [each.metadata["error"] for each in first]
-                    assert all(failed(each, "can't connect to", "for 0.1 s") for each in first), (
+                    assert all(failed(each, "can't connect to", "for 0.3 s") for each in first), (
                         said
                     )
 

@@ -11,7 +11,7 @@ from tests.envs.server.worlds import CLOSE, RESET, Echo, step
 
 
 @pytest.fixture
-def lines(caplog):
+def lines(alone, caplog):
     """What was logged, as lines of JSON that were read again."""
     caplog.set_level("DEBUG", logger="guerdon.server")
 
@@ -62,7 +62,11 @@ def test_a_refusal(serve, lines):
     assert (refused["status"], refused["path"]) == (401, "/metadata")
 
 
-@pytest.mark.parametrize("value", ["a\nb", "\ud800", object(), {1, 2}, b"x", None], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    ["a\nb", "\ud800", object(), {1, 2}, b"x", None],
+    ids=["lines", "surrogate", "object", "set", "bytes", "None"],
+)
 def test_every_field_goes_into_a_line(lines, value):
     log("event", level="warning", value=value)
     (line,) = lines()
@@ -70,7 +74,7 @@ def test_every_field_goes_into_a_line(lines, value):
     assert "value" in line
 
 
-def test_fields_that_json_has_no_word_for(caplog):
+def test_fields_that_json_has_no_word_for(alone, caplog):
     log("event", level="warning", value=math.nan)
     line = JsonFormatter().format(caplog.records[0])
     json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
@@ -83,7 +87,7 @@ def test_fields_do_not_hide_what_every_line_has(lines):
     assert line["time"] != "now"
 
 
-def test_a_line_for_people(caplog):
+def test_a_line_for_people(alone, caplog):
     try:
         raise ValueError("no luck")
     except ValueError as error:
@@ -95,12 +99,12 @@ def test_a_line_for_people(caplog):
     assert rest[-1] == "ValueError: no luck"
 
 
-def test_a_field_cannot_forge_a_line_for_people(caplog):
+def test_a_field_cannot_forge_a_line_for_people(alone, caplog):
     log("refused", level="warning", path="/x\n12:00:00 info    serving")
     assert len(TextFormatter().format(caplog.records[0]).splitlines()) == 1
 
 
-def test_what_nobody_listens_to_is_not_made(caplog):
+def test_what_nobody_listens_to_is_not_made(alone, caplog):
     caplog.set_level(logging.ERROR, logger="guerdon.server")
     log("event", level="warning")
     assert not caplog.records

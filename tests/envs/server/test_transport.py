@@ -119,15 +119,16 @@ def test_nor_does_its_connection_stay(alone, serve, eventually):
     eventually(lambda: open_files() <= files + 3, within=4)  # our own ends
 
 
-def test_a_caller_over_http_that_never_reads_is_let_go_too(serve, eventually):
-    served = serve(Talkative, send_timeout_s=0.2, max_sessions=1)
-    served.http.get("/health")
-    before = served.connections
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+def test_a_caller_over_http_that_never_reads_is_let_go_too(serve, eventually, connection):
+    served = serve(Talkative, send_timeout_s=0.2, handshake_timeout_s=0.2, max_sessions=1)
     raw = served.raw(receive_buffer=4096)
-    ask = b'POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"seed":1}'
-    raw.send(ask * 3)
-    eventually(lambda: served.connections > before)
-    eventually(lambda: served.connections <= before, within=8)
+    raw.send(
+        b"POST /reset HTTP/1.1\r\nHost: localhost\r\nConnection: " + connection + b"\r\n"
+        b'Content-Length: 10\r\n\r\n{"seed":1}'
+    )
+    eventually(lambda: served.app._hub.metrics.calls.get("reset"))
+    eventually(lambda: served.connections == 0, within=4)
     assert served.http.post("/reset").status_code == 200
 
 
