@@ -44,7 +44,9 @@ def http_protocol(limits: ServerLimits) -> type[H11Protocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if not self.transport.is_closing():
+            if self.transport.is_closing():  # as soon as the answer is read, or not read in time
+                self.loop.call_later(limits.send_timeout_s, self.transport.abort)
+            else:
                 self._listen()
 
         def connection_lost(self, exc: Exception | None) -> None:
