@@ -22,6 +22,7 @@ HEAVY = {
 FLOORS = {
     "_lazy": 0,
     "errors": 1,
+    "__main__": 7,
     "_background": 1,
     "models": 1,
     "rubrics": 2,

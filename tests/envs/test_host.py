@@ -566,8 +566,9 @@ def test_an_environment_that_was_given_up_is_not_kept_alive():
         go.set()
         await heard(closed)
 
+    before = set(threading.enumerate())
     hosting(play, Heavy)
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if thread.name.startswith("guerdon-env"):
             thread.join(SOON)
     gc.collect()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from guerdon import (
+    EnvDefinitionError,
     Environment,
     EnvPool,
     ExponentialDiscountingTrajectoryRubric,
@@ -441,15 +442,15 @@ def test_a_child_that_wasnt_dispatched_to_is_no_component():
     assert driven(ByReward(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
 
 
-@pytest.mark.xfail(reason="pydantic's error hides the rubric's: bug 12 of the report", strict=True)
-def test_a_subclass_whose_reward_cant_be_none_still_tells_the_failure():
+def test_an_observation_class_whose_reward_leaves_no_place_for_a_failure_is_refused():
+    with pytest.raises(EnvDefinitionError, match="Numbered declares its reward as <class 'float'>"):
+
+        class Numbered(Observation):
+            reward: float = 0.0
+
+
+def test_one_that_declares_a_reward_that_may_be_none_is_fine():
     class Numbered(Observation):
-        reward: float = 0.0
+        reward: float | None = 0.5
 
-    class Uses(World):
-        def step(self, action, timeout_s=None, **kwargs):
-            return self.score(action, Numbered())
-
-    board = driven(Uses(Down()))
-    assert board.reward is None
-    assert board.metadata["reward_error"] == "OSError: the judge is down"
+    assert Numbered().reward == 0.5

@@ -5,12 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from guerdon.envs.check_report import CheckLine, EnvironmentReport
+from guerdon.envs.comparison import difference
 from guerdon.envs.driver import Driver, make
 from guerdon.envs.sampling import sample_actions
 from guerdon.envs.scoring import COMPONENTS, ERROR
@@ -24,65 +25,9 @@ from guerdon.errors import (
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 
-__all__ = ["CheckLine", "EnvironmentReport", "check_environment"]
+__all__ = ["check_environment"]
 
 Trace = list[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLine:
-    """What one check found.
-
-    Example:
-        >>> from guerdon import CheckLine
-        >>> CheckLine("it can be made, with a rubric", "ok").said
-        ''
-
-    Attributes:
-        name: What was looked at.
-        status: ``ok``, ``problem``, or ``note`` for what couldn't be looked at, or may be meant.
-        said: What was found, and what would be right.
-    """
-
-    name: str
-    status: Literal["ok", "problem", "note"]
-    said: str = ""
-
-
-@dataclass(slots=True)
-class EnvironmentReport:
-    """What `check_environment` found.
-
-    Example:
-        >>> from guerdon import CheckLine, EnvironmentReport
-        >>> report = EnvironmentReport([CheckLine("it can be closed", "problem", "it raises")])
-        >>> report.ok, [line.said for line in report.problems]
-        (False, ['it raises'])
-
-    Attributes:
-        lines: One a check, in the order in which they ran.
-    """
-
-    lines: list[CheckLine] = field(default_factory=list)
-
-    @property
-    def problems(self) -> list[CheckLine]:
-        """What has to be mended."""
-        return [line for line in self.lines if line.status == "problem"]
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is nothing to mend."""
-        return not self.problems
-
-    def raise_for_problems(self) -> None:
-        """Raise what was found, for tests.
-
-        Raises:
-            EnvError: There are problems; it lists all of them.
-        """
-        if self.problems:
-            raise EnvError("; ".join(f"{line.name}: {line.said}" for line in self.problems))
 
 
 def check_environment(
@@ -266,7 +211,7 @@ class _Checks:
             except (ValidationError, ValueError, TypeError) as error:
                 self._line(name, "problem", f"observation {number}: {_said(error)}")
                 return
-            lost = _difference(observation.model_dump(), again.model_dump())
+            lost = difference(observation.model_dump(), again.model_dump())
             if lost:
                 self._line(name, "problem", f"observation {number}: {lost}")
                 return
@@ -336,7 +281,7 @@ class _Checks:
 
     def _compare(self, name: str, what: str, trace: Trace) -> None:
         for number, (expected, seen) in enumerate(zip(self._trace, trace, strict=False)):
-            differs = _difference(expected, seen)
+            differs = difference(expected, seen)
             if differs:
                 self._line(name, "problem", f"{what} shows another observation {number}: {differs}")
                 raise _StopChecks
@@ -398,26 +343,6 @@ def _actions(
         raise EnvError("no actions were given")
     models = [kind.model_validate(each) if isinstance(each, Mapping) else each for each in given]
     return [models[number % len(models)] for number in range(steps)]
-
-
-def _difference(expected: Any, seen: Any, path: str = "") -> str:
-    """Where two nested values differ first, in words; ``""`` where they don't."""
-    if isinstance(expected, dict) and isinstance(seen, dict):
-        for key in [*expected, *(key for key in seen if key not in expected)]:
-            inner = f"{path}.{key}" if path else str(key)
-            if key not in expected or key not in seen:
-                return f"{inner} is there only once"
-            found = _difference(expected[key], seen[key], inner)
-            if found:
-                return found
-        return ""
-    if isinstance(expected, (list, tuple)) and isinstance(seen, (list, tuple)):
-        if type(expected) is not type(seen) or len(expected) != len(seen):
-            return f"{path} is {seen!r:.60}, not {expected!r:.60}"
-        pairs = enumerate(zip(expected, seen, strict=True))
-        return next((f for n, (a, b) in pairs if (f := _difference(a, b, f"{path}[{n}]"))), "")
-    same = type(expected) is type(seen) and expected == seen
-    return "" if same else f"{path} is {seen!r:.60}, not {expected!r:.60}"
 
 
 def _said(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from guerdon._background import run
 from guerdon.envs.client.answers import read_answer
 from guerdon.envs.client.wire import http_url, is_loopback
+from guerdon.envs.sync_face import SyncFace
 from guerdon.errors import (
     AnswerTimeoutError,
     ConnectionLostError,
@@ -152,7 +153,7 @@ class HTTPEnvClient:
         await self.close()
 
 
-class SyncHTTPEnvClient:
+class SyncHTTPEnvClient(SyncFace):
     """An `HTTPEnvClient` for code that awaits nothing; made by `HTTPEnvClient.sync`.
 
     Example:
@@ -163,6 +164,7 @@ class SyncHTTPEnvClient:
     """
 
     def __init__(self, client: HTTPEnvClient) -> None:
+        super().__init__(client)
         self.async_client = client
 
     @property
@@ -191,22 +193,6 @@ class SyncHTTPEnvClient:
     def state(self) -> dict[str, Any]:
         """See `HTTPEnvClient.state`."""
         return run(self.async_client.state())
-
-    def close(self) -> None:
-        """See `HTTPEnvClient.close`."""
-        run(self.async_client.close())
-
-    def __enter__(self) -> Self:
-        run(self.async_client.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def transport_options(base_url: str) -> dict[str, Any]:

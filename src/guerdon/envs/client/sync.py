@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from guerdon._background import run
+from guerdon.envs.sync_face import SyncFace
 from guerdon.models.step_result import StepResult
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ObsT = TypeVar("ObsT")
 StateT = TypeVar("StateT")
 
 
-class SyncEnvClient(Generic[ActT, ObsT, StateT]):
+class SyncEnvClient(SyncFace, Generic[ActT, ObsT, StateT]):
     """An `EnvClient` for code that awaits nothing; made by `EnvClient.sync`.
 
     All of them share one event loop, in a thread of its own.
@@ -32,6 +32,7 @@ class SyncEnvClient(Generic[ActT, ObsT, StateT]):
     """
 
     def __init__(self, client: EnvClient[ActT, ObsT, StateT]) -> None:
+        super().__init__(client)
         self.async_client = client
 
     @property
@@ -62,19 +63,3 @@ class SyncEnvClient(Generic[ActT, ObsT, StateT]):
     def state(self) -> StateT:
         """See `EnvClient.state`."""
         return run(self.async_client.state())
-
-    def close(self) -> None:
-        """See `EnvClient.close`."""
-        run(self.async_client.close())
-
-    def __enter__(self) -> Self:
-        run(self.async_client.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

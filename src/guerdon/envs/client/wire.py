@@ -98,6 +98,7 @@ class Wire:
         max_message_bytes: The largest message to accept.
         keepalive_s: Seconds between two pings, and that one may go unanswered.
         patient: Whether a server that was reached before and is not there any more may come back.
+        reached: Whether the server was reached before, by another session.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Wire:
         max_message_bytes: int = 100 * 2**20,
         keepalive_s: float | None = 20.0,
         patient: bool = True,
+        reached: bool = False,
     ) -> None:
         self.url = url
         self._patient = patient
@@ -121,7 +123,7 @@ class Wire:
         self._turn = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the connection
         self._owed = 0  # answers that are still to come, and nobody waits for
-        self._was_open = False
+        self._reached = reached
 
     @property
     def is_open(self) -> bool:
@@ -155,11 +157,11 @@ class Wire:
                     try:
                         self._socket = await self._connected()
                     except (OSError, InvalidMessage) as error:
-                        if not (self._was_open and self._patient):
+                        if not (self._reached and self._patient):
                             raise
                         refused = error
                         await asyncio.sleep(RETRY_S)
-            self._was_open = True
+            self._reached = True
             self._loop = asyncio.get_running_loop()
         except TimeoutError as error:
             if refused is not None:

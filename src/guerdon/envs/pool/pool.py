@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon.envs.durations import check_seconds
+from guerdon.envs.pool.arguments import (
+    check_action,
+    check_actions,
+    check_options,
+    check_seeds,
+    check_slots,
+)
 from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
 from guerdon.envs.registry import environments
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError
@@ -115,9 +122,9 @@ class EnvPool:
         Raises:
             InvalidArgumentError: There is no such slot, or not one seed or dict for each.
         """
-        chosen = self._slots(slots)
-        given = _seeds(seeds, len(chosen))
-        extras = _options(options, kwargs, len(chosen))
+        chosen = check_slots(slots, self.n)
+        given = check_seeds(seeds, len(chosen))
+        extras = check_options(options, kwargs, len(chosen))
         self._check_open()
         if "seed" in kwargs:
             raise InvalidArgumentError("a pool takes seeds, one for each slot, not a seed")
@@ -204,12 +211,12 @@ class EnvPool:
             InvalidArgumentError: The slot is in no `as_completed` that is under way, or still at
                 an earlier step; or the action is none.
         """
-        self._slots([slot])
+        check_slots([slot], self.n)
         if slot not in self._streams:
             raise InvalidArgumentError(
                 f"slot {slot} is in no as_completed that is under way; send is for those"
             )
-        self._into_stream(self._streams[slot], [(slot, _action(slot, action))])
+        self._into_stream(self._streams[slot], [(slot, check_action(slot, action))])
 
     async def close(self) -> None:
         """Close every environment. Closing twice does nothing."""
@@ -274,20 +281,12 @@ class EnvPool:
 
     def _stepped(self, actions: Sequence[Any]) -> list[tuple[int, Any]]:
         self._check_open()
-        if isinstance(actions, (str, bytes)) or not isinstance(actions, Sequence):
-            raise InvalidArgumentError(
-                f"actions is {actions!r:.60}; it takes a list of one for each slot"
-            )
-        if len(actions) != self.n:
-            raise InvalidArgumentError(
-                f"there are {len(actions)} actions for {self.n} slots; give one for each, None to "
-                "skip"
-            )
+        check_actions(actions, self.n)
         stepped = []
         for slot, action in enumerate(actions):
             if action is not None:
                 self._refuse_busy(slot)
-                stepped.append((slot, _action(slot, action)))
+                stepped.append((slot, check_action(slot, action)))
         return stepped
 
     def _refuse_busy(self, slot: int) -> None:
@@ -295,21 +294,6 @@ class EnvPool:
             raise InvalidArgumentError(
                 f"slot {slot} is still at an earlier call; wait for it, or reset it"
             )
-
-    def _slots(self, slots: Sequence[int] | None) -> list[int]:
-        if slots is None:
-            return list(range(self.n))
-        if isinstance(slots, (str, bytes)) or not isinstance(slots, Iterable):
-            raise InvalidArgumentError(f"slots is {slots!r:.60}; it takes a list of slots")
-        chosen = list(slots)
-        for slot in chosen:
-            if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < self.n:
-                raise InvalidArgumentError(
-                    f"there is no slot {slot!r}; there are 0 to {self.n - 1}"
-                )
-        if len(set(chosen)) < len(chosen):
-            raise InvalidArgumentError(f"a slot stands twice in {chosen}")
-        return chosen
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -393,47 +377,3 @@ def _backend(
             "registered name"
         )
     return ThreadBackend(env, n)
-
-
-def _action(slot: int, action: Any) -> Any:
-    if not isinstance(action, (Action, Mapping)):
-        raise InvalidArgumentError(
-            f"actions[{slot}] is {action!r:.60}; it takes an Action, a dict, or None to skip"
-        )
-    return action
-
-
-def _seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | None]:
-    if seeds is None:
-        return [None] * count
-    if isinstance(seeds, int):
-        given: list[int | None] = [seeds + place for place in range(count)]
-    else:
-        is_list = isinstance(seeds, Sequence) and not isinstance(seeds, (str, bytes))
-        given = list(seeds) if is_list else []
-    wrong = [seed for seed in given if not (seed is None or _is_seed(seed))]
-    if isinstance(seeds, bool) or wrong or len(given) != count:
-        raise InvalidArgumentError(
-            f"seeds is {seeds!r:.60}; it takes an int of at least 0, or one (or None) for each of "
-            f"the {count} slots"
-        )
-    return given
-
-
-def _is_seed(seed: object) -> bool:
-    return isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
-
-
-def _options(
-    options: Sequence[Mapping[str, Any]] | None, common: Mapping[str, Any], count: int
-) -> list[Mapping[str, Any]]:
-    if options is None:
-        return [common] * count
-    given = options if isinstance(options, Sequence) else []
-    dicts = [each for each in given if isinstance(each, Mapping) and "seed" not in each]
-    if len(dicts) != len(given) or len(dicts) != count:
-        raise InvalidArgumentError(
-            f"options is {options!r:.60}; it takes one dict for each of the {count} slots, with "
-            "anything but a seed"
-        )
-    return [{**common, **each} for each in dicts]

@@ -112,7 +112,7 @@ class RemoteBackend(Backend):
         """Drop the session; the server closes its environment, and the next reset opens another."""
         call.running.cancel()
         wire = self._wires[call.slot]
-        self._wires[call.slot] = self._new_wire()
+        self._wires[call.slot] = self._new_wire(reached=True)
         _begin(wire.drop(), self._dropping)
 
     async def close(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from guerdon._background import run
+from guerdon.envs.sync_face import SyncFace
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SyncEnvPool"]
 
 
-class SyncEnvPool:
+class SyncEnvPool(SyncFace):
     """An `EnvPool` for code that awaits nothing; made by `EnvPool.sync`.
 
     Example:
@@ -28,6 +28,7 @@ class SyncEnvPool:
     """
 
     def __init__(self, pool: EnvPool) -> None:
+        super().__init__(pool)
         self.async_pool = pool
 
     def __len__(self) -> int:
@@ -78,22 +79,6 @@ class SyncEnvPool:
             self.async_pool.send(slot, action)
 
         run(sending())
-
-    def close(self) -> None:
-        """See `EnvPool.close`."""
-        run(self.async_pool.close())
-
-    def __enter__(self) -> Self:
-        run(self.async_pool.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 async def _end(stream: Any) -> None:

@@ -149,7 +149,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     return answer({"detail": {"message": said, "code": "EXECUTION_ERROR"}}, 500)
 
 
-def _check(factory: object, actions: object, observations: object, token: str | None) -> None:
+def _check(factory: Any, actions: Any, observations: Any, token: str | None) -> None:
     if not callable(factory):
         raise InvalidArgumentError(
             f"{factory!r:.60} makes no environment; give an Environment class or a function"

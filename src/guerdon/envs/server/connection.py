@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-__all__ = ["BOUNDED", "UNREAD", "ClientGoneError", "Connection", "Receive", "Scope", "Send"]
+__all__ = ["BOUNDED", "ClientGoneError", "Connection", "Receive", "Scope", "Send", "UNREAD"]
 
 Scope: TypeAlias = "MutableMapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"

@@ -20,115 +20,123 @@ PARTING_S = 5.0
 
 
 def http_protocol(limits: ServerLimits) -> type[H11Protocol]:
+    """The HTTP protocol of one server."""
+    return type("BoundedHTTP", (_BoundedHTTP,), {"limits": limits, "silent": {}})
+
+
+def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
+    """The WebSocket protocol of one server."""
+    return type("BoundedWebSocket", (_BoundedWebSocket,), {"limits": limits})
+
+
+class _BoundedHTTP(H11Protocol):
     """Uvicorn's HTTP protocol, for connections that are bounded in number and patience.
 
     Where there are too many, the one that has been silent for the longest makes room, so that
     nobody shuts others out by connecting and saying nothing.
     """
-    silent: dict[H11Protocol, asyncio.TimerHandle] = {}  # those that asked for nothing, by age
 
-    class BoundedHTTP(H11Protocol):
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+    limits: ServerLimits
+    silent: dict[_BoundedHTTP, asyncio.TimerHandle]  # those that asked for nothing, by age
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._listen()
+        if len(self.connections) > self.limits.max_connections:
+            oldest = next(iter(self.silent))
+            oldest._heard()
+            oldest.transport.abort()
+
+    def handle_events(self) -> None:
+        before = self.scope
+        super().handle_events()
+        if self.scope is not before:  # it has asked for something
+            self._heard()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():  # as soon as the answer is read, or not read in time
+            self.loop.call_later(self.limits.send_timeout_s, self.transport.abort)
+        else:
             self._listen()
-            if len(self.connections) > limits.max_connections:
-                oldest = next(iter(silent))
-                oldest._heard()  # type: ignore[attr-defined]
-                oldest.transport.abort()
 
-        def handle_events(self) -> None:
-            before = self.scope
-            super().handle_events()
-            if self.scope is not before:  # it has asked for something
-                self._heard()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._heard()
+        super().connection_lost(exc)
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.transport.is_closing():  # as soon as the answer is read, or not read in time
-                self.loop.call_later(limits.send_timeout_s, self.transport.abort)
-            else:
-                self._listen()
+    def _listen(self) -> None:
+        self._heard()
+        wait = self.limits.handshake_timeout_s
+        self.silent[self] = self.loop.call_later(wait, self.transport.abort)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._heard()
-            super().connection_lost(exc)
-
-        def _listen(self) -> None:
-            self._heard()
-            wait = limits.handshake_timeout_s
-            silent[self] = self.loop.call_later(wait, self.transport.abort)
-
-        def _heard(self) -> None:
-            clock = silent.pop(self, None)
-            if clock is not None:
-                clock.cancel()
-
-    return BoundedHTTP
+    def _heard(self) -> None:
+        clock = self.silent.pop(self, None)
+        if clock is not None:
+            clock.cancel()
 
 
-def websocket_protocol(limits: ServerLimits) -> type[WebSocketsSansIOProtocol]:
+class _BoundedWebSocket(WebSocketsSansIOProtocol):
     """Uvicorn's WebSocket protocol, which doesn't wait for peers that don't read."""
 
-    class BoundedWebSocket(WebSocketsSansIOProtocol):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self.logger = logger
-            self._bounds: dict[str, str] = {}
-            self._unread: asyncio.TimerHandle | None = None
+    limits: ServerLimits
 
-        async def run_asgi(self) -> None:
-            extensions: dict[str, Any] = self.scope["extensions"]
-            extensions[BOUNDED] = self._bounds
-            await super().run_asgi()
-            self._part()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = logger
+        self._bounds: dict[str, str] = {}
+        self._unread: asyncio.TimerHandle | None = None
 
-        async def send(self, message: Any) -> None:
-            await super().send(message)
-            if message["type"] == "websocket.http.response.body" and self.close_sent:
-                self.handshake_complete = True  # a refusal completes it, too
+    async def run_asgi(self) -> None:
+        extensions: dict[str, Any] = self.scope["extensions"]
+        extensions[BOUNDED] = self._bounds
+        await super().run_asgi()
+        self._part()
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            if self._unread is None:
-                self._unread = self.loop.call_later(limits.send_timeout_s, self._give_up)
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True  # a refusal completes it, too
 
-        def resume_writing(self) -> None:
-            self._read()
-            super().resume_writing()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.limits.send_timeout_s, self._give_up)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._read()
-            super().connection_lost(exc)
+    def resume_writing(self) -> None:
+        self._read()
+        super().resume_writing()
 
-        def keepalive_timeout(self) -> None:
-            super().keepalive_timeout()
-            self._part()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._read()
+        super().connection_lost(exc)
 
-        def handle_parser_exception(self) -> None:
-            too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
-            self._bounds["reason"] = "message too large" if too_large else "no WebSocket"
-            super().handle_parser_exception()
-            self._part()
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._part()
 
-        def shutdown(self) -> None:
-            super().shutdown()
-            self._part()
+    def handle_parser_exception(self) -> None:
+        too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
+        self._bounds["reason"] = "message too large" if too_large else "no WebSocket"
+        super().handle_parser_exception()
+        self._part()
 
-        def _read(self) -> None:
-            if self._unread is not None:
-                self._unread.cancel()
-                self._unread = None
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._part()
 
-        def _give_up(self) -> None:
+    def _read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
             self._unread = None
-            self._bounds["reason"] = UNREAD
-            self.transport.abort()
 
-        def _part(self) -> None:
-            """Let go of the connection, whether or not the peer reads what is left to say."""
-            self.loop.call_later(min(PARTING_S, limits.send_timeout_s), self.transport.abort)
+    def _give_up(self) -> None:
+        self._unread = None
+        self._bounds["reason"] = UNREAD
+        self.transport.abort()
 
-    return BoundedWebSocket
+    def _part(self) -> None:
+        """Let go of the connection, whether or not the peer reads what is left to say."""
+        self.loop.call_later(min(PARTING_S, self.limits.send_timeout_s), self.transport.abort)
 
 
 def _is_no_client_matter(record: logging.LogRecord) -> bool:
