@@ -26,6 +26,7 @@
     ├── EnvError                               something about an environment
     │   ├── EnvDefinitionError (TypeError)     an environment class that lacks what it must have
     │   ├── EpisodeError                       a step where no episode is running
+    │   ├── RefusedActionError (ValueError)    an action that is none; the episode goes on
     │   ├── InvalidObservationError (TypeError, ValueError)   what can't be sent or isn't one
     │   ├── EnvFailedError                     an environment's own code ended where it must not
     │   ├── EnvTimeoutError (TimeoutError)     an environment took longer than it may
@@ -67,6 +68,7 @@ __all__ = [
     "NoAggregationError",
     "NotInitializedError",
     "OutputError",
+    "RefusedActionError",
     "ResumeError",
     "RolloutError",
     "RubricError",
@@ -241,6 +243,10 @@ class EnvDefinitionError(EnvError, TypeError):
 
 class EpisodeError(EnvError):
     """A step was asked for where no episode is running: before a reset, or after the end."""
+
+
+class RefusedActionError(EnvError, ValueError):
+    """An action is none, and was refused before the environment saw it: the episode goes on."""
 
 
 class InvalidObservationError(EnvError, TypeError, ValueError):

@@ -15,6 +15,7 @@ from guerdon.envs.comparison import difference
 from guerdon.envs.driver import Driver, make
 from guerdon.envs.sampling import sample_actions
 from guerdon.envs.scoring import COMPONENTS, ERROR
+from guerdon.envs.server.messages import observation_json, state_json
 from guerdon.errors import (
     EnvError,
     EnvTimeoutError,
@@ -24,10 +25,17 @@ from guerdon.errors import (
 )
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
+from guerdon.models.state import State
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.trajectory import TrajectoryRubric
 
 __all__ = ["check_environment"]
 
+# What was seen in an episode: after the reset and after each step, the observation and the state.
 Trace = list[dict[str, Any]]
+
+# An id that environments may show: always the same one, so that it tells nothing of chance.
+EPISODE = "check"
 
 
 def check_environment(
@@ -92,12 +100,14 @@ class _Checks:
         self._timeout_s = timeout_s
         self._made: list[Driver] = []
         self._actions: list[Action] = []
+        self._made_up = False
         self._trace: Trace = []
         self._observations: list[Observation] = []
 
     def run(self, actions: Sequence[Action | Mapping[str, Any]] | None, steps: int) -> None:
         """Every check, each of which needs those before it."""
         first = self._attempt("it can be made, with a rubric", self._new)
+        self._made_up = actions is None
         self._actions = self._attempt(
             "there are actions to try", partial(_actions, first, actions, steps, self._seed)
         )
@@ -107,9 +117,9 @@ class _Checks:
         self._rewards()
         self._range(first)
         self._json()
+        self._forgets(first)
         self._repeatable(first)
         self._apart()
-        self._forgets(first)
         self._after_done(first)
 
     def close(self) -> None:
@@ -129,17 +139,24 @@ class _Checks:
     def _play(self, driver: Driver) -> Trace:
         """Play an episode; what was seen, as JSON would hold it."""
         observation = self._reset(driver)
-        seen = [observation.model_dump()]
+        trace = [self._seen(driver, observation)]
         for action in self._actions:
             if observation.done:
                 break
             observation = self._step(driver, action)
-            seen.append(observation.model_dump())
-        return seen
+            trace.append(self._seen(driver, observation))
+        return trace
+
+    def _seen(self, driver: Driver, observation: Observation) -> dict[str, Any]:
+        state: State = self._call(driver.state)
+        state_json(state)
+        told = state.model_dump(exclude={"episode_id"})
+        return {"observation": observation.model_dump(), "state": told}
 
     def _first_play(self, driver: Driver, steps: int) -> Trace:
         """Play an episode, leaving out actions that the environment refuses."""
         observation = self._reset(driver)
+        trace = [self._seen(driver, observation)]
         seen = [observation.model_copy(deep=True)]
         taken: list[Action] = []
         refused: Exception | None = None
@@ -153,15 +170,16 @@ class _Checks:
                 continue
             taken.append(action)
             seen.append(observation.model_copy(deep=True))
+            trace.append(self._seen(driver, observation))
         if not taken and refused is not None:
             raise refused
         self._actions, self._observations = taken, seen
-        return [each.model_dump() for each in seen]
+        return trace
 
     def _reset(self, driver: Driver) -> Observation:
         if driver.reset_is_async:
-            return self._call(partial(_run, driver.reset_async, self._seed, None))  # type: ignore[no-any-return]
-        return self._call(partial(driver.reset, self._seed, None))  # type: ignore[no-any-return]
+            return self._call(partial(_run, driver.reset_async, self._seed, EPISODE))  # type: ignore[no-any-return]
+        return self._call(partial(driver.reset, self._seed, EPISODE))  # type: ignore[no-any-return]
 
     def _step(self, driver: Driver, action: Action) -> Observation:
         if driver.step_is_async:
@@ -172,7 +190,7 @@ class _Checks:
 
     def _rewards(self) -> None:
         name = "every step has a reward"
-        for number, seen in enumerate(self._trace[1:]):
+        for number, seen in enumerate(self._steps()):
             if ERROR in seen["metadata"]:
                 self._line(name, "problem", f"step {number}: {seen['metadata'][ERROR]}")
                 return
@@ -182,12 +200,13 @@ class _Checks:
                 return
         self._line(name, "ok")
 
+    def _steps(self) -> list[dict[str, Any]]:
+        return [seen["observation"] for seen in self._trace[1:]]
+
     def _range(self, driver: Driver) -> None:
         name = "rewards are in their declared range"
-        rubric = driver.environment.rubric
-        ranges = {path: each._range() for path, each in rubric.named_rubrics()}
-        ranges[""] = rubric._range()
-        for number, seen in enumerate(self._trace[1:]):
+        ranges = {path: each._range() for path, each in _rubrics(driver)}
+        for number, seen in enumerate(self._steps()):
             values = {"": seen["reward"], **(seen["metadata"].get(COMPONENTS) or {})}
             for path, value in values.items():
                 declared = ranges.get(path)
@@ -207,6 +226,7 @@ class _Checks:
         name = "observations survive JSON"
         for number, observation in enumerate(self._observations):
             try:
+                observation_json(observation)
                 again = type(observation).model_validate_json(observation.model_dump_json())
             except (ValidationError, ValueError, TypeError) as error:
                 self._line(name, "problem", f"observation {number}: {_said(error)}")
@@ -226,18 +246,21 @@ class _Checks:
     def _apart(self) -> None:
         name = "two instances share nothing"
         one, two = self._new(), self._new()
-        if one.environment.rubric is two.environment.rubric:
-            said = "they have the same rubric object; make one in __init__, not in the class body"
+        ours = {id(rubric): path for path, rubric in _rubrics(one)}
+        shared = [ours[id(rubric)] for _, rubric in _rubrics(two) if id(rubric) in ours]
+        if shared:
+            what = f"rubric {shared[0]!r}" if shared[0] else "rubric"
+            said = f"they have the same {what}; make one in __init__, for each its own"
             self._line(name, "problem", said)
             return
         traces: tuple[Trace, Trace] = ([], [])
         pairs = list(zip((one, two), traces, strict=True))
         for driver, trace in pairs:
-            trace.append(self._reset(driver).model_dump())
+            trace.append(self._seen(driver, self._reset(driver)))
         for action in self._actions:
             for driver, trace in pairs:
-                if not trace[-1]["done"]:
-                    trace.append(self._step(driver, action).model_dump())
+                if not trace[-1]["observation"]["done"]:
+                    trace.append(self._seen(driver, self._step(driver, action)))
         for trace in traces:
             self._compare(name, "stepped in turn with another instance, it", trace)
         self._line(name, "ok")
@@ -245,9 +268,10 @@ class _Checks:
     def _forgets(self, driver: Driver) -> None:
         name = "a reset forgets the old trajectory"
         self._reset(driver)
-        rubric = driver.environment.rubric
-        nodes = [("", rubric), *rubric.named_rubrics()]
-        kept = [path for path, each in nodes if each._is_trajectory and each.trajectory]
+        nodes = _rubrics(driver)
+        kept = [
+            path for path, each in nodes if isinstance(each, TrajectoryRubric) and each.trajectory
+        ]
         if kept:
             said = f"{kept[0] or 'the rubric'!s} still has it; call self._reset_rubric() in reset"
             self._line(name, "problem", said)
@@ -256,7 +280,7 @@ class _Checks:
 
     def _after_done(self, driver: Driver) -> None:
         name = "a step after the end is refused"
-        if not self._trace[-1]["done"]:
+        if not self._trace[-1]["observation"]["done"]:
             said = f"no episode ended within {len(self._actions)} steps; try more, or other actions"
             self._line(name, "note", said)
             return
@@ -295,7 +319,8 @@ class _Checks:
         try:
             result = function()
         except Exception as error:
-            self._line(name, "problem", _said(error))
+            hint = "; the actions were made up: give some that fit" if self._made_up else ""
+            self._line(name, "problem", _said(error) + hint)
             raise _StopChecks from error
         self._line(name, "ok")
         return result
@@ -322,6 +347,12 @@ class _Checks:
 
     def _line(self, name: str, status: Literal["ok", "problem", "note"], said: str = "") -> None:
         self.report.lines.append(CheckLine(name, status, said))
+
+
+def _rubrics(driver: Driver) -> list[tuple[str, Rubric]]:
+    """Every rubric of an environment, by path."""
+    rubric: Rubric = driver.environment.rubric
+    return [("", rubric), *rubric.named_rubrics()]
 
 
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:

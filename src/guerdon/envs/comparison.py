@@ -23,5 +23,6 @@ def difference(expected: Any, seen: Any, path: str = "") -> str:
             return f"{path} is {seen!r:.60}, not {expected!r:.60}"
         pairs = enumerate(zip(expected, seen, strict=True))
         return next((f for n, (a, b) in pairs if (f := difference(a, b, f"{path}[{n}]"))), "")
-    same = type(expected) is type(seen) and expected == seen
+    both_nan = expected != expected and seen != seen
+    same = type(expected) is type(seen) and (expected == seen or both_nan)
     return "" if same else f"{path} is {seen!r:.60}, not {expected!r:.60}"

@@ -18,7 +18,7 @@ from guerdon.models.state import EnvironmentMetadata, State
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.threads import in_thread
 
-__all__ = ["ActT", "Environment", "ObsT", "StateT"]
+__all__ = ["Environment"]
 
 ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)

@@ -30,6 +30,7 @@ def find_environment(target: str) -> Callable[[], Any]:
             under which an environment is registered.
 
     Raises:
+        UnknownEnvError: No environment has that name.
         SpecError: There is no such thing, it can't be imported, or it makes no environment.
     """
     if Path(target).is_dir():
@@ -46,7 +47,7 @@ def find_environment(target: str) -> Callable[[], Any]:
         return environments.factory(target)
     except UnknownEnvError as error:
         said = f"{target!r} is no folder, no module:name, and {error}"
-        raise SpecError(said, spec=target) from error
+        raise UnknownEnvError(said) from error
 
 
 def _in_folder(folder: Path) -> Callable[[], Any]:

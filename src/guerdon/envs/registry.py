@@ -11,7 +11,7 @@ from typing import Any
 
 from guerdon.errors import InvalidArgumentError, UnknownEnvError
 
-__all__ = ["ENTRY_POINTS", "EnvironmentRegistry", "environments"]
+__all__ = ["EnvironmentRegistry", "environments"]
 
 ENTRY_POINTS = "guerdon.environments"
 

@@ -18,7 +18,10 @@ from guerdon.errors import GuerdonError, SpecError
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["load_module", "load_object", "load_reward"]
+__all__ = ["load_module", "load_object", "load_reward", "name_of"]
+
+# What modules begin with that are imported from a person's file.
+PREFIX = "guerdon_reward_"
 
 
 def load_reward(spec: str) -> Rubric:
@@ -93,6 +96,21 @@ def load_module(path: str) -> ModuleType:
     return _from_file(path, Path(path))
 
 
+def name_of(kind: type) -> str:
+    """What a class is called: ``module.Class``, or ``file.py:Class`` of a person's file.
+
+    Example:
+        >>> from guerdon import NumericAnswer
+        >>> name_of(NumericAnswer)
+        'guerdon.rubrics.checks.numeric.NumericAnswer'
+    """
+    module = kind.__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if module.startswith(PREFIX) and file is not None:
+        return f"{Path(file).name}:{kind.__qualname__}"
+    return f"{module}.{kind.__qualname__}"
+
+
 def _offer(module: ModuleType, name: str) -> str:
     """What a module has that could have been meant: its own, not what it imports."""
     own = sorted(
@@ -112,7 +130,7 @@ def _from_file(spec: str, path: Path) -> ModuleType:
     if (path.parent / "__init__.py").is_file():
         return _from_package(spec, path)
     # One module a file, by a name that can't be another's; pickles of its classes find it again.
-    name = f"guerdon_reward_{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
+    name = f"{PREFIX}{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]
     _importable(str(path.parent))

@@ -919,9 +919,9 @@ def test_a_factory_that_fails_is_told_in_every_slot(factory):
 
 def test_another_backend_may_be_brought():
     """The seam for processes and clusters."""
-    from guerdon.envs.pool.calls import Backend
+    from guerdon.envs.pool.calls import PoolBackend
 
-    class Echoes(Backend):
+    class Echoes(PoolBackend):
         def __init__(self):
             self.notes = []
 

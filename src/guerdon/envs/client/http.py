@@ -22,7 +22,7 @@ from guerdon.errors import (
 )
 from guerdon.models.step_result import StepResult
 
-__all__ = ["HTTPEnvClient", "SyncHTTPEnvClient", "server_name", "transport_options"]
+__all__ = ["HTTPEnvClient", "SyncHTTPEnvClient"]
 
 
 class HTTPEnvClient:

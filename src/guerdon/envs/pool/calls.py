@@ -1,4 +1,4 @@
-"""`Call` and `Backend`: what a pool asks for, and the seam behind which it is done."""
+"""`PoolCall` and `PoolBackend`: what a pool asks for, and the seam behind which it is done."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError
 from guerdon.models.observation import Observation
 
-__all__ = ["Backend", "Call", "RefusedActionError"]
+__all__ = ["PoolBackend", "PoolCall"]
 
 
-class RefusedActionError(InvalidArgumentError):
-    """An action that is none, refused before the environment saw it: the episode goes on."""
-
-
-class Call:
+class PoolCall:
     """One reset or one step of one slot.
 
     Example:
-        >>> from guerdon import Call, Observation
+        >>> from guerdon import PoolCall, Observation
         >>> ended = []
-        >>> call = Call(3, ended.append, action={"column": 2})
+        >>> call = PoolCall(3, ended.append, action={"column": 2})
         >>> call.is_reset
         False
         >>> call.finish(Observation(done=True))
@@ -55,7 +50,7 @@ class Call:
     def __init__(
         self,
         slot: int,
-        finished: Callable[[Call], None],
+        finished: Callable[[PoolCall], None],
         *,
         action: Any = None,
         seed: int | None = None,
@@ -84,14 +79,14 @@ class Call:
             self._finished(self)
 
 
-class Backend(ABC):
+class PoolBackend(ABC):
     """Where a pool's environments are: in threads here, on a server, and elsewhere to come.
 
     It is used in one event loop. A slot has one call at a time.
 
     Example:
-        >>> from guerdon import Backend, EnvPool, Observation
-        >>> class Nowhere(Backend):
+        >>> from guerdon import PoolBackend, EnvPool, Observation
+        >>> class Nowhere(PoolBackend):
         ...     async def open(self): ...
         ...     def submit(self, calls):
         ...         for call in calls:
@@ -108,11 +103,11 @@ class Backend(ABC):
         """Get ready; what can be found wrong before the first reset is raised."""
 
     @abstractmethod
-    def submit(self, calls: Sequence[Call]) -> None:
+    def submit(self, calls: Sequence[PoolCall]) -> None:
         """Begin calls, of different slots; each ends with its `finish`, in the event loop."""
 
     @abstractmethod
-    def give_up(self, call: Call) -> None:
+    def give_up(self, call: PoolCall) -> None:
         """Leave a call that takes too long; the slot's next reset begins with a new environment."""
 
     @abstractmethod

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon.envs.durations import check_seconds
+from guerdon.envs.finding import find_environment
 from guerdon.envs.pool.arguments import (
     check_action,
     check_actions,
@@ -16,9 +17,8 @@ from guerdon.envs.pool.arguments import (
     check_seeds,
     check_slots,
 )
-from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
-from guerdon.envs.registry import environments
-from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError
+from guerdon.envs.pool.calls import PoolBackend, PoolCall
+from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError, RefusedActionError
 from guerdon.models.action import Action
 from guerdon.models.observation import GenericObservation, Observation
 from guerdon.rubrics.failure import say_failure
@@ -58,7 +58,8 @@ class EnvPool:
 
     Args:
         env: A factory (an environment class, or a function that makes one), the address of a
-            server, or a registered name.
+            server, with its scheme or port, or what `guerdon serve` takes: a registered name, a
+            folder, ``module:name`` or ``file.py:name``.
         n: How many environments.
         timeout_s: Seconds that a reset or a step may take.
         observation_type: What to make of a server's observations.
@@ -68,6 +69,7 @@ class EnvPool:
     Raises:
         InvalidArgumentError: An argument can't be meant.
         UnknownEnvError: No environment has that name.
+        SpecError: What a folder or a spec names isn't there, or is no environment.
     """
 
     def __init__(
@@ -78,14 +80,14 @@ class EnvPool:
         timeout_s: float = 60.0,
         observation_type: type[Observation] = GenericObservation,
         token: str | None = None,
-        backend: Backend | None = None,
+        backend: PoolBackend | None = None,
     ) -> None:
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InvalidArgumentError(f"n is {n!r}; it takes an int of at least 1")
         self.n = n
         self.timeout_s = check_seconds("timeout_s", timeout_s)
         self._backend = backend or _backend(env, n, observation_type, token)
-        self._busy: dict[int, Call] = {}
+        self._busy: dict[int, PoolCall] = {}
         self._freed = asyncio.Event()  # set whenever a call ends
         self._is_open = False
         self._streams: dict[int, _Stream] = {}  # of the as_completed that are under way
@@ -132,7 +134,7 @@ class EnvPool:
         self._check_open()
         batch = _Batch(len(chosen))
         calls = [
-            Call(slot, self._finished(batch.one), seed=seed, extra=extra)
+            PoolCall(slot, self._finished(batch.one), seed=seed, extra=extra)
             for slot, seed, extra in zip(chosen, given, extras, strict=True)
         ]
         return await self._run(calls, batch, self.timeout_s)
@@ -160,7 +162,7 @@ class EnvPool:
         stepped = self._stepped(actions)
         batch = _Batch(len(stepped))
         finished = self._finished(batch.one)
-        calls = [Call(slot, finished, action=action) for slot, action in stepped]
+        calls = [PoolCall(slot, finished, action=action) for slot, action in stepped]
         observations = await self._run(calls, batch, limit)
         out: list[Observation | None] = [None] * self.n
         for call, observation in zip(calls, observations, strict=True):
@@ -229,7 +231,7 @@ class EnvPool:
 
     # Inside --------------------------------------------------------------------------------------
 
-    async def _run(self, calls: list[Call], batch: _Batch, limit: float) -> list[Observation]:
+    async def _run(self, calls: list[PoolCall], batch: _Batch, limit: float) -> list[Observation]:
         if not calls:
             return []
         self._begin(calls)
@@ -243,20 +245,20 @@ class EnvPool:
         for slot, action in stepped:
             self._refuse_busy(slot)
             self._streams[slot] = stream
-            calls.append(Call(slot, self._finished(stream.one), action=action))
+            calls.append(PoolCall(slot, self._finished(stream.one), action=action))
         stream.outstanding += len(calls)
         self._begin(calls)
         loop = asyncio.get_running_loop()
         stream.clocks = [clock for clock in stream.clocks if clock.when() > loop.time()]
         stream.clocks.append(loop.call_later(stream.limit, self._expire, calls, stream.limit))
 
-    def _begin(self, calls: list[Call]) -> None:
+    def _begin(self, calls: list[PoolCall]) -> None:
         for call in calls:
             self._busy[call.slot] = call
         self._backend.submit(calls)
 
-    def _finished(self, then: Callable[[Call], None]) -> Callable[[Call], None]:
-        def finished(call: Call) -> None:
+    def _finished(self, then: Callable[[PoolCall], None]) -> Callable[[PoolCall], None]:
+        def finished(call: PoolCall) -> None:
             if self._busy.get(call.slot) is call:
                 del self._busy[call.slot]
             self._freed.set()
@@ -264,7 +266,7 @@ class EnvPool:
 
         return finished
 
-    def _expire(self, calls: list[Call], limit: float) -> None:
+    def _expire(self, calls: list[PoolCall], limit: float) -> None:
         for call in calls:
             if not call.over:
                 self._backend.give_up(call)
@@ -322,7 +324,7 @@ class _Batch:
         self._left = count
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def one(self, call: Call) -> None:
+    def one(self, call: PoolCall) -> None:
         """One of them has ended."""
         self._left -= 1
         if not self._left and not self.done.done():
@@ -337,15 +339,15 @@ class _Stream:
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.outstanding = 0
-        self.done: asyncio.Queue[Call] = asyncio.Queue()
+        self.done: asyncio.Queue[PoolCall] = asyncio.Queue()
         self.clocks: list[asyncio.TimerHandle] = []
 
-    def one(self, call: Call) -> None:
+    def one(self, call: PoolCall) -> None:
         """One of them has ended."""
         self.done.put_nowait(call)
 
 
-def _told(call: Call) -> Observation:
+def _told(call: PoolCall) -> Observation:
     """What a slot gets: its observation, or one that says what went wrong."""
     if call.observation is not None:
         return call.observation
@@ -362,7 +364,7 @@ def _backend(
     n: int,
     observation_type: type[Observation],
     token: str | None,
-) -> Backend:
+) -> PoolBackend:
     if isinstance(env, str) and (re.search(r"://|:\d+", env) is not None):
         from guerdon.envs.pool.remote import RemoteBackend
 
@@ -370,7 +372,7 @@ def _backend(
     from guerdon.envs.pool.threads import ThreadBackend
 
     if isinstance(env, str):
-        return ThreadBackend(environments.factory(env), n)
+        return ThreadBackend(find_environment(env), n)
     if not callable(env):
         raise InvalidArgumentError(
             f"env is {env!r:.60}; it takes a factory of environments, a server's address, or a "

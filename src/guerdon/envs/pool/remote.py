@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from guerdon.envs.client.answers import message, read_answer
 from guerdon.envs.client.wire import Wire, websocket_url
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
-from guerdon.errors import EpisodeError, InvalidObservationError, ServerError
+from guerdon.envs.pool.calls import PoolBackend, PoolCall
+from guerdon.errors import EpisodeError, InvalidObservationError, RefusedActionError, ServerError
 from guerdon.models.observation import Observation
 
 __all__ = ["RemoteBackend"]
@@ -22,7 +22,7 @@ __all__ = ["RemoteBackend"]
 LONG_S = 1e6
 
 
-class RemoteBackend(Backend):
+class RemoteBackend(PoolBackend):
     """A pool's environments on a server, a session each.
 
     Example:
@@ -71,12 +71,12 @@ class RemoteBackend(Backend):
             await self.close()
             raise failed.exceptions[0] from None
 
-    def submit(self, calls: Sequence[Call]) -> None:
+    def submit(self, calls: Sequence[PoolCall]) -> None:
         """Begin calls, each in its session."""
         for call in calls:
             call.running = _begin(self._play(call), self._playing)
 
-    async def _play(self, call: Call) -> None:
+    async def _play(self, call: PoolCall) -> None:
         wire = self._wires[call.slot]
         try:
             if call.is_reset:
@@ -108,7 +108,7 @@ class RemoteBackend(Backend):
                 f"the server sent an observation that is no {kind.__name__}: {say_invalid(error)}"
             ) from error
 
-    def give_up(self, call: Call) -> None:
+    def give_up(self, call: PoolCall) -> None:
         """Drop the session; the server closes its environment, and the next reset opens another."""
         call.running.cancel()
         wire = self._wires[call.slot]

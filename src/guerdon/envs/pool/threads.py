@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from guerdon.envs.driver import Driver, make
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.pool.calls import Backend, Call, RefusedActionError
+from guerdon.envs.pool.calls import PoolBackend, PoolCall
 from guerdon.envs.workers import Job, Workers
-from guerdon.errors import EnvTimeoutError, EpisodeError
+from guerdon.errors import EnvTimeoutError, EpisodeError, RefusedActionError
 from guerdon.models.observation import Observation
 
 __all__ = ["ThreadBackend"]
@@ -34,7 +34,7 @@ class _Seat:
 
     # These run in a worker thread.
 
-    def reset(self, call: Call) -> Observation | Driver:
+    def reset(self, call: PoolCall) -> Observation | Driver:
         """Begin an episode; of an async environment, only make it."""
         if self.is_broken:
             self.close()
@@ -74,7 +74,7 @@ class _Seat:
                 logger.error("closing %s failed: %r", type(driver.environment).__name__, error)
 
 
-class ThreadBackend(Backend):
+class ThreadBackend(PoolBackend):
     """A pool's environments in this process: sync ones in threads, async ones in the event loop.
 
     Example:
@@ -101,7 +101,7 @@ class ThreadBackend(Backend):
         """Get the threads ready; environments are made by their first reset."""
         self._workers = Workers(len(self._seats), name="guerdon-pool")
 
-    def submit(self, calls: Sequence[Call]) -> None:
+    def submit(self, calls: Sequence[PoolCall]) -> None:
         """Begin calls: one hand-over for all of them."""
         assert self._workers is not None
         jobs = []
@@ -127,7 +127,7 @@ class ThreadBackend(Backend):
             jobs.append(job)
         self._workers.submit(jobs)
 
-    def _done(self, seat: _Seat, call: Call, job: Job) -> None:
+    def _done(self, seat: _Seat, call: PoolCall, job: Job) -> None:
         if job.error is not None:
             self._failed(seat, call, job.error)
         elif isinstance(job.result, Driver):
@@ -139,7 +139,7 @@ class ThreadBackend(Backend):
         else:
             call.finish(job.result)
 
-    def _failed(self, seat: _Seat, call: Call, error: BaseException) -> None:
+    def _failed(self, seat: _Seat, call: PoolCall, error: BaseException) -> None:
         # One that refuses a step after its episode's end still works.
         refused = isinstance(error, (EpisodeError, RefusedActionError)) and not call.is_reset
         seat.is_broken = seat.is_broken or not refused
@@ -149,13 +149,13 @@ class ThreadBackend(Backend):
     async def _step_async(seat: _Seat, driver: Driver, action: Any) -> Observation:
         return await driver.step_async(seat.checked(action))
 
-    def _await(self, call: Call, function: Callable[[], Any]) -> None:
+    def _await(self, call: PoolCall, function: Callable[[], Any]) -> None:
         task = asyncio.ensure_future(self._play(self._seats[call.slot], call, function))
         call.running = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _play(self, seat: _Seat, call: Call, function: Callable[[], Any]) -> None:
+    async def _play(self, seat: _Seat, call: PoolCall, function: Callable[[], Any]) -> None:
         try:
             observation = await function()
         except asyncio.CancelledError:
@@ -165,7 +165,7 @@ class ThreadBackend(Backend):
         else:
             call.finish(observation)
 
-    def give_up(self, call: Call) -> None:
+    def give_up(self, call: PoolCall) -> None:
         """Put a new seat in the slot; the old environment is closed when its code comes back."""
         assert self._workers is not None
         seat = self._seats[call.slot]

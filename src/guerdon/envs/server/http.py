@@ -30,6 +30,7 @@ from guerdon.envs.server.messages import (
 )
 from guerdon.envs.server.openapi import openapi
 from guerdon.errors import EnvTimeoutError, EpisodeError
+from guerdon.functions.loading import name_of
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.failure import say_failure
 
@@ -272,10 +273,9 @@ async def _gone(request: Request) -> None:
 def _look(driver: Driver) -> dict[str, Any]:
     environment = driver.environment
     rubric = environment.rubric
-    kind = type(rubric)
     entry = {
         "name": "reward",
-        "rubric": f"{kind.__module__}.{kind.__qualname__}",
+        "rubric": name_of(type(rubric)),
         "weight": 1.0,
         "config": to_jsonable_python(rubric.state_dict(), inf_nan_mode="strings", fallback=str),
     }

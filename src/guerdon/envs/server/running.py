@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
@@ -93,8 +94,15 @@ class _Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         log("stopping", url=self._url)
-        await self._env_app.drain(self._grace_s)
+        draining = asyncio.ensure_future(self._env_app.drain(self._grace_s))
+        while not draining.done() and not self.force_exit:
+            await asyncio.wait({draining}, timeout=0.1)
+        if self.force_exit:  # a second ctrl-C
+            draining.cancel()
+            await self._env_app.drain(0.1)
         await super().shutdown(sockets=sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
         self._captured_signals.clear()  # it has ended as it was told to: not by the signal
 
 
