@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +38,8 @@ def new(
             f"{package!r} can't be a package's name; it takes small letters, digits and _, "
             "such as my_env"
         )
+    if package in sys.stdlib_module_names:
+        raise InvalidArgumentError(f"{package!r} is a module of Python itself; choose another name")
     if folder.exists():
         raise InvalidArgumentError(f"{folder} is there already; nothing was written")
     texts = {file: _filled(file, package) for file in TEMPLATES}

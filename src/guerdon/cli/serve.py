@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import signal
@@ -99,9 +98,11 @@ def serve(
     stops. What is at which address: /ws for sessions; /health, /metadata, /schema, /config,
     /metrics, /openapi.json; and /reset, /step, /state, where each call has a fresh environment.
     """  # fmt: skip
+    from guerdon.envs.amounts import check_amount, check_seconds
     from guerdon.envs.finding import find_environment
     from guerdon.envs.server import ServerLimits, create_app
     from guerdon.envs.server import serve as serve_app
+    from guerdon.envs.server.guard import is_loopback
 
     factory = find_environment(target)
     limits = ServerLimits(
@@ -110,13 +111,14 @@ def serve(
         max_connections=max(4000, 2 * max_sessions),
         step_timeout_s=step_timeout,
         idle_timeout_s=idle_timeout,
-        max_message_bytes=int(max_message_mb * 2**20),
+        max_message_bytes=int(check_amount("--max-message-mb", max_message_mb, "MB") * 2**20),
     )
+    check_seconds("--grace", grace)
     _log(log_format, verbose)
     app = create_app(
         factory, env_name=name, limits=limits, token=token, allowed_hosts=allow_host or ()
     )
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         _warn(f"whoever reaches {host} can use this server; --token asks for one")
     if with_parent:
         threading.Thread(target=_follow_parent, daemon=True).start()
@@ -144,13 +146,6 @@ def _log(log_format: LogFormat, verbose: bool) -> None:
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.addHandler(handler)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _follow_parent() -> None:

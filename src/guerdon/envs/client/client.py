@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from guerdon.envs.amounts import check_seconds
 from guerdon.envs.client.answers import message, read_answer
 from guerdon.envs.client.http import server_name
 from guerdon.envs.client.launching import Container, Launcher, ServerProcess
 from guerdon.envs.client.sync import SyncEnvClient
 from guerdon.envs.client.wire import Wire, http_url, websocket_url
-from guerdon.envs.durations import check_seconds
 from guerdon.envs.invalid import say_invalid
+from guerdon.envs.tokens import check_token
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import ConnectionLostError, InvalidArgumentError, InvalidObservationError
 from guerdon.models.action import Action
@@ -102,7 +103,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             check_seconds(what, seconds)
         self.base_url = http_url(base_url) if base_url else ""
         self._environment_id = environment_id
-        self._token = token
+        self._token = check_token(token)
         self._connect_timeout_s = connect_timeout_s
         self._message_timeout_s = message_timeout_s
         self._wire_options: dict[str, Any] = {

@@ -13,6 +13,7 @@ from guerdon._background import run
 from guerdon.envs.client.answers import read_answer
 from guerdon.envs.client.wire import http_url, is_loopback
 from guerdon.envs.sync_face import SyncFace
+from guerdon.envs.tokens import check_token
 from guerdon.errors import (
     AnswerTimeoutError,
     ConnectionLostError,
@@ -59,7 +60,7 @@ class HTTPEnvClient:
     ) -> None:
         self.base_url = http_url(base_url)
         self._environment_id = environment_id
-        self._token = token
+        self._token = check_token(token)
         self._timeout_s = timeout_s
         self._http: httpx.AsyncClient | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from guerdon.envs.durations import check_seconds
+from guerdon.envs.amounts import check_seconds
 from guerdon.envs.finding import find_environment
 from guerdon.envs.pool.arguments import (
     check_action,

@@ -13,6 +13,7 @@ from guerdon.envs.client.answers import message, read_answer
 from guerdon.envs.client.wire import Wire, websocket_url
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.pool.calls import PoolBackend, PoolCall
+from guerdon.envs.tokens import check_token
 from guerdon.errors import EpisodeError, InvalidObservationError, RefusedActionError, ServerError
 from guerdon.models.observation import Observation
 
@@ -51,7 +52,7 @@ class RemoteBackend(PoolBackend):
         connect_timeout_s: float = 10.0,
     ) -> None:
         self._new_wire = partial(
-            Wire, websocket_url(url), token=token, connect_timeout_s=connect_timeout_s
+            Wire, websocket_url(url), token=check_token(token), connect_timeout_s=connect_timeout_s
         )
         self._n = n
         self._observation_type = observation_type

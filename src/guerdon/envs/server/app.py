@@ -13,11 +13,12 @@ from starlette.responses import Response
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.envs.server.connection import Receive, Scope, Send
-from guerdon.envs.server.guard import Guard
+from guerdon.envs.server.guard import Guard, is_loopback
 from guerdon.envs.server.http import HttpFace, answer
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
+from guerdon.envs.tokens import check_token
 from guerdon.errors import InvalidArgumentError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
@@ -39,14 +40,18 @@ class EnvApp:
         limits: How much it takes on.
     """
 
-    def __init__(self, hub: Hub, app: Callable[[Scope, Receive, Send], Any]) -> None:
+    def __init__(self, hub: Hub, guard: Guard) -> None:
         self._hub = hub
-        self._app = app
+        self._guard = guard
         self.limits = hub.limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, as ASGI has it."""
-        await self._app(scope, receive, send)
+        await self._guard(scope, receive, send)
+
+    def listens_on(self, host: str) -> None:
+        """Say which address the server listens on, where it is known; `serve` does."""
+        self._guard.loopback_only = is_loopback(host)
 
     async def drain(self, grace_s: float = 30.0) -> None:
         """Take no more sessions, and end those there are, each after the answer it is at.
@@ -157,5 +162,4 @@ def _check(factory: Any, actions: Any, observations: Any, token: str | None) -> 
     for given, wanted in ((actions, Action), (observations, Observation)):
         if not (isinstance(given, type) and issubclass(given, wanted)):
             raise InvalidArgumentError(f"{given!r:.60} is no subclass of {wanted.__name__}")
-    if token is not None and not token.strip():
-        raise InvalidArgumentError("the token is empty; give some characters, or None for none")
+    check_token(token)

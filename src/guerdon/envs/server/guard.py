@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.logs import log
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "is_loopback"]
 
 OPEN = ("/health",)  # what a load balancer asks, which has no token
 
@@ -28,6 +28,10 @@ class Guard:
         app: The ASGI application behind it.
         token: What ``Authorization: Bearer …`` must hold; None lets everybody in.
         allowed_hosts: Further names that the server goes by.
+
+    Attributes:
+        loopback_only: Whether the server listens on the loopback alone; None where that isn't
+            known.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Guard:
         self._app = app
         self._token = token.encode() if token is not None else None
         self._hosts = {host.lower() for host in allowed_hosts}
+        self.loopback_only: bool | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -54,7 +59,10 @@ class Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         name = _hostname(f"//{host}")
-        if _is_loopback((scope.get("server") or ("",))[0]) and not self._is_ours(name):
+        loopback_only = self.loopback_only
+        if loopback_only is None:  # some other server runs this: as the connection looks
+            loopback_only = is_loopback((scope.get("server") or ("",))[0])
+        if loopback_only and not self._is_ours(name):
             return 421, (
                 f"this server is no {host!r:.80}; it listens on the loopback alone and answers to "
                 "localhost and 127.0.0.1 (allow further names with allowed_hosts)"
@@ -72,7 +80,7 @@ class Guard:
     def _is_ours(self, name: str, own: str | None = None) -> bool:
         if not name:
             return False
-        return name == "localhost" or name in self._hosts or name == own or _is_loopback(name)
+        return name in self._hosts or name == own or is_loopback(name)
 
 
 def _hostname(url: str) -> str:
@@ -82,11 +90,12 @@ def _hostname(url: str) -> str:
         return ""
 
 
-def _is_loopback(name: Any) -> bool:
+def is_loopback(name: Any) -> bool:
+    """Whether an address is of the loopback."""
     try:
         return ipaddress.ip_address(str(name)).is_loopback
     except ValueError:
-        return False
+        return str(name) == "localhost"
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, said: str) -> None:

@@ -44,6 +44,7 @@ def serve(
     """
     with _listening(host, port) as listener:
         _raise_file_limit()
+        app.listens_on(listener.getsockname()[0])
         server = _Server(app, grace_s, _url(listener), ready)
         try:
             server.run(sockets=[listener])
