@@ -299,7 +299,7 @@ def test_a_token_opens_the_door_and_a_wrong_one_doesnt(strict):
             await pool.reset_batch()
 
     play(lambda: main("sesame"))
-    for wrong in ("open", None, ""):
+    for wrong in ("open", None):
         with pytest.raises(ServerError, match="token") as caught:
             play(lambda wrong=wrong: main(wrong))
         assert caught.value.code == "401"
