@@ -25,6 +25,7 @@ T = TypeVar("T")
 class _Background:
     def __init__(self) -> None:
         self.process = os.getpid()
+        self.closing = False
         self.loop = _fastest_loop()
         self.thread = threading.Thread(target=self._live, name="guerdon-background", daemon=True)
         self.thread.start()
@@ -32,10 +33,15 @@ class _Background:
 
     def _live(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self.closing:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                continue  # of somebody's task, whose waiter gets it; the others go on
 
     def close(self) -> None:
         if self.process == os.getpid() and not self.loop.is_closed():
+            self.closing = True
             self.loop.call_soon_threadsafe(self.loop.stop)
             self.thread.join(timeout=5)
             if not self.thread.is_alive():

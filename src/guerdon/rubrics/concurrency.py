@@ -27,12 +27,12 @@ DEFAULT_THREADS = 32
 async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     """Run jobs at the same time. The first to fail cancels the others, and is raised as it is."""
     results: dict[int, T] = {}
-    failure: list[Exception] = []
+    failure: list[Exception | SystemExit] = []
 
     async def run(place: int, scope: anyio.CancelScope) -> None:
         try:
             results[place] = await jobs[place]()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in a task would end the event loop
             failure.append(error)
             scope.cancel()
 
