@@ -23,7 +23,7 @@ demo: setup  ## Score model-written solutions; serve an environment and play it.
 	@$(RUN) python -m examples.coding_env.demo
 
 test: setup  ## Run the tests.
-	$(RUN) pytest
+	$(RUN) pytest -n 2 --dist worksteal
 
 check: setup  ## Lint, check the format and the types.
 	$(RUN) ruff check .

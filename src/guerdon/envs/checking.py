@@ -281,7 +281,8 @@ class _Checks:
     def _after_done(self, driver: Driver) -> None:
         name = "a step after the end is refused"
         if not self._trace[-1]["observation"]["done"]:
-            said = f"no episode ended within {len(self._actions)} steps; try more, or other actions"
+            count = len(self._actions)
+            said = f"not looked at: no episode ended in {count} steps; try more, or other actions"
             self._line(name, "note", said)
             return
         self._play(driver)

@@ -115,6 +115,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         self._wire: Wire | None = None
         self._connecting = asyncio.Lock()
         self._launcher: Launcher | None = None
+        self._closed = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -171,7 +172,10 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             **options: As of the class.
         """
         client = cls("", **options)
-        client._own(Container(image, startup_timeout_s, config=config, env=env, port=port))
+        container = Container(
+            image, startup_timeout_s, config=config, env=env, port=port, token=client._token
+        )
+        client._own(container)
         return client
 
     def _own(self, launcher: Launcher) -> None:
@@ -194,6 +198,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             AnswerTimeoutError: Nobody answered in time.
             LaunchError: The server or the container didn't start.
         """
+        self._closed = False
         async with self._connecting:
             if self._launcher is None:
                 await self._connect()
@@ -267,6 +272,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
     async def close(self) -> None:
         """End the session, and stop the server where it is this client's own."""
+        self._closed = True
         try:
             if self._wire is not None:
                 await self._wire.close()
@@ -281,6 +287,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return SyncEnvClient(self)
 
     async def _ask(self, text: bytes, kind: str, timeout_s: float | None = None) -> Any:
+        if self._closed:
+            raise ConnectionLostError("the client was closed; reset() begins a new session")
         if self._wire is None:
             await self.connect()
         assert self._wire is not None

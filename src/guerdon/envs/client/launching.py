@@ -31,6 +31,8 @@ STOP_S = 15.0
 # How much of what a server prints is kept, to be told where it doesn't start.
 KEPT_LINES = 200
 
+TOKEN = "GUERDON_TOKEN"
+
 
 class Launcher(ABC):
     """Starts a server, and stops it."""
@@ -73,7 +75,7 @@ class ServerProcess(Launcher):
         await self.stop()
         environment = dict(os.environ)
         if self._token is not None:
-            environment["GUERDON_TOKEN"] = self._token
+            environment[TOKEN] = self._token
         # The server ends when its standard input does, that is, when we do.
         process = self._process = subprocess.Popen(
             [sys.executable, "-m", "guerdon", "serve", self._spec, "--port", "0", "--with-parent"],
@@ -192,6 +194,7 @@ class Container(Launcher):
         config: Mounted as a JSON file, read-only.
         env: Environment variables.
         port: The port of the server, inside.
+        token: Handed over as the environment variable ``GUERDON_TOKEN``.
     """
 
     def __init__(
@@ -202,8 +205,10 @@ class Container(Launcher):
         config: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
         port: int = 8000,
+        token: str | None = None,
     ) -> None:
         self._image = image
+        self._token = token
         self._timeout_s = timeout_s
         self._config = config
         self._env = dict(env or {})
@@ -219,9 +224,11 @@ class Container(Launcher):
         command += ["--publish", f"127.0.0.1::{self._port}"]
         for name, value in self._env.items():
             command += ["--env", f"{name}={value}"]
+        if self._token is not None:  # by its name alone: a command line can be seen by others
+            command += ["--env", TOKEN]
         try:
             async with asyncio.timeout(self._timeout_s):
-                await _docker(*command, *self._mounted(), self._image)
+                await _docker(*command, *self._mounted(), self._image, token=self._token)
                 await self._look()
                 published = (await _docker("port", self._name, f"{self._port}/tcp")).split()
                 if not published:
@@ -285,12 +292,14 @@ class Container(Launcher):
             return str(error)
 
 
-async def _docker(*arguments: str, both: bool = False) -> str:
+async def _docker(*arguments: str, both: bool = False, token: str | None = None) -> str:
     """Run the docker command, and give what it prints, on standard error too where `both`."""
+    environment = {**os.environ, TOKEN: token} if token is not None else None
     try:
         process = await asyncio.create_subprocess_exec(
             "docker",
             *arguments,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if both else subprocess.PIPE,
