@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 
 from guerdon.errors import InvalidArgumentError
 
@@ -29,6 +29,6 @@ def check_amount(name: str, amount: object, unit: str) -> float:
         InvalidArgumentError: It is no finite number over 0.
     """
     is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-    if not is_number or not 0 < amount < math.inf:  # type: ignore[operator]
+    if not is_number or not 0 < amount <= sys.float_info.max:  # type: ignore[operator]
         raise InvalidArgumentError(f"{name} is {amount!r}; it takes a number of {unit} over 0")
     return float(amount)  # type: ignore[arg-type]

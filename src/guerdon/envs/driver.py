@@ -12,10 +12,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import anyio
 from pydantic import ValidationError
 
 from guerdon.envs.environment import Environment
-from guerdon.envs.scoring import attach
+from guerdon.envs.scoring import attach, tell_again
 from guerdon.errors import EnvDefinitionError, EnvFailedError, InvalidObservationError
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
@@ -23,6 +24,9 @@ from guerdon.rubrics import frames
 from guerdon.rubrics.frames import Frame
 
 __all__ = ["Driver", "make"]
+
+# Threads for the sync leaves of one environment's async tree.
+THREADS = 8
 
 
 class _Takes(NamedTuple):
@@ -92,11 +96,12 @@ class Driver:
         step_is_async: The same of `step_async`.
     """
 
-    __slots__ = ("_plan", "environment", "reset_is_async", "step_is_async")
+    __slots__ = ("_limiter", "_plan", "environment", "reset_is_async", "step_is_async")
 
     def __init__(self, environment: Environment[Any, Any, Any]) -> None:
         self.environment = environment
         self._plan = _plan(type(environment))
+        self._limiter: anyio.CapacityLimiter | None = None
         self.reset_is_async = self._plan.reset_is_async
         self.step_is_async = self._plan.step_is_async
 
@@ -153,7 +158,7 @@ class Driver:
             EnvFailedError: It called ``sys.exit``.
             Exception: What it raised.
         """
-        recorder = Frame(None)
+        recorder = self._recorder()
         token = frames.enter(recorder)
         try:
             observation = self.environment.step(action, **self._step_arguments(timeout_s, extra))
@@ -170,7 +175,7 @@ class Driver:
     ) -> Observation:
         """The same for an environment whose step is async."""
         arguments = self._step_arguments(timeout_s, extra)
-        recorder = Frame(None)
+        recorder = self._recorder()
         token = frames.enter(recorder)
         try:
             observation = await self.environment.step_async(action, **arguments)
@@ -257,10 +262,20 @@ class Driver:
             )
         return observation
 
+    def _recorder(self) -> Frame:
+        """What records the evaluations of a step."""
+        recorder = Frame(None)
+        if self.environment.rubric._look().is_async:
+            # An async tree that the author calls by hand: its sync leaves go to threads.
+            recorder.limiter = self._limiter = self._limiter or anyio.CapacityLimiter(THREADS)
+        return recorder
+
     def _scored(self, observation: Any, recorder: Frame, method: str) -> Observation:
-        if not recorder.entries:
-            return self._checked(observation, method)
-        return attach(self.environment.rubric, self._checked(observation, method), recorder)
+        checked = self._checked(observation, method)
+        if recorder.entries:
+            return attach(self.environment.rubric, checked, recorder)
+        tell_again(checked, recorder)
+        return checked
 
     def _salvaged(self, recorder: Frame, error: Exception) -> Observation:
         """The observation of a step whose rubric failed; other failures are raised."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from guerdon._background import run, wait_for
+from guerdon._background import run
 from guerdon.envs.scoring import score_step, score_step_async
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import EnvDefinitionError
@@ -139,7 +139,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         Returns:
             The first observation, without a reward.
         """
-        return run(self.reset_async(seed=seed, episode_id=episode_id, **kwargs))
+        return run(self.reset_async(**_given(kwargs, seed=seed, episode_id=episode_id)))
 
     def step(self, action: ActT, timeout_s: float | None = None, **kwargs: Any) -> ObsT:
         """Do what the agent decided, and tell what came of it.
@@ -155,17 +155,19 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         Raises:
             EpisodeError: No episode is running, for environments that say so.
         """
-        return run(self.step_async(action, timeout_s=timeout_s, **kwargs))
+        return run(self.step_async(action, **_given(kwargs, timeout_s=timeout_s)))
 
     async def reset_async(
         self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
     ) -> ObsT:
         """Like `reset`, without blocking the event loop."""
-        return await in_thread(None, lambda: self.reset(seed=seed, episode_id=episode_id, **kwargs))
+        given = _given(kwargs, seed=seed, episode_id=episode_id)
+        return await in_thread(None, lambda: self.reset(**given))
 
     async def step_async(self, action: ActT, timeout_s: float | None = None, **kwargs: Any) -> ObsT:
         """Like `step`, without blocking the event loop."""
-        return await in_thread(None, lambda: self.step(action, timeout_s=timeout_s, **kwargs))
+        given = _given(kwargs, timeout_s=timeout_s)
+        return await in_thread(None, lambda: self.step(action, **given))
 
     @property
     @abstractmethod
@@ -209,9 +211,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
         """The reward of a step; what the rubric raises is raised."""
-        reward: Any = self.rubric(action, observation)
-        value: float = wait_for(reward) if hasattr(reward, "__await__") else reward
-        return value
+        if self.rubric._look().is_async:
+            return run(self._apply_rubric_async(action, observation))
+        reward: float = self.rubric(action, observation)
+        return reward
 
     async def _apply_rubric_async(self, action: ActT, observation: ObsT) -> float:
         """Like `_apply_rubric`, without blocking the event loop."""
@@ -247,3 +250,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 def _writes(cls: type, name: str) -> bool:
     """Whether an environment class has a method of its own by that name."""
     return getattr(cls, name) is not getattr(Environment, name)
+
+
+def _given(kwargs: dict[str, Any], **named: Any) -> dict[str, Any]:
+    """The arguments that somebody gave: a method need not take those that nobody does."""
+    return {**{name: value for name, value in named.items() if value is not None}, **kwargs}

@@ -40,7 +40,7 @@ class Host:
         driver: That of the environment; None before it is made and after it was given up.
     """
 
-    __slots__ = ("_factory", "_loop", "_workers", "driver", "timeout_s")
+    __slots__ = ("_factory", "_is_half_reset", "_loop", "_workers", "driver", "timeout_s")
 
     def __init__(
         self, factory: Callable[[], Any], workers: Workers, *, timeout_s: float = 300.0
@@ -49,6 +49,7 @@ class Host:
         self._workers = workers
         self._loop = asyncio.get_running_loop()
         self.timeout_s = timeout_s
+        self._is_half_reset = False
         self.driver: Driver | None = None
 
     async def open(self) -> None:
@@ -70,10 +71,14 @@ class Host:
         if self.driver is None:
             await self.open()
         driver = self._driver()
+        self._is_half_reset = True
+        observation: Observation
         if driver.reset_is_async:
-            return await self._awaited(driver.reset_async(seed, episode_id, extra), "reset")
-        call = partial(driver.reset, seed, episode_id, extra)
-        observation: Observation = await self._in_thread(call, "reset", self.timeout_s)
+            observation = await self._awaited(driver.reset_async(seed, episode_id, extra), "reset")
+        else:
+            call = partial(driver.reset, seed, episode_id, extra)
+            observation = await self._in_thread(call, "reset", self.timeout_s)
+        self._is_half_reset = False
         return observation
 
     async def step(
@@ -85,11 +90,13 @@ class Host:
         """Take a step.
 
         Raises:
-            EpisodeError: The environment was given up; a reset makes a new one.
+            EpisodeError: The environment was given up, or its reset failed.
             EnvTimeoutError: It took too long, and is given up.
             Exception: What it raised.
         """
         driver = self._driver()
+        if self._is_half_reset:
+            raise EpisodeError("the last reset failed; reset again")
         limit = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
         if driver.step_is_async:
             return await self._awaited(driver.step_async(action, timeout_s, extra), "step", limit)

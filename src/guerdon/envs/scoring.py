@@ -13,7 +13,7 @@ from guerdon.rubrics.failure import say_caught, say_failure
 from guerdon.rubrics.frames import Frame
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["attach", "score_step", "score_step_async"]
+__all__ = ["attach", "score_step", "score_step_async", "tell_again"]
 
 ObsT = TypeVar("ObsT", bound=Observation)
 
@@ -21,35 +21,49 @@ COMPONENTS = "reward_components"
 ERROR = "reward_error"
 DEALT_WITH = "reward_dealt_with"
 STEP_REWARDS = "step_rewards"
+STEP_REWARDS_ERROR = "step_rewards_error"
 
 
 def score_step(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """Score a step with a sync tree, and write what came out into the observation."""
     named: dict[str, float] = {}
     caught: dict[str, Exception] = {}
-    _forget_others()
+    driver = _recorder()
     token = frames.enter(None)  # nobody else records this evaluation
     try:
         reward = namer(rubric)(rubric, action, observation, named, caught)
     except Exception as error:
-        return _write(rubric, observation, None, named, {}, error)
+        return _write(rubric, observation, None, named, {}, error, driver)
     finally:
         frames.leave(token)
-    return _write(rubric, observation, reward, named, caught)
+    return _write(rubric, observation, reward, named, caught, None, driver)
 
 
 async def score_step_async(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """The same with any tree."""
-    _forget_others()
+    driver = _recorder()
     recorder = Frame(None)
     token = frames.enter(recorder)
     try:
         reward = await evaluate(rubric, action, observation)
     except Exception as error:
-        return _write(rubric, observation, None, *_components(rubric, recorder), error)
+        named, caught = _components(rubric, recorder)
+        return _write(rubric, observation, None, named, caught, error, driver)
     finally:
         frames.leave(token)
-    return _write(rubric, observation, reward, *_components(rubric, recorder))
+    return _write(rubric, observation, reward, *_components(rubric, recorder), None, driver)
+
+
+def tell_again(observation: Observation, recorder: Frame) -> None:
+    """Tell what a step's scoring told, where its author gave another observation than the scored.
+
+    Args:
+        observation: What the step gave.
+        recorder: The frame that was entered around the step.
+    """
+    told = recorder.told
+    if told is not None and COMPONENTS not in observation.metadata:
+        observation.metadata.update(told)
 
 
 def attach(
@@ -69,11 +83,16 @@ def attach(
     return _write(rubric, observation, reward, *_components(rubric, recorder), error)
 
 
-def _forget_others() -> None:
-    """Let evaluations that the author's step has made by hand before count no more."""
+def _recorder() -> Frame | None:
+    """The frame that a driver has entered around an author's step, made to forget what was before.
+
+    What the step evaluated by hand before counts no more.
+    """
     recorder = frames.current()
-    if recorder is not None and recorder.rubric is None:
-        recorder.entries.clear()
+    if recorder is None or recorder.rubric is not None:
+        return None
+    recorder.entries.clear()
+    return recorder
 
 
 def _components(rubric: Rubric, recorder: Frame) -> tuple[dict[str, float], dict[str, Exception]]:
@@ -93,22 +112,25 @@ def _write(
     named: dict[str, float],
     caught: dict[str, Exception],
     error: Exception | None = None,
+    recorder: Frame | None = None,
 ) -> ObsT:
-    observation.reward = reward
-    metadata = observation.metadata
-    metadata[COMPONENTS] = named
-    for old in (ERROR, DEALT_WITH, STEP_REWARDS):  # of an observation that is shown again
-        metadata.pop(old, None)
+    told: dict[str, Any] = {COMPONENTS: named}
     if error is not None:
-        metadata[ERROR] = say_failure(error)
+        told[ERROR] = say_failure(error)
     elif caught:
-        metadata[DEALT_WITH] = say_caught(caught)
+        told[DEALT_WITH] = say_caught(caught)
     if observation.done and rubric._look().holds_trajectory:
         try:
             rewards = rubric.compute_step_rewards()
             step_rewards.check(rubric, rewards, len(rewards))
-            metadata[STEP_REWARDS] = rewards
+            told[STEP_REWARDS] = rewards
         except Exception as failed:
-            metadata[STEP_REWARDS] = None
-            metadata.setdefault(ERROR, say_failure(failed))
+            told[STEP_REWARDS] = None
+            told[STEP_REWARDS_ERROR] = say_failure(failed)
+    observation.reward = reward
+    for old in (ERROR, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
+        observation.metadata.pop(old, None)  # of an observation that is shown again
+    observation.metadata.update(told)
+    if recorder is not None:
+        recorder.told = told
     return observation

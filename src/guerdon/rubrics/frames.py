@@ -56,6 +56,7 @@ class Frame:
     super_calls: int = 0  # how deep super().__call__() is, for authors who write __call__
     limiter: anyio.CapacityLimiter | None = None  # set where sync leaves go to worker threads
     observed: Any = None  # of a recorder: the observation on which the last evaluation failed
+    told: dict[str, Any] | None = None  # of a recorder: what the last scoring told of itself
     unawaited: list[tuple[Rubric, Coroutine[Any, Any, float]]] | None = None
 
     def __init__(self, rubric: Rubric | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -90,6 +91,7 @@ class EnvPool:
         self._busy: dict[int, PoolCall] = {}
         self._freed = asyncio.Event()  # set whenever a call ends
         self._is_open = False
+        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._streams: dict[int, _Stream] = {}  # of the as_completed that are under way
 
     def __len__(self) -> int:
@@ -300,9 +302,14 @@ class EnvPool:
     def _check_open(self) -> None:
         if not self._is_open:
             raise InvalidArgumentError("the pool isn't open; use it as `async with EnvPool(…)`")
+        if self._home != (asyncio.get_running_loop(), os.getpid()):
+            raise InvalidArgumentError(
+                "the pool belongs to another event loop or process; open one in each"
+            )
 
     async def __aenter__(self) -> Self:
         await self._backend.open()
+        self._home = asyncio.get_running_loop(), os.getpid()
         self._is_open = True
         return self
 

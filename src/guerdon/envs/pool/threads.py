@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -96,6 +97,11 @@ class ThreadBackend(PoolBackend):
         self._close_timeout_s = close_timeout_s
         self._workers: Workers | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def __del__(self) -> None:
+        if self._workers is not None:
+            warnings.warn("a pool was never closed", ResourceWarning, stacklevel=2, source=self)
+            self._workers.close()
 
     async def open(self) -> None:
         """Get the threads ready; environments are made by their first reset."""
