@@ -175,7 +175,9 @@ def test_a_class_that_holds_itself_ends_somewhere(kind):
     ids=["a pattern", "an empty range", "an empty size", "no schema"],
 )
 def test_what_can_not_be_made_up_says_what_lacks_and_what_to_do(kind):
-    made = create_model("Made", __base__=Action, a=(kind, ...), model_config=None) if False else None
+    made = (
+        create_model("Made", __base__=Action, a=(kind, ...), model_config=None) if False else None
+    )
     made = type(
         "Made",
         (Action,),

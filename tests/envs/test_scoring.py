@@ -1,6 +1,8 @@
 """From an evaluation to what an observation tells, in every way of writing a step."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -417,7 +419,8 @@ def test_step_rewards_that_cant_be_had_are_told_and_leave_the_reward(way, wrong)
     board = driver.step(Move())
     assert board.reward == 1.0
     assert board.metadata["step_rewards"] is None
-    assert board.metadata["reward_error"]
+    assert board.metadata["step_rewards_error"]
+    assert "reward_error" not in board.metadata
 
 
 def test_a_rubric_that_failed_at_the_end_is_told_rather_than_the_step_rewards():
@@ -454,3 +457,51 @@ def test_one_that_declares_a_reward_that_may_be_none_is_fine():
         reward: float | None = 0.5
 
     assert Numbered().reward == 0.5
+
+
+def test_an_observation_made_anew_after_scoring_tells_what_the_scoring_told():
+    """The author copies the reward, and not the metadata."""
+
+    class Anew(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            scored = self.score(action, Observation(done=True))
+            return Observation(reward=scored.reward, done=True, metadata={"mine": 1})
+
+    failed = driven(Anew(Down()))
+    assert failed.reward is None
+    assert failed.metadata["reward_error"] == "OSError: the judge is down"
+    assert failed.metadata["mine"] == 1
+    tree = WeightedSum([Half(), Half()], [1.0, 1.0])
+    scored = driven(Anew(tree))
+    assert scored.metadata["reward_components"] == {"rubric_0": 0.5, "rubric_1": 0.5}
+
+
+@pytest.mark.parametrize("way", ["by hand", "with_reward", "apply"])
+def test_sync_leaves_of_an_async_tree_go_to_threads_however_the_step_is_written(way):
+    """Two environments meet in a leaf: neither waits in the other's way."""
+    meeting = threading.Barrier(2, timeout=5)
+
+    class Meets(Rubric):
+        def forward(self, action, observation):
+            meeting.wait()
+            return 1.0
+
+    class Judge(Rubric):
+        async def forward(self, action, observation):
+            return 1.0
+
+    class Written(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            observation = Observation()
+            if way == "by hand":
+                observation.reward = self.rubric(action, observation)
+            elif way == "with_reward":
+                return observation.with_reward(self.rubric(action, observation))
+            else:
+                observation.reward = self._apply_rubric(action, observation)
+            return observation
+
+    drivers = [Driver(Written(WeightedSum([Judge(), Meets()], [0.5, 0.5]))) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        boards = list(threads.map(lambda driver: driver.step(Move()), drivers))
+    assert [board.reward for board in boards] == [1.0, 1.0]

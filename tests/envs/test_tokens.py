@@ -22,7 +22,18 @@ def test_none_is_no_token():
     assert check_token(None) is None
 
 
-UNSENDABLE = ["", " ", "a b", "secret\n", "secret\r\n", "\tsecret", "sécret", "a\x00", "a\x7f", "ａ"]
+UNSENDABLE = [
+    "",
+    " ",
+    "a b",
+    "secret\n",
+    "secret\r\n",
+    "\tsecret",
+    "sécret",
+    "a\x00",
+    "a\x7f",
+    "ａ",
+]
 
 
 @pytest.mark.parametrize("token", [*UNSENDABLE, 3, b"secret", ["secret"], True], ids=repr)

@@ -141,7 +141,7 @@ def test_a_client_that_is_closed_can_begin_again(echo):
         await client.reset()
         await client.close()
         await client.close()
-        with pytest.raises(ConnectionLostError, match=r"reset\(\) makes one"):
+        with pytest.raises(ConnectionLostError, match=r"reset\(\) begins a new session"):
             await client.step({"message": "hi"})
         await client.reset()
         assert (await client.step({"message": "hi"})).observation["echoed"] == "hi"

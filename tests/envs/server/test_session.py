@@ -419,6 +419,11 @@ def test_an_environment_that_raises_is_told_and_the_session_goes_on(play, fault,
     if fault == "raises":
         assert "no luck" in answer["data"]["message"]
         assert "ValueError" in answer["data"]["message"]
+    if bad["type"] == "reset":  # the environment may stand anywhere between two episodes
+        refused = client.ask(step("good"))["data"]
+        assert refused["code"] == "EXECUTION_ERROR"
+        assert "the last reset failed; reset again" in refused["message"]
+        client.ask(RESET)
     assert client.ask(step("good"))["data"]["reward"] == 0.4
 
 
