@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,9 +61,12 @@ def check(
     from guerdon.envs.checking import check_environment
     from guerdon.envs.finding import find_environment
 
-    factory = find_environment(target)
     given = _read(actions) if actions is not None else None
-    report = check_environment(factory, actions=given, seed=seed, steps=steps, timeout_s=timeout)
+    with contextlib.redirect_stdout(sys.stderr):  # what the environment prints is no report
+        factory = find_environment(target)
+        report = check_environment(
+            factory, actions=given, seed=seed, steps=steps, timeout_s=timeout
+        )
     if as_json:
         lines = [
             {"check": line.name, "status": line.status, "said": line.said} for line in report.lines
@@ -79,9 +84,11 @@ def check(
 def _read(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}", spec=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} isn't UTF-8: {error}", spec=str(path)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

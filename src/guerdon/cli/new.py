@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
+import re
 import sys
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -32,30 +35,57 @@ def new(
     It is a package of its own: environment.py, test_environment.py, README.md.
     """  # fmt: skip
     folder = Path(name)
+    _check(folder)
+    texts = {"__init__.py": f'"""The environment {folder.name}."""\n'}
+    texts |= {file: _filled(file, folder) for file in TEMPLATES}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".guerdon-") as beside:
+            made = Path(beside, folder.name)  # all of it, or nothing
+            made.mkdir()
+            for file, text in texts.items():
+                (made / file).write_text(text, encoding="utf-8")
+            made.rename(folder)
+    except OSError as error:
+        raise OutputError(f"can't write {folder}: {error.strerror}") from error
+    print(f"wrote {folder}: {', '.join(TEMPLATES)}\nnext: guerdon check {folder}")
+
+
+def _check(folder: Path) -> None:
     package = folder.name
-    if not package.isidentifier() or keyword.iskeyword(package) or package != package.lower():
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", package) or keyword.iskeyword(package):
         raise InvalidArgumentError(
             f"{package!r} can't be a package's name; it takes small letters, digits and _, "
             "such as my_env"
         )
-    if package in sys.stdlib_module_names:
-        raise InvalidArgumentError(f"{package!r} is a module of Python itself; choose another name")
     if folder.exists():
         raise InvalidArgumentError(f"{folder} is there already; nothing was written")
-    texts = {file: _filled(file, package) for file in TEMPLATES}
-    try:
-        folder.mkdir(parents=True)
-        (folder / "__init__.py").write_text(f'"""The environment {package}."""\n', encoding="utf-8")
-        for file, text in texts.items():
-            (folder / file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"can't write {error.filename}: {error.strerror}") from error
-    print(f"wrote {folder}: {', '.join(texts)}\nnext: guerdon check {folder}")
+    if package in sys.stdlib_module_names:
+        raise InvalidArgumentError(f"{package!r} is a module of Python itself; choose another name")
+    if importlib.util.find_spec(package) is not None:
+        raise InvalidArgumentError(
+            f"there is a package {package!r} already, which Python would find first; choose "
+            "another name"
+        )
 
 
-def _filled(file: str, package: str) -> str:
-    """A template, with the name in its two spellings."""
+def _module_of(folder: Path) -> str:
+    """How the new package is imported: it may be made inside of another."""
+    parts, above = [folder.name], folder.resolve().parent
+    while (above / "__init__.py").is_file():
+        parts.insert(0, above.name)
+        above = above.parent
+    return ".".join(parts)
+
+
+def _filled(file: str, folder: Path) -> str:
+    """A template, with the name in its spellings."""
     text = (files("guerdon.cli") / "template" / f"{file}.txt").read_text(encoding="utf-8")
-    class_name = "".join(part.capitalize() for part in package.split("_"))
-    filled = text.replace("{name}", package).replace("{Name}", class_name)
-    return filled.replace("{{", "{").replace("}}", "}")
+    class_name = "".join(part.capitalize() for part in folder.name.split("_"))
+    for place, name in (
+        ("{name}", folder.name),
+        ("{module}", _module_of(folder)),
+        ("{Name}", class_name),
+    ):
+        text = text.replace(place, name)
+    return text.replace("{{", "{").replace("}}", "}")

@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from guerdon.cli.consoles import console
+from guerdon.errors import InvalidArgumentError
 
 __all__ = ["serve"]
 
@@ -114,6 +115,8 @@ def serve(
         max_message_bytes=int(check_amount("--max-message-mb", max_message_mb, "MB") * 2**20),
     )
     check_seconds("--grace", grace)
+    if os.environ.get("GUERDON_TOKEN") == "" and token is None:
+        raise InvalidArgumentError("GUERDON_TOKEN is set and empty; give a token, or unset it")
     _log(log_format, verbose)
     app = create_app(
         factory, env_name=name, limits=limits, token=token, allowed_hosts=allow_host or ()

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
+from guerdon.envs.amounts import check_amount, check_seconds
+from guerdon.envs.check_player import Player, Seen
 from guerdon.envs.check_report import CheckLine, EnvironmentReport
 from guerdon.envs.comparison import difference
-from guerdon.envs.driver import Driver, make
+from guerdon.envs.driver import Driver
+from guerdon.envs.invalid import say_invalid
 from guerdon.envs.sampling import sample_actions
 from guerdon.envs.scoring import COMPONENTS, ERROR
 from guerdon.envs.server.messages import observation_json, state_json
-from guerdon.errors import (
-    EnvError,
-    EnvTimeoutError,
-    EpisodeError,
-    GuerdonError,
-    InvalidArgumentError,
-)
+from guerdon.errors import EpisodeError, GuerdonError, InvalidArgumentError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
-from guerdon.models.state import State
+from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 
 __all__ = ["check_environment"]
-
-# What was seen in an episode: after the reset and after each step, the observation and the state.
-Trace = list[dict[str, Any]]
-
-# An id that environments may show: always the same one, so that it tells nothing of chance.
-EPISODE = "check"
 
 
 def check_environment(
@@ -77,277 +65,228 @@ def check_environment(
 
     Returns:
         A line for each check. What the environment raises is told there, not raised.
+
+    Raises:
+        InvalidArgumentError: `steps` or `timeout_s` is not over 0.
     """
-    checks = _Checks(env, seed, timeout_s)
+    check_amount("steps", steps, "steps")
+    player = Player(env, seed, check_seconds("timeout_s", timeout_s))
+    checks = _Checks(player, actions, seed, steps)
+    report = EnvironmentReport()
+    for name, look, is_needed in checks.all():
+        line = _line(name, look)
+        report.lines.append(line)
+        if is_needed and line.status == "problem":
+            break
+    raised = player.close()
+    if raised:
+        report.lines.append(CheckLine("it can be closed", "problem", _said(raised[0])))
+    return report
+
+
+class _Found(Exception):
+    """What a check has found to be wrong, in words."""
+
+
+class _Note(Exception):
+    """What a check couldn't look at, or what may be meant."""
+
+
+def _line(name: str, look: Callable[[], None]) -> CheckLine:
     try:
-        checks.run(actions, steps)
-    except _StopChecks:
-        pass  # the report says why there is no going on
-    finally:
-        checks.close()
-    return checks.report
-
-
-class _StopChecks(Exception):
-    """Without this, nothing further can be looked at."""
+        look()
+    except _Note as note:
+        return CheckLine(name, "note", str(note))
+    except _Found as found:
+        return CheckLine(name, "problem", str(found))
+    except Exception as error:
+        return CheckLine(name, "problem", _said(error))
+    return CheckLine(name, "ok")
 
 
 class _Checks:
-    def __init__(self, env: Callable[[], Any], seed: int, timeout_s: float) -> None:
-        self.report = EnvironmentReport()
-        self._env = env
+    """The checks, and what the later ones know from the earlier."""
+
+    def __init__(
+        self,
+        player: Player,
+        given: Sequence[Action | Mapping[str, Any]] | None,
+        seed: int,
+        steps: int,
+    ) -> None:
+        self._player = player
+        self._given = given
         self._seed = seed
-        self._timeout_s = timeout_s
-        self._made: list[Driver] = []
+        self._steps = steps
+        self._first: Any = None  # the driver of the first environment
         self._actions: list[Action] = []
-        self._made_up = False
-        self._trace: Trace = []
-        self._observations: list[Observation] = []
+        self._trace: list[Seen] = []
+        self._unsendable: str | None = None
 
-    def run(self, actions: Sequence[Action | Mapping[str, Any]] | None, steps: int) -> None:
-        """Every check, each of which needs those before it."""
-        first = self._attempt("it can be made, with a rubric", self._new)
-        self._made_up = actions is None
-        self._actions = self._attempt(
-            "there are actions to try", partial(_actions, first, actions, steps, self._seed)
-        )
-        self._trace = self._attempt(
-            "an episode can be played", partial(self._first_play, first, steps)
-        )
-        self._rewards()
-        self._range(first)
-        self._json()
-        self._forgets(first)
-        self._repeatable(first)
-        self._apart()
-        self._after_done(first)
+    def all(self) -> list[tuple[str, Callable[[], None], bool]]:
+        """Every check: its name, what it does, and whether those after it need it."""
+        return [
+            ("it can be made, with a rubric", self.made, True),
+            ("there are actions to try", self.actions, True),
+            ("an episode can be played", self.played, True),
+            ("every step has a reward", self.rewarded, False),
+            ("rewards are in their declared range", self.in_range, False),
+            ("observations survive JSON", self.survives_json, False),
+            ("a reset forgets the old trajectory", self.forgets, False),
+            (f"seed {self._seed} makes it repeatable", self.repeatable, True),
+            ("two instances share nothing", self.apart, False),
+            ("a step after the end is refused", self.after_done, False),
+        ]
 
-    def close(self) -> None:
-        """Close what was made; an environment that can't be closed has a problem."""
-        for driver in self._made:
-            try:
-                self._call(driver.close)
-            except Exception as error:
-                self._line("it can be closed", "problem", _said(error))
-                return
+    def made(self) -> None:
+        self._first = self._player.new()
 
-    def _new(self) -> Driver:
-        driver: Driver = self._call(partial(make, self._env))
-        self._made.append(driver)
-        return driver
+    def actions(self) -> None:
+        kind = self._first.environment.action_type
+        if self._given is None:  # more than are needed: some may be refused
+            self._actions = sample_actions(kind, 3 * self._steps, seed=self._seed)
+            return
+        if not self._given:
+            raise _Found("none were given")
+        models = [_model(kind, each, place) for place, each in enumerate(self._given)]
+        self._actions = [models[number % len(models)] for number in range(self._steps)]
 
-    def _play(self, driver: Driver) -> Trace:
-        """Play an episode; what was seen, as JSON would hold it."""
-        observation = self._reset(driver)
-        trace = [self._seen(driver, observation)]
-        for action in self._actions:
-            if observation.done:
-                break
-            observation = self._step(driver, action)
-            trace.append(self._seen(driver, observation))
-        return trace
-
-    def _seen(self, driver: Driver, observation: Observation) -> dict[str, Any]:
-        state: State = self._call(driver.state)
-        state_json(state)
-        told = state.model_dump(exclude={"episode_id"})
-        return {"observation": observation.model_dump(), "state": told}
-
-    def _first_play(self, driver: Driver, steps: int) -> Trace:
+    def played(self) -> None:
         """Play an episode, leaving out actions that the environment refuses."""
-        observation = self._reset(driver)
-        trace = [self._seen(driver, observation)]
-        seen = [observation.model_copy(deep=True)]
+        player, driver = self._player, self._first
+        observation = player.reset(driver)
+        self._look_at(observation)
+        if observation.done:
+            raise _Found("the reset ends it: its observation is done")
+        trace = [player.seen(driver, observation)]
         taken: list[Action] = []
         refused: Exception | None = None
         for action in self._actions:
-            if observation.done or len(taken) == steps:
+            if observation.done or len(taken) == self._steps:
                 break
             try:
-                observation = self._step(driver, action)
+                observation = player.step(driver, action)
             except InvalidArgumentError as error:
                 refused = error
                 continue
+            except Exception as error:
+                raise _Found(_said(error) + self._hint()) from error
             taken.append(action)
-            seen.append(observation.model_copy(deep=True))
-            trace.append(self._seen(driver, observation))
-        if not taken and refused is not None:
-            raise refused
-        self._actions, self._observations = taken, seen
-        return trace
+            self._look_at(observation)
+            trace.append(player.seen(driver, observation))
+        if not taken:
+            raise _Found(f"every action was refused; the last: {refused}{self._hint()}")
+        self._actions, self._trace = taken, trace
 
-    def _reset(self, driver: Driver) -> Observation:
-        if driver.reset_is_async:
-            return self._call(partial(_run, driver.reset_async, self._seed, EPISODE))  # type: ignore[no-any-return]
-        return self._call(partial(driver.reset, self._seed, EPISODE))  # type: ignore[no-any-return]
+    def _hint(self) -> str:
+        return "; the actions were made up: give some that fit" if self._given is None else ""
 
-    def _step(self, driver: Driver, action: Action) -> Observation:
-        if driver.step_is_async:
-            return self._call(partial(_run, driver.step_async, action))  # type: ignore[no-any-return]
-        return self._call(partial(driver.step, action))  # type: ignore[no-any-return]
+    def _look_at(self, observation: Observation) -> None:
+        """Keep why an observation, or the state with it, wouldn't survive JSON."""
+        if self._unsendable is not None:
+            return
+        try:
+            observation_json(observation)
+            again = type(observation).model_validate_json(observation.model_dump_json())
+            lost = difference(observation.model_dump(), again.model_dump())
+            self._unsendable = lost or None
+            state_json(self._player.call(self._first.state))
+        except Exception as error:
+            self._unsendable = _said(error)
 
-    # The checks -----------------------------------------------------------------------------------
-
-    def _rewards(self) -> None:
-        name = "every step has a reward"
-        for number, seen in enumerate(self._steps()):
+    def rewarded(self) -> None:
+        for number, seen in enumerate(self._observations()):
             if ERROR in seen["metadata"]:
-                self._line(name, "problem", f"step {number}: {seen['metadata'][ERROR]}")
-                return
+                raise _Found(f"step {number}: {seen['metadata'][ERROR]}")
             if seen["reward"] is None:
-                said = f"step {number} has none; return self.score(action, observation)"
-                self._line(name, "problem", said)
-                return
-        self._line(name, "ok")
+                raise _Found(f"step {number} has none; return self.score(action, observation)")
 
-    def _steps(self) -> list[dict[str, Any]]:
-        return [seen["observation"] for seen in self._trace[1:]]
-
-    def _range(self, driver: Driver) -> None:
-        name = "rewards are in their declared range"
-        ranges = {path: each._range() for path, each in _rubrics(driver)}
-        for number, seen in enumerate(self._steps()):
+    def in_range(self) -> None:
+        ranges = {path: rubric._range() for path, rubric in _rubrics(self._first)}
+        for number, seen in enumerate(self._observations()):
             values = {"": seen["reward"], **(seen["metadata"].get(COMPONENTS) or {})}
             for path, value in values.items():
                 declared = ranges.get(path)
-                if declared is None or value is None:
+                if declared is None or value is None or declared[0] <= value <= declared[1]:
                     continue
-                if not declared[0] <= value <= declared[1]:
-                    what = f"rubric {path!r}" if path else "the reward"
-                    said = f"step {number}: {what} is {value:g}, outside of {list(declared)}"
-                    self._line(name, "problem", said)
-                    return
+                what = f"rubric {path!r}" if path else "the reward"
+                raise _Found(
+                    f"step {number}: {what} is {value:g}, outside of {list(declared)}; mend the "
+                    "rubric, or its score_range"
+                )
         if ranges[""] is None:
-            self._line(name, "note", "the rubric declares none; score_range says what is possible")
-        else:
-            self._line(name, "ok")
+            raise _Note("the rubric declares none; score_range says what is possible")
 
-    def _json(self) -> None:
-        name = "observations survive JSON"
-        for number, observation in enumerate(self._observations):
-            try:
-                observation_json(observation)
-                again = type(observation).model_validate_json(observation.model_dump_json())
-            except (ValidationError, ValueError, TypeError) as error:
-                self._line(name, "problem", f"observation {number}: {_said(error)}")
-                return
-            lost = difference(observation.model_dump(), again.model_dump())
-            if lost:
-                self._line(name, "problem", f"observation {number}: {lost}")
-                return
-        self._line(name, "ok")
+    def survives_json(self) -> None:
+        if self._unsendable is not None:
+            raise _Found(self._unsendable)
 
-    def _repeatable(self, first: Driver) -> None:
-        name = f"seed {self._seed} makes it repeatable"
-        for what, driver in (("another instance", self._new()), ("a second episode", first)):
-            self._compare(name, what, self._play(driver))
-        self._line(name, "ok")
+    def forgets(self) -> None:
+        self._player.reset(self._first)
+        for path, rubric in _rubrics(self._first):
+            if isinstance(rubric, TrajectoryRubric) and rubric.trajectory:
+                what = f"rubric {path!r}" if path else "the rubric"
+                raise _Found(f"{what} still has it; call self._reset_rubric() in reset")
 
-    def _apart(self) -> None:
-        name = "two instances share nothing"
-        one, two = self._new(), self._new()
+    def repeatable(self) -> None:
+        why = (
+            "draw from a random.Random(seed) of the episode's own, use no clock, and keep what "
+            "changes in self, not in the class"
+        )
+        episodes = (("a second episode", self._first), ("another instance", self._player.new()))
+        for what, driver in episodes:
+            self._same(f"{what} shows", self._player.episode(driver, self._actions), why)
+
+    def apart(self) -> None:
+        one, two = self._player.new(), self._player.new()
         ours = {id(rubric): path for path, rubric in _rubrics(one)}
         shared = [ours[id(rubric)] for _, rubric in _rubrics(two) if id(rubric) in ours]
         if shared:
             what = f"rubric {shared[0]!r}" if shared[0] else "rubric"
-            said = f"they have the same {what}; make one in __init__, for each its own"
-            self._line(name, "problem", said)
-            return
-        traces: tuple[Trace, Trace] = ([], [])
-        pairs = list(zip((one, two), traces, strict=True))
-        for driver, trace in pairs:
-            trace.append(self._seen(driver, self._reset(driver)))
-        for action in self._actions:
-            for driver, trace in pairs:
-                if not trace[-1]["observation"]["done"]:
-                    trace.append(self._seen(driver, self._step(driver, action)))
-        for trace in traces:
-            self._compare(name, "stepped in turn with another instance, it", trace)
-        self._line(name, "ok")
+            raise _Found(f"they have the same {what}; make one in __init__, for each its own")
+        why = "keep what changes in self, not in the class or the module"
+        for trace in self._player.in_turn((one, two), self._actions):
+            self._same("stepped in turn with another, one shows", trace, why)
 
-    def _forgets(self, driver: Driver) -> None:
-        name = "a reset forgets the old trajectory"
-        self._reset(driver)
-        nodes = _rubrics(driver)
-        kept = [
-            path for path, each in nodes if isinstance(each, TrajectoryRubric) and each.trajectory
-        ]
-        if kept:
-            said = f"{kept[0] or 'the rubric'!s} still has it; call self._reset_rubric() in reset"
-            self._line(name, "problem", said)
-        else:
-            self._line(name, "ok")
-
-    def _after_done(self, driver: Driver) -> None:
-        name = "a step after the end is refused"
+    def after_done(self) -> None:
+        player, driver = self._player, self._first
         if not self._trace[-1]["observation"]["done"]:
             count = len(self._actions)
-            said = f"not looked at: no episode ended in {count} steps; try more, or other actions"
-            self._line(name, "note", said)
-            return
-        self._play(driver)
+            raise _Note(
+                f"not looked at: no episode ended in {count} steps; try more, or other actions"
+            )
+        player.episode(driver, self._actions)
         try:
-            self._step(driver, self._actions[0])
+            player.step(driver, self._actions[0])
         except EpisodeError:
-            self._line(name, "ok")
             return
         except Exception as error:
-            said = f"it raises {type(error).__name__}; EpisodeError says it better"
-            self._line(name, "note", said)
-            return
-        documented = driver.environment.after_done
-        if documented:
-            self._line(name, "ok", f"it is not, as documented: {documented}")
-        else:
-            said = "it is taken; raise EpisodeError, or say in after_done what it does"
-            self._line(name, "problem", said)
+            raise _Note(f"it raises {type(error).__name__}; EpisodeError says it better") from error
+        if not driver.environment.after_done:
+            raise _Found("it is taken; raise EpisodeError, or say in after_done what it does")
 
-    # Inside ---------------------------------------------------------------------------------------
+    def _observations(self) -> list[dict[str, Any]]:
+        return [seen["observation"] for seen in self._trace[1:]]
 
-    def _compare(self, name: str, what: str, trace: Trace) -> None:
+    def _same(self, what: str, trace: list[Seen], why: str) -> None:
+        """Whether an episode is the first one again."""
         for number, (expected, seen) in enumerate(zip(self._trace, trace, strict=False)):
             differs = difference(expected, seen)
             if differs:
-                self._line(name, "problem", f"{what} shows another observation {number}: {differs}")
-                raise _StopChecks
+                raise _Found(f"{what} something else at step {number}: {differs}; {why}")
         if len(trace) != len(self._trace):
-            said = f"{what} ended after {len(trace) - 1} steps, not {len(self._trace) - 1}"
-            self._line(name, "problem", said)
-            raise _StopChecks
+            raise _Found(f"{what} {len(trace) - 1} steps, not {len(self._trace) - 1}; {why}")
 
-    def _attempt(self, name: str, function: Callable[[], Any]) -> Any:
-        """Do what everything after it needs."""
-        try:
-            result = function()
-        except Exception as error:
-            hint = "; the actions were made up: give some that fit" if self._made_up else ""
-            self._line(name, "problem", _said(error) + hint)
-            raise _StopChecks from error
-        self._line(name, "ok")
-        return result
 
-    def _call(self, function: Callable[[], Any]) -> Any:
-        """Call an environment as a server does: in whatever thread, and not for ever."""
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-
-        def work() -> None:
-            try:
-                answers.put((function(), None))
-            except BaseException as error:
-                answers.put((None, error))
-
-        threading.Thread(target=work, daemon=True, name="guerdon-check").start()
-        try:
-            result, error = answers.get(timeout=self._timeout_s)
-        except queue.Empty:
-            limit = self._timeout_s
-            raise EnvTimeoutError(f"it took longer than {limit:g} s", seconds=limit) from None
-        if error is not None:
-            raise error
-        return result
-
-    def _line(self, name: str, status: Literal["ok", "problem", "note"], said: str = "") -> None:
-        self.report.lines.append(CheckLine(name, status, said))
+def _model(kind: type[Action], given: Any, place: int) -> Action:
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise _Found(f"actions[{place}] is {given!r:.60}; it takes a {kind.__name__} or a dict")
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise _Found(f"actions[{place}]: {say_invalid(error)}") from error
 
 
 def _rubrics(driver: Driver) -> list[tuple[str, Rubric]]:
@@ -356,28 +295,5 @@ def _rubrics(driver: Driver) -> list[tuple[str, Rubric]]:
     return [("", rubric), *rubric.named_rubrics()]
 
 
-def _run(function: Callable[..., Any], *arguments: Any) -> Any:
-    from guerdon._background import run
-
-    return run(function(*arguments))
-
-
-def _actions(
-    driver: Driver,
-    given: Sequence[Action | Mapping[str, Any]] | None,
-    steps: int,
-    seed: int,
-) -> list[Action]:
-    kind = driver.environment.action_type
-    if given is None:
-        return sample_actions(kind, 3 * steps, seed=seed)  # some may be refused
-    if not given:
-        raise EnvError("no actions were given")
-    models = [kind.model_validate(each) if isinstance(each, Mapping) else each for each in given]
-    return [models[number % len(models)] for number in range(steps)]
-
-
-def _said(error: BaseException) -> str:
-    if isinstance(error, GuerdonError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, GuerdonError) else say_failure(error)

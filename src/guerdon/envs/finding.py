@@ -70,7 +70,7 @@ def _in_folder(folder: Path) -> Callable[[], Any]:
 
 def _environments(module: ModuleType) -> list[type[Environment[Any, Any, Any]]]:
     """The public environment classes that a module itself defines."""
-    return [
+    found = [
         each
         for name, each in vars(module).items()
         if isinstance(each, type)
@@ -78,3 +78,4 @@ def _environments(module: ModuleType) -> list[type[Environment[Any, Any, Any]]]:
         and each.__module__ == module.__name__
         and not name.startswith("_")
     ]
+    return list(dict.fromkeys(found))  # one that has two names is one

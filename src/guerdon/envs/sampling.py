@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from guerdon.envs.invalid import say_invalid
 from guerdon.errors import InvalidArgumentError
@@ -13,6 +15,15 @@ from guerdon.models.action import Action
 
 __all__ = ["sample_actions"]
 
+# How deep nested values go, before only what must be there is.
+DEEPEST = 4
+# What texts in a format look like.
+FORMATS = {
+    "date": "2024-02-29",
+    "time": "12:30:00",
+    "date-time": "2024-02-29T12:30:00Z",
+    "uuid": "12345678-1234-5678-1234-567812345678",
+}
 WORDS = ("hello", "please", "north", "42", "return 0", "The answer is 7.", "a b c")
 
 
@@ -34,7 +45,12 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
     Raises:
         InvalidArgumentError: What the schema says is not enough for an action to be valid.
     """
-    schema = action_type.model_json_schema()
+    try:
+        schema = action_type.model_json_schema()
+    except PydanticInvalidForJsonSchema as error:
+        raise InvalidArgumentError(
+            f"{action_type.__name__} has no JSON Schema ({error.message}); give some actions"
+        ) from error
     chance = random.Random(seed)
     made: list[Action] = []
     failed: ValidationError | None = None
@@ -42,7 +58,7 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
         if len(made) == count:
             break
         try:
-            made.append(action_type.model_validate(_sample(schema, schema, chance)))
+            made.append(action_type.model_validate(_sample(schema, schema, chance, DEEPEST)))
         except ValidationError as error:
             failed = error
     if len(made) < count and failed is not None:
@@ -53,47 +69,67 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
     return made
 
 
-def _sample(schema: dict[str, Any], root: dict[str, Any], chance: random.Random) -> Any:
+def _sample(schema: dict[str, Any], root: dict[str, Any], chance: random.Random, deep: int) -> Any:
     """A value that a JSON Schema allows, as far as it says so in types, bounds and choices."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return _sample(root["$defs"][name], root, chance)
+        return _sample(root["$defs"][name], root, chance, deep)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return chance.choice(schema["enum"])
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            return _sample(chance.choice(schema[key]), root, chance)
+            choices = schema[key]
+            plain = [each for each in choices if each.get("type") == "null"]
+            return _sample(
+                chance.choice(plain if plain and deep <= 0 else choices), root, chance, deep
+            )
     if "allOf" in schema:
-        return _sample(schema["allOf"][0], root, chance)
-    return _typed(schema, root, chance)
+        return _sample(schema["allOf"][0], root, chance, deep)
+    return _typed(schema, root, chance, deep - 1)
 
 
-def _typed(schema: dict[str, Any], root: dict[str, Any], chance: random.Random) -> Any:
+def _typed(schema: dict[str, Any], root: dict[str, Any], chance: random.Random, deep: int) -> Any:
     match schema.get("type"):
         case "object":
-            required = set(schema.get("required", ()))
-            properties = schema.get("properties", {}).items()
-            return {
-                name: _sample(each, root, chance)
-                for name, each in properties
-                if name in required or (name != "metadata" and chance.random() < 0.5)
-            }
+            return _object(schema, root, chance, deep)
         case "array":
-            size = chance.randint(schema.get("minItems", 0), schema.get("maxItems", 3))
-            return [_sample(schema.get("items", {}), root, chance) for _ in range(size)]
+            if "prefixItems" in schema:
+                return [_sample(each, root, chance, deep) for each in schema["prefixItems"]]
+            least = schema.get("minItems", 0)
+            most = schema.get("maxItems", least + 3) if deep > 0 else least
+            items = schema.get("items", {})
+            return [_sample(items, root, chance, deep) for _ in range(chance.randint(least, most))]
         case "integer":
             low, high = _bounds(schema, 1)
-            return chance.randint(int(low), int(high))
+            unit = schema.get("multipleOf", 1)
+            low, high = math.ceil(low / unit), math.floor(high / unit)
+            return chance.randint(low, max(low, high)) * unit
         case "number":
             return chance.uniform(*_bounds(schema, 0))
         case "boolean":
             return chance.random() < 0.5
         case "string":
-            word = chance.choice(WORDS)
+            word = FORMATS.get(schema.get("format", "")) or chance.choice(WORDS)
             return word.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
     return None
+
+
+def _object(
+    schema: dict[str, Any], root: dict[str, Any], chance: random.Random, deep: int
+) -> dict[str, Any]:
+    required = set(schema.get("required", ()))
+    made = {
+        name: _sample(each, root, chance, deep)
+        for name, each in schema.get("properties", {}).items()
+        if name in required or (name != "metadata" and deep > 0 and chance.random() < 0.5)
+    }
+    others = schema.get("additionalProperties")
+    if isinstance(others, dict):
+        for number in range(schema.get("minProperties", 0)):
+            made[f"key_{number}"] = _sample(others, root, chance, deep)
+    return made
 
 
 def _bounds(schema: dict[str, Any], step: float) -> tuple[float, float]:
@@ -104,4 +140,5 @@ def _bounds(schema: dict[str, Any], step: float) -> tuple[float, float]:
         high = schema["exclusiveMaximum"] - step
     if low is None:
         low = 0 if high is None or high >= 0 else high - 10
-    return low, low + 10 if high is None else high
+    room = 10 * schema.get("multipleOf", 1)
+    return low, low + room if high is None else high

@@ -128,7 +128,9 @@ def _from_file(spec: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise SpecError(f"{spec}: there is no file {path}", spec=spec)
     if (path.parent / "__init__.py").is_file():
-        return _from_package(spec, path)
+        module = _from_package(spec, path)
+        if module is not None:
+            return module
     # One module a file, by a name that can't be another's; pickles of its classes find it again.
     name = f"{PREFIX}{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
     if name in sys.modules:
@@ -149,13 +151,27 @@ def _from_file(spec: str, path: Path) -> ModuleType:
     return module
 
 
-def _from_package(spec: str, path: Path) -> ModuleType:
-    """The module of a file that belongs to a package, whose other files it may import."""
+def _from_package(spec: str, path: Path) -> ModuleType | None:
+    """The module of a file that belongs to a package, whose other files it may import.
+
+    None where another package has that name here: then the file stands for itself.
+    """
     parts = [] if path.stem == "__init__" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
+    if not all(part.isidentifier() for part in parts):
+        return None
+    top = sys.modules.get(parts[0])
+    if top is None:
+        _importable(str(folder))
+        found = importlib.util.find_spec(parts[0])
+        home = found.origin if found is not None else None
+    else:
+        home = getattr(top, "__file__", None)
+    if home is None or Path(home).resolve() != folder / parts[0] / "__init__.py":
+        return None
     return _module(spec, ".".join(parts), folder)
 
 
