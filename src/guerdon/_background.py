@@ -12,12 +12,14 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
-__all__ = ["background_loop", "run", "wait_for"]
+__all__ = ["background_loop", "no_waiting", "run", "wait_for"]
 
 T = TypeVar("T")
 
@@ -69,13 +71,38 @@ def background_loop() -> asyncio.AbstractEventLoop:
         return _background.loop
 
 
+_method: ContextVar[str | None] = ContextVar("guerdon_async_method", default=None)
+
+
+@contextmanager
+def no_waiting(method: str) -> Iterator[None]:
+    """Refuse, inside, to have the event loop itself wait for async code.
+
+    Args:
+        method: What the author wrote, for the message.
+    """
+    token = _method.set(method)
+    try:
+        yield
+    finally:
+        _method.reset(token)
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on that loop, in the caller's context, and wait for what it gives.
 
     Raises:
-        AsyncRubricError: The caller runs on that very loop, which can't wait for itself.
+        AsyncRubricError: The caller runs on that very loop, which can't wait for itself, or in an
+            author's async method.
         BaseException: What the coroutine raised. Where waiting is interrupted, it is cancelled.
     """
+    method = _method.get()
+    if method is not None and asyncio._get_running_loop() is not None:
+        coroutine.close()
+        raise AsyncRubricError(
+            f"sync code in {method} waits for something async, and the event loop with it; await "
+            "it there: `await self.score_async(…)`, `await self.rubric.evaluate(…)`"
+        )
     loop = background_loop()
     if _background is not None and threading.current_thread() is _background.thread:
         coroutine.close()

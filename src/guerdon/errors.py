@@ -320,8 +320,10 @@ class AnswerTimeoutError(ClientError, TimeoutError):
 
     Attributes:
         seconds: How long the client waited.
+        sent: Whether the question went out: a step that was sent is taken, however late.
     """
 
-    def __init__(self, message: str, *, seconds: float = 0.0) -> None:
+    def __init__(self, message: str, *, seconds: float = 0.0, sent: bool = False) -> None:
         super().__init__(message)
         self.seconds = seconds
+        self.sent = sent

@@ -2,21 +2,27 @@
 
 import contextlib
 import io
+import logging
 import os
 import sys
 from types import SimpleNamespace
+from unittest.mock import patch
 
 from guerdon.cli import main
+
+PLAIN = {"COLUMNS": "160", "TERM": "dumb", "NO_COLOR": "1"}
 
 
 def run_inside(folder, *args):
     """Run the command in a folder; what it imports from there is forgotten."""
     out, err = io.StringIO(), io.StringIO()
-    modules, path, argv, environ = dict(sys.modules), [*sys.path], sys.argv, dict(os.environ)
-    sys.argv = ["guerdon", *args]
-    os.environ.update(COLUMNS="160", TERM="dumb", NO_COLOR="1")
+    modules = set(sys.modules)
     try:
         with (
+            _logging_as_it_was("guerdon", "uvicorn.error"),
+            patch.object(sys, "argv", ["guerdon", *args]),
+            patch.object(sys, "path", [*sys.path]),
+            patch.dict(os.environ, PLAIN),
             contextlib.chdir(folder),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
@@ -25,10 +31,19 @@ def run_inside(folder, *args):
     except SystemExit as exit_:
         return SimpleNamespace(returncode=exit_.code, stdout=out.getvalue(), stderr=err.getvalue())
     finally:
-        sys.argv, sys.path[:] = argv, path
-        os.environ.clear()
-        os.environ.update(environ)
-        for name in set(sys.modules) - set(modules):
+        for name in set(sys.modules) - modules:
             file = getattr(sys.modules[name], "__file__", None) or ""
             if name.startswith("guerdon_reward_") or file.startswith(str(folder)):
                 del sys.modules[name]
+
+
+@contextlib.contextmanager
+def _logging_as_it_was(*names):
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.level, [*logger.handlers]) for logger in loggers]
+    try:
+        yield
+    finally:
+        for logger, (level, handlers) in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.handlers[:] = handlers

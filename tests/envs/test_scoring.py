@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from guerdon import (
+    AsyncRubricError,
     EnvDefinitionError,
     Environment,
     EnvPool,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
+    InvalidObservationError,
     Observation,
     Rubric,
     RubricDict,
@@ -21,7 +23,7 @@ from guerdon import (
     TrajectoryRubric,
     WeightedSum,
 )
-from guerdon.envs.driver import Driver
+from guerdon.envs.driver import Driver, make
 from tests.envs.worlds import AsyncDown, AsyncHalf, Board, Down, Half, Move, Value, World
 
 # The ways in which an author may write a step -------------------------------------------------
@@ -81,18 +83,9 @@ class ByApplyingAsync(Async):
         return board
 
 
-class ByRewardAsync(Async):
-    """Blocks its event loop while the judge speaks; but it works."""
-
-    async def step_async(self, action, timeout_s=None, **kwargs):
-        board = Board()
-        board.reward = self.rubric(action, board)
-        return board
-
-
 WAYS = [
     ByScore, ByReward, ByWithReward, ByApplying, ByMaking,
-    ByScoreAsync, ByEvaluate, ByApplyingAsync, ByRewardAsync,
+    ByScoreAsync, ByEvaluate, ByApplyingAsync,
 ]  # fmt: skip
 
 
@@ -505,3 +498,60 @@ def test_sync_leaves_of_an_async_tree_go_to_threads_however_the_step_is_written(
     with ThreadPoolExecutor(2) as threads:
         boards = list(threads.map(lambda driver: driver.step(Move()), drivers))
     assert [board.reward for board in boards] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("way", ["score", "apply", "by hand"])
+def test_an_async_step_that_would_have_the_event_loop_wait_is_refused(way):
+    """One judge would hold up every session of the server."""
+
+    class Blocks(World):
+        async def step_async(self, action, timeout_s=None, **kwargs):
+            observation = Observation()
+            if way == "score":
+                return self.score(action, observation)
+            if way == "apply":
+                observation.reward = self._apply_rubric(action, observation)
+            else:
+                observation.reward = self.rubric(action, observation)
+            return observation
+
+    with pytest.raises(AsyncRubricError, match="await self.score_async"):
+        driven(Blocks(AsyncHalf()))
+    assert driven(Blocks(Half())).reward == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"reward": float("nan")}, "a reward of nan"),
+        ({"reward": "much"}, "a reward of 'much'"),
+        ({"metadata": None}, "metadata are no dict"),
+        ({"done": "yes"}, "done is no bool"),
+    ],
+)
+def test_what_was_set_around_the_checks_of_an_observation_is_refused(changed, said):
+    class Around(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            return self.score(action, Observation()).model_copy(update=changed)
+
+    with pytest.raises(InvalidObservationError, match=said):
+        driven(Around(Half()))
+
+
+def test_a_trajectory_rubric_records_for_one_environment_at_a_time():
+    class Shared(TrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+        def compute_step_rewards(self):
+            return [1.0] * len(self.trajectory)
+
+    shared = Shared()
+    first = make(lambda: Episode(shared))
+    with pytest.raises(EnvDefinitionError, match="would mix their episodes"):
+        make(lambda: Episode(WeightedSum([shared], [1.0])))
+    first.close()
+    make(lambda: Episode(shared)).close()
+    stateless = Half()  # keeps nothing of an episode
+    make(lambda: Episode(stateless))
+    make(lambda: Episode(stateless))

@@ -282,3 +282,144 @@ def test_a_file_may_be_called_like_an_installed_module(write):
     module = sys.modules["json"]
     assert load_reward(f"{path}:reward")("a", "o") == 0.5
     assert sys.modules["json"] is module
+
+
+# Files inside of a package
+
+
+def test_a_file_inside_of_a_package_is_imported_as_part_of_it(write):
+    for folder in ("mine_outer", "mine_outer/inner"):
+        write("", f"{folder}/__init__.py")
+    write("VALUE = 0.25", "mine_outer/more.py")
+    write("VALUE = 0.5", "mine_outer/inner/words.py")
+    path = write(
+        """
+        from ..more import VALUE as ONE
+        from .words import VALUE as OTHER
+        import mine_outer.inner.words
+
+        class Reward:
+            pass
+
+        def reward(action, observation):
+            return ONE + OTHER
+        """,
+        "mine_outer/inner/reward.py",
+    )
+    assert load_reward(f"{path}:reward")("a", "o") == 0.75
+    found = loading.load_object(f"{path}:Reward")
+    assert found.__module__ == "mine_outer.inner.reward"
+    assert loading.name_of(found) == "mine_outer.inner.reward.Reward"
+    assert loading.load_object("mine_outer.inner.reward:Reward") is found
+
+
+def test_a_package_runs_its_init_before_its_file(write):
+    write("BEGUN = ['init']", "mine_begun/__init__.py")
+    path = write("from mine_begun import BEGUN\nBEGUN.append('file')", "mine_begun/reward.py")
+    assert loading.load_object(f"{path}:BEGUN") == ["init", "file"]
+
+
+def test_the_init_file_of_a_package_may_be_named_itself(write):
+    path = write("def reward(action, observation): return 0.5", "mine_init/__init__.py")
+    assert load_reward(f"{path}:reward")("a", "o") == 0.5
+    assert "mine_init" in sys.modules
+
+
+def test_a_relative_path_into_a_package_is_from_the_working_directory(write, tmp_path, monkeypatch):
+    write("", "mine_near/__init__.py")
+    write("def reward(action, observation): return 0.5", "mine_near/reward.py")
+    monkeypatch.chdir(tmp_path / "mine_near")
+    assert load_reward("reward.py:reward")("a", "o") == 0.5
+
+
+def test_packages_of_one_name_in_two_folders_are_told_apart(write):
+    for place, score in (("one", 0.25), ("two", 0.5)):
+        write("", f"{place}/mine_same/__init__.py")
+        write(f"SCORE = {score}", f"{place}/mine_same/words.py")
+    paths = [
+        write(
+            "from .words import SCORE\ndef reward(action, observation): return SCORE",
+            f"{place}/mine_same/reward.py",
+        )
+        for place in ("one", "two")
+    ]
+    assert load_reward(f"{paths[0]}:reward")("a", "o") == 0.25
+    try:
+        other = load_reward(f"{paths[1]}:reward")
+    except SpecError as error:  # to refuse it would be right too, but not to give the first one
+        assert "mine_same" in str(error)  # noqa: PT017
+    else:
+        assert other("a", "o") == 0.5
+
+
+@pytest.mark.parametrize("name", ["json", "v1.0", "my-rewards"])
+def test_a_package_may_have_a_name_that_can_not_be_imported(write, name):
+    """It is called like an installed module, or has a character that no module's name has."""
+    modules = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == name}
+    write("", f"{name}/__init__.py")
+    path = write("def reward(action, observation): return 0.5", f"{name}/reward.py")
+    try:
+        found = load_reward(f"{path}:reward")
+    except SpecError as error:  # to refuse it would be right too, as what it is
+        assert "write its path with .py" not in str(error)  # noqa: PT017
+        assert name in str(error)  # noqa: PT017
+    else:
+        assert found("a", "o") == 0.5
+    finally:
+        for key in [key for key in sys.modules if key.partition(".")[0] == name]:
+            if key not in modules:
+                del sys.modules[key]
+    assert {key: sys.modules[key] for key in modules} == modules
+
+
+@pytest.mark.parametrize("where", ["__init__.py", "reward.py"])
+def test_a_package_that_raises_shows_its_own_traceback_and_can_be_mended(write, where):
+    write("", "mine_mended/__init__.py")
+    path = write("def reward(action, observation): return 0.5", "mine_mended/reward.py")
+    good = Path(path).parent.joinpath(where).read_text()
+    broken = write("raise OSError('no model')", f"mine_mended/{where}")
+    with pytest.raises(SpecError, match="importing it raised OSError: no model") as caught:
+        load_reward(f"{path}:reward")
+    only_of(broken, caught.value)
+    write(good + "# it is longer now, by a whole comment\n", f"mine_mended/{where}")
+    assert load_reward(f"{path}:reward")("a", "o") == 0.5
+
+
+# load_module and name_of
+
+
+def test_a_module_is_imported_by_its_path_once(write, tmp_path, monkeypatch):
+    path = write("VALUE = []")
+    monkeypatch.chdir(tmp_path)
+    module = loading.load_module(path)
+    assert module.VALUE == []
+    assert Path(module.__file__) == Path(path).resolve()
+    assert loading.load_module("reward.py") is module
+    assert loading.load_object(f"{path}:VALUE") is module.VALUE
+
+
+def test_a_module_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SpecError, match=r"there is no file .*nowhere\.py"):
+        loading.load_module(f"{tmp_path}/nowhere.py")
+
+
+def test_a_module_that_raises_on_import_carries_its_traceback(write):
+    path = write("1 / 0")
+    with pytest.raises(SpecError, match="importing it raised ZeroDivisionError") as caught:
+        loading.load_module(path)
+    assert "1 / 0" in only_of(path, caught.value)
+
+
+def test_a_class_is_called_by_its_module_or_by_its_file(write):
+    path = write("class Outer:\n    class Inner:\n        pass\n")
+    assert loading.name_of(loading.load_object(f"{path}:Outer")) == "reward.py:Outer"
+    assert loading.name_of(loading.load_object(f"{path}:Outer.Inner")) == "reward.py:Outer.Inner"
+    assert loading.name_of(NumericAnswer) == "guerdon.rubrics.checks.numeric.NumericAnswer"
+    assert loading.name_of(int) == "builtins.int"
+
+
+def test_a_class_whose_file_was_forgotten_has_a_name_all_the_same(write):
+    path = write("class Reward:\n    pass\n")
+    found = loading.load_object(f"{path}:Reward")
+    del sys.modules[found.__module__]
+    assert loading.name_of(found) == f"{found.__module__}.Reward"

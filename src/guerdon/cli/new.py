@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import keyword
-import re
 import sys
 import tempfile
 from importlib.resources import files
@@ -53,7 +52,8 @@ def new(
 
 def _check(folder: Path) -> None:
     package = folder.name
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", package) or keyword.iskeyword(package):
+    is_name = package.isidentifier() and package == package.lower() and package[0].isalpha()
+    if not is_name or keyword.iskeyword(package):
         raise InvalidArgumentError(
             f"{package!r} can't be a package's name; it takes small letters, digits and _, "
             "such as my_env"

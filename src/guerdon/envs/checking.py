@@ -92,16 +92,16 @@ class _Note(Exception):
     """What a check couldn't look at, or what may be meant."""
 
 
-def _line(name: str, look: Callable[[], None]) -> CheckLine:
+def _line(name: str, look: Callable[[], str | None]) -> CheckLine:
     try:
-        look()
+        said = look()
     except _Note as note:
         return CheckLine(name, "note", str(note))
     except _Found as found:
         return CheckLine(name, "problem", str(found))
     except Exception as error:
         return CheckLine(name, "problem", _said(error))
-    return CheckLine(name, "ok")
+    return CheckLine(name, "ok", said or "")
 
 
 class _Checks:
@@ -123,7 +123,7 @@ class _Checks:
         self._trace: list[Seen] = []
         self._unsendable: str | None = None
 
-    def all(self) -> list[tuple[str, Callable[[], None], bool]]:
+    def all(self) -> list[tuple[str, Callable[[], str | None], bool]]:
         """Every check: its name, what it does, and whether those after it need it."""
         return [
             ("it can be made, with a rubric", self.made, True),
@@ -147,7 +147,7 @@ class _Checks:
             self._actions = sample_actions(kind, 3 * self._steps, seed=self._seed)
             return
         if not self._given:
-            raise _Found("none were given")
+            raise _Found("no actions were given")
         models = [_model(kind, each, place) for place, each in enumerate(self._given)]
         self._actions = [models[number % len(models)] for number in range(self._steps)]
 
@@ -155,7 +155,7 @@ class _Checks:
         """Play an episode, leaving out actions that the environment refuses."""
         player, driver = self._player, self._first
         observation = player.reset(driver)
-        self._look_at(observation)
+        self._look_at(observation, 0)
         if observation.done:
             raise _Found("the reset ends it: its observation is done")
         trace = [player.seen(driver, observation)]
@@ -172,7 +172,7 @@ class _Checks:
             except Exception as error:
                 raise _Found(_said(error) + self._hint()) from error
             taken.append(action)
-            self._look_at(observation)
+            self._look_at(observation, len(taken))
             trace.append(player.seen(driver, observation))
         if not taken:
             raise _Found(f"every action was refused; the last: {refused}{self._hint()}")
@@ -181,7 +181,7 @@ class _Checks:
     def _hint(self) -> str:
         return "; the actions were made up: give some that fit" if self._given is None else ""
 
-    def _look_at(self, observation: Observation) -> None:
+    def _look_at(self, observation: Observation, number: int) -> None:
         """Keep why an observation, or the state with it, wouldn't survive JSON."""
         if self._unsendable is not None:
             return
@@ -189,10 +189,11 @@ class _Checks:
             observation_json(observation)
             again = type(observation).model_validate_json(observation.model_dump_json())
             lost = difference(observation.model_dump(), again.model_dump())
-            self._unsendable = lost or None
+            if lost:
+                self._unsendable = f"observation {number}: {lost}"
             state_json(self._player.call(self._first.state))
         except Exception as error:
-            self._unsendable = _said(error)
+            self._unsendable = f"observation {number}: {_said(error)}"
 
     def rewarded(self) -> None:
         for number, seen in enumerate(self._observations()):
@@ -244,11 +245,11 @@ class _Checks:
         if shared:
             what = f"rubric {shared[0]!r}" if shared[0] else "rubric"
             raise _Found(f"they have the same {what}; make one in __init__, for each its own")
-        why = "keep what changes in self, not in the class or the module"
+        why = "keep what changes in self, made in __init__, not in the class or the module"
         for trace in self._player.in_turn((one, two), self._actions):
-            self._same("stepped in turn with another, one shows", trace, why)
+            self._same("stepped in turn with another instance, one shows", trace, why)
 
-    def after_done(self) -> None:
+    def after_done(self) -> str | None:
         player, driver = self._player, self._first
         if not self._trace[-1]["observation"]["done"]:
             count = len(self._actions)
@@ -259,11 +260,13 @@ class _Checks:
         try:
             player.step(driver, self._actions[0])
         except EpisodeError:
-            return
+            return None
         except Exception as error:
             raise _Note(f"it raises {type(error).__name__}; EpisodeError says it better") from error
-        if not driver.environment.after_done:
+        documented = driver.environment.after_done
+        if not documented:
             raise _Found("it is taken; raise EpisodeError, or say in after_done what it does")
+        return f"it is not, as documented: {documented}"
 
     def _observations(self) -> list[dict[str, Any]]:
         return [seen["observation"] for seen in self._trace[1:]]

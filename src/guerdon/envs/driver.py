@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 from pydantic import ValidationError
 
+from guerdon._background import no_waiting
 from guerdon.envs.environment import Environment
 from guerdon.envs.scoring import attach, tell_again
 from guerdon.errors import EnvDefinitionError, EnvFailedError, InvalidObservationError
@@ -22,6 +25,7 @@ from guerdon.models.observation import Observation
 from guerdon.models.state import State
 from guerdon.rubrics import frames
 from guerdon.rubrics.frames import Frame
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Driver", "make"]
 
@@ -132,7 +136,8 @@ class Driver:
         """The same for an environment whose reset is async."""
         arguments = self._reset_arguments(seed, episode_id, extra)
         try:
-            observation = await self.environment.reset_async(**arguments)
+            with no_waiting("reset_async"):
+                observation = await self.environment.reset_async(**arguments)
         except BaseException as end:
             failed = self._ended("reset_async", end)
             if failed is None:
@@ -178,7 +183,8 @@ class Driver:
         recorder = self._recorder()
         token = frames.enter(recorder)
         try:
-            observation = await self.environment.step_async(action, **arguments)
+            with no_waiting("step_async"):
+                observation = await self.environment.step_async(action, **arguments)
         except Exception as error:
             return self._salvaged(recorder, error)
         except BaseException as end:
@@ -217,6 +223,8 @@ class Driver:
             self.environment.close()
         except SystemExit as exit_:
             raise self._exited("close", exit_) from exit_
+        finally:
+            _owners.free(self.environment)
 
     @property
     def _name(self) -> str:
@@ -260,6 +268,19 @@ class Driver:
                 f"{self._name}.{method} gave {observation!r:.60} "
                 f"({type(observation).__name__}); it gives an Observation"
             )
+        reward: Any = observation.reward
+        if reward is not None and (reward.__class__ is not float or reward - reward != 0.0):
+            if not isinstance(reward, (bool, int)):
+                raise InvalidObservationError(
+                    f"{self._name}.{method} gave a reward of {reward!r:.60}; it is a finite float "
+                    "or None"
+                )
+            observation.reward = float(reward)
+        if observation.metadata.__class__ is not dict or observation.done.__class__ is not bool:
+            raise InvalidObservationError(
+                f"{self._name}.{method} gave an observation whose metadata are no dict, or whose "
+                "done is no bool"
+            )
         return observation
 
     def _recorder(self) -> Frame:
@@ -287,6 +308,53 @@ class Driver:
         return attach(rubric, observation, recorder, failed)
 
 
+class _Owners:
+    """Which environment each trajectory rubric records for: two would mix their episodes."""
+
+    def __init__(self) -> None:
+        self._owners: WeakKeyDictionary[Rubric, ref[Environment[Any, Any, Any]]]
+        self._owners = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def take(self, environment: Environment[Any, Any, Any]) -> None:
+        """Have an environment own the trajectory rubrics of its tree.
+
+        Raises:
+            EnvDefinitionError: One of them is another environment's, which is still open.
+        """
+        mine = _trajectory_rubrics(environment)
+        with self._lock:
+            for path, rubric in mine:
+                owner = self._owners.get(rubric)
+                if owner is not None and owner() not in (None, environment):
+                    what = f"the trajectory rubric {path!r}" if path else "the trajectory rubric"
+                    raise EnvDefinitionError(
+                        f"{what} of {type(environment).__name__} records for another environment "
+                        "already, and would mix their episodes; make one for each, in __init__ "
+                        "or in the factory"
+                    )
+            for _, rubric in mine:
+                self._owners[rubric] = ref(environment)
+
+    def free(self, environment: Environment[Any, Any, Any]) -> None:
+        """Let an environment that is closed own nothing."""
+        with self._lock:
+            for _, rubric in _trajectory_rubrics(environment):
+                self._owners.pop(rubric, None)
+
+
+# Of this process: environments of several servers and pools may share a rubric by mistake, too.
+_owners = _Owners()
+
+
+def _trajectory_rubrics(environment: Environment[Any, Any, Any]) -> list[tuple[str, Rubric]]:
+    rubric = environment.rubric
+    if not isinstance(rubric, Rubric) or not rubric._look().holds_trajectory:
+        return []
+    nodes = [("", rubric), *rubric.named_rubrics()]
+    return [(path, each) for path, each in nodes if each._is_trajectory]
+
+
 def make(factory: Callable[[], Any]) -> Driver:
     """Make an environment and its driver.
 
@@ -305,6 +373,7 @@ def make(factory: Callable[[], Any]) -> Driver:
         raise EnvDefinitionError(
             f"the factory gave {environment!r:.60}; it gives an Environment with a rubric"
         )
+    _owners.take(environment)
     return Driver(environment)
 
 

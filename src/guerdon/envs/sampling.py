@@ -49,7 +49,8 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
         schema = action_type.model_json_schema()
     except PydanticInvalidForJsonSchema as error:
         raise InvalidArgumentError(
-            f"{action_type.__name__} has no JSON Schema ({error.message}); give some actions"
+            f"no {action_type.__name__} can be made up: it has no JSON Schema ({error.message}); "
+            "give some actions"
         ) from error
     chance = random.Random(seed)
     made: list[Action] = []
@@ -107,7 +108,7 @@ def _typed(schema: dict[str, Any], root: dict[str, Any], chance: random.Random, 
             low, high = math.ceil(low / unit), math.floor(high / unit)
             return chance.randint(low, max(low, high)) * unit
         case "number":
-            return chance.uniform(*_bounds(schema, 0))
+            return chance.uniform(*_bounds(schema, 1e-3))
         case "boolean":
             return chance.random() < 0.5
         case "string":
@@ -123,7 +124,9 @@ def _object(
     made = {
         name: _sample(each, root, chance, deep)
         for name, each in schema.get("properties", {}).items()
-        if name in required or (name != "metadata" and deep > 0 and chance.random() < 0.5)
+        if name in required
+        or "const" in each  # which may tell one kind from another
+        or (name != "metadata" and deep > 0 and chance.random() < 0.5)
     }
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
@@ -133,12 +136,13 @@ def _object(
 
 
 def _bounds(schema: dict[str, Any], step: float) -> tuple[float, float]:
+    """The lowest and the highest number; `step` is what lies between a bound and what it allows."""
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None and "exclusiveMinimum" in schema:
         low = schema["exclusiveMinimum"] + step
     if high is None and "exclusiveMaximum" in schema:
         high = schema["exclusiveMaximum"] - step
-    if low is None:
-        low = 0 if high is None or high >= 0 else high - 10
     room = 10 * schema.get("multipleOf", 1)
+    if low is None:
+        low = 0 if high is None or high > 0 else high - room
     return low, low + room if high is None else high

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ logger = logging.getLogger("guerdon.envs")
 
 # Seconds between two looks at the alarms: how exact a time limit is.
 TICK_S = 0.05
+# Seconds after which a thread that nobody needs ends.
+IDLE_S = 10.0
 
 
 class Job:
@@ -148,9 +150,18 @@ class Workers:
         for job in jobs:
             self._outstanding += 1
             put(job)
+        self._recruit()
+
+    def _recruit(self) -> None:
         while self.threads < min(self._outstanding, self.size + self.stuck):
             self.threads += 1
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _retire(self) -> None:
+        """A thread has ended for want of work; some may have come meanwhile."""
+        self.threads -= 1
+        if not self._closed:
+            self._recruit()
 
     def give_up(self, job: Job, cleanup: Callable[[], None] | None = None) -> None:
         """Leave a job that takes too long to itself, and let another thread take its place.
@@ -187,16 +198,26 @@ class Workers:
 
     def _work(self) -> None:
         take = self._queue.get
-        while (job := take()) is not None:
+        while True:
+            try:
+                job = take(timeout=IDLE_S)
+            except Empty:
+                self._call_soon(self._retire)
+                return
+            if job is None:
+                return
             job.run()
             self._done.append(job)
             if not self._told:
                 self._told = True
-                try:
-                    self._loop.call_soon_threadsafe(self._collect)
-                except RuntimeError:  # the loop is closed, and with it whoever waited
-                    return
+                self._call_soon(self._collect)
             del job
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            logger.debug("the event loop is closed, and with it whoever waited")
 
     def _collect(self) -> None:
         """Finish, in the event loop, the jobs that are done."""

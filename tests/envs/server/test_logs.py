@@ -96,7 +96,17 @@ def test_a_line_for_people(alone, caplog):
     first, *rest = text.splitlines()
     assert "warning" in first
     assert first.endswith("step failed  session=3")
-    assert rest[-1] == "ValueError: no luck"
+    assert rest[-1] == "  | ValueError: no luck"
+
+
+def test_a_traceback_cannot_forge_a_line_for_people_either(alone, caplog):
+    try:
+        raise ValueError("oops\n12:00:00 info    serving  \x1b[31murl=http://evil")
+    except ValueError as error:
+        log("step failed", level="warning", trace=error)
+    _, *rest = TextFormatter().format(caplog.records[0]).splitlines()
+    assert all(line.startswith("  | ") for line in rest)
+    assert all(line.isprintable() for line in rest)
 
 
 def test_a_field_cannot_forge_a_line_for_people(alone, caplog):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from guerdon import LaunchError, create_app, serve
+from guerdon import EnvDefinitionError, LaunchError, create_app, serve
 from tests.envs.server.worlds import RESET, SOON, Client, Echo, step
 
 PROGRAM = """
@@ -126,7 +126,7 @@ def test_a_missing_rubric_is_said_when_the_server_starts(start):
     code, _, err = server.end()
     assert code == 1
     assert "Slow has no rubric" in err
-    assert "LaunchError" in err
+    assert "EnvDefinitionError" in err
 
 
 def test_a_port_that_is_taken():
@@ -146,7 +146,7 @@ def test_an_address_there_is_not(host, port):
         serve(create_app(Echo), host=host, port=port)
 
 
-def test_an_environment_without_rubric_is_a_launch_error():
+def test_an_environment_without_rubric_starts_no_server():
     class NoRubric(Echo):
         def __init__(self):
             super().__init__()
@@ -163,4 +163,4 @@ def test_an_environment_without_rubric_is_a_launch_error():
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(SOON)
-    assert [type(each) for each in failures] == [LaunchError]
+    assert [type(each) for each in failures] == [EnvDefinitionError]

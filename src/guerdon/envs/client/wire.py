@@ -124,6 +124,7 @@ class Wire:
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the connection
         self._owed = 0  # answers that are still to come, and nobody waits for
         self._reached = reached
+        self._sent = False  # the question that is being asked
 
     @property
     def is_open(self) -> bool:
@@ -211,14 +212,21 @@ class Wire:
             ConnectionLostError: There is no connection, or what came is no such answer.
         """
         async with self._turn:
+            self._sent = False
             try:
                 async with asyncio.timeout(timeout_s):
                     answer = await self._exchange(text)
             except TimeoutError as error:
+                sent = self._sent
+                said = (
+                    "its late answer will be thrown away"
+                    if sent
+                    else "this was not sent: an earlier answer is still to come"
+                )
                 raise AnswerTimeoutError(
-                    f"{self.url} didn't answer within {timeout_s:g} s; its late answer will be "
-                    "thrown away",
+                    f"{self.url} didn't answer within {timeout_s:g} s; {said}",
                     seconds=timeout_s,
+                    sent=sent,
                 ) from error
             told, data = await self._opened(answer)
             if told == "error":
@@ -251,7 +259,6 @@ class Wire:
             raise ConnectionLostError(
                 f"the connection to {self.url} belongs to another event loop; reset() makes one"
             )
-        sent = False
         try:
             while self._owed:
                 kind, data = await self._opened(await socket.recv(decode=False))
@@ -259,7 +266,7 @@ class Wire:
                     raise self._error(data)
                 self._owed -= 1
             await socket.send(text, text=True)
-            sent = True
+            self._sent = True
             return await socket.recv(decode=False)
         except ConnectionClosed as error:
             last = await self._last(socket)
@@ -271,7 +278,7 @@ class Wire:
                 "begins a new one"
             ) from error
         except asyncio.CancelledError:
-            if sent:
+            if self._sent:
                 self._owed += 1
             elif self._owed == 0:  # whether it went out can't be known
                 self._socket = None

@@ -308,6 +308,8 @@ class EnvPool:
             )
 
     async def __aenter__(self) -> Self:
+        if self._is_open:
+            raise InvalidArgumentError("the pool is open already")
         await self._backend.open()
         self._home = asyncio.get_running_loop(), os.getpid()
         self._is_open = True

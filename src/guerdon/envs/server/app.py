@@ -19,7 +19,7 @@ from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
 from guerdon.envs.tokens import check_token
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import EnvFailedError, GuerdonError, InvalidArgumentError, LaunchError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
@@ -40,8 +40,9 @@ class EnvApp:
         limits: How much it takes on.
     """
 
-    def __init__(self, hub: Hub, guard: Guard) -> None:
+    def __init__(self, hub: Hub, face: HttpFace, guard: Guard) -> None:
         self._hub = hub
+        self._face = face
         self._guard = guard
         self.limits = hub.limits
 
@@ -52,6 +53,19 @@ class EnvApp:
     def listens_on(self, host: str) -> None:
         """Say which address the server listens on, where it is known; `serve` does."""
         self._guard.loopback_only = is_loopback(host)
+
+    async def check(self) -> None:
+        """Make the environment once.
+
+        Raises:
+            GuerdonError: It can't be made, or has no rubric.
+        """
+        try:
+            await self._face.look()
+        except GuerdonError:
+            raise
+        except Exception as error:
+            raise LaunchError(say_failure(error, "the environment can't be made")) from error
 
     async def drain(self, grace_s: float = 30.0) -> None:
         """Take no more sessions, and end those there are, each after the answer it is at.
@@ -104,6 +118,7 @@ def create_app(
         InvalidArgumentError: An argument can't be meant.
         EnvDefinitionError: What a function makes is no environment, or has no rubric. Of a class
             that is said when the server starts, before the first session.
+        EnvFailedError: The function raised.
     """
     own = _environment_class(factory, may_make=action_type is None)
     actions: type[Action] = action_type or own.action_type
@@ -134,7 +149,7 @@ def create_app(
         else:
             await http(scope, receive, send)
 
-    return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
+    return EnvApp(hub, face, Guard(app, token=token, allowed_hosts=allowed_hosts))
 
 
 def _environment_class(factory: Any, *, may_make: bool) -> type[Environment[Any, Any, Any]]:
@@ -143,8 +158,15 @@ def _environment_class(factory: Any, *, may_make: bool) -> type[Environment[Any,
         return factory
     if not callable(factory) or not may_make:
         return Environment
-    driver = make(factory)
-    driver.close()
+    try:
+        driver = make(factory)
+        driver.close()
+    except GuerdonError:
+        raise
+    except Exception as error:
+        raise EnvFailedError(
+            say_failure(error, "the environment can't be made"), exception=error
+        ) from error
     return type(driver.environment)
 
 

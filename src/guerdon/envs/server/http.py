@@ -33,6 +33,7 @@ from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.functions.loading import name_of
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["HttpFace", "answer"]
 
@@ -277,7 +278,7 @@ def _look(driver: Driver) -> dict[str, Any]:
         "name": "reward",
         "rubric": name_of(type(rubric)),
         "weight": 1.0,
-        "config": to_jsonable_python(rubric.state_dict(), inf_nan_mode="strings", fallback=str),
+        "config": _config(rubric),
     }
     return {
         "metadata": environment.get_metadata().model_dump(),
@@ -289,6 +290,21 @@ def _look(driver: Driver) -> dict[str, Any]:
             "fingerprint": rubric.fingerprint(),
         },
     }
+
+
+def _config(rubric: Rubric) -> dict[str, Any]:
+    """The weights and thresholds of a tree.
+
+    What the rubrics of an author hold isn't told: it may be a key, or the answer that the agent is
+    to find.
+    """
+    told: dict[str, Any] = {}
+    for path, node in [("", rubric), *rubric.named_rubrics()]:
+        if node._is_container:
+            prefix = f"{path}." if path else ""
+            told |= {f"{prefix}{name}": value for name, value in node._own_state().items()}
+    plain: dict[str, Any] = to_jsonable_python(told, inf_nan_mode="strings", fallback=str)
+    return plain
 
 
 def _validated(

@@ -58,7 +58,8 @@ class TextFormatter(logging.Formatter):
         told = "".join(f"  {name}={_line(value)}" for name, value in fields.items())
         text = f"{time} {record.levelname.lower():7} {record.getMessage()}{told}"
         if record.exc_info:
-            text += f"\n{self.formatException(record.exc_info)}"
+            lines = self.formatException(record.exc_info).splitlines()
+            text += "".join(f"\n  | {_printable(line)}" for line in lines)
         return text
 
 
@@ -66,3 +67,7 @@ def _line(value: object) -> str:
     """A field's text, in which nobody can write a line of his own."""
     text = str(value)
     return text if text.isprintable() else repr(text)
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else repr(line)[1:-1]

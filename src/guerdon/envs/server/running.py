@@ -40,7 +40,8 @@ def serve(
         ready: Called with the server's URL once it takes connections.
 
     Raises:
-        LaunchError: The address can't be listened on, or the environment can't be made.
+        LaunchError: The address can't be listened on, or making the environment raised.
+        EnvDefinitionError: The environment has no rubric.
     """
     with _listening(host, port) as listener:
         _raise_file_limit()
@@ -85,6 +86,7 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._env_app.check()  # what is wrong with the environment is said in a line
         await super().startup(sockets=sockets)
         if self.started:
             log("serving", url=self._url)

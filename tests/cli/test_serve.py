@@ -1,0 +1,351 @@
+"""guerdon serve: a process that says where it is, and ends when it is told to."""
+
+import contextlib
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import httpx
+import pytest
+
+import guerdon as package
+from guerdon import EnvClient
+from tests.cli.conftest import COMMAND
+from tests.cli.inside import run_inside
+
+PATIENCE = 10  # seconds after which what should happen is taken not to happen
+
+WORLDS = """
+    import os
+
+    from guerdon import Action, Environment, Observation, RegexMatch, State
+
+    class Say(Action):
+        content: str
+
+    class Echo(Environment[Say, Observation, State]):
+        state = State()
+
+        def __init__(self):
+            super().__init__(rubric=RegexMatch("please"))
+
+        def reset(self, seed=None):
+            return Observation()
+
+        def step(self, action):
+            if action.content == "wait":
+                with open("ready", "wb") as pipe:
+                    pipe.write(b"x")
+                with open("go", "rb") as pipe:
+                    pipe.read(1)
+            return self.score(action, Observation())
+
+    class Forgot(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = None
+
+    def forgets():
+        return Forgot()
+
+    def broken():
+        raise OSError("no game")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _worlds(tmp_path):
+    (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLDS))
+
+
+@pytest.fixture
+def environ(environ):
+    return {name: value for name, value in environ.items() if name != "GUERDON_TOKEN"}
+
+
+class Serving:
+    """A server's process."""
+
+    def __init__(self, process):
+        self.process = process
+        self.line = line_of(process.stdout)
+        self.url = self.line.split()[-1]
+
+    def ask(self, path="/health", **options):
+        with httpx.Client(timeout=PATIENCE) as client:
+            return client.get(self.url + path, **options)
+
+    def end(self, signal_=signal.SIGTERM):
+        """Tell it to stop; what it printed and logged since."""
+        self.process.send_signal(signal_)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return out.decode(), err.decode()
+
+
+def line_of(pipe):
+    """A line that a process prints, in time."""
+    assert select.select([pipe], [], [], PATIENCE)[0], "nothing was printed"
+    return pipe.readline().decode()
+
+
+@pytest.fixture
+def serving(started, environ):
+    def serving(*args, target="worlds.py:Echo", variables=(), **options):
+        environ.update(variables)
+        return Serving(started("serve", target, "--port", "0", *args, **options))
+
+    return serving
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One server with a token, for tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "worlds.py").write_text(textwrap.dedent(WORLDS))
+    variables = {**os.environ, "GUERDON_TOKEN": "s3cret"}
+    command = [COMMAND, "serve", "worlds.py:Echo", "-p", "0", "--name", "echo", "--log", "json"]
+    with subprocess.Popen(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        yield Serving(process)
+        process.kill()
+
+
+# Serving --------------------------------------------------------------------------------------
+
+
+def test_it_prints_where_it_is_and_plays(serving):
+    server = serving("-v", stdin=subprocess.DEVNULL)  # whose end means nothing
+    assert re.fullmatch(r"serving worlds\.py:Echo at http://127\.0\.0\.1:\d+\n", server.line)
+    assert server.ask().json()["status"] == "healthy"
+    with EnvClient(server.url).sync() as client:
+        client.reset()
+        assert client.step({"content": "please"}).reward == 1.0
+    out, err = server.end()
+    assert (out, server.process.returncode) == ("", 0)
+    assert "Traceback" not in err
+    assert " serving  url=" in err
+    assert " stopping  url=" in err
+
+
+def test_a_token_from_the_variable_is_asked_for_and_taken(shared):
+    assert shared.ask().status_code == 200
+    assert shared.ask("/config").status_code == 401
+    assert shared.ask("/config", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert shared.ask("/config", headers={"Authorization": "Bearer s3cret"}).status_code == 200
+
+
+def test_the_name_is_what_the_metadata_tell(shared):
+    told = shared.ask("/metadata", headers={"Authorization": "Bearer s3cret"}).json()
+    assert told["name"] == "echo"
+
+
+def test_a_token_from_the_option_goes_before_the_variable(serving):
+    server = serving(
+        "--token", "mine", "--host", "0.0.0.0", variables={"GUERDON_TOKEN": "other"}
+    )  # fmt: skip
+    assert server.ask("/config", headers={"Authorization": "Bearer other"}).status_code == 401
+    assert server.ask("/config", headers={"Authorization": "Bearer mine"}).status_code == 200
+    said = "".join([server.line, *server.end()])
+    assert "mine" not in said
+    assert "warning: whoever" not in said
+
+
+def test_every_line_of_a_json_log_parses(serving):
+    server = serving("--log", "json", "-v", "--token", "s3cret")
+    server.ask("/config")
+    with EnvClient(server.url, token="s3cret").sync() as client:
+        client.reset()
+    out, err = server.end()
+    assert out == ""
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert all({"time", "level", "logger", "event"} <= set(line) for line in lines)
+    events = [line["event"] for line in lines]
+    assert events[0] == "serving"
+    assert lines[0]["url"] == server.url
+    assert "refused" in events
+    assert "stopping" in events
+
+
+def test_an_address_that_others_reach_without_a_token_is_warned_of(serving):
+    server = serving("--host", "0.0.0.0")
+    assert re.search(r"at http://0\.0\.0\.0:\d+\n", server.line)
+    _, err = server.end()
+    assert err.startswith("warning: whoever reaches 0.0.0.0 can use this server; --token asks")
+
+
+# Ending ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_exit_code_0(serving, told):
+    server = serving()
+    out, err = server.end(told)
+    assert (server.process.returncode, out) == (0, "")
+    assert "Traceback" not in err
+    with socket.socket() as other, pytest.raises(ConnectionRefusedError):
+        other.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+
+
+@pytest.fixture
+def waiting(serving, tmp_path):
+    """A server in the middle of a step, which goes on when something is written to the pipe."""
+    for name in ("ready", "go"):
+        os.mkfifo(tmp_path / name)
+    with contextlib.ExitStack() as stack:
+        ready, go = (os.open(tmp_path / name, os.O_RDWR) for name in ("ready", "go"))
+        stack.callback(os.close, ready)
+        stack.callback(os.close, go)
+        server = serving("--grace", "60")
+        body = json.dumps({"action": {"content": "wait"}}).encode()
+        host, port = server.url.removeprefix("http://").split(":")
+        caller = stack.enter_context(socket.create_connection((host, int(port)), PATIENCE))
+        head = f"POST /step HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert select.select([ready], [], [], PATIENCE)[0], "the step didn't begin"
+        yield server, caller, go
+        os.write(go, b"x")
+
+
+def still_runs_after_its_log_says_stopping(server):
+    assert "serving" in line_of(server.process.stderr)
+    line = line_of(server.process.stderr)
+    assert "stopping" in line
+    assert server.process.poll() is None
+
+
+def test_a_step_that_runs_is_let_to_its_end(waiting):
+    server, caller, go = waiting
+    server.process.send_signal(signal.SIGTERM)
+    still_runs_after_its_log_says_stopping(server)
+    os.write(go, b"x")
+    assert caller.recv(4096).startswith(b"HTTP/1.1 200")
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_a_second_ctrl_c_ends_it_without_waiting_for_the_step(waiting):
+    server, _, _ = waiting
+    server.process.send_signal(signal.SIGINT)
+    still_runs_after_its_log_says_stopping(server)
+    started = time.monotonic()
+    server.process.send_signal(signal.SIGINT)
+    server.process.wait(PATIENCE)
+    assert time.monotonic() - started < 5  # of the 60 s that the step has
+
+
+def test_with_parent_it_ends_when_its_standard_input_does(serving):
+    server = serving("--with-parent", stdin=subprocess.PIPE)
+    assert server.ask().status_code == 200
+    server.process.stdin.write(b"not yet")
+    server.process.stdin.flush()
+    assert server.ask().status_code == 200
+    server.process.stdin.close()
+    server.process.stdin = None
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_with_parent_but_without_a_standard_input_it_does_not_outlive_anybody(tmp_path, environ):
+    command = f"exec {shlex.quote(COMMAND)} serve worlds.py:Echo -p 0 --with-parent <&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, env=environ, timeout=3, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode in (0, 2, -signal.SIGTERM)
+    assert "Traceback" not in done.stderr
+
+
+# What can't be served -------------------------------------------------------------------------
+
+
+def test_a_port_in_use_exits_with_2_and_says_so(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run_inside(tmp_path, "serve", "worlds.py:Echo", "--port", port)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: can't listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("target", ["Forgot", "forgets"])
+def test_an_environment_without_a_rubric_exits_with_2_and_nothing_is_served(guerdon, target):
+    done = guerdon("serve", f"worlds.py:{target}", "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Forgot has no rubric; give it one in __init__" in done.stderr
+    assert " serving " not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize("kind", ["OSError", "ValueError"])
+def test_an_environment_that_can_not_be_made_exits_with_2_and_says_why(guerdon, tmp_path, kind):
+    worlds = tmp_path / "worlds.py"
+    worlds.write_text(worlds.read_text().replace("raise OSError", f"raise {kind}"))
+    done = guerdon("serve", "worlds.py:broken", "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{kind}: no game" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["worlds.py:Echo", "--step-timeout", "0"], "a number of seconds over 0"),
+        (["worlds.py:Echo", "--idle-timeout", "nan"], "a number of seconds over 0"),
+        (["worlds.py:Echo", "--grace", "-1"], "--grace is -1.0"),
+        (["worlds.py:Echo", "--max-message-mb", "0"], "--max-message-mb is 0.0"),
+        (["worlds.py:Echo", "--token", "a b"], "the token takes printable ASCII"),
+        (["worlds.py:Echo", "--token", ""], "the token takes printable ASCII"),
+        (["worlds.py:Echo", "--host", "nowhere.invalid"], "can't listen on nowhere.invalid"),
+        (["nothing"], "'nothing' is no folder, no module:name, and there is no environment"),
+        (["."], "has no environment.py"),
+        (["worlds.py:Say"], "name an Environment class or what makes one"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_can_not_be_meant_exits_with_2_and_says_what_can(tmp_path, args, said):
+    done = run_inside(tmp_path, "serve", *args, "--port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("args", [["--port", "65536"], ["--max-sessions", "0"], ["--log", "xml"]])
+def test_options_that_there_are_not_exit_with_2(tmp_path, args):
+    done = run_inside(tmp_path, "serve", "worlds.py:Echo", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert args[0] in done.stderr
+
+
+def test_a_variable_for_the_token_that_is_empty_does_not_open_the_server(tmp_path, monkeypatch):
+    monkeypatch.setenv("GUERDON_TOKEN", "")
+    with socket.socket() as taken:  # should it go on to listen, this ends it
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run_inside(tmp_path, "serve", "worlds.py:Echo", "--port", port)
+    assert done.returncode == 2
+    assert "token" in done.stderr
+
+
+# python -m guerdon ----------------------------------------------------------------------------
+
+
+def test_the_module_is_the_command(tmp_path, environ):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "guerdon", "--version"],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"guerdon {package.__version__}\n",
+        "",
+    )

@@ -1,0 +1,161 @@
+"""describe: what there is to say of each rubric of a tree."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon import (
+    ExponentialDiscountingTrajectoryRubric,
+    Gate,
+    Rubric,
+    RubricDict,
+    Sequential,
+    WeightedSum,
+)
+from guerdon.rubrics.description import describe
+from guerdon.rubrics.function import as_rubric
+
+
+class Number(Rubric):
+    """The answer is a number.
+
+    More that nobody wants in a table.
+    """
+
+    score_range = (0, 1)
+    reads = ("ground_truth",)
+
+    def forward(self, action, observation):
+        return 1.0
+
+
+class Silent(Rubric):
+    def forward(self, action, observation):
+        return 1.0
+
+
+class Judge(Silent):
+    async def forward(self, action, observation):
+        return 1.0
+
+
+class Final(ExponentialDiscountingTrajectoryRubric):
+    """How it ended."""
+
+    def score_trajectory(self, trajectory):
+        return 1.0
+
+
+def by_path(rubric):
+    return {each["path"]: each for each in describe(rubric)}
+
+
+def test_a_leaf_is_described_by_the_first_line_of_its_docstring():
+    assert list(describe(Number())) == [
+        {
+            "path": "",
+            "rubric": "Number",
+            "measures": "The answer is a number.",
+            "range": [0, 1],
+            "weight": None,
+            "depends_on": ["ground_truth"],
+            "async": False,
+        }
+    ]
+
+
+def test_what_nobody_declared_is_none():
+    (told,) = describe(Silent())
+    assert (told["measures"], told["range"], told["weight"]) == (None, None, None)
+    assert told["depends_on"] == []
+
+
+def test_a_function_is_called_by_its_own_name():
+    def polite(action, observation):
+        """Says please.
+
+        Twice.
+        """
+        return 1.0
+
+    (told,) = describe(as_rubric(polite))
+    assert (told["rubric"], told["measures"]) == ("polite", "Says please.")
+
+
+def test_a_tree_is_told_depth_first_with_dotted_paths():
+    tree = WeightedSum([Sequential(Gate(Number()), Silent()), Number()], [0.75, 0.25])
+    assert [each["path"] for each in describe(tree)] == [
+        "",
+        "rubric_0",
+        "rubric_0.rubric_0",
+        "rubric_0.rubric_0.rubric",
+        "rubric_0.rubric_1",
+        "rubric_1",
+    ]
+
+
+def test_weights_are_those_of_the_parent():
+    told = by_path(WeightedSum([Number(), WeightedSum([Silent()], [2])], [0.75, -0.25]))
+    assert {path: each["weight"] for path, each in told.items()} == {
+        "": None,
+        "rubric_0": 0.75,
+        "rubric_1": -0.25,
+        "rubric_1.rubric_0": 2,
+    }
+
+
+def test_what_must_hold_before_a_child_is_evaluated_is_told():
+    told = by_path(Sequential(Gate(Number(), 0.5), Silent()))
+    assert told["rubric_0"]["depends_on"] == []
+    assert told["rubric_1"]["depends_on"] == ["rubric_0 ≠ 0"]
+    assert told["rubric_0.rubric"]["depends_on"] == ["passes at 0.5", "ground_truth"]
+
+
+def test_a_trajectory_rubric_needs_the_whole_episode():
+    told = by_path(Sequential(Number(), Final()))
+    assert told["rubric_1"]["depends_on"] == ["rubric_0 ≠ 0", "the whole episode"]
+
+
+def test_a_child_of_a_dispatching_parent_needs_to_be_chosen():
+    told = by_path(RubricDict({"chess": Number()}))
+    assert "its parent choosing 'chess'" in told["chess"]["depends_on"]
+
+
+def test_what_is_async_and_all_above_it_is_told():
+    told = by_path(Sequential(Number(), Gate(Judge())))
+    assert {path for path, each in told.items() if each["async"]} == {
+        "",
+        "rubric_1",
+        "rubric_1.rubric",
+    }
+
+
+def test_a_shared_child_is_described_at_each_of_its_places():
+    number = Number()
+    told = by_path(WeightedSum([number, Sequential(number)], [1, 0.5]))
+    assert {"rubric_0", "rubric_1.rubric_0"} <= set(told)
+    assert told["rubric_0"]["weight"] == 1
+
+
+trees = st.recursive(
+    st.builds(Number) | st.builds(Silent) | st.builds(Judge),
+    lambda inner: (
+        st.builds(Gate, inner)
+        | st.lists(inner, min_size=1, max_size=3).map(lambda children: Sequential(*children))
+        | st.lists(inner, min_size=1, max_size=3).map(
+            lambda children: WeightedSum(children, [1.0] * len(children))
+        )
+        | st.dictionaries(st.sampled_from("xyz"), inner, min_size=1).map(RubricDict)
+    ),
+    max_leaves=8,
+)
+
+
+@given(trees)
+def test_every_rubric_of_a_tree_is_told_once_and_json_holds_it(tree):
+    told = list(describe(tree))
+    assert [each["path"] for each in told] == ["", *(path for path, _ in tree.named_rubrics())]
+    for each in told[1:]:
+        assert tree.get_rubric(each["path"])._title() == each["rubric"]
+    assert json.loads(json.dumps(told)) == told
