@@ -515,7 +515,7 @@ def test_an_async_step_that_would_have_the_event_loop_wait_is_refused(way):
                 observation.reward = self.rubric(action, observation)
             return observation
 
-    with pytest.raises(AsyncRubricError, match="await self.score_async"):
+    with pytest.raises(AsyncRubricError, match=r"await self\.score_async"):
         driven(Blocks(AsyncHalf()))
     assert driven(Blocks(Half())).reward == 0.5
 

@@ -153,6 +153,9 @@ def _log(log_format: LogFormat, verbose: bool) -> None:
 
 def _follow_parent() -> None:
     """End when the parent does, which holds the other end of standard input."""
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
+    try:
+        while sys.stdin is not None and os.read(sys.stdin.fileno(), 1024):
+            pass
+    except OSError:
+        pass  # it is closed: there is no parent to follow
     os.kill(os.getpid(), signal.SIGTERM)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
+import string
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -112,9 +115,18 @@ def _typed(schema: dict[str, Any], root: dict[str, Any], chance: random.Random, 
         case "boolean":
             return chance.random() < 0.5
         case "string":
-            word = FORMATS.get(schema.get("format", "")) or chance.choice(WORDS)
+            word = FORMATS.get(schema.get("format", "")) or chance.choice(_words(schema))
             return word.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
     return None
+
+
+def _words(schema: dict[str, Any]) -> Sequence[str]:
+    """Texts that match the schema's pattern, where it has one and some do."""
+    if "pattern" not in schema:
+        return WORDS
+    pattern = re.compile(schema["pattern"])
+    some = (*WORDS, *string.ascii_letters, *string.digits)
+    return [each for each in some if pattern.search(each)] or WORDS
 
 
 def _object(
