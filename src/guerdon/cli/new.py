@@ -6,6 +6,7 @@ import importlib.util
 import keyword
 import sys
 import tempfile
+import unicodedata
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +53,8 @@ def new(
 
 def _check(folder: Path) -> None:
     package = folder.name
-    is_name = package.isidentifier() and package == package.lower() and package[0].isalpha()
+    plain = unicodedata.normalize("NFKC", package)  # as Python itself reads names
+    is_name = package.isidentifier() and package == plain.lower() and package[0].isalpha()
     if not is_name or keyword.iskeyword(package):
         raise InvalidArgumentError(
             f"{package!r} can't be a package's name; it takes small letters, digits and _, "
@@ -81,7 +83,8 @@ def _module_of(folder: Path) -> str:
 def _filled(file: str, folder: Path) -> str:
     """A template, with the name in its spellings."""
     text = (files("guerdon.cli") / "template" / f"{file}.txt").read_text(encoding="utf-8")
-    class_name = "".join(part.capitalize() for part in folder.name.split("_"))
+    stem = folder.name.removesuffix("_env") or folder.name
+    class_name = "".join(part.capitalize() for part in stem.split("_"))
     for place, name in (
         ("{name}", folder.name),
         ("{module}", _module_of(folder)),

@@ -33,7 +33,7 @@ def find_environment(target: str) -> Callable[[], Any]:
         UnknownEnvError: No environment has that name.
         SpecError: There is no such thing, it can't be imported, or it makes no environment.
     """
-    if Path(target).is_dir():
+    if target and Path(target).is_dir():
         return _in_folder(Path(target))
     if ":" in target:
         found = load_object(target)
