@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from guerdon.envs.check_report import *
     from guerdon.envs.checking import *
     from guerdon.envs.client import *
     from guerdon.envs.environment import *
@@ -16,5 +15,5 @@ if TYPE_CHECKING:
     from guerdon.envs.server import *
 
 __getattr__, __dir__ = lazy_names(
-    __name__, "environment", "registry", "pool", "server", "client", "check_report", "checking"
+    __name__, "environment", "registry", "pool", "server", "client", "checking"
 )

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from guerdon.envs.amounts import check_amount, check_seconds
-from guerdon.envs.check_player import Player, Seen
-from guerdon.envs.check_report import CheckLine, EnvironmentReport
-from guerdon.envs.comparison import difference
+from guerdon.envs.checking.comparison import difference
+from guerdon.envs.checking.player import Player, Seen
+from guerdon.envs.checking.report import CheckLine, EnvironmentReport
+from guerdon.envs.checking.sampling import sample_actions
 from guerdon.envs.driver import Driver
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.sampling import sample_actions
 from guerdon.envs.scoring import COMPONENTS, ERROR
 from guerdon.envs.server.messages import observation_json, state_json
 from guerdon.errors import EpisodeError, GuerdonError, InvalidArgumentError
