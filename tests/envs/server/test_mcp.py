@@ -1,8 +1,10 @@
-"""JSON-RPC, over HTTP."""
+"""JSON-RPC, over HTTP and over a WebSocket."""
 
 import json
 
 import pytest
+from websockets.exceptions import ConnectionClosedOK
+from websockets.sync.client import connect
 
 from guerdon.envs.server import mcp
 
@@ -57,3 +59,28 @@ def test_a_body_too_large_is_refused(serve):
 def test_a_long_method_is_not_said_again_in_full():
     answer = mcp.answer({"jsonrpc": "2.0", "id": 1, "method": "x" * 10_000})
     assert len(answer["error"]["message"]) < 200
+
+
+def test_requests_over_a_websocket_are_answered_in_turn(play):
+    with connect(f"{play().url.replace('http', 'ws')}/mcp") as socket:
+        for text, code in (("{", -32700), (b"binary", -32700), ("{}", -32600)):
+            socket.send(text)
+            assert json.loads(socket.recv(timeout=5))["error"]["code"] == code
+        socket.send('{"jsonrpc": "2.0", "id": 7, "method": "tools/list"}')
+        assert json.loads(socket.recv(timeout=5))["result"] == {"tools": []}
+        socket.send('{"jsonrpc": "2.0", "id": 8, "method": "tools/call"}')
+        assert json.loads(socket.recv(timeout=5))["error"]["code"] == -32602
+
+
+def test_a_websocket_that_asks_nothing_is_closed(serve):
+    url = f"{serve(idle_timeout_s=0.05).url.replace('http', 'ws')}/mcp"
+    with connect(url) as socket, pytest.raises(ConnectionClosedOK):
+        socket.recv(timeout=5)
+
+
+def test_what_is_not_there_is_told_as_json(play):
+    http = play().http
+    assert http.get("/nowhere").json() == {"detail": "Not Found"}
+    answer = http.get("/step")
+    assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed"})
+    assert answer.headers["allow"]

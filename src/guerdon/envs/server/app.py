@@ -7,17 +7,19 @@ from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
-from guerdon.envs.server.connection import Receive, Scope, Send
+from guerdon.envs.server.connection import Connection, Receive, Scope, Send
 from guerdon.envs.server.guard import Guard, is_loopback
 from guerdon.envs.server.http import HttpFace, answer
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
+from guerdon.envs.server.mcp import converse
 from guerdon.envs.tokens import check_token
 from guerdon.errors import EnvFailedError, GuerdonError, InvalidArgumentError, LaunchError
 from guerdon.models.action import Action
@@ -139,13 +141,18 @@ def create_app(
             hub.close()
 
     http = Starlette(
-        routes=face.routes(), lifespan=lifespan, exception_handlers={Exception: _failed}
+        routes=face.routes(),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _refused, Exception: _failed},
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
         if scope["type"] == "websocket" and path == "/ws":
             await hub.websocket(scope, receive, send)  # past what each message would pass through
+        elif scope["type"] == "websocket" and path == "/mcp":
+            connection = Connection(scope, receive, send, hub.limits.send_timeout_s)
+            await converse(connection, hub.limits.idle_timeout_s)
         else:
             await http(scope, receive, send)
 
@@ -168,6 +175,14 @@ def _environment_class(factory: Any, *, may_make: bool) -> type[Environment[Any,
             say_failure(error, "the environment can't be made"), exception=error
         ) from error
     return type(driver.environment)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What isn't there, or not by that method: told as JSON, as everything else."""
+    assert isinstance(error, HTTPException)
+    refusal = answer({"detail": error.detail}, error.status_code)
+    refusal.headers.update(error.headers or {})
+    return refusal
 
 
 async def _failed(request: Request, error: Exception) -> Response:

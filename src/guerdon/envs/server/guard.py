@@ -93,7 +93,9 @@ def _hostname(url: str) -> str:
 def is_loopback(name: Any) -> bool:
     """Whether an address is of the loopback."""
     try:
-        return ipaddress.ip_address(str(name)).is_loopback
+        address = ipaddress.ip_address(str(name))
+        mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
+        return (mapped or address).is_loopback
     except ValueError:
         return str(name) == "localhost"
 

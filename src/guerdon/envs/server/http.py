@@ -19,9 +19,7 @@ from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.logs import log
-from guerdon.envs.server.mcp import PARSE_ERROR
-from guerdon.envs.server.mcp import answer as mcp_answer
-from guerdon.envs.server.mcp import error as mcp_error
+from guerdon.envs.server.mcp import answer_text
 from guerdon.envs.server.messages import (
     ResetRequest,
     StepRequest,
@@ -176,11 +174,7 @@ class HttpFace:
         body = await self._read(request)
         if isinstance(body, Response):
             return body
-        try:
-            asked = from_json(body, allow_inf_nan=False)
-        except (ValueError, RecursionError):
-            return answer(mcp_error(None, PARSE_ERROR, "the body is no JSON"))
-        return answer(mcp_answer(asked))
+        return Response(answer_text(body), media_type="application/json")
 
     async def _call(self, request: Request, what: str, call: Call) -> Response:
         """Make an environment, call it, and close it, as long as the caller waits."""
