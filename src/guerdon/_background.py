@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
@@ -71,7 +71,8 @@ def background_loop() -> asyncio.AbstractEventLoop:
         return _background.loop
 
 
-_method: ContextVar[str | None] = ContextVar("guerdon_async_method", default=None)
+_Method: TypeAlias = "tuple[str, asyncio.AbstractEventLoop]"
+_method: ContextVar[_Method | None] = ContextVar("guerdon_async_method", default=None)
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def no_waiting(method: str) -> Iterator[None]:
     Args:
         method: What the author wrote, for the message.
     """
-    token = _method.set(method)
+    token = _method.set((method, asyncio.get_running_loop()))
     try:
         yield
     finally:
@@ -97,10 +98,10 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         BaseException: What the coroutine raised. Where waiting is interrupted, it is cancelled.
     """
     method = _method.get()
-    if method is not None and asyncio._get_running_loop() is not None:
+    if method is not None and asyncio._get_running_loop() is method[1]:
         coroutine.close()
         raise AsyncRubricError(
-            f"sync code in {method} waits for something async, and the event loop with it; await "
+            f"sync code in {method[0]} waits for something async, and the loop with it; await "
             "it there: `await self.score_async(…)`, `await self.rubric.evaluate(…)`"
         )
     loop = background_loop()

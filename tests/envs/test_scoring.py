@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
@@ -555,3 +556,56 @@ def test_a_trajectory_rubric_records_for_one_environment_at_a_time():
     stateless = Half()  # keeps nothing of an episode
     make(lambda: Episode(stateless))
     make(lambda: Episode(stateless))
+
+
+@pytest.mark.parametrize("way", ["without the rubric", "anew", "by hand"])
+def test_an_environment_inside_of_another_keeps_its_components_to_itself(way):
+    class Outer(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            inner = ByScore(WeightedSum([Half(), Half()], [1.0, 1.0]))
+            if way == "without the rubric":
+                inner.step(action)
+                return Observation(reward=0.1)
+            observation = Observation()
+            if way == "by hand":
+                observation.reward = self.rubric(action, observation)
+                inner.step(action)
+                return observation
+            reward = self.score(action, observation).reward
+            inner.step(action)
+            return Observation(reward=reward)
+
+    observation = driven(Outer(WeightedSum([Half()], [0.2])))
+    assert observation.reward == 0.1
+    told = {} if way == "without the rubric" else {"rubric_0": 0.5}
+    assert observation.metadata.get("reward_components", {}) == told
+
+
+def test_a_failed_scoring_leaves_no_reward_that_the_author_made_up():
+    class Insists(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            self.score(action, Observation())
+            return Observation(reward=9.0)
+
+    observation = driven(Insists(Down()))
+    assert observation.reward is None
+    assert observation.metadata["reward_error"] == "OSError: the judge is down"
+
+
+def test_trajectory_rubrics_that_are_equal_are_not_the_same():
+    @dataclass
+    class Equal(TrajectoryRubric):
+        weight: float = 1.0
+
+        def __post_init__(self):
+            super().__init__()
+
+        def score_trajectory(self, trajectory):
+            return self.weight
+
+        def compute_step_rewards(self):
+            return [self.weight] * len(self.trajectory)
+
+    first, second = make(lambda: Episode(Equal())), make(lambda: Episode(Equal()))
+    first.close()
+    second.close()

@@ -12,7 +12,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import anyio
 from pydantic import ValidationError
@@ -100,12 +100,13 @@ class Driver:
         step_is_async: The same of `step_async`.
     """
 
-    __slots__ = ("_limiter", "_plan", "environment", "reset_is_async", "step_is_async")
+    __slots__ = ("_limiter", "_owned", "_plan", "environment", "reset_is_async", "step_is_async")
 
     def __init__(self, environment: Environment[Any, Any, Any]) -> None:
         self.environment = environment
         self._plan = _plan(type(environment))
         self._limiter: anyio.CapacityLimiter | None = None
+        self._owned: list[int] = []  # what `_owners` knows its trajectory rubrics by
         self.reset_is_async = self._plan.reset_is_async
         self.step_is_async = self._plan.step_is_async
 
@@ -224,7 +225,7 @@ class Driver:
         except SystemExit as exit_:
             raise self._exited("close", exit_) from exit_
         finally:
-            _owners.free(self.environment)
+            _owners.free(self.environment, self._owned)
 
     @property
     def _name(self) -> str:
@@ -275,7 +276,12 @@ class Driver:
                     f"{self._name}.{method} gave a reward of {reward!r:.60}; it is a finite float "
                     "or None"
                 )
-            observation.reward = float(reward)
+            try:
+                observation.reward = float(reward)
+            except OverflowError as error:
+                raise InvalidObservationError(
+                    f"{self._name}.{method} gave a reward that is too large for a float"
+                ) from error
         if observation.metadata.__class__ is not dict or observation.done.__class__ is not bool:
             raise InvalidObservationError(
                 f"{self._name}.{method} gave an observation whose metadata are no dict, or whose "
@@ -286,6 +292,7 @@ class Driver:
     def _recorder(self) -> Frame:
         """What records the evaluations of a step."""
         recorder = Frame(None)
+        recorder.owner = self.environment
         if self.environment.rubric._look().is_async:
             # An async tree that the author calls by hand: its sync leaves go to threads.
             recorder.limiter = self._limiter = self._limiter or anyio.CapacityLimiter(THREADS)
@@ -312,12 +319,15 @@ class _Owners:
     """Which environment each trajectory rubric records for: two would mix their episodes."""
 
     def __init__(self) -> None:
-        self._owners: WeakKeyDictionary[Rubric, ref[Environment[Any, Any, Any]]]
-        self._owners = WeakKeyDictionary()
+        # By what `id` says of a rubric: an author's rubrics may be equal, or have no hash.
+        self._owners: dict[int, tuple[ref[Rubric], ref[Environment[Any, Any, Any]]]] = {}
         self._lock = threading.Lock()
 
-    def take(self, environment: Environment[Any, Any, Any]) -> None:
+    def take(self, environment: Environment[Any, Any, Any]) -> list[int]:
         """Have an environment own the trajectory rubrics of its tree.
+
+        Returns:
+            What to free them by.
 
         Raises:
             EnvDefinitionError: One of them is another environment's, which is still open.
@@ -325,8 +335,8 @@ class _Owners:
         mine = _trajectory_rubrics(environment)
         with self._lock:
             for path, rubric in mine:
-                owner = self._owners.get(rubric)
-                if owner is not None and owner() not in (None, environment):
+                owner = self._owner(rubric)
+                if owner is not None and owner is not environment:
                     what = f"the trajectory rubric {path!r}" if path else "the trajectory rubric"
                     raise EnvDefinitionError(
                         f"{what} of {type(environment).__name__} records for another environment "
@@ -334,13 +344,31 @@ class _Owners:
                         "or in the factory"
                     )
             for _, rubric in mine:
-                self._owners[rubric] = ref(environment)
+                self._owners[id(rubric)] = self._forgotten(rubric), ref(environment)
+        return [id(rubric) for _, rubric in mine]
 
-    def free(self, environment: Environment[Any, Any, Any]) -> None:
+    def free(self, environment: Environment[Any, Any, Any], owned: list[int]) -> None:
         """Let an environment that is closed own nothing."""
         with self._lock:
-            for _, rubric in _trajectory_rubrics(environment):
-                self._owners.pop(rubric, None)
+            for key in owned:
+                found = self._owners.get(key)
+                if found is not None and found[1]() is environment:
+                    del self._owners[key]
+
+    def _owner(self, rubric: Rubric) -> Environment[Any, Any, Any] | None:
+        found = self._owners.get(id(rubric))
+        return found[1]() if found is not None and found[0]() is rubric else None
+
+    def _forgotten(self, rubric: Rubric) -> ref[Rubric]:
+        """A reference to a rubric, with which it is forgotten when it is gone."""
+        key = id(rubric)
+
+        def gone(reference: ref[Rubric]) -> None:
+            found = self._owners.get(key)
+            if found is not None and found[0] is reference:
+                self._owners.pop(key, None)
+
+        return ref(rubric, gone)
 
 
 # Of this process: environments of several servers and pools may share a rubric by mistake, too.
@@ -373,8 +401,10 @@ def make(factory: Callable[[], Any]) -> Driver:
         raise EnvDefinitionError(
             f"the factory gave {environment!r:.60}; it gives an Environment with a rubric"
         )
-    _owners.take(environment)
-    return Driver(environment)
+    owned = _owners.take(environment)
+    driver = Driver(environment)
+    driver._owned = owned
+    return driver
 
 
 def _is(error: Exception, failed: Exception) -> bool:

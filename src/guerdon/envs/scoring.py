@@ -28,7 +28,7 @@ def score_step(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """Score a step with a sync tree, and write what came out into the observation."""
     named: dict[str, float] = {}
     caught: dict[str, Exception] = {}
-    driver = _recorder()
+    driver = _recorder(rubric)
     token = frames.enter(None)  # nobody else records this evaluation
     try:
         reward = namer(rubric)(rubric, action, observation, named, caught)
@@ -41,7 +41,7 @@ def score_step(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
 
 async def score_step_async(rubric: Rubric, action: Any, observation: ObsT) -> ObsT:
     """The same with any tree."""
-    driver = _recorder()
+    driver = _recorder(rubric)
     recorder = Frame(None)
     token = frames.enter(recorder)
     try:
@@ -64,6 +64,8 @@ def tell_again(observation: Observation, recorder: Frame) -> None:
     told = recorder.told
     if told is not None and COMPONENTS not in observation.metadata:
         observation.metadata.update(told)
+        if ERROR in told:
+            observation.reward = None
 
 
 def attach(
@@ -83,13 +85,14 @@ def attach(
     return _write(rubric, observation, reward, *_components(rubric, recorder), error)
 
 
-def _recorder() -> Frame | None:
-    """The frame that a driver has entered around an author's step, made to forget what was before.
+def _recorder(rubric: Rubric) -> Frame | None:
+    """The frame that a driver has entered around the step of this rubric's environment.
 
-    What the step evaluated by hand before counts no more.
+    It is made to forget what the step has evaluated by hand before: that counts no more. Of an
+    environment that stands inside another's step, it isn't the other's.
     """
     recorder = frames.current()
-    if recorder is None or recorder.rubric is not None:
+    if recorder is None or recorder.owner is None or recorder.owner.rubric is not rubric:
         return None
     recorder.entries.clear()
     return recorder

@@ -57,6 +57,7 @@ class Frame:
     limiter: anyio.CapacityLimiter | None = None  # set where sync leaves go to worker threads
     observed: Any = None  # of a recorder: the observation on which the last evaluation failed
     told: dict[str, Any] | None = None  # of a recorder: what the last scoring told of itself
+    owner: Any = None  # of a recorder: the environment around whose step it was entered
     unawaited: list[tuple[Rubric, Coroutine[Any, Any, float]]] | None = None
 
     def __init__(self, rubric: Rubric | None) -> None:

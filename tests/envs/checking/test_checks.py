@@ -3,13 +3,14 @@
 import asyncio
 import copy
 import random
+import sys
 import threading
 import time
 from itertools import count
 from typing import Any
 
 import pytest
-from pydantic import Field, create_model
+from pydantic import Field, create_model, field_validator
 
 from examples.coding_env.environment import CodingEnvironment
 from examples.connect4.environment import Connect4Environment
@@ -878,3 +879,27 @@ def test_several_faults_are_all_told():
         report.raise_for_problems()
     for name in (RANGE, JSON, AFTER):
         assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("ends", ["exits", "hangs"])
+def test_an_action_class_whose_validator_does_not_come_back_is_told(ends):
+    free = threading.Event()
+
+    class Odd(Action):
+        value: int
+
+        @field_validator("value")
+        @classmethod
+        def look(cls, value):
+            if ends == "exits":
+                sys.exit(3)
+            free.wait(10)
+            return value
+
+    class Uses(World):
+        action_type = Odd
+
+    report = check_environment(Uses, timeout_s=0.2)
+    free.set()
+    assert report.lines[-1].name == "there are actions to try"
+    assert report.lines[-1].status == "problem"

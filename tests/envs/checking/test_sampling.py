@@ -3,7 +3,7 @@
 import datetime
 import enum
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
 import pytest
@@ -69,7 +69,7 @@ leaves = st.one_of(
 kinds = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.builds(lambda kind: kind | None, inner),
+        st.builds(lambda kind: Optional[kind], inner),  # noqa: UP045  # it may be None itself
         st.builds(lambda kind: list[kind], inner),
         st.builds(
             lambda kind, size: Annotated[list[kind], Field(min_length=size[0], max_length=size[1])],
@@ -90,7 +90,7 @@ def action_class(fields):
         "Made",
         __base__=Action,
         **{
-            name: (kind, ...) if required else (kind | None, None)
+            name: (kind, ...) if required else (Optional[kind], None)  # noqa: UP045
             for name, (kind, required) in fields.items()
         },
     )

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from websockets.exceptions import ConnectionClosedOK
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 from websockets.sync.client import connect
 
 from guerdon.envs.server import mcp
@@ -84,3 +84,16 @@ def test_what_is_not_there_is_told_as_json(play):
     answer = http.get("/step")
     assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed"})
     assert answer.headers["allow"]
+
+
+def test_a_websocket_of_json_rpc_takes_the_place_of_a_session(serve):
+    served = serve(max_sessions=1)
+    url = served.url.replace("http", "ws")
+    with connect(f"{url}/mcp") as first:
+        first.send("{}")
+        first.recv(timeout=5)
+        with connect(f"{url}/mcp") as second, pytest.raises(ConnectionClosedError) as closed:
+            second.recv(timeout=5)
+        assert closed.value.rcvd.code == 1013
+        with connect(f"{url}/ws") as session:
+            assert json.loads(session.recv(timeout=5))["data"]["code"] == "CAPACITY_REACHED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -144,11 +145,13 @@ class _Checks:
     def actions(self) -> None:
         kind = self._first.environment.action_type
         if self._given is None:  # more than are needed: some may be refused
-            self._actions = sample_actions(kind, 3 * self._steps, seed=self._seed)
+            make = partial(sample_actions, kind, 3 * self._steps, seed=self._seed)
+            self._actions = self._player.call(make)
             return
         if not self._given:
             raise _Found("no actions were given")
-        models = [_model(kind, each, place) for place, each in enumerate(self._given)]
+        given = enumerate(self._given)
+        models = [self._player.call(partial(_model, kind, each, place)) for place, each in given]
         self._actions = [models[number % len(models)] for number in range(self._steps)]
 
     def played(self) -> None:
@@ -186,9 +189,7 @@ class _Checks:
         if self._unsendable is not None:
             return
         try:
-            observation_json(observation)
-            again = type(observation).model_validate_json(observation.model_dump_json())
-            lost = difference(observation.model_dump(), again.model_dump())
+            lost = self._player.call(partial(_lost, observation))
             if lost:
                 self._unsendable = f"observation {number}: {lost}"
             state_json(self._player.call(self._first.state))
@@ -279,6 +280,13 @@ class _Checks:
                 raise _Found(f"{what} something else at step {number}: {differs}; {why}")
         if len(trace) != len(self._trace):
             raise _Found(f"{what} {len(trace) - 1} steps, not {len(self._trace) - 1}; {why}")
+
+
+def _lost(observation: Observation) -> str:
+    """What an observation loses over JSON, in words."""
+    observation_json(observation)
+    again = type(observation).model_validate_json(observation.model_dump_json())
+    return difference(observation.model_dump(), again.model_dump())
 
 
 def _model(kind: type[Action], given: Any, place: int) -> Action:

@@ -65,6 +65,11 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
             made.append(action_type.model_validate(_sample(schema, schema, chance, DEEPEST)))
         except ValidationError as error:
             failed = error
+        except RecursionError as error:
+            raise InvalidArgumentError(
+                f"no {action_type.__name__} can be made up: it holds itself without end; give "
+                "some actions"
+            ) from error
     if len(made) < count and failed is not None:
         raise InvalidArgumentError(
             f"no {action_type.__name__} can be made up from its schema ({say_invalid(failed)}); "
@@ -124,7 +129,10 @@ def _words(schema: dict[str, Any]) -> Sequence[str]:
     """Texts that match the schema's pattern, where it has one and some do."""
     if "pattern" not in schema:
         return WORDS
-    pattern = re.compile(schema["pattern"])
+    try:
+        pattern = re.compile(schema["pattern"])
+    except re.error:  # pydantic's patterns are those of another library
+        return WORDS
     some = (*WORDS, *string.ascii_letters, *string.digits)
     return [each for each in some if pattern.search(each)] or WORDS
 

@@ -241,10 +241,19 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             AnswerTimeoutError: The answer didn't come in time.
         """
         text = message("reset", kwargs)
+        try:
+            told = await self._reset(text)
+        except ConnectionLostError:
+            # A server of one's own that has just died is started again.
+            if self._launcher is None or (self._wire is not None and self._wire.is_open):
+                raise
+            told = await self._reset(text)
+        return self._parse_result(told)
+
+    async def _reset(self, text: bytes) -> Any:
         await self.connect()
         assert self._wire is not None
-        told = await self._wire.ask_anew(text, "observation", self._message_timeout_s)
-        return self._parse_result(told)
+        return await self._wire.ask_anew(text, "observation", self._message_timeout_s)
 
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None

@@ -13,13 +13,12 @@ from starlette.responses import Response
 
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
-from guerdon.envs.server.connection import Connection, Receive, Scope, Send
+from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.guard import Guard, is_loopback
 from guerdon.envs.server.http import HttpFace, answer
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
-from guerdon.envs.server.mcp import converse
 from guerdon.envs.tokens import check_token
 from guerdon.errors import EnvFailedError, GuerdonError, InvalidArgumentError, LaunchError
 from guerdon.models.action import Action
@@ -151,8 +150,7 @@ def create_app(
         if scope["type"] == "websocket" and path == "/ws":
             await hub.websocket(scope, receive, send)  # past what each message would pass through
         elif scope["type"] == "websocket" and path == "/mcp":
-            connection = Connection(scope, receive, send, hub.limits.send_timeout_s)
-            await converse(connection, hub.limits.idle_timeout_s)
+            await hub.mcp(scope, receive, send)
         else:
             await http(scope, receive, send)
 

@@ -13,6 +13,7 @@ from guerdon.envs.scoring import COMPONENTS, DEALT_WITH, ERROR
 from guerdon.envs.server.connection import ClientGoneError, Connection, Receive, Scope, Send
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
+from guerdon.envs.server.mcp import converse
 from guerdon.envs.server.messages import ErrorCode, Problem, error_text
 from guerdon.envs.server.metrics import Metrics
 from guerdon.envs.server.session import Session, SessionState
@@ -35,7 +36,7 @@ class Hub:
     Attributes:
         metrics: What the server has done.
         sessions: Those that are open.
-        passing: Calls of the stateless HTTP face that are under way.
+        passing: Calls of the HTTP face and WebSockets of JSON-RPC that are under way.
     """
 
     def __init__(
@@ -88,6 +89,20 @@ class Hub:
         self._arm()
         log("session opened", level="debug", session=session.id, sessions=len(self.sessions))
         await session.run()
+
+    async def mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket of JSON-RPC, which takes a session's place."""
+        connection = Connection(scope, receive, send, self.limits.send_timeout_s)
+        await connection.accept()
+        problem = self.refusal()
+        if problem is not None:
+            await connection.close(1013, problem.code)
+            return
+        self.passing += 1
+        try:
+            await converse(connection, self.limits.idle_timeout_s)
+        finally:
+            self.passing -= 1
 
     def leave(self, session: Session, reason: str) -> None:
         """Let go of a session that has ended."""

@@ -31,11 +31,11 @@ def answer(request: Any) -> dict[str, Any]:
         or not isinstance(request.get("method"), str)
     ):
         given = request.get("id") if isinstance(request, dict) else None
-        number = given if isinstance(given, (str, int)) else None
+        number = given if type(given) in (str, int) else None
         said = 'a request has "jsonrpc": "2.0" and a "method"'
         return error(number, INVALID_REQUEST, said)
     number = request.get("id")
-    if not isinstance(number, (str, int, type(None))):
+    if not isinstance(number, (str, int, type(None))) or isinstance(number, bool):
         return error(None, INVALID_REQUEST, "an id is a string or a whole number")
     if request["method"] == "tools/list":
         return {"jsonrpc": "2.0", "id": number, "result": {"tools": []}}
@@ -61,7 +61,6 @@ def answer_text(text: str | bytes | None) -> str:
 
 async def converse(connection: Connection, idle_timeout_s: float) -> None:
     """Answer the requests of a WebSocket, until it is silent for too long or its client leaves."""
-    await connection.accept()
     try:
         while True:
             async with asyncio.timeout(idle_timeout_s):
