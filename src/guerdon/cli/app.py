@@ -94,6 +94,9 @@ def main() -> NoReturn:
         _tell(error)
         sys.exit(2)
     except OSError as error:
+        if error.errno is None or error.filename is not None:  # not of a stream
+            _tell(OutputError(f"{type(error).__name__}: {error}"))
+            sys.exit(2)
         _tell(OutputError(f"can't write to standard output: {error.strerror}"))
         _silence(sys.stdout)
         sys.exit(2)

@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from weakref import ref
 
 import anyio
 from pydantic import ValidationError
 
 from guerdon._background import no_waiting
 from guerdon.envs.environment import Environment
+from guerdon.envs.ownership import trajectory_owners
 from guerdon.envs.scoring import attach, tell_again
 from guerdon.errors import EnvDefinitionError, EnvFailedError, InvalidObservationError
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
 from guerdon.rubrics import frames
 from guerdon.rubrics.frames import Frame
-from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Driver", "make"]
 
@@ -106,7 +104,7 @@ class Driver:
         self.environment = environment
         self._plan = _plan(type(environment))
         self._limiter: anyio.CapacityLimiter | None = None
-        self._owned: list[int] = []  # what `_owners` knows its trajectory rubrics by
+        self._owned: list[int] = []  # what `trajectory_owners` knows its trajectory rubrics by
         self.reset_is_async = self._plan.reset_is_async
         self.step_is_async = self._plan.step_is_async
 
@@ -225,7 +223,7 @@ class Driver:
         except SystemExit as exit_:
             raise self._exited("close", exit_) from exit_
         finally:
-            _owners.free(self.environment, self._owned)
+            trajectory_owners.free(self.environment, self._owned)
 
     @property
     def _name(self) -> str:
@@ -315,74 +313,6 @@ class Driver:
         return attach(rubric, observation, recorder, failed)
 
 
-class _Owners:
-    """Which environment each trajectory rubric records for: two would mix their episodes."""
-
-    def __init__(self) -> None:
-        # By what `id` says of a rubric: an author's rubrics may be equal, or have no hash.
-        self._owners: dict[int, tuple[ref[Rubric], ref[Environment[Any, Any, Any]]]] = {}
-        self._lock = threading.Lock()
-
-    def take(self, environment: Environment[Any, Any, Any]) -> list[int]:
-        """Have an environment own the trajectory rubrics of its tree.
-
-        Returns:
-            What to free them by.
-
-        Raises:
-            EnvDefinitionError: One of them is another environment's, which is still open.
-        """
-        mine = _trajectory_rubrics(environment)
-        with self._lock:
-            for path, rubric in mine:
-                owner = self._owner(rubric)
-                if owner is not None and owner is not environment:
-                    what = f"the trajectory rubric {path!r}" if path else "the trajectory rubric"
-                    raise EnvDefinitionError(
-                        f"{what} of {type(environment).__name__} records for another environment "
-                        "already, and would mix their episodes; make one for each, in __init__ "
-                        "or in the factory"
-                    )
-            for _, rubric in mine:
-                self._owners[id(rubric)] = self._forgotten(rubric), ref(environment)
-        return [id(rubric) for _, rubric in mine]
-
-    def free(self, environment: Environment[Any, Any, Any], owned: list[int]) -> None:
-        """Let an environment that is closed own nothing."""
-        with self._lock:
-            for key in owned:
-                found = self._owners.get(key)
-                if found is not None and found[1]() is environment:
-                    del self._owners[key]
-
-    def _owner(self, rubric: Rubric) -> Environment[Any, Any, Any] | None:
-        found = self._owners.get(id(rubric))
-        return found[1]() if found is not None and found[0]() is rubric else None
-
-    def _forgotten(self, rubric: Rubric) -> ref[Rubric]:
-        """A reference to a rubric, with which it is forgotten when it is gone."""
-        key = id(rubric)
-
-        def gone(reference: ref[Rubric]) -> None:
-            found = self._owners.get(key)
-            if found is not None and found[0] is reference:
-                self._owners.pop(key, None)
-
-        return ref(rubric, gone)
-
-
-# Of this process: environments of several servers and pools may share a rubric by mistake, too.
-_owners = _Owners()
-
-
-def _trajectory_rubrics(environment: Environment[Any, Any, Any]) -> list[tuple[str, Rubric]]:
-    rubric = environment.rubric
-    if not isinstance(rubric, Rubric) or not rubric._look().holds_trajectory:
-        return []
-    nodes = [("", rubric), *rubric.named_rubrics()]
-    return [(path, each) for path, each in nodes if each._is_trajectory]
-
-
 def make(factory: Callable[[], Any]) -> Driver:
     """Make an environment and its driver.
 
@@ -401,7 +331,7 @@ def make(factory: Callable[[], Any]) -> Driver:
         raise EnvDefinitionError(
             f"the factory gave {environment!r:.60}; it gives an Environment with a rubric"
         )
-    owned = _owners.take(environment)
+    owned = trajectory_owners.take(environment)
     driver = Driver(environment)
     driver._owned = owned
     return driver
