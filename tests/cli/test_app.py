@@ -1,8 +1,12 @@
 """guerdon: its help, and how it says what went wrong."""
 
+import importlib
+
 import pytest
 
 import guerdon as package
+
+app = importlib.import_module("guerdon.cli.app")  # the room offers a Typer of that name
 
 
 @pytest.mark.parametrize("how", [["--help"], ["-h"], []])
@@ -55,3 +59,23 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(guerdon, args, message)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("no game"), "OSError: no game"),
+        (FileNotFoundError(2, "No such file", "maze.txt"), "No such file"),
+        (OSError(28, "No space left on device"), "can't write to standard output: No space left"),
+    ],
+)
+def test_an_oserror_that_is_no_streams_says_what_it_is(monkeypatch, capsys, error, said):
+    def fails(**_):
+        raise error
+
+    monkeypatch.setattr(app, "app", fails)
+    monkeypatch.setattr(app, "_silence", lambda stream: None)
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
