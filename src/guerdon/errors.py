@@ -21,6 +21,10 @@
     ├── SpecError                              a reward that can't be loaded
     ├── RolloutError                           a recorded rollout that can't be read
     │   └── ResumeError                        a half-written result that isn't this run's
+    ├── RewardFunctionError (TypeError)        a function that is no reward function, or its result
+    ├── PolicyError                            a policy that has no action to give
+    ├── AlignmentError (ValueError)            results that don't fit the recorded steps
+    ├── CreditError (ValueError)               a batch that no credit can be assigned on
     ├── OutputError (OSError)                  results that can't be written
     ├── WorkerError                            a worker process that died
     ├── EnvError                               something about an environment
@@ -47,10 +51,12 @@ from collections.abc import Sequence
 
 __all__ = [
     "AbstractRubricError",
+    "AlignmentError",
     "AnswerTimeoutError",
     "AsyncRubricError",
     "ClientError",
     "ConnectionLostError",
+    "CreditError",
     "CycleError",
     "EnvDefinitionError",
     "EnvError",
@@ -68,8 +74,10 @@ __all__ = [
     "NoAggregationError",
     "NotInitializedError",
     "OutputError",
+    "PolicyError",
     "RefusedActionError",
     "ResumeError",
+    "RewardFunctionError",
     "RolloutError",
     "RubricError",
     "RubricIndexError",
@@ -223,6 +231,38 @@ class RolloutError(GuerdonError):
 
 class ResumeError(RolloutError):
     """The results that a run should go on from were not made by this run."""
+
+
+class RewardFunctionError(GuerdonError, TypeError):
+    """A function can't be a reward function, or gave what is no result."""
+
+
+class PolicyError(GuerdonError):
+    """A policy has no action to give: its script ended, or its endpoint gave none."""
+
+
+class AlignmentError(GuerdonError, ValueError):
+    """Results don't fit the recorded steps, and the aligner was told to be strict.
+
+    Attributes:
+        problems: What didn't fit, line by line.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class CreditError(GuerdonError, ValueError):
+    """No credit can be assigned on a batch; nothing of it was changed.
+
+    Attributes:
+        rows: The numbers of the rows that are wrong, from 0; empty where it is none in particular.
+    """
+
+    def __init__(self, message: str, *, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
 
 
 class OutputError(GuerdonError, OSError):
