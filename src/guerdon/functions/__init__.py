@@ -1,5 +1,13 @@
-"""Rewards that people write in files of their own."""
+"""Rewards that people write: functions on messages, and files that hold a reward."""
 
+from guerdon.functions.conversion import RewardFunctionRubric, as_reward_function
+from guerdon.functions.decorator import RewardFunction, reward_function
 from guerdon.functions.loading import load_reward
 
-__all__ = ["load_reward"]
+__all__ = [
+    "RewardFunction",
+    "RewardFunctionRubric",
+    "as_reward_function",
+    "load_reward",
+    "reward_function",
+]

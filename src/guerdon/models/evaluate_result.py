@@ -27,7 +27,7 @@ class StepOutput(BaseModel):
         reason: Why, in words.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     step_index: StrictInt | StrictStr
     base_reward: FiniteFloat
@@ -57,7 +57,7 @@ class EvaluateResult(BaseModel):
         error: What went wrong, in words.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     score: FiniteFloat | None = None
     is_score_valid: bool = True
@@ -74,5 +74,5 @@ class EvaluateResult(BaseModel):
                     "a valid result has a score; where there is none, leave is_score_valid out "
                     "or say False, with the error"
                 )
-            self.is_score_valid = False
+            self.__dict__["is_score_valid"] = False  # past validation, which would come here again
         return self

@@ -6,21 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypedDict
+from typing import Any, Self, TypedDict
 
 from guerdon.errors import AsyncRubricError, RolloutError
-from guerdon.models.rollout import MessageAction, MessageObservation, Rollout
-from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import exact_sum, finite, namer
-from guerdon.rubrics.components import add_components
-from guerdon.rubrics.concurrency import evaluate
-from guerdon.rubrics.failure import say_caught, say_failure
-from guerdon.rubrics.frames import Frame
+from guerdon.models.rollout import Rollout
+from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ResultRow", "RolloutScorer", "score_rollouts"]
-
-Steps: TypeAlias = "list[tuple[MessageAction, MessageObservation]]"
 
 
 class ResultRow(TypedDict):
@@ -103,46 +97,27 @@ class RolloutScorer:
         Raises:
             AsyncRubricError: The rubric is async and an event loop is running here already.
         """
-        rubric = self.rubric
-        values: list[float] = []
-        steps: list[dict[str, float]] = []  # the components of each step that was begun
-        told: list[str] = []
+        rubric, done = self.rubric, Replay()
         try:
-            traits = rubric._traits or rubric._look()
-            if traits.is_async:
-                self._run_async(_replay_async(rubric, rollout.steps, values, steps, told))
+            if (rubric._traits or rubric._look()).is_async:
+                self._run_async(replay_async(rubric, rollout.steps, done))
             else:
-                if traits.stateful or rubric._log:
-                    rubric.reset()
-                call = namer(rubric)
-                caught: dict[str, Exception] = {}
-                for action, observation in rollout.steps:
-                    named: dict[str, float] = {}
-                    steps.append(named)
-                    values.append(call(rubric, action, observation, named, caught))
-                    if caught:
-                        told.append(_told(caught, len(values) - 1, len(rollout.steps)))
-                        caught.clear()
-            score = values[0] if len(values) == 1 else finite(rubric, exact_sum(values))
-            rewards = values
-            if traits.holds_trajectory:
-                rewards = rubric.compute_step_rewards()
-                step_rewards.check(rubric, rewards, len(values))
+                replay(rubric, rollout.steps, done)
         except _LoopRunningError:
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # also sys.exit() and the like: they end a row, not the run
-            said = say_failure(error, f"step {len(values)}" if steps else None)
-            return self._invalid(rollout.id, rollout.group, _components(steps), said)
+            said = say_failure(error, done.where())
+            return self._invalid(rollout.id, rollout.group, done.components(), said)
         return {
             "id": rollout.id,
             "group": rollout.group,
-            "score": score,
+            "score": done.score,
             "is_score_valid": True,
-            "components": steps[0] if len(steps) == 1 else _components(steps),
-            "step_rewards": rewards,
-            "error": "; ".join(told) if told else None,
+            "components": done.steps[0] if len(done.steps) == 1 else done.components(),
+            "step_rewards": done.rewards,
+            "error": "; ".join(done.told) if done.told else None,
             "fingerprint": self.fingerprint,
         }
 
@@ -197,50 +172,3 @@ def score_rollouts(rubric: Rubric, rollouts: Iterable[Rollout]) -> Iterator[Resu
     """
     with RolloutScorer(rubric) as scorer:
         yield from map(scorer.score, rollouts)
-
-
-async def _replay_async(
-    rubric: Rubric,
-    steps: Steps,
-    values: list[float],
-    components: list[dict[str, float]],
-    told: list[str],
-) -> None:
-    rubric.reset()
-    for action, observation in steps:
-        named: dict[str, float] = {}
-        components.append(named)
-        caught: dict[str, Exception] = {}
-        recorder = Frame(None)
-        token = frames.enter(recorder)
-        try:
-            values.append(await evaluate(rubric, action, observation))
-        finally:
-            frames.leave(token)
-            if recorder.entries:
-                add_components(named, rubric, recorder.entries[-1][3], "", caught)
-        if caught:
-            told.append(_told(caught, len(values) - 1, len(steps)))
-
-
-def _components(steps: list[dict[str, float]]) -> dict[str, float]:
-    """Those of the last step; of several steps, with the means over all."""
-    if len(steps) < 2:
-        return steps[0] if steps else {}
-    last = dict(steps[-1])
-    _add_means(last, steps)
-    return last
-
-
-def _told(caught: dict[str, Exception], step: int, steps: int) -> str:
-    """What was raised at a step, and dealt with, in words."""
-    return say_caught(caught, f"step {step}: " if steps > 1 else "")
-
-
-def _add_means(last: dict[str, float], steps: list[dict[str, float]]) -> None:
-    seen: dict[str, list[float]] = {}
-    for step in steps:
-        for name, value in step.items():
-            seen.setdefault(name, []).append(value)
-    for name, of_name in seen.items():
-        last[f"{name}/mean"] = sum(of_name) / len(of_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from guerdon.errors import InvalidChildError
 from guerdon.rubrics.hooks import is_async_callable
@@ -65,13 +65,17 @@ def as_rubric(rubric: RubricLike) -> Rubric:
         0.5
 
     Args:
-        rubric: A rubric, or a callable that takes an action and an observation.
+        rubric: A rubric, a callable that takes an action and an observation, or a pointwise
+            `RewardFunction`.
 
     Raises:
         InvalidChildError: It is neither; or it is a class, of which nobody made a rubric.
     """
     if isinstance(rubric, Rubric):
         return rubric
+    made = getattr(rubric, "__rubric__", None)
+    if made is not None and not isinstance(rubric, type):  # such as a RewardFunction
+        return cast("Rubric", made())
     if isinstance(rubric, type):
         raise InvalidChildError(
             f"{rubric.__name__} is a class; make a rubric of it: {rubric.__name__}(…)"
