@@ -27,8 +27,9 @@ def test_the_help_of_score_tells_every_option_and_every_exit_code(guerdon):
     done = guerdon("score", "--help")
     assert done.returncode == 0
     for expected in (
-        "ROLLOUTS.jsonl", "--reward", "-r", "--out", "-o", "--workers", "-w", "--resume", "--by",
-        "--passing", "--json", "--help", "standard input", "Exit codes: 0", "130",
+        "ROLLOUTS", "--reward", "-r", "--out", "-o", "--workers", "-w", "--resume", "--by",
+        "--passing", "--json", "--help", "standard input", "Exit codes: 0", "130", "--format",
+        "--param", "--credit", "--gamma", "--omega", "--state-key", "--credit-option",
     ):  # fmt: skip
         assert expected in done.stdout
 

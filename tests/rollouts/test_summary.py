@@ -48,7 +48,7 @@ def test_nothing_has_no_mean():
         "components": {},
         "stopped": {},
         "failures": {},
-        "dealt_with": 0,
+        "dealt_with": 0, "noted": 0,
     }
 
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from guerdon.cli.group_report import group_tables
 from guerdon.rollouts.job import Job, JobReport
 from guerdon.rollouts.summary import Summary
 
@@ -47,6 +48,8 @@ def report_tables(report: JobReport, job: Job) -> Iterator[Table | Text]:
     yield table
     if len(parts) > len(shown):
         yield Text(f"{len(parts) - len(shown)} more values of {job.by} are in --json")
+    if summary.groups is not None:
+        yield from group_tables(summary.groups, job.credit)
     if summary.failures:
         yield _failures(summary)
     yield Text(_last_line(report, job))
@@ -63,6 +66,8 @@ def _lines(columns: dict[str, Summary]) -> Iterator[tuple[str, list[str]]]:
     yield "mean score", [_number(each.score.value) for each in summaries]
     yield "scored 0", [f"{each.zeros:,}" for each in summaries]
     yield "[bold]failed[/]", [_alarm(each.failed) for each in summaries]
+    if everything.noted:
+        yield "with a note", [f"{each.noted:,}" for each in summaries]
     if everything.dealt_with:
         yield "failures dealt with", [f"{each.dealt_with:,}" for each in summaries]
     if everything.components:

@@ -6,14 +6,17 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from guerdon.cli.consoles import console
 from guerdon.cli.report import report_as_json, report_tables
+from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts.formats import FORMATS
 from guerdon.rollouts.job import Job, JobReport
+from guerdon.rollouts.row_credit import CreditSettings
 
 __all__ = ["score"]
 
@@ -22,7 +25,7 @@ def score(
     rollouts: Annotated[
         str,
         typer.Argument(
-            metavar="ROLLOUTS.jsonl",
+            metavar="ROLLOUTS",
             help="One rollout a line: id, group, messages, ground_truth, and any further columns. "
             "[bold]-[/bold] reads standard input.",
             show_default=False,
@@ -35,7 +38,8 @@ def score(
             "-r",
             metavar="SPEC",
             show_default=False,
-            help="The reward, as [bold]file.py:name[/bold] or [bold]module:name[/bold].",
+            help="The reward, as [bold]file.py:name[/bold] or [bold]module:name[/bold]: a rubric, "
+            "or a reward function on messages.",
         ),
     ],
     out: Annotated[
@@ -73,27 +77,130 @@ def score(
             help="Also tell the accuracy: the share of valid scores of at least this.",
         ),
     ] = None,
+    format: Annotated[
+        str,
+        typer.Option("--format", metavar="|".join(FORMATS), help="How the rollouts are written."),
+    ] = "jsonl",
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            show_default=False,
+            help="What a reward function is given by name; JSON where it is that, else text. "
+            "May be repeated.",
+        ),
+    ] = None,
+    credit: Annotated[
+        str | None,
+        typer.Option(
+            "--credit",
+            metavar="METHOD",
+            show_default=False,
+            help="Also give each step an advantage within its group: gigpo, hgpo, grpo, dr_grpo, "
+            "rloo, group_normalized_returns, mt_grpo, pure.",
+        ),
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option("--gamma", metavar="γ", show_default=False, help="The discount, in [0, 1]."),
+    ] = None,
+    omega: Annotated[
+        float | None,
+        typer.Option(
+            "--omega", metavar="ω", show_default=False, help="The weight of the step advantages."
+        ),
+    ] = None,
+    state_key: Annotated[
+        str,
+        typer.Option(
+            "--state-key",
+            metavar="KEY",
+            help="What makes two steps the same state: [bold]last[/bold] (the last message of the "
+            "environment or the user), [bold]last-K[/bold], [bold]history[/bold], or "
+            "[bold]file.py:function[/bold].",
+        ),
+    ] = "last",
+    credit_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--credit-option",
+            metavar="NAME=VALUE",
+            show_default=False,
+            help="A further option of the method, such as normalize=mean. May be repeated.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
     ] = False,
 ) -> None:
     """Score recorded rollouts with a reward.
 
-    Each assistant turn is an action, what follows it is its observation; the reward is reset and
-    replayed over each rollout. Out comes a row for each: its score, whether that is valid, every
-    component, the reward of each step, and what failed.
+    Each assistant turn is an action, what follows it is its observation; a rubric is reset and
+    replayed over each rollout, a reward function is called with its messages. Out comes a row for
+    each: its score, whether that is valid, every component, the reward of each step, and what
+    failed. Steps are numbered by the assistant turn, from 0.
 
-    [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some failed. 2, nothing could be
-    done. 130, ctrl-C; every finished row is kept, and --resume goes on from there.
+    With --credit, and with a reward function of batches, the rollouts of a group are scored
+    together, and must stand together in the file.
+
+    [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some failed, or got no credit. 2,
+    nothing could be done. 130, ctrl-C; every finished row is kept, and --resume goes on from
+    there.
     """  # fmt: skip
-    job = Job(rollouts, reward, out, workers, resume, by, passing)
+    job = Job(
+        rollouts,
+        reward,
+        out,
+        workers=workers,
+        resume=resume,
+        by=by,
+        passing=passing,
+        format=format,
+        parameters=_named("--param", param),
+        credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
+    )
     with _progress(job):
         report = job.run()
     _print(report, job, as_json)
     if report.interrupted:
         raise typer.Exit(130)
-    if report.summary.failed:
+    groups = report.summary.groups
+    if report.summary.failed or (groups is not None and groups.uncredited):
         raise typer.Exit(1)
+
+
+def _named(option: str, given: list[str] | None) -> dict[str, Any]:
+    """What was given as NAME=VALUE."""
+    named: dict[str, Any] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name.isidentifier():
+            raise InvalidArgumentError(f"{option} {each!r}: it takes NAME=VALUE")
+        if name in named:
+            raise InvalidArgumentError(f"{option} {name}: it is given twice")
+        try:
+            named[name] = json.loads(value)
+        except ValueError:
+            named[name] = value
+    return named
+
+
+def _credit(
+    method: str | None, state_key: str, given: list[str] | None, **shorts: float | None
+) -> CreditSettings | None:
+    options = {name: value for name, value in shorts.items() if value is not None}
+    for name, value in _named("--credit-option", given).items():
+        if name in options:
+            raise InvalidArgumentError(f"--credit-option {name}: it is given twice")
+        options[name] = value
+    if method is not None:
+        return CreditSettings(method, state_key, options)
+    if options or state_key != "last":
+        asked = ", ".join([*options, *(["state key"] if state_key != "last" else [])])
+        raise InvalidArgumentError(f"{asked}: no credit is asked for; add --credit METHOD")
+    return None
 
 
 def _print(report: JobReport, job: Job, as_json: bool) -> None:

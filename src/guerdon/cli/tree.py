@@ -13,6 +13,7 @@ from rich.table import Table
 from guerdon.cli.consoles import console
 from guerdon.functions.loading import load_reward
 from guerdon.rubrics.description import describe
+from guerdon.rubrics.function import as_rubric
 
 __all__ = ["tree"]
 
@@ -35,7 +36,7 @@ def tree(
     What each rubric measures, the range of its score, its weight, and what it depends on: what
     has to hold before it is evaluated, and what it reads beside the action.
     """  # fmt: skip
-    rubric = load_reward(reward)
+    rubric = as_rubric(load_reward(reward))
     nodes = list(describe(rubric))
     if as_json:
         print(json.dumps({"fingerprint": rubric.fingerprint(), "tree": nodes}, indent=2))

@@ -74,6 +74,12 @@ class RewardFunction:
         if self.mode == "batch":
             messages = others.pop("rollouts_messages", messages)
             ground_truth = others.pop("ground_truths", ground_truth)
+        return self.evaluate(messages, ground_truth, others)
+
+    def evaluate(
+        self, messages: Any, ground_truth: Any = None, others: dict[str, Any] | None = None
+    ) -> Any:
+        """The same, with what else it is given in a dict; a failure is told in the result."""
         call = self._evaluate_async if self.is_async else self._evaluate
         return call(messages, ground_truth, others)
 
@@ -118,14 +124,14 @@ class RewardFunction:
             return result_of(value, self.__name__)
         return results_of(value, len(given), self.__name__)
 
-    def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
+    def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any] | None) -> Any:
         try:
             return self.evaluate_or_raise(messages, ground_truth, others)
         except (Exception, SystemExit) as error:
             return self._failed(error, messages)
 
     async def _evaluate_async(
-        self, messages: Any, ground_truth: Any, others: dict[str, Any]
+        self, messages: Any, ground_truth: Any, others: dict[str, Any] | None
     ) -> Any:
         try:
             return await self.evaluate_or_raise(messages, ground_truth, others)

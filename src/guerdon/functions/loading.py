@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from guerdon.errors import GuerdonError, SpecError
+from guerdon.functions.decorator import RewardFunction, takes_messages
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 
@@ -24,7 +25,7 @@ __all__ = ["load_module", "load_object", "load_reward", "name_of"]
 PREFIX = "guerdon_reward_"
 
 
-def load_reward(spec: str) -> Rubric:
+def load_reward(spec: str) -> Rubric | RewardFunction:
     """Load the reward that a person named.
 
     Example:
@@ -33,8 +34,11 @@ def load_reward(spec: str) -> Rubric:
 
     Args:
         spec: ``module:name`` or ``file.py:name``, where the name is that of a rubric, of a rubric
-            class or a factory that needs no arguments, or of a function
-            ``f(action, observation) -> float``.
+            class or a factory that needs no arguments, of a function
+            ``f(action, observation) -> float``, or of a reward function on ``messages``.
+
+    Returns:
+        A rubric; or a `RewardFunction`, which `as_rubric` turns into one.
 
     Raises:
         SpecError: It can't be found or imported, or is none of these. Where the person's own
@@ -45,9 +49,9 @@ def load_reward(spec: str) -> Rubric:
         if not issubclass(found, Rubric):
             raise SpecError(f"{spec}: {found.__name__} is a class, but no Rubric", spec=spec)
         found = _made(spec, found)
-    elif not isinstance(found, Rubric) and _is_factory(found):
+    elif not isinstance(found, Rubric | RewardFunction) and _is_factory(found):
         made = _made(spec, found)
-        if not isinstance(made, Rubric) and not callable(made):
+        if not isinstance(made, Rubric | RewardFunction) and not callable(made):
             raise SpecError(
                 f"{spec} takes no arguments, so that it should make a rubric, but it gave "
                 f"{made!r:.60}",
@@ -55,6 +59,8 @@ def load_reward(spec: str) -> Rubric:
             )
         found = made
     try:
+        if isinstance(found, RewardFunction) or takes_messages(found):
+            return found if isinstance(found, RewardFunction) else RewardFunction(found)
         return as_rubric(found)
     except GuerdonError as error:
         raise SpecError(f"{spec}: {error}", spec=spec) from error
@@ -117,7 +123,10 @@ def _offer(module: ModuleType, name: str) -> str:
         key
         for key, value in vars(module).items()
         if not key.startswith("_")
-        and (isinstance(value, Rubric) or getattr(value, "__module__", None) == module.__name__)
+        and (
+            isinstance(value, Rubric | RewardFunction)
+            or getattr(value, "__module__", None) == module.__name__
+        )
     )
     near = difflib.get_close_matches(name, own, n=1)
     return f"did you mean {near[0]!r}?" if near else f"it has {own}"

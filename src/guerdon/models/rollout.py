@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from guerdon.errors import RolloutError
 from guerdon.models.message import Message
+from guerdon.models.step_data import StepData
 
 __all__ = ["MessageAction", "MessageObservation", "Rollout"]
 
@@ -149,6 +150,41 @@ class Rollout:
                 row=row,
             )
         return cls(row.get("id", line), row.get("group"), messages, row, steps)
+
+    @property
+    def step_ids(self) -> list[str | None]:
+        """The ``step_id`` of each assistant message; None where it has none."""
+        ids = [(action.raw.model_extra or {}).get("step_id") for action, _ in self.steps]
+        return [found if isinstance(found, str) else None for found in ids]
+
+    def to_step_data(self) -> list[StepData]:
+        """The assistant turns as `StepData`, ready to be aligned and credited.
+
+        Example:
+            >>> rollout = Rollout.from_row({"messages": [
+            ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+            >>> [step] = rollout.to_step_data()
+            >>> step.raw_policy_output, step.step_info, step.is_done
+            ('42', {'assistant_turn_index': 0}, True)
+        """
+        ends = [action.place for action, _ in self.steps[1:]] + [len(self.messages)]
+        data = []
+        for (action, observation), end, name in zip(self.steps, ends, self.step_ids, strict=True):
+            info: dict[str, Any] = {"assistant_turn_index": action.turn}
+            if name is not None:
+                info["step_id"] = name
+            before = self.messages[action.place - 1].text if action.place else None
+            step = StepData(
+                system_step_index=action.turn,
+                observation_data=before,
+                action_taken=action.raw.to_openai(),
+                raw_policy_output=action.content,
+                is_done=observation.done,
+                step_info=info,
+            )
+            step.resulting_messages_history = self.messages[:end]
+            data.append(step)
+        return data
 
 
 def _steps(

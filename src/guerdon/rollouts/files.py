@@ -9,7 +9,7 @@ from typing import IO, Any, TypeAlias
 from guerdon.errors import RolloutError
 from guerdon.models.rollout import Rollout
 
-__all__ = ["Line", "MAX_LINE", "parse_line", "read_lines", "read_rollouts"]
+__all__ = ["Line", "MAX_LINE", "decode_line", "parse_line", "read_lines", "read_rollouts"]
 
 # A line with its number, from 1.
 Line: TypeAlias = "tuple[int, bytes]"
@@ -55,13 +55,21 @@ def parse_line(number: int, line: bytes) -> Rollout:
     Raises:
         RolloutError: It is no JSON, or no rollout.
     """
+    return Rollout.from_row(decode_line(number, line), line=number)
+
+
+def decode_line(number: int, line: bytes) -> Any:
+    """What stands in a line of JSON, whatever it is.
+
+    Raises:
+        RolloutError: It is no JSON.
+    """
     if len(line) > MAX_LINE:
         raise RolloutError(f"the line has more than {MAX_LINE:,} bytes", line=number)
     try:
-        row = _decoder.decode((line.removeprefix(BOM) if number == 1 else line).decode().strip())
+        return _decoder.decode((line.removeprefix(BOM) if number == 1 else line).decode().strip())
     except (ValueError, RecursionError) as error:
         raise RolloutError(f"the line is no JSON: {error}", line=number) from None
-    return Rollout.from_row(row, line=number)
 
 
 def read_rollouts(lines: Iterable[bytes | str]) -> Iterator[Rollout]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import IO, Any
 
 from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError
-from guerdon.rollouts.desk import Desk
-from guerdon.rollouts.files import Line, parse_line, read_lines
+from guerdon.rollouts.desk import Desk, Settings
+from guerdon.rollouts.files import Line, parse_line
+from guerdon.rollouts.formats import reader_of
+from guerdon.rollouts.grouping import check_lines, lines_by_group
 from guerdon.rollouts.interrupts import Interrupts
 from guerdon.rollouts.output import RowWriter, read_finished
+from guerdon.rollouts.row_credit import CreditSettings
+from guerdon.rollouts.rows import ResultRow
 from guerdon.rollouts.summary import Summary
 from guerdon.rollouts.workers import score_in_workers
 
@@ -71,6 +76,10 @@ class Job:
         by: A column to break the summary down by.
         passing: The score from which on the summary counts a row as passed.
         progress: Called now and then with how many rows are done and how many bytes are read.
+        format: How the rollouts are written: ``jsonl``, or ``tau-bench``.
+        parameters: What a reward function is given by name.
+        credit: How credit is assigned; None assigns none. With credit, and with a reward function
+            of batches, the rollouts of a group are scored together and stand together in the file.
     """
 
     rollouts: str
@@ -81,6 +90,9 @@ class Job:
     by: str | None = None
     passing: float | None = None
     progress: Callable[[int, int], None] | None = None
+    format: str = "jsonl"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    credit: CreditSettings | None = None
     _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
     _read: int = field(default=0, init=False, repr=False)
     _told: float = field(default=0.0, init=False, repr=False)
@@ -97,20 +109,20 @@ class Job:
             WorkerError: A worker process died.
         """
         self._check()
-        desk = Desk(self.reward, self.by, self.passing)
+        settings = Settings(self.reward, self.by, self.passing, self.parameters, self.credit)
+        desk = Desk(settings)
         report = JobReport(desk.summary, desk.fingerprint)
         with contextlib.ExitStack() as stack:
             stack.enter_context(desk)
             file = stack.enter_context(self._open())
-            lines = read_lines(file)
-            size = self._pass_over_finished(lines, desk, report)
+            batches, size = self._pass_over_finished(self._batches(file, desk), desk, report)
             writer = stack.enter_context(RowWriter(self.out, keep=size))
             if self.out == "-":  # what a reward prints may not get between the rows
                 stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             start = perf_counter()
             stack.enter_context(self._interrupts)
             try:
-                for lines_out, rows, read in self._score(desk, lines, report):
+                for lines_out, rows, read in self._score(desk, settings, batches, report):
                     writer.write(lines_out)
                     report.scored += rows
                     self._tell(report, read, writer)
@@ -135,6 +147,16 @@ class Job:
             if there and os.path.samefile(str(self.out), path):
                 raise InvalidArgumentError(f"{self.out} is the file of the {what}")
 
+    def _batches(self, file: IO[bytes], desk: Desk) -> Iterator[list[Line]]:
+        """The lines that are scored together: one at a time, or those of a group."""
+        read = reader_of(self.format)
+        if not desk.takes_groups:
+            return ([line] for line in read(file))
+        if self.rollouts != "-" and os.path.isfile(self.rollouts):
+            check_lines(read(file))  # before anything is written
+            file.seek(0)
+        return lines_by_group(read(file))
+
     def _name(self) -> str:
         return "standard input" if self.rollouts == "-" else self.rollouts
 
@@ -146,55 +168,62 @@ class Job:
         except OSError as error:
             raise RolloutError(f"can't read {self.rollouts}: {error.strerror}") from error
 
-    def _pass_over_finished(self, lines: Iterator[Line], desk: Desk, report: JobReport) -> int:
+    def _pass_over_finished(
+        self, batches: Iterator[list[Line]], desk: Desk, report: JobReport
+    ) -> tuple[Iterator[list[Line]], int]:
         """Count the rows that stand in `out`, passing over their rollouts.
 
         Returns:
-            How many bytes of `out` to keep.
+            What is left to score, and how many bytes of `out` to keep: no batch is kept in part.
         """
         if not self.resume or self.out is None:
-            return 0
-        kept, row, line = 0, None, None
-        for finished in read_finished(self.out, desk.fingerprint):
-            row, kept = finished
-            line = next(lines, None)
-            if line is None:
-                raise ResumeError(
-                    f"{self.out} has more rows than {self._name()}, "
-                    f"which has {report.resumed}: it was made from other rollouts"
-                )
-            report.summary.add(row, desk.part_of(line) if self.by else None)
-            report.resumed += 1
-        if row is not None and line is not None and not _same(row["id"], line):
+            return batches, 0
+        kept, rows = 0, read_finished(self.out, desk.fingerprint)
+        last: tuple[ResultRow, Line] | None = None
+        for lines in batches:
+            finished = list(itertools.islice(rows, len(lines)))
+            if len(finished) < len(lines):
+                batches = itertools.chain([lines], batches)
+                break
+            desk.count(desk.finished([row for row, _ in finished], lines))
+            report.resumed += len(lines)
+            kept, last = finished[-1][1], (finished[-1][0], lines[-1])
+        if next(rows, None) is not None:
             raise ResumeError(
-                f"row {report.resumed} of {self.out} is {row['id']!r}, and that of "
+                f"{self.out} has more rows than {self._name()}, "
+                f"which has {report.resumed}: it was made from other rollouts"
+            )
+        if last is not None and not _same(last[0]["id"], last[1]):
+            raise ResumeError(
+                f"row {report.resumed} of {self.out} is {last[0]['id']!r}, and that of "
                 f"{self._name()} is another: it was made from other rollouts"
             )
-        return kept
+        return batches, kept
 
     def _score(
-        self, desk: Desk, lines: Iterator[Line], report: JobReport
+        self, desk: Desk, settings: Settings, batches: Iterator[list[Line]], report: JobReport
     ) -> Iterator[tuple[bytes, int, int]]:
         """Lines of the result, with how many there are and how many bytes were read for them."""
         if self.workers == 1:
-            yield from self._score_here(desk, lines)
+            yield from self._score_here(desk, batches)
             return
-        settings = (self.reward, self.by, self.passing)
-        for chunk in score_in_workers(lines, self.workers, self._interrupts, settings):
+        for chunk in score_in_workers(batches, self.workers, self._interrupts, settings):
             report.summary.merge(chunk.summary)
             yield chunk.lines, chunk.rows, chunk.read
 
-    def _score_here(self, desk: Desk, lines: Iterator[Line]) -> Iterator[tuple[bytes, int, int]]:
+    def _score_here(
+        self, desk: Desk, batches: Iterator[list[Line]]
+    ) -> Iterator[tuple[bytes, int, int]]:
         interrupts = self._interrupts
         while not interrupts.asked:
             interrupts.allowed = True
-            line = next(lines, None)
-            scored = desk.score(line) if line is not None else None
+            lines = next(batches, None)
+            scored = desk.score(lines) if lines is not None else None
             interrupts.allowed = False
-            if line is None or scored is None:
+            if lines is None or scored is None:
                 return
             desk.count(scored)
-            yield scored.line, 1, len(line[1])
+            yield scored.lines, len(lines), sum(len(line) for _, line in lines)
 
     def _tell(self, report: JobReport, read: int, writer: RowWriter) -> None:
         """Now and then, write what is finished and say how far it is."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from guerdon.errors import OutputError, ResumeError
-from guerdon.rollouts.scoring import ResultRow
+from guerdon.rollouts.rows import ResultRow
 
 __all__ = ["RowWriter", "read_finished"]
 
@@ -20,6 +20,9 @@ BUFFER = 256 * 1024
 
 # How every line of a result begins.
 BEGINNING = b'{"id": '
+
+_REQUIRED = ResultRow.__required_keys__
+_ALL = _REQUIRED | ResultRow.__optional_keys__
 
 
 class RowWriter:
@@ -141,7 +144,7 @@ def _result_row(path: str, line: bytes, number: int) -> ResultRow:
         row = json.loads(line)
     except ValueError:
         raise _foreign(path, number) from None
-    if not isinstance(row, dict) or row.keys() != ResultRow.__annotations__.keys():
+    if not isinstance(row, dict) or not _REQUIRED <= row.keys() <= _ALL:
         raise _foreign(path, number)
     return cast("ResultRow", row)
 

@@ -3,56 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
-from guerdon.errors import AsyncRubricError, RolloutError
+from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.functions.decorator import RewardFunction
 from guerdon.models.rollout import Rollout
+from guerdon.rollouts.function_scoring import FunctionScorer
+from guerdon.rollouts.grouping import groups_of
+from guerdon.rollouts.rows import (
+    LoopRunningError,
+    ResultRow,
+    failed_row,
+    invalid_row,
+    refuse_running_loop,
+)
 from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["ResultRow", "RolloutScorer", "score_rollouts"]
-
-
-class ResultRow(TypedDict):
-    """What comes out for one rollout.
-
-    Example:
-        >>> from guerdon import NumericAnswer, Rollout
-        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
-        ...     {"role": "assistant", "content": "A: 42"}]})
-        >>> [row] = score_rollouts(NumericAnswer(), [rollout])
-        >>> row["id"], row["score"], row["is_score_valid"], row["step_rewards"], row["error"]
-        ('q7', 1.0, True, [1.0], None)
-
-    Attributes:
-        id: The rollout's.
-        group: The rollout's.
-        score: The sum of the step values; None where the row is invalid.
-        is_score_valid: Whether every step has a score.
-        components: Those of the last step, by dotted name; where there are several steps, beside
-            each ``name`` also ``name/mean``, its mean over the steps at which it has a value.
-        step_rewards: One finite float a step; None where the row is invalid.
-        error: What failed, in words. Beside a valid score it tells of failures that the reward
-            itself dealt with, such as a `Guarded` with ``on_error="zero"``.
-        fingerprint: That of the reward.
-    """
-
-    id: Any
-    group: Any
-    score: float | None
-    is_score_valid: bool
-    components: dict[str, float]
-    step_rewards: list[float] | None
-    error: str | None
-    fingerprint: str
-
-
-class _LoopRunningError(AsyncRubricError):
-    """The caller's mistake, and no rollout's."""
+__all__ = ["RolloutScorer", "score_rollouts", "scorer_of"]
 
 
 class RolloutScorer:
@@ -91,6 +62,15 @@ class RolloutScorer:
             self._loop.close()
             self._loop = None
 
+    @property
+    def takes_groups(self) -> bool:
+        """Whether it scores the rollouts of a group together: a rubric sees one at a time."""
+        return False
+
+    def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Score rollouts, one after the other."""
+        return [self.score(rollout) for rollout in rollouts]
+
     def score(self, rollout: Rollout) -> ResultRow:
         """Score a rollout. What fails is told in the row, not raised.
 
@@ -103,13 +83,19 @@ class RolloutScorer:
                 self._run_async(replay_async(rubric, rollout.steps, done))
             else:
                 replay(rubric, rollout.steps, done)
-        except _LoopRunningError:
+        except LoopRunningError:
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # also sys.exit() and the like: they end a row, not the run
             said = say_failure(error, done.where())
-            return self._invalid(rollout.id, rollout.group, done.components(), said)
+            return invalid_row(
+                rollout.id,
+                rollout.group,
+                self.fingerprint,
+                error=said,
+                components=done.components(),
+            )
         return {
             "id": rollout.id,
             "group": rollout.group,
@@ -122,40 +108,45 @@ class RolloutScorer:
         }
 
     def _run_async(self, replay: Coroutine[Any, Any, None]) -> None:
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop()
+        try:
+            refuse_running_loop(type(self.rubric).__name__)
+        except BaseException:
             replay.close()
-            raise _LoopRunningError(
-                f"{type(self.rubric).__name__} is async, and an event loop is running here "
-                "already; score rollouts outside of it, or in a thread of their own"
-            )
+            raise
         self._loop = self._loop or asyncio.Runner()
         self._loop.run(replay)
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""
-        where = f"line {error.line}: " if error.line is not None else ""
-        row = error.row if isinstance(error.row, dict) else None
-        said = f"{where}{type(error).__name__}: {error}"
-        if row is None:
-            return self._invalid(None, None, {}, said)
-        return self._invalid(row.get("id", error.line), row.get("group"), {}, said)
-
-    def _invalid(self, found: Any, group: Any, named: dict[str, float], error: str) -> ResultRow:
-        return {
-            "id": found,
-            "group": group,
-            "score": None,
-            "is_score_valid": False,
-            "components": named,
-            "step_rewards": None,
-            "error": error,
-            "fingerprint": self.fingerprint,
-        }
+        return failed_row(error, self.fingerprint)
 
 
-def score_rollouts(rubric: Rubric, rollouts: Iterable[Rollout]) -> Iterator[ResultRow]:
-    """Score rollouts with a rubric, in order, one at a time.
+def scorer_of(
+    reward: Rubric | RewardFunction, parameters: dict[str, Any] | None = None
+) -> RolloutScorer | FunctionScorer:
+    """What scores rollouts with a reward.
+
+    Args:
+        reward: A rubric, or a reward function.
+        parameters: What the function is given by name.
+
+    Raises:
+        InvalidArgumentError: A rubric takes no parameters; or the function takes others.
+    """
+    if isinstance(reward, RewardFunction):
+        return FunctionScorer(reward, parameters)
+    if parameters:
+        raise InvalidArgumentError(
+            f"a rubric takes no parameters, but {sorted(parameters)} were given; reward functions "
+            "on messages take them"
+        )
+    return RolloutScorer(reward)
+
+
+def score_rollouts(
+    reward: Rubric | RewardFunction, rollouts: Iterable[Rollout]
+) -> Iterator[ResultRow]:
+    """Score rollouts, in order.
 
     Example:
         >>> from guerdon import NumericAnswer, read_rollouts
@@ -164,11 +155,19 @@ def score_rollouts(rubric: Rubric, rollouts: Iterable[Rollout]) -> Iterator[Resu
         [1.0, 1.0]
 
     Args:
-        rubric: The rubric; it is reset before each.
-        rollouts: Any number of rollouts; no more than one is held.
+        reward: A rubric, which is reset before each; or a reward function. One that scores
+            batches gets the rollouts of a group together, which must follow each other.
+        rollouts: Any number of rollouts; no more than one, or than one group, is held.
 
     Yields:
         A row for each. What fails is told in its row.
+
+    Raises:
+        RolloutError: The reward scores batches, and the rollouts of a group stand apart.
     """
-    with RolloutScorer(rubric) as scorer:
-        yield from map(scorer.score, rollouts)
+    with scorer_of(reward) as scorer:
+        if isinstance(scorer, RolloutScorer) or not scorer.takes_groups:
+            yield from map(scorer.score, rollouts)
+            return
+        for together in groups_of(rollouts):
+            yield from scorer.score_group(together)

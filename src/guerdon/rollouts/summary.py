@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from guerdon.rollouts.scoring import ResultRow
+from guerdon.rollouts.group_summary import GroupSummary
+from guerdon.rollouts.rows import ResultRow
 from guerdon.rubrics.containers import Gate, Sequential
 from guerdon.rubrics.rubric import Rubric
 
@@ -62,6 +63,8 @@ class Summary:
         stopped: How many rows each gate stopped.
         failures: How many rows failed with each kind of error.
         parts: The same for each value of the column that the run is broken down by.
+        noted: How many rows have a note.
+        groups: Over the groups of the rollouts; None where groups don't matter.
     """
 
     gates: tuple[str, ...] = ()
@@ -76,10 +79,13 @@ class Summary:
     stopped: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     parts: dict[str, Summary] = field(default_factory=dict)
+    noted: int = 0
+    groups: GroupSummary | None = None
 
     def add(self, row: ResultRow, part: str | None = None) -> None:
         """Count a row, and count it for `part`, if there is one."""
         self.rows += 1
+        self.noted += bool(row.get("notes"))
         score = row["score"]
         if score is None:
             self.failed += 1
@@ -109,7 +115,7 @@ class Summary:
 
     def merge(self, other: Summary) -> None:
         """Count all that `other` has counted."""
-        for name in ("rows", "failed", "zeros", "passed", "dealt_with"):
+        for name in ("rows", "failed", "zeros", "passed", "dealt_with", "noted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         _merge_mean(self.score, other.score)
         for name, mean in other.components.items():
@@ -120,10 +126,13 @@ class Summary:
             self._count(self.failures, kind, count)
         for name, part in other.parts.items():
             self._part(name).merge(part)
+        if self.groups is not None and other.groups is not None:
+            self.groups.merge(other.groups)
 
     def empty(self) -> Summary:
         """A summary that counts the same and has counted nothing."""
-        return Summary(self.gates, self.passing)
+        groups = None if self.groups is None else GroupSummary()
+        return Summary(self.gates, self.passing, groups=groups)
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON can hold it."""
@@ -144,7 +153,10 @@ class Summary:
             "stopped": {gate: self.stopped.get(gate, 0) for gate in self.gates},
             "failures": self.failures,
             "dealt_with": self.dealt_with,
+            "noted": self.noted,
         }
+        if self.groups is not None:
+            out["groups"] = self.groups.to_dict()
         if self.parts:
             out["by"] = {name: part.to_dict() for name, part in self.parts.items()}
         return out
@@ -157,7 +169,7 @@ class Summary:
     def _part(self, name: str) -> Summary:
         if name not in self.parts and len(self.parts) >= MAX_PARTS:
             name = OTHERS
-        return self.parts.setdefault(name, self.empty())
+        return self.parts.setdefault(name, Summary(self.gates, self.passing))
 
     def _count(self, counts: dict[str, int], name: str, count: int = 1) -> None:
         if name not in counts and len(counts) >= MAX_PARTS:

@@ -14,17 +14,14 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeAlias
 
 from guerdon.errors import GuerdonError, WorkerError
-from guerdon.rollouts.desk import Desk
+from guerdon.rollouts.desk import Desk, Settings
 from guerdon.rollouts.files import Line
 from guerdon.rollouts.interrupts import Interrupts, held_back
 from guerdon.rollouts.summary import Summary
 
 __all__ = ["Chunk", "score_in_workers"]
-
-Settings: TypeAlias = "tuple[str, str | None, float | None]"
 
 # A worker gets about this much work at a time, so that little is lost and little is sent.
 CHUNK_SECONDS = 0.5
@@ -37,13 +34,15 @@ class Chunk:
 
     Attributes:
         lines: The lines of the result.
-        rows: How many there are.
+        batches: How many batches there were.
+        rows: How many lines there are.
         read: How many bytes the lines had.
         seconds: How long scoring them took.
         summary: Over these rows.
     """
 
     lines: bytes
+    batches: int
     rows: int
     read: int
     seconds: float
@@ -51,7 +50,7 @@ class Chunk:
 
 
 def score_in_workers(
-    lines: Iterator[Line], workers: int, interrupts: Interrupts, settings: Settings
+    batches: Iterator[list[Line]], workers: int, interrupts: Interrupts, settings: Settings
 ) -> Iterator[Chunk]:
     """Score lines in processes.
 
@@ -59,10 +58,10 @@ def score_in_workers(
     one ends that too.
 
     Args:
-        lines: The lines.
+        batches: Lines that are scored together.
         workers: How many processes.
         interrupts: Where ctrl-C is allowed, and noticed.
-        settings: The arguments of the `Desk` of each process.
+        settings: Those of the `Desk` of each process.
 
     Yields:
         Chunks, in the order of the lines.
@@ -79,7 +78,7 @@ def score_in_workers(
     try:
         while True:
             while len(pending) <= 2 * workers and not interrupts.asked:
-                if not (chunk := list(itertools.islice(lines, size))):
+                if not (chunk := list(itertools.islice(batches, size))):
                     break
                 with held_back():  # submitting may start a process
                     pending.append(pool.submit(_score, chunk))
@@ -120,8 +119,8 @@ def _wait(future: Future[Chunk], interrupts: Interrupts) -> Chunk | None:
 
 
 def _next_size(chunk: Chunk) -> int:
-    wished = int(chunk.rows * CHUNK_SECONDS / max(chunk.seconds, 1e-6))
-    return max(1, min(CHUNK_ROWS, wished, 2 * chunk.rows))
+    wished = int(chunk.batches * CHUNK_SECONDS / max(chunk.seconds, 1e-6))
+    return max(1, min(CHUNK_ROWS, wished, 2 * chunk.batches))
 
 
 # In a worker process ---------------------------------------------------------------------------
@@ -136,7 +135,7 @@ def _start(settings: Settings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to deal with
     sys.stdout = sys.stderr  # what a reward prints may not get between the rows
     try:
-        _desk = Desk(*settings)
+        _desk = Desk(settings)
     except GuerdonError as error:
         _refused = error  # told with the first chunk: an error here would only break the pool
 
@@ -148,16 +147,17 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _score(lines: list[Line]) -> Chunk:
+def _score(batches: list[list[Line]]) -> Chunk:
     if _refused is not None:
         raise _refused
     assert _desk is not None
     _desk.summary = _desk.summary.empty()
     start = perf_counter()
-    scored = [_desk.score(line) for line in lines]
+    scored = [_desk.score(lines) for lines in batches]
     for each in scored:
         _desk.count(each)
     seconds = perf_counter() - start
-    read = sum(len(line) for _, line in lines)
-    text = b"".join(each.line for each in scored)
-    return Chunk(text, len(lines), read, seconds, _desk.summary)
+    read = sum(len(line) for lines in batches for _, line in lines)
+    text = b"".join(each.lines for each in scored)
+    rows = sum(len(lines) for lines in batches)
+    return Chunk(text, len(batches), rows, read, seconds, _desk.summary)

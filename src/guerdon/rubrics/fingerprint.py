@@ -21,7 +21,7 @@ from guerdon.rubrics.state import NO_STATE, fits_json
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "fingerprint_of"]
 
 # How deep attributes may be nested in each other.
 MAX_DEPTH = 100
@@ -30,6 +30,17 @@ MAX_DEPTH = 100
 def fingerprint(rubric: Rubric) -> str:
     """See `Rubric.fingerprint`."""
     return _digest(_Reader().tree("", rubric))
+
+
+def fingerprint_of(*values: Any) -> str:
+    """A digest of functions, with their source, and of values.
+
+    Example:
+        >>> fingerprint_of("limit", 5) == fingerprint_of("limit", 5) != fingerprint_of("limit", 6)
+        True
+    """
+    reader = _Reader()
+    return _digest([reader.value(value) for value in values])
 
 
 def _digest(parts: Iterable[str]) -> str:

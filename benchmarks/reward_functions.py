@@ -1,0 +1,130 @@
+"""Reward functions on 10,000 rollouts of 20 messages: reading them, and scoring them in process.
+
+Scoring is compared with the bare function, called in a loop over messages that are parsed already;
+the function takes about 20 µs, and what it really takes is told below the table. Reading is
+compared with ``json.loads`` alone on the same lines; each rollout is dropped before the next is
+read, as ``guerdon score`` does.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator
+from time import process_time
+from typing import Any
+
+from benchmarks.timing import Findings, Measured, take_turns
+from guerdon import Message, Rollout, read_rollouts, reward_function, score_rollouts
+
+ROLLOUTS = 10_000
+MESSAGES = 20
+ROUNDS_OF_SCORING = 15
+ROUNDS_OF_READING = 7
+
+_ANSWER = re.compile(r"answer: *(-?\d+)")
+_WORDS = "the crate of apples goes to a stall by the river where nobody asked for it yet".split()
+
+
+def answers_in_few_words(
+    messages: list[Message], ground_truth: str | None = None, **kwargs: Any
+) -> float:
+    """The right answer counts 1; less for words that were said before."""
+    said = [message.text for message in messages if message.role == "assistant"]
+    found = [answer for text in said for answer in _ANSWER.findall(text)]
+    words = sum(len(text.split()) for text in said)
+    calls = sum(len(message.tool_calls or ()) for message in messages)
+    right = bool(found) and found[-1] == ground_truth
+    return (1.0 if right else 0.2) - min(words, 1_000) / 10_000 - calls / 1_000
+
+
+scored = reward_function(answers_in_few_words)
+
+
+def run() -> Findings:
+    """Measure."""
+    lines = list(_lines())
+    rollouts = list(read_rollouts(lines))
+    scoring = Measured(
+        f"{ROLLOUTS:,} rollouts, a reward function",
+        "the bare function",
+        1.5,
+        per=ROLLOUTS,
+        unit="rollout",
+    )
+    reading = Measured(
+        f"reading {ROLLOUTS:,} rollouts", "json.loads", 4, per=ROLLOUTS, unit="rollout"
+    )
+    found = Findings([scoring, reading])
+    if [row["score"] for row in score_rollouts(scored, rollouts)] != list(_bare(rollouts)):
+        found.notes.append("score_rollouts and the bare function gave different scores")
+    scoring.pairs = take_turns(
+        lambda: _timed(lambda: score_rollouts(scored, rollouts)),
+        lambda: _timed(lambda: _bare(rollouts)),
+        ROUNDS_OF_SCORING,
+    )
+    del rollouts
+    reading.pairs = take_turns(
+        lambda: _timed(lambda: read_rollouts(lines)),
+        lambda: _timed(lambda: map(json.loads, lines)),
+        ROUNDS_OF_READING,
+    )
+    if scoring.theirs is not None:
+        found.notes.append(f"what the reward function costs: {scoring.theirs * 1e6:.1f} µs")
+    found.notes.append(
+        f"what is read: {sum(map(len, lines)) / ROLLOUTS:,.0f} bytes a rollout of {MESSAGES} "
+        "messages"
+    )
+    return found
+
+
+def _bare(rollouts: list[Rollout]) -> Iterator[float]:
+    for rollout in rollouts:
+        yield answers_in_few_words(rollout.messages, rollout.columns["ground_truth"])
+
+
+def _timed(begin: Callable[[], Iterable[Any]]) -> float:
+    """The seconds of the processor that it takes to go through all."""
+    gc.collect()
+    gc.freeze()  # what was there before is none of the collector's business
+    start = process_time()
+    for _ in begin():
+        pass
+    seconds = process_time() - start
+    gc.unfreeze()
+    return seconds
+
+
+def _lines() -> Iterator[bytes]:
+    """Rollouts as lines of JSONL: a user and an assistant by turns, who calls a tool at times."""
+    dice = random.Random(3)
+    for number in range(ROLLOUTS):
+        answer = str(dice.randint(-99, 99))
+        messages = _messages(dice, number)
+        messages[-1]["content"] += f" answer: {answer}"
+        row = {"id": f"row-{number}", "group": f"task-{number // 8}", "messages": messages}
+        yield json.dumps(row | {"ground_truth": answer}).encode()
+
+
+def _messages(dice: random.Random, number: int) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    while len(messages) < MESSAGES:
+        messages.append({"role": "user", "content": _text(dice)})
+        messages.append({"role": "assistant", "content": _text(dice)})
+        if dice.random() < 0.2 and len(messages) <= MESSAGES - 4:  # it says more when it knows more
+            call = f"call_{number}_{len(messages)}"
+            messages[-1]["tool_calls"] = [_call(dice, call)]
+            messages.append({"role": "tool", "tool_call_id": call, "content": _text(dice)})
+            messages.append({"role": "assistant", "content": _text(dice)})
+    return messages
+
+
+def _text(dice: random.Random) -> str:
+    return " ".join(dice.choices(_WORDS, k=75))[: dice.randint(50, 300)]
+
+
+def _call(dice: random.Random, name: str) -> dict[str, Any]:
+    arguments = json.dumps({"crate": dice.randint(1, 99), "to": dice.choice(_WORDS)})
+    return {"id": name, "type": "function", "function": {"name": "move", "arguments": arguments}}

@@ -1,0 +1,204 @@
+"""Plays a recorded conversation again, on a database of its own, beside what the task asks for.
+
+``python -m examples.tau_airline.replay [FOLDER]`` tells how well that reproduces recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as Shown
+
+from examples.tau_airline.calls import Call, calls_of
+from examples.tau_airline.data import AirlineData, data_path, load_data
+from examples.tau_airline.effects import effect
+from examples.tau_airline.task import Task
+from examples.tau_airline.tools import END, WRITES, Database
+from guerdon import Message
+
+__all__ = ["Played", "Replay", "main", "replay"]
+
+STOP = "###STOP###"  # the user says it when done
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A call that was played again.
+
+    Example:
+        >>> from examples.tau_airline.calls import Call
+        >>> from examples.tau_airline.replay import Played
+        >>> Played(Call(0, "get_user_details", "{}"), "Error: user not found", "").failed
+        True
+
+    Attributes:
+        call: The call.
+        answer: What the tool answers now.
+        effect: What it changed in the database; ``""`` for nothing. See `effects.effect`.
+    """
+
+    call: Call
+    answer: str
+    effect: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the answer is an error."""
+        return self.answer.startswith("Error: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A conversation beside its task.
+
+    Example:
+        >>> from examples.tau_airline.replay import Replay
+        >>> Replay(played=[], asked=[], differences=[], unsaid=["327"], ended=True).solved
+        False
+
+    Attributes:
+        played: The conversation's calls.
+        asked: The calls of the ground truth.
+        differences: Where the two databases differ in the end.
+        unsaid: Which of the task's outputs the agent did not say.
+        ended: Whether the episode came to its end.
+    """
+
+    played: list[Played]
+    asked: list[Played]
+    differences: list[str]
+    unsaid: list[str]
+    ended: bool
+
+    @property
+    def solved(self) -> bool:
+        """Whether the task is done: ended, the database as asked, everything said."""
+        return self.ended and not self.differences and not self.unsaid
+
+
+def replay(messages: Sequence[Message], task: Task, *, data: AirlineData) -> Replay:
+    """Play a conversation's calls, and the task's, each on a database of its own.
+
+    The episode has ended where the user's last word holds ``###STOP###`` or the last assistant
+    turn transferred the user to a human. In the recordings every other end is a conversation that
+    was cut off after 30 steps of the agent.
+
+    Example:
+        >>> from examples.tau_airline.data import AirlineData
+        >>> from examples.tau_airline.replay import replay
+        >>> from examples.tau_airline.task import Task
+        >>> from guerdon import Message
+        >>> data = AirlineData(users={}, flights={}, reservations={})
+        >>> said = [Message(role="assistant", content="That makes $1,327."),
+        ...         Message(role="user", content="Thanks! ###STOP###")]
+        >>> replay(said, Task.of({"actions": [], "outputs": ["1327"]}), data=data).solved
+        True
+
+    Args:
+        messages: The conversation.
+        task: What it should have come to.
+        data: What both start from.
+    """
+    database, wanted = Database(data), Database(data)
+    played = _play(calls_of(messages), database)
+    actions = enumerate(task.actions)
+    asked = _play((Call(number, each.name, each.arguments) for number, each in actions), wanted)
+    said = [_plain(each.text) for each in messages if each.role == "assistant"]
+    return Replay(
+        played=played,
+        asked=asked,
+        differences=database.differences(wanted),
+        unsaid=[output for output in task.outputs if not any(output.lower() in s for s in said)],
+        ended=_ended(messages, played),
+    )
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace(",", "")
+
+
+def _play(calls: Iterable[Call], database: Database) -> list[Played]:
+    played = []
+    for call in calls:
+        before = database.copy() if call.name in WRITES else None
+        answer = database.call(call.name, call.arguments)
+        change = effect(before, database) if before is not None else ""
+        played.append(Played(call, answer, change))
+    return played
+
+
+def _ended(messages: Sequence[Message], played: Sequence[Played]) -> bool:
+    if not messages:
+        return False
+    if messages[-1].role == "user":
+        return STOP in messages[-1].text
+    turns = sum(message.role == "assistant" for message in messages)
+    last = [each for each in played if each.call.turn == turns - 1]
+    return any(each.call.name == END and not each.failed for each in last)
+
+
+# How well it reproduces recordings ----------------------------------------------------------------
+
+# The recordings were made when a user's address had a province; the published users have a state.
+RENAMED = ('"state": ', '"province": ')
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play all recordings of a folder again; 1 where a verdict doesn't agree, 2 without any."""
+    folder = data_path(arguments[0] if arguments else None)
+    recordings = folder / "trajectories.json"
+    if not recordings.is_file():
+        print(f"there are no recordings: {recordings} is missing", file=sys.stderr)
+        return 2
+    data, records = load_data(folder), json.loads(recordings.read_text(encoding="utf-8"))
+    played: list[Played] = []
+    disagree = []
+    start = time.perf_counter()
+    for record in records:
+        messages = [Message.model_validate(message) for message in record["traj"]]
+        done = replay(messages, Task.of(record["info"]["task"]), data=data)
+        played += done.played
+        if float(done.solved) != record["reward"]:
+            disagree.append(f"{record['task_id']}-{record['trial']}")
+    seconds = time.perf_counter() - start
+    Console(width=None if sys.stdout.isatty() else 110).print(_table(played))
+    agree = f"{len(records) - len(disagree)} ({seconds:.2f} s)"
+    print(f"conversations: {len(records)}, verdicts that agree: {agree}")
+    if disagree:
+        print(f"verdicts that don't: {', '.join(disagree)}")
+    return 1 if disagree else 0
+
+
+def _table(played: Sequence[Played]) -> Shown:
+    """How many answers are as recorded, tool by tool."""
+    calls, exact, renamed = Counter[str](), Counter[str](), Counter[str]()
+    for each in played:
+        name = each.call.name
+        calls[name] += 1
+        exact[name] += each.answer == each.call.recorded
+        renamed[name] += each.answer.replace(*RENAMED) == each.call.recorded
+    out = Shown(box=SIMPLE_HEAD, pad_edge=False)
+    out.add_column("tool")
+    for heading in ("answers", "to the letter", "with state read as province"):
+        out.add_column(heading, justify="right")
+    for name in sorted(calls):
+        out.add_row(name, str(calls[name]), str(exact[name]), str(renamed[name]))
+    out.add_section()
+    total = calls.total()
+    out.add_row("all", str(total), _share(exact, total), _share(renamed, total))
+    return out
+
+
+def _share(counted: Counter[str], total: int) -> str:
+    return f"{counted.total()} ({counted.total() / max(1, total):.1%})"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

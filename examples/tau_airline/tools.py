@@ -1,0 +1,121 @@
+"""The 14 tools by name, and the database that answers their calls."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from examples.tau_airline import bookings, queries
+from examples.tau_airline.data import Record
+from examples.tau_airline.tables import Tables, ToolError
+
+__all__ = ["END", "TOOLS", "WRITES", "Database", "read_arguments"]
+
+Tool = Callable[..., str]
+
+END = "transfer_to_human_agents"  # a conversation ends with it
+WRITES = frozenset(bookings.__all__)
+TOOLS: Mapping[str, Tool] = {
+    name: getattr(room, name)
+    for room in (bookings, queries)
+    for name in room.__all__
+    if not name.endswith("_of")
+}
+
+
+def _arguments(tool: Tool) -> type[BaseModel]:
+    """What a tool takes, as its signature says: no argument more, no type but these."""
+    hints = get_type_hints(tool, include_extras=True)
+    names = list(inspect.signature(tool).parameters)[1:]
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    fields: dict[str, Any] = {name: (hints[name], ...) for name in names}
+    return create_model(tool.__name__, __config__=config, **fields)
+
+
+ARGUMENTS = {name: _arguments(tool) for name, tool in TOOLS.items()}
+
+
+class Database(Tables):
+    """One conversation's database, and the tools on it.
+
+    It starts as the data it is given and leaves that as it is. Whatever a call holds, there is
+    an answer: one that can't be done is answered with ``Error: `` and why, and changes nothing.
+
+    Example:
+        >>> from examples.tau_airline.data import AirlineData
+        >>> from examples.tau_airline.tools import Database
+        >>> database = Database(AirlineData(users={}, flights={}, reservations={}))
+        >>> database.call("calculate", '{"expression": "2 * (3 + 4)"}')
+        '14.0'
+        >>> database.call("get_user_details", {"user_id": "sara_doe_496"})
+        'Error: user not found'
+
+    Args:
+        data: What is there before the conversation.
+    """
+
+    @property
+    def tools(self) -> list[Record]:
+        """The tools' JSON Schemas in OpenAI's format, where the data has them."""
+        return self.data.tools
+
+    def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
+        """Call a tool.
+
+        Args:
+            name: Which.
+            arguments: What with: a mapping, or its JSON text as a model writes it.
+
+        Returns:
+            What the agent reads.
+        """
+        try:
+            given = read_arguments(name, arguments)
+            return TOOLS[name](self, **given)
+        except ToolError as error:
+            return f"Error: {error}"
+
+
+def read_arguments(name: str, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call as they were given, once they are what the tool takes.
+
+    Example:
+        >>> from examples.tau_airline.tools import read_arguments
+        >>> read_arguments("cancel_reservation", '{"reservation_id": "ZFA04Y"}')
+        {'reservation_id': 'ZFA04Y'}
+        >>> read_arguments("cancel_reservation", "{")
+        Traceback (most recent call last):
+        examples.tau_airline.tables.ToolError: arguments of cancel_reservation are no JSON object
+
+    Args:
+        name: The tool.
+        arguments: A mapping, or its JSON text.
+
+    Raises:
+        ToolError: There is no such tool, or it doesn't take these.
+    """
+    if name not in TOOLS:
+        raise ToolError(f"unknown tool {name!r:.80}")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ToolError(f"arguments of {name} are no JSON object") from error
+    if not isinstance(arguments, Mapping):
+        raise ToolError(f"arguments of {name} are no JSON object")
+    given = dict(arguments)
+    try:
+        ARGUMENTS[name].model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ToolError(f"invalid argument of {name}: {where}: {first['msg']}") from error
+    return given
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")

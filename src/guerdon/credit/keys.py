@@ -1,0 +1,164 @@
+"""Keys: which states are the same, and numbers for things that are the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Set
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from guerdon.credit.arguments import Integers, refused
+from guerdon.errors import CreditError
+
+__all__: list[str] = []
+
+# No value of one of these types equals a value of another, so they are their own keys.
+_OWN_KEYS = frozenset({str, bytes, int, type(None)})
+
+
+class _NoKeyError(Exception):
+    """A part of a state is of a type that has no key."""
+
+
+def numbered(keys: Iterable[Hashable], size: int) -> tuple[Integers, list[Any]]:
+    """Number keys in the order in which they first appear.
+
+    Args:
+        keys: ``size`` of them.
+        size: How many there are.
+
+    Returns:
+        The number of each, (size,), and the distinct keys in the order of their numbers.
+    """
+    known: dict[Hashable, int] = defaultdict(count().__next__)
+    codes = np.fromiter(map(known.__getitem__, keys), np.int64, size)
+    return codes, list(known)
+
+
+def states_as_keys(states: list[Any], rows: Integers) -> list[Hashable]:
+    """Give each state a key: two are equal exactly where the states are the same.
+
+    Args:
+        states: What the states are, or parts of them: text, numbers, None, bytes, arrays, tuples,
+            lists, sets, mappings, and values of other types that compare and hash by their content.
+        rows: Their row numbers, for the message.
+
+    Raises:
+        CreditError: Some have no key.
+    """
+    if set(map(type, states)) <= _OWN_KEYS:
+        return states
+    keys: list[Hashable] = []
+    wrong: dict[int, str] = {}
+    for row, state in zip(rows.tolist(), states, strict=True):
+        try:
+            keys.append(key_of(state))
+        except _NoKeyError as error:
+            wrong[row] = str(error)
+        except RecursionError:
+            wrong[row] = f"{type(state).__name__} that is nested too deeply"
+    if wrong:
+        kinds = ", ".join(sorted(set(wrong.values())))
+        raise refused(
+            f"state can't be compared: {kinds}",
+            wrong,
+            accepted="pass a key of your own, such as a text or a tuple of numbers",
+        )
+    return keys
+
+
+def key_of(value: Any) -> Hashable:
+    """The key of one state: its type and content, so that 1, 1.0 and True differ.
+
+    NaN is the same as NaN, and -0.0 as 0.0. The order of a mapping or a set doesn't matter; a list
+    and a tuple differ.
+    """
+    kind = type(value)
+    if kind in _OWN_KEYS:
+        return value  # type: ignore[no-any-return]
+    if kind is float:
+        return (float, value if value == value else "nan")
+    if isinstance(value, Mapping):
+        return ("mapping", frozenset((key_of(k), key_of(v)) for k, v in value.items()))
+    if isinstance(value, list | tuple):
+        return (kind, *map(key_of, value))
+    if isinstance(value, Set):
+        return ("set", frozenset(map(key_of, value)))
+    if isinstance(value, bytearray):
+        return (bytearray, bytes(value))
+    if hasattr(value, "__array__"):
+        return _array_key(value)
+    if getattr(kind, "__hash__", None) in (None, object.__hash__):
+        raise _NoKeyError(kind.__qualname__)  # equal to itself alone
+    try:
+        hash(value)
+    except TypeError:
+        raise _NoKeyError(kind.__qualname__) from None
+    return (kind, value)
+
+
+def _array_key(value: Any) -> Hashable:
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # such as a tensor on a GPU
+        raise _NoKeyError(f"{type(value).__qualname__} ({error})") from None
+    if array.dtype.hasobject or array.dtype.kind == "V":
+        content: Hashable = key_of(array.tolist())
+    else:
+        if array.dtype.kind in "fc":
+            array = np.array(array + array.dtype.type(0))  # -0.0 becomes 0.0
+            array[np.isnan(array)] = np.nan
+        content = array.tobytes()
+    return (np.ndarray, array.dtype.str, array.shape, content)
+
+
+def ids_of(values: Any, size: int, name: str) -> tuple[Integers, list[Any]]:
+    """Number ids in the order in which they first appear; equal ids are the same.
+
+    Raises:
+        CreditError: An id is NaN or can't be hashed.
+    """
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise CreditError(
+                f"{name} has shape {values.shape}; a 1-d array with one id for each row is needed"
+            )
+        values = values.tolist()
+    try:
+        codes, ids = numbered(values, size)
+    except TypeError:
+        wrong = [row for row, value in enumerate(values) if not _hashable(value)]
+        raise refused(
+            f"{name} can't be told apart", wrong, accepted="ids must be hashable"
+        ) from None
+    unequal = [code for code, one in enumerate(ids) if one != one]
+    if unequal:
+        raise refused(f"{name} is NaN", np.flatnonzero(np.isin(codes, unequal)))
+    return codes, ids
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def ranks(ids: list[Any]) -> Integers:
+    """Where each of several distinct ids comes in an order that depends on the ids alone.
+
+    Text, whole numbers and floats are in their own order; others in that of their ``repr``.
+    """
+    ids = [one.item() if isinstance(one, np.generic) else one for one in ids]
+    kinds = set(map(type, ids))
+    if len(kinds) == 1 and kinds <= {str, int, float, bytes}:
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+    else:
+        named = [(type(one).__qualname__, repr(one)) for one in ids]
+        order = sorted(range(len(ids)), key=named.__getitem__)
+    places = np.empty(len(ids), np.int64)
+    places[order] = np.arange(len(ids))
+    return places

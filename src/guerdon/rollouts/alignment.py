@@ -1,0 +1,343 @@
+"""`RLDataAligner`: what reward functions said about steps, put on the recorded steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from guerdon.errors import AlignmentError
+from guerdon.models.evaluate_result import EvaluateResult, StepOutput
+from guerdon.models.step_data import StepData
+
+__all__ = [
+    "AlignedBatch",
+    "AlignedRollout",
+    "AlignmentReport",
+    "Misfit",
+    "RLDataAligner",
+    "place_outputs",
+]
+
+Problem: TypeAlias = Literal[
+    "no such step",
+    "text for a number",
+    "two outputs for one step",
+    "two steps of one number",
+    "step without a number",
+    "no result",
+    "no recorded steps",
+    "result without a rollout",
+    "rollout not asked for",
+    "rollout asked for twice",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One thing that didn't fit.
+
+    Example:
+        >>> print(Misfit("no such step", "step 7: there are 3 steps, 0 to 2", rollout="q7-0"))
+        rollout 'q7-0': step 7: there are 3 steps, 0 to 2
+
+    Attributes:
+        problem: What kind of misfit it is.
+        text: What is wrong, in words.
+        rollout: The rollout's id; None where it is of none.
+        step_index: The index that the result named; None where it named none.
+    """
+
+    problem: Problem
+    text: str
+    rollout: Hashable = None
+    step_index: int | str | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.rollout is None else f"rollout {self.rollout!r}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentReport:
+    """Everything that didn't fit when results were put on steps.
+
+    Example:
+        >>> report = AlignmentReport([Misfit("no result", "it has no result", rollout="q7-0")])
+        >>> bool(report), len(report), report.counts()
+        (True, 1, {'no result': 1})
+        >>> print(report)
+        rollout 'q7-0': it has no result
+
+    Attributes:
+        misfits: A line for each; empty where all fitted. The report is true where there are any.
+    """
+
+    misfits: list[Misfit] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each kind."""
+        return dict(Counter(misfit.problem for misfit in self.misfits))
+
+    def __len__(self) -> int:
+        return len(self.misfits)
+
+    def __iter__(self) -> Iterator[Misfit]:
+        return iter(self.misfits)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.misfits)) or "everything fitted"
+
+
+@dataclass(slots=True)
+class AlignedRollout:
+    """A rollout whose steps have their base rewards.
+
+    Example:
+        >>> AlignedRollout("q7-0", [], score=1.0).is_score_valid
+        True
+
+    Attributes:
+        id: The rollout's id.
+        steps: Its steps, in order.
+        score: Its final score; None where there is none.
+        is_score_valid: Whether the score counts; credit masks the rollout where it doesn't.
+        group: What it shares with the others of its task; None where nobody said.
+        error: Why the score doesn't count, in words.
+    """
+
+    id: Hashable
+    steps: list[StepData]
+    score: float | None = None
+    is_score_valid: bool = True
+    group: Any = None
+    error: str | None = None
+
+
+@dataclass
+class AlignedBatch:
+    """Rollouts whose steps have their base rewards, and what didn't fit.
+
+    Example:
+        >>> batch = AlignedBatch([AlignedRollout("q7-0", [], score=1.0)])
+        >>> batch["q7-0"].score, batch.final_scores, len(batch.report)
+        (1.0, [1.0], 0)
+
+    Attributes:
+        rollouts: The rollouts, in the order that was asked for.
+        report: What didn't fit.
+    """
+
+    rollouts: list[AlignedRollout]
+    report: AlignmentReport = field(default_factory=AlignmentReport)
+
+    @property
+    def step_lists(self) -> list[list[StepData]]:
+        """The steps of each rollout."""
+        return [rollout.steps for rollout in self.rollouts]
+
+    @property
+    def final_scores(self) -> list[float | None]:
+        """The valid score of each rollout; None where there is none."""
+        return [rollout.score if rollout.is_score_valid else None for rollout in self.rollouts]
+
+    def __getitem__(self, rollout_id: Hashable) -> AlignedRollout:
+        return self._by_id[rollout_id]
+
+    @cached_property
+    def _by_id(self) -> dict[Hashable, AlignedRollout]:
+        return {rollout.id: rollout for rollout in self.rollouts}
+
+    def __iter__(self) -> Iterator[AlignedRollout]:
+        return iter(self.rollouts)
+
+    def __len__(self) -> int:
+        return len(self.rollouts)
+
+
+class RLDataAligner:
+    """Puts what a reward function said about steps on the recorded steps.
+
+    Example:
+        >>> from guerdon import EvaluateResult, RLDataAligner, StepData, StepOutput
+        >>> steps = [StepData(system_step_index=i, step_info={"assistant_turn_index": i})
+        ...          for i in range(2)]
+        >>> result = EvaluateResult(score=1.0, step_outputs=[
+        ...     StepOutput(step_index=1, base_reward=0.5), StepOutput(step_index=7, base_reward=1)])
+        >>> batch = RLDataAligner().align_data_for_rl_processing(result, {"q7-0": steps}, ["q7-0"])
+        >>> [step.base_reward for step in batch["q7-0"].steps], batch["q7-0"].score
+        ([None, 0.5], 1.0)
+        >>> print(batch.report)
+        rollout 'q7-0': step 7: there is no such step; the assistant turns are 0 to 1
+
+    Args:
+        strict: Whether to raise where anything doesn't fit.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
+
+    def align_data_for_rl_processing(
+        self,
+        eval_results_from_sandbox: EvaluateResult | Sequence[EvaluateResult | None],
+        raw_rollout_step_data_map: Mapping[Any, Sequence[StepData]],
+        rollout_ids_in_order: Sequence[Any],
+        *,
+        strict: bool | None = None,
+    ) -> AlignedBatch:
+        """Set the base reward of each step that a result says something of.
+
+        A step is named by the number of its assistant turn, which is its
+        ``step_info["assistant_turn_index"]``, or by its ``step_info["step_id"]``. A step that no
+        result names keeps the base reward that it has. Nothing that was given is changed: the
+        steps are copies.
+
+        Args:
+            eval_results_from_sandbox: One result for each rollout; a single one for a single
+                rollout.
+            raw_rollout_step_data_map: The recorded steps of each rollout, by its id.
+            rollout_ids_in_order: The ids, in the order of the results.
+            strict: Whether to raise where anything doesn't fit; None does as the aligner does.
+
+        Raises:
+            AlignmentError: Something didn't fit, and it should be strict; all of it is told.
+        """
+        results: list[EvaluateResult | None]
+        if isinstance(eval_results_from_sandbox, EvaluateResult):
+            results = [eval_results_from_sandbox]
+        else:
+            results = list(eval_results_from_sandbox)
+        ids = list(rollout_ids_in_order)
+        misfits: list[Misfit] = []
+        rollouts = []
+        seen: set[Any] = set()
+        for place, rollout_id in enumerate(ids):
+            if rollout_id in seen:
+                misfits.append(
+                    Misfit("rollout asked for twice", "it is asked for twice", rollout_id)
+                )
+                continue
+            seen.add(rollout_id)
+            steps = raw_rollout_step_data_map.get(rollout_id)
+            result = results[place] if place < len(results) else None
+            rollouts.append(_aligned(rollout_id, steps, result, misfits))
+        misfits += _left_over(len(results), len(ids), seen, raw_rollout_step_data_map)
+        report = AlignmentReport(misfits)
+        if misfits and (self.strict if strict is None else strict):
+            raise AlignmentError(f"{len(misfits)} things don't fit:\n{report}", problems=misfits)
+        return AlignedBatch(rollouts, report)
+
+
+def place_outputs(
+    outputs: Iterable[StepOutput], places: Mapping[int | str, int | None]
+) -> tuple[dict[int, StepOutput], list[Misfit]]:
+    """Find the step that each output means.
+
+    Args:
+        outputs: What a result says of steps.
+        places: The numbers and the ids of the steps, to their places, from 0; a number that
+            several steps have, to None.
+
+    Returns:
+        The output for each place, and what didn't fit. Of a step that has two outputs, neither
+        is taken.
+    """
+    found: dict[int, list[StepOutput]] = {}
+    misfits = []
+    for output in outputs:
+        place = places.get(output.step_index)
+        if place is None:
+            misfits.append(_no_place(output.step_index, places))
+        else:
+            found.setdefault(place, []).append(output)
+    for place, several in list(found.items()):
+        if len(several) > 1:
+            rewards = " and ".join(f"{each.base_reward:g}" for each in several)
+            index = several[-1].step_index
+            misfits.append(
+                Misfit(
+                    "two outputs for one step",
+                    f"step {index!r}: it has {len(several)} outputs ({rewards}); none was taken",
+                    step_index=index,
+                )
+            )
+            del found[place]
+    return {place: several[0] for place, several in found.items()}, misfits
+
+
+def _no_place(index: int | str, places: Mapping[int | str, int | None]) -> Misfit:
+    if index in places:
+        text = f"step {index!r}: several steps have this number, so that none is meant"
+        return Misfit("two steps of one number", text, step_index=index)
+    if isinstance(index, str) and index.strip().lstrip("-").isdecimal() and int(index) in places:
+        text = f"step {index!r} is text, and no step has this id; for turn {index}, write an int"
+        return Misfit("text for a number", text, step_index=index)
+    numbers = [each for each in places if isinstance(each, int)]
+    there = "no step has a number"
+    if numbers:
+        there = f"the assistant turns are {min(numbers)} to {max(numbers)}"
+    if isinstance(index, str):
+        names = [each for each in places if isinstance(each, str)]
+        there = f"the ids are {names[:5]}" if names else "no step has an id"
+    text = f"step {index!r}: there is no such step; {there}"
+    return Misfit("no such step", text, step_index=index)
+
+
+def _aligned(
+    rollout_id: Any,
+    steps: Sequence[StepData] | None,
+    result: Any,
+    misfits: list[Misfit],
+) -> AlignedRollout:
+    if steps is None:
+        misfits.append(Misfit("no recorded steps", "there are no recorded steps of it", rollout_id))
+    copies = [step.model_copy() for step in steps or ()]
+    places = _places(copies, rollout_id, misfits)
+    if not isinstance(result, EvaluateResult):
+        text = "it has no result" if result is None else f"{result!r:.60} is no EvaluateResult"
+        misfits.append(Misfit("no result", text, rollout_id))
+        return AlignedRollout(rollout_id, copies, None, False, _group(copies), text)
+    if steps is not None:
+        placed, wrong = place_outputs(result.step_outputs or (), places)
+        misfits += [
+            Misfit(misfit.problem, misfit.text, rollout_id, misfit.step_index) for misfit in wrong
+        ]
+        for place, output in placed.items():
+            copies[place].base_reward = output.base_reward
+    valid = result.is_score_valid
+    why = None if valid else result.error or result.reason or "it was marked invalid"
+    return AlignedRollout(rollout_id, copies, result.score, valid, _group(copies), why)
+
+
+def _places(
+    steps: Sequence[StepData], rollout_id: Any, misfits: list[Misfit]
+) -> dict[int | str, int | None]:
+    places: dict[int | str, int | None] = {}
+    for place, step in enumerate(steps):
+        number, name = step.step_info.get("assistant_turn_index"), step.step_info.get("step_id")
+        if type(number) is not int:
+            told = "has no" if number is None else f"has {number!r} as"
+            text = f"step {place} of its record {told} assistant_turn_index; it takes an int"
+            misfits.append(Misfit("step without a number", text, rollout_id))
+        else:
+            places[number] = None if number in places else place
+        if isinstance(name, str):
+            places[name] = None if name in places else place
+    return places
+
+
+def _group(steps: Sequence[StepData]) -> Any:
+    return steps[0].step_info.get("group") if steps else None
+
+
+def _left_over(
+    results: int, rollouts: int, seen: set[Any], steps: Mapping[Any, Any]
+) -> Iterator[Misfit]:
+    for place in range(rollouts, results):
+        text = f"result {place} has no rollout: there are {results} results for {rollouts}"
+        yield Misfit("result without a rollout", text)
+    for rollout_id in steps:
+        if rollout_id not in seen:
+            text = "it has recorded steps, and its id isn't among those asked for"
+            yield Misfit("rollout not asked for", text, rollout_id)

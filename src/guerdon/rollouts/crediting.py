@@ -1,0 +1,213 @@
+"""Assigning credit to aligned rollouts: one advantage for each step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import CreditError, InvalidArgumentError
+from guerdon.models.step_data import StepData
+from guerdon.rollouts import state_keys
+from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
+from guerdon.rollouts.state_keys import StateKey
+
+if TYPE_CHECKING:
+    from guerdon.credit import Credit
+
+__all__ = ["apply_credit", "check_options", "system_apply_gigpo_to_batch_steps"]
+
+# What is read from the rollouts, and not an option.
+_READ = frozenset(
+    ("rewards", "group", "trajectory", "step", "state", "episode_score", "valid", "values")
+)
+
+
+def apply_credit(
+    batch: AlignedBatch | Sequence[AlignedRollout],
+    method: str = "gigpo",
+    *,
+    state_key: str | StateKey = "last",
+    group: Callable[[AlignedRollout], Any] | Mapping[Any, Any] | None = None,
+    **options: Any,
+) -> Credit:
+    """Fill in `advantage` and `return_to_go` of every step of a batch.
+
+    A rollout whose score isn't valid takes part in no statistic, and its steps keep None. Where
+    anything is refused, nothing is filled in.
+
+    Example:
+        >>> from guerdon import AlignedRollout, Message, StepData, apply_credit
+        >>> def rollout(name, score):
+        ...     steps = [StepData(system_step_index=i, step_info={"assistant_turn_index": i})
+        ...              for i in range(2)]
+        ...     return AlignedRollout(name, steps, score=score)
+        >>> won, lost = rollout("q7-0", 1.0), rollout("q7-1", 0.0)
+        >>> credit = apply_credit([won, lost], "grpo", normalize="mean")
+        >>> [step.advantage for step in won.steps + lost.steps]
+        [0.5, 0.5, -0.5, -0.5]
+
+    Args:
+        batch: What the aligner gave, or rollouts made by hand.
+        method: The estimator, by its name in `guerdon.credit`: ``gigpo``, ``grpo``, ``rloo``…
+        state_key: What makes two steps the same state, for the estimators that ask: ``last``,
+            ``last-K``, ``history``, or a function of a `StepData`.
+        group: The group of each rollout: a function of it, or a mapping by its id. None takes the
+            rollouts' own `group`; where none has one, all are one group.
+        **options: The estimator's own, such as ``gamma`` and ``omega``.
+
+    Returns:
+        The credit of all steps, rollout by rollout, with its diagnostics.
+
+    Raises:
+        InvalidArgumentError: There is no such method, option or state key.
+        CreditError: The batch is contradictory; it says which rows, counted over all steps.
+    """
+    rollouts = list(batch)
+    estimator = check_options(method, options)
+    key = state_keys.state_key(state_key)
+    steps = [(number, each) for number, rollout in enumerate(rollouts) for each in rollout.steps]
+    given = _arguments(rollouts, steps, key, estimator, _groups(rollouts, group))
+    credit: Credit = estimator(**given, **options)
+    numbers = zip(
+        steps, credit.advantage.tolist(), credit.returns.tolist(), credit.mask.tolist(), strict=True
+    )
+    for (_, step), advantage, return_to_go, counts in numbers:
+        step.advantage = advantage if counts else None
+        step.return_to_go = return_to_go if counts else None
+    return credit
+
+
+def system_apply_gigpo_to_batch_steps(
+    batch_of_step_data_lists: Sequence[Sequence[StepData]],
+    final_scores_for_rollouts: Sequence[float | None],
+    omega: float = 1.0,
+    gamma: float = 1.0,
+    state_hashing_function: StateKey | str = "last",
+    default_step_reward: float = 0.0,
+) -> list[list[StepData]]:
+    """GiGPO on lists of steps: fill in `advantage` and `return_to_go`.
+
+    Example:
+        >>> from guerdon import StepData, system_apply_gigpo_to_batch_steps
+        >>> batch = [[StepData(system_step_index=0, base_reward=r)] for r in (1.0, 0.0)]
+        >>> filled = system_apply_gigpo_to_batch_steps(batch, [1.0, 0.0])
+        >>> [round(steps[0].advantage, 3) for steps in filled]
+        [1.414, -1.414]
+
+    Args:
+        batch_of_step_data_lists: The steps of each rollout. They are of one group, unless each
+            first step has its own in ``step_info["group"]``.
+        final_scores_for_rollouts: The score of each rollout; None where it isn't valid.
+        omega: The weight of the step advantages.
+        gamma: The discount, in [0, 1].
+        state_hashing_function: What makes two steps the same state; see `apply_credit`.
+        default_step_reward: The reward of a step that has none.
+
+    Returns:
+        The same steps.
+
+    Raises:
+        CreditError: The batch is contradictory, or there isn't one score for each rollout.
+    """
+    lists = [list(steps) for steps in batch_of_step_data_lists]
+    scores = list(final_scores_for_rollouts)
+    if len(scores) != len(lists):
+        raise CreditError(
+            f"there are {len(scores)} final scores for {len(lists)} rollouts; it takes one for each"
+        )
+    rollouts = [
+        AlignedRollout(
+            number,
+            steps,
+            score,
+            score is not None,
+            steps[0].step_info.get("group") if steps else None,
+        )
+        for number, (steps, score) in enumerate(zip(lists, scores, strict=True))
+    ]
+    apply_credit(
+        rollouts,
+        state_key=state_hashing_function,
+        omega=omega,
+        gamma=gamma,
+        default_step_reward=default_step_reward,
+    )
+    return lists
+
+
+def check_options(method: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """The estimator of that name, where it takes these options.
+
+    Raises:
+        InvalidArgumentError: It doesn't; it says what there is.
+    """
+    from guerdon.credit import METHODS
+
+    if method not in METHODS:
+        raise InvalidArgumentError(f"there is no method {method!r}; there are {sorted(METHODS)}")
+    estimator: Callable[..., Any] = METHODS[method]
+    takes = [name for name in inspect.signature(estimator).parameters if name not in _READ]
+    for name in options:
+        if name not in takes:
+            raise InvalidArgumentError(f"{method} takes no {name!r}; it takes {', '.join(takes)}")
+    return estimator
+
+
+def _groups(
+    rollouts: Sequence[AlignedRollout],
+    group: Callable[[AlignedRollout], Any] | Mapping[Any, Any] | None,
+) -> list[Any]:
+    if isinstance(group, Mapping):
+        missing = [rollout.id for rollout in rollouts if rollout.id not in group]
+        if missing:
+            raise CreditError(f"the rollouts {missing[:5]} are in no group that was given")
+        return [group[rollout.id] for rollout in rollouts]
+    if group is not None:
+        return [group(rollout) for rollout in rollouts]
+    without = [rollout.id for rollout in rollouts if rollout.group is None]
+    if without and len(without) < len(rollouts):
+        raise CreditError(
+            f"the rollouts {without[:5]} say no group, and others do; give group=… for all"
+        )
+    return [rollout.group for rollout in rollouts]
+
+
+def _arguments(
+    rollouts: Sequence[AlignedRollout],
+    steps: Sequence[tuple[int, StepData]],
+    key: StateKey,
+    estimator: Callable[..., Any],
+    groups: Sequence[Any],
+) -> dict[str, Any]:
+    """What the estimator reads from the rollouts; only what it takes."""
+    scores, valid = [], []
+    for rollout in rollouts:
+        if rollout.is_score_valid and rollout.score is None:
+            raise CreditError(f"rollout {rollout.id!r} is marked valid and has no score")
+        scores.append(float("nan") if rollout.score is None else rollout.score)
+        valid.append(rollout.is_score_valid)
+    takes = inspect.signature(estimator).parameters
+    read: dict[str, Callable[[], list[Any]]] = {
+        "rewards": lambda: [_or_nan(step.base_reward) for _, step in steps],
+        "group": lambda: [_hashable(groups[number]) for number, _ in steps],
+        "trajectory": lambda: [number for number, _ in steps],
+        "step": lambda: [step.system_step_index for _, step in steps],
+        "state": lambda: [key(step) for _, step in steps],
+        "episode_score": lambda: [scores[number] for number, _ in steps],
+        "valid": lambda: [valid[number] for number, _ in steps],
+        "values": lambda: [_or_nan(step.policy_value_estimate) for _, step in steps],
+    }
+    return {name: make() for name, make in read.items() if name in takes}
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _hashable(group: Any) -> Any:
+    try:
+        hash(group)
+    except TypeError:
+        return repr(group)
+    return group

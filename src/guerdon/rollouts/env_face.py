@@ -1,0 +1,122 @@
+"""`EnvFace`: environments of any kind, guerdon's, OpenEnv's or others', called in one way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from guerdon.envs.driver import make
+from guerdon.envs.environment import Environment
+from guerdon.errors import InvalidArgumentError
+from guerdon.models.action import Action
+
+__all__ = ["EnvFace", "closer_of", "face_of", "is_pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFace:
+    """How an environment is called, found out once.
+
+    Example:
+        >>> class Quiet:
+        ...     def reset(self): ...
+        ...     async def step(self, action): ...
+        >>> face_of(Quiet()).is_async
+        (False, True, False)
+
+    Attributes:
+        reset: Takes a seed, an episode's name and further arguments.
+        step: Takes an action and the seconds that the caller will wait.
+        close: Takes nothing.
+        is_async: Whether reset, step and close are awaited in the event loop, each.
+        action_type: What a dict is made into before it is an action; None: it stays a dict.
+        tools: The tools that the environment has, where it says so.
+    """
+
+    reset: Callable[[int | None, str | None, Mapping[str, Any]], Any]
+    step: Callable[[Any, float], Any]
+    close: Callable[[], Any]
+    is_async: tuple[bool, bool, bool]
+    action_type: type[BaseModel] | None
+    tools: list[Any] | None
+
+
+def face_of(environment: Any) -> EnvFace:
+    """How to call an environment of any kind.
+
+    Raises:
+        InvalidArgumentError: It is none: it has no reset and step.
+        EnvDefinitionError: A trajectory rubric of it is another environment's.
+    """
+    tools = getattr(environment, "tools", None)
+    tools = list(tools) if isinstance(tools, (list, tuple)) else None
+    kind = getattr(environment, "action_type", None)
+    typed = isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Action
+    action_type = kind if typed else None
+    if isinstance(environment, Environment):
+        driver = make(lambda: environment)
+        return EnvFace(
+            driver.reset_async if driver.reset_is_async else driver.reset,
+            driver.step_async if driver.step_is_async else driver.step,
+            driver.close,
+            (driver.reset_is_async, driver.step_is_async, False),
+            action_type,
+            tools,
+        )
+    reset, step = getattr(environment, "reset", None), getattr(environment, "step", None)
+    if not callable(reset) or not callable(step):
+        raise InvalidArgumentError(
+            f"{environment!r:.60} is no environment; it has no reset and step, and so has what "
+            "a factory gives"
+        )
+    reset_takes, takes_any = _takes(reset)
+    takes_timeout = "timeout_s" in _takes(step)[0]
+    close = closer_of(environment)
+
+    def reset_it(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
+        given = {**extra, "seed": seed, "episode_id": episode_id}
+        return reset(
+            **{
+                name: value
+                for name, value in given.items()
+                if value is not None and (takes_any or name in reset_takes)
+            }
+        )
+
+    def step_it(action: Any, timeout_s: float) -> Any:
+        return step(action, timeout_s=timeout_s) if takes_timeout else step(action)
+
+    is_async = inspect.iscoroutinefunction
+    are_async = (is_async(reset), is_async(step), is_async(close))
+    return EnvFace(reset_it, step_it, close, are_async, action_type, tools)
+
+
+def _takes(method: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    """Which keywords a method takes by name, and whether it takes any other."""
+    try:
+        parameters = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):  # of compiled code, which doesn't tell
+        return frozenset(), False
+    named = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    return (
+        frozenset(each.name for each in parameters if each.kind in named),
+        any(each.kind is each.VAR_KEYWORD for each in parameters),
+    )
+
+
+def closer_of(environment: Any) -> Callable[[], Any]:
+    """How an environment is closed; one that can't be has nothing to close."""
+    close = getattr(environment, "close", None) or getattr(environment, "aclose", None)
+    return close if callable(close) else lambda: None
+
+
+def is_pending(answer: Any) -> bool:
+    """Whether an answer has to be awaited first.
+
+    Clients don't, which some may be: to connect.
+    """
+    return inspect.isawaitable(answer) and not hasattr(answer, "step")

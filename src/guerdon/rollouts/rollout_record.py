@@ -1,0 +1,80 @@
+"""`RolloutRecord`: an episode that was played, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from guerdon.models.message import Message
+from guerdon.models.step_data import StepData
+from guerdon.rollouts.json_forms import as_json
+
+__all__ = ["Ending", "RolloutRecord"]
+
+Ending: TypeAlias = Literal["done", "max_steps", "terminate", "pattern", "error"]
+
+
+@dataclass(slots=True)
+class RolloutRecord:
+    """An episode that `RLRolloutWorker` played.
+
+    Each step is one assistant turn of the conversation. Its ``step_info`` holds
+    ``assistant_turn_index`` (the number of that turn in the conversation, from 0; examples at the
+    beginning count), ``env_reward`` (the environment's reward; None where it gave none),
+    ``env_metadata`` (what else it said of the step), and ``error`` on a step that failed.
+    ``is_done`` is true on a last step with which the environment or the policy ended the episode,
+    and on no other: an episode that was cut off isn't done.
+
+    Example:
+        >>> from guerdon import Message, RolloutRecord, StepData
+        >>> record = RolloutRecord("q7-0", group="q7", ground_truth="42")
+        >>> record.messages.append(Message(role="assistant", content="42"))
+        >>> record.steps.append(StepData(system_step_index=0, step_info={"env_reward": 1.0}))
+        >>> record.ended = "done"
+        >>> record.to_row()["messages"], record.env_rewards
+        ([{'role': 'assistant', 'content': '42'}], [1.0])
+
+    Attributes:
+        id: What tells it from others.
+        group: What it shares with others from the same task and seed.
+        steps: The steps, in order.
+        messages: The whole conversation.
+        ground_truth: What the task's answer is, where that is known.
+        ended: Why the episode ended: ``done`` (the environment said so), ``terminate`` (the
+            policy did), ``pattern`` (its output matched the stop pattern), ``max_steps``, or
+            ``error``.
+        error: What failed, in words; None unless `ended` is ``error``.
+        seed: What the environment was reset with.
+        columns: Other columns of the task, which rows have too.
+    """
+
+    id: str
+    group: Any = None
+    steps: list[StepData] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    ground_truth: Any = None
+    ended: Ending = "error"
+    error: str | None = None
+    seed: int | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def env_rewards(self) -> list[float | None]:
+        """The environment's own rewards, one a step; None where it gave none."""
+        return [step.step_info.get("env_reward") for step in self.steps]
+
+    def to_row(self) -> dict[str, Any]:
+        """The episode as a row of JSONL, as ``guerdon score`` and `Rollout.from_row` read it."""
+        row: dict[str, Any] = {
+            **self.columns,
+            "id": self.id,
+            "group": self.group,
+            "messages": [message.to_openai() for message in self.messages],
+            "ended": self.ended,
+            "error": self.error,
+            "seed": self.seed,
+            "env_rewards": self.env_rewards,
+        }
+        if self.ground_truth is not None:
+            row["ground_truth"] = self.ground_truth
+        return {name: as_json(value) for name, value in row.items()}

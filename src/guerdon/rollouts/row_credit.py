@@ -1,0 +1,126 @@
+"""Credit for the result rows of one group: an advantage for each assistant turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import InvalidArgumentError
+from guerdon.functions.loading import load_object
+from guerdon.models.rollout import Rollout
+from guerdon.rollouts import state_keys
+from guerdon.rollouts.alignment import AlignedRollout
+from guerdon.rollouts.crediting import apply_credit, check_options
+from guerdon.rollouts.rows import ResultRow
+from guerdon.rollouts.state_keys import StateKey
+from guerdon.rubrics.failure import say_failure
+
+if TYPE_CHECKING:
+    from guerdon.credit import Credit
+
+__all__ = ["CreditSettings", "RowCredit"]
+
+# Estimators whose statistics are those of a whole batch, which a file has none of.
+_OF_BATCHES = frozenset(("reinforce_pp",))
+
+
+@dataclass(frozen=True, slots=True)
+class CreditSettings:
+    """How credit is assigned.
+
+    Example:
+        >>> CreditSettings("gigpo", options={"gamma": 0.95}).state_key
+        'last'
+
+    Attributes:
+        method: The estimator, by its name in `guerdon.credit`.
+        state_key: What makes two steps the same state: ``last``, ``last-K``, ``history``, or
+            ``file.py:function``.
+        options: The estimator's own, such as ``gamma``.
+    """
+
+    method: str
+    state_key: str = "last"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RowCredit:
+    """Assigns credit to the rows of a group.
+
+    Args:
+        settings: How.
+
+    Raises:
+        InvalidArgumentError: There is no such method, option or state key.
+        SpecError: The function of the state key can't be loaded.
+    """
+
+    def __init__(self, settings: CreditSettings) -> None:
+        self.settings = settings
+        if settings.method in _OF_BATCHES:
+            raise InvalidArgumentError(
+                f"{settings.method} compares with the whole batch that is trained on, and a file "
+                "is scored a group at a time; call it in the trainer, guerdon.apply_credit(…)"
+            )
+        check_options(settings.method, settings.options)
+        self._key: StateKey | str = settings.state_key
+        if ":" in settings.state_key:
+            self._key = load_object(settings.state_key)
+        state_keys.state_key(self._key)
+
+    @property
+    def identity(self) -> list[Any]:
+        """What the fingerprint is taken of."""
+        return [self.settings.method, self._key, dict(self.settings.options)]
+
+    def add(self, rollouts: Sequence[Rollout], rows: Sequence[ResultRow]) -> None:
+        """Add advantages to the rows of one group; what stands in the way is told in them."""
+        aligned = [_aligned(*pair) for pair in zip(rollouts, rows, strict=True)]
+        try:
+            credit = apply_credit(
+                aligned,
+                self.settings.method,
+                state_key=self._key,
+                group=lambda rollout: "",
+                **self.settings.options,
+            )
+        except Exception as error:  # also that of a person's own state key
+            said = f"no credit: {say_failure(error)}"
+            for row in rows:
+                row["error"] = f"{row['error']}; {said}" if row["error"] else said
+            return
+        anchors = iter(credit.anchor.tolist())
+        for rollout, row in zip(aligned, rows, strict=True):
+            _add(rollout, row, anchors)
+            row.setdefault("notes", []).extend(self._notes(row, credit))
+
+    def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:
+        if row["group"] is None:
+            yield "it has no group, so that nothing compares with it"
+        elif credit.diagnostics.singletons:
+            yield "its group has no other valid score, so that nothing compares with it"
+
+
+def _aligned(rollout: Rollout, row: ResultRow) -> AlignedRollout:
+    steps = rollout.to_step_data()
+    for step, reward in zip(steps, row["step_rewards"] or (), strict=False):
+        step.base_reward = reward
+    return AlignedRollout(rollout.id, steps, row["score"], row["is_score_valid"])
+
+
+def _add(rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]) -> None:
+    said = {each["step_index"]: each for each in row.get("steps", ())}
+    row["steps"] = steps = []
+    for turn, step in enumerate(rollout.steps):
+        told = {
+            "step_index": turn,
+            "base_reward": step.base_reward,
+            "advantage": step.advantage,
+            "return_to_go": step.return_to_go,
+        }
+        anchor = next(anchors)
+        if anchor >= 0:
+            told["anchor"] = anchor
+        more = said.get(turn, {})
+        steps.append(told | {name: more[name] for name in ("reason", "metrics") if name in more})

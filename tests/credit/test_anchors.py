@@ -1,0 +1,192 @@
+"""Which steps share an anchor group: by state, by similarity, by history."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pytest
+
+from guerdon.credit import gigpo
+from guerdon.errors import CreditError
+
+NAN = float("nan")
+
+
+def anchors(states, **options):
+    """The anchor groups of trajectories of one step each, in one group."""
+    size = len(states)
+    return gigpo(
+        [0.0] * size,
+        group=["g"] * size,
+        trajectory=range(size),
+        step=[0] * size,
+        state=states,
+        **options,
+    ).anchor.tolist()
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+@dataclass(frozen=True)
+class Place:
+    x: int
+    y: int
+
+
+@dataclass
+class Unhashable:
+    x: int
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        ["a", "b", "a"],
+        [1, 2, 1],
+        [1, 1.0, 1],
+        [1, True, 1],
+        [1.0, True, 1.0],
+        [0, False, 0],
+        [0, None, 0],
+        [b"a", "a", b"a"],
+        [bytearray(b"a"), b"a", bytearray(b"a")],
+        [NAN, 0.0, float("nan")],
+        [0.0, 1.0, -0.0],
+        [(1, 2), [1, 2], (1, 2)],
+        [(1, (2, "a")), (1, (2, "b")), (1, (2, "a"))],
+        [[1, [2]], [1, [2.0]], [1, [2]]],
+        [{1, 2}, {1, 3}, {2, 1}],
+        [{"a": 1, "b": [1]}, {"a": 1, "b": [True]}, {"b": [1], "a": 1}],
+        [{1: "a"}, {True: "a"}, {1: "a"}],
+        [{"a": {"b": None}}, {"a": {"b": 0}}, {"a": {"b": None}}],
+        [{}, [], {}],
+        [Colour.RED, Colour.BLUE, Colour.RED],
+        [Place(1, 2), Place(2, 1), Place(1, 2)],
+        [np.int64(1), np.int32(1), np.int64(1)],
+        [np.float64(NAN), np.float64(1), np.float64(NAN)],
+        [np.array([1, 2]), np.array([[1, 2]]), np.array([1, 2])],
+        [np.array([1, 2]), np.array([1.0, 2.0]), np.array([1, 2])],
+        [np.array([0.0, NAN]), np.array([0.0, 1.0]), np.array([-0.0, NAN])],
+        [np.array(["a", None]), np.array(["b", None]), np.array(["a", None])],
+        [np.zeros((2, 2))[:, 0], np.zeros(3), np.zeros(2)],
+        ["1", 1, "1"],
+    ],
+    ids=str,
+)
+def test_the_same_state_is_one_of_equal_type_and_content(states):
+    assert anchors(states) == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "states",
+    [np.array(["a", "b", "a"]), np.array([1, 2, 1]), np.array([[1, 2], [2, 1], [1, 2]])],
+    ids=["text", "numbers", "rows"],
+)
+def test_states_may_be_an_array(states):
+    assert anchors(states) == [0, 1, 0]
+
+
+def nested():
+    state = []
+    state.append(state)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (object(), "object"),
+        (Unhashable(1), "Unhashable"),
+        ((x for x in ()), "generator"),
+        ([1, {"a": (object(),)}], "object"),
+        ((Place([], 1),), "Place"),
+        (nested(), "list that is nested too deeply"),
+        (Place, "type"),
+    ],
+    ids=["object", "dataclass", "generator", "inside", "unhashable inside", "endless", "class"],
+)
+def test_a_state_that_cannot_be_compared_is_refused_with_its_row(state, kind):
+    with pytest.raises(CreditError, match=f"state can't be compared: {kind}") as refusal:
+        anchors(["a", state, "b", state])
+    assert refusal.value.rows == (1, 3)
+    assert "rows 1, 3" in str(refusal.value)
+
+
+def test_the_state_of_an_invalid_row_may_be_anything():
+    assert anchors(["a", object(), "a"], valid=[True, False, True]) == [0, -1, 0]
+
+
+def test_a_bare_string_is_no_column_of_states():
+    with pytest.raises(CreditError, match="state is a str"):
+        gigpo([0.0], group=[0], trajectory=[0], step=[0], state="a")
+
+
+def test_similar_texts_share_a_group_at_the_threshold():
+    states = ["go to shelf 1", "look", "go to shelf 2"]
+    assert anchors(states, similarity=0.9) == [0, 1, 0]
+    assert anchors(states, similarity=1.0) == [0, 1, 2]
+
+
+def test_similarity_stays_inside_a_group():
+    credit = gigpo(
+        [0.0] * 2,
+        group=["g", "h"],
+        trajectory=[0, 1],
+        step=[0, 0],
+        state=["shelf 1", "shelf 2"],
+        similarity=0.5,
+    )
+    assert credit.anchor.tolist() == [0, 1]
+
+
+def test_similarity_is_by_the_order_of_trajectory_and_step_whatever_that_of_the_rows():
+    # b is near a and near c, which aren't near each other: who comes first decides.
+    states = ["aaaaaa", "aaabbb", "bbbbbb"]
+    table = {"group": ["g"] * 3, "step": [0] * 3, "similarity": 0.5}
+    forward = gigpo([0.0] * 3, trajectory=[0, 1, 2], state=states, **table).anchor
+    backward = gigpo([0.0] * 3, trajectory=[2, 1, 0], state=states[::-1], **table).anchor
+    assert forward.tolist() == backward[::-1].tolist() == [0, 0, 1]
+    other = gigpo([0.0] * 3, trajectory=[2, 1, 0], state=states, **table).anchor
+    assert other.tolist() == [1, 0, 0]
+
+
+def test_similarity_compares_texts_only():
+    with pytest.raises(CreditError, match="state is no text in row 1; similarity") as refusal:
+        anchors(["a", 1], similarity=0.9)
+    assert refusal.value.rows == (1,)
+
+
+#           a                   b                   c
+STATES = ["s", "x", "y", "x", "s", "x", "y", "z", "t", "x", "y", "z"]
+WALKS = {
+    "group": ["g"] * 12,
+    "trajectory": ["a"] * 4 + ["b"] * 4 + ["c"] * 4,
+    "step": [0, 1, 2, 3] * 3,
+    "state": STATES,
+}
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        (0, [0, 1, 2, 1, 0, 1, 2, 3, 4, 1, 2, 3]),
+        # x after s, x after y, x after t are three; y always comes after x, z after y
+        (1, [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 2, 4]),
+        # y after s x and y after t x are two, z after x y is one
+        (2, [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 7, 4]),
+        (3, [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 7, 8]),
+        (9, [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_with_history_the_states_before_must_be_the_same(history, expected):
+    assert gigpo([0.0] * 12, **WALKS, history=history).anchor.tolist() == expected
+
+
+def test_history_is_in_the_order_of_the_steps():
+    order = np.random.default_rng(0).permutation(12)
+    shuffled = {name: [column[row] for row in order] for name, column in WALKS.items()}
+    credit = gigpo([0.0] * 12, **shuffled, history=2)
+    assert credit.anchor.tolist() == gigpo([0.0] * 12, **WALKS, history=2).anchor[order].tolist()

@@ -1,0 +1,231 @@
+"""What a batch may look like, and what is refused."""
+
+import copy
+import re
+from collections import deque
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from guerdon.credit import gigpo
+from guerdon.errors import CreditError
+
+NAN, INF = float("nan"), float("inf")
+
+COLUMNS = {
+    "rewards": [0.0, 1.0, 0.0, 0.0],
+    "group": ["g", "g", "g", "g"],
+    "trajectory": ["a", "a", "b", "b"],
+    "step": [0, 1, 0, 1],
+    "state": ["s", "t", "s", "u"],
+}
+# The advantages of these columns, with the mean alone: 0.5 + (1 − 0.5), 0.5, …
+ADVANTAGES = [1.0, 0.5, -1.0, -0.5]
+
+
+def credit(**changes):
+    return gigpo(**({"normalize": "mean"} | COLUMNS | changes))
+
+
+def refusal_of(**changes):
+    with pytest.raises(CreditError) as refusal:
+        credit(**changes)
+    return refusal.value
+
+
+def test_nothing_that_was_given_is_changed():
+    arrays = {name: np.array(column) for name, column in COLUMNS.items()}
+    arrays["rewards"][2] = NAN
+    given = arrays | {"episode_score": np.array([1.0, 0.0]), "valid": np.array([True, True])}
+    before = copy.deepcopy(given)
+    out = credit(**given)
+    out.advantage[:] = 7
+    for name, array in given.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+class Tensor:
+    """What has an ``__array__``, as a tensor or a series has."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        if self.values == "elsewhere":
+            raise TypeError("it is on a GPU")
+        return np.array(self.values, dtype)
+
+
+@pytest.mark.parametrize("form", [tuple, np.array, Tensor, deque], ids=lambda form: form.__name__)
+def test_columns_may_have_any_form(form):
+    given = {name: form(column) for name, column in COLUMNS.items()}
+    assert credit(**given).advantage.tolist() == ADVANTAGES
+
+
+def test_a_range_is_a_column():
+    out = gigpo([1.0, 0.0], group=[0, 0], trajectory=range(2), step=[0, 0], state=range(2))
+    assert out.mask.all()
+
+
+def test_numbers_may_be_of_any_kind():
+    out = credit(rewards=[0, Fraction(1), None, np.float32(0)])
+    assert out.advantage.tolist() == ADVANTAGES
+
+
+def test_step_ids_may_have_gaps_and_be_negative():
+    assert credit(step=[-3, 2.5, 7, 2**40]).advantage.tolist() == ADVANTAGES
+
+
+def test_ids_of_several_types_are_sorted_all_the_same():
+    trajectory = [("x", 1), ("x", 1), None, None]
+    assert credit(trajectory=trajectory).advantage.tolist() == ADVANTAGES
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        [3.0, 3.0, 1.0, 1.0],
+        [3.0, 1.0],
+        {"b": 1, "a": 3},
+        np.array([3, 1]),
+        {"a": 3, "b": 1, "c": 9},
+    ],
+    ids=["rows", "trajectories", "mapping", "array", "larger mapping"],
+)
+def test_scores_come_by_row_by_trajectory_or_by_id(score):
+    assert credit(episode_score=score).episode.tolist() == [1.0, 1.0, -1.0, -1.0]
+
+
+def test_scores_of_trajectories_are_in_the_order_of_their_first_rows():
+    trajectory = ["z", "a", "a", "z"]
+    assert credit(trajectory=trajectory, episode_score=[3, 1]).episode.tolist() == [1, -1, -1, 1]
+
+
+def test_without_scores_the_rewards_that_were_given_are_summed():
+    out = credit(rewards=[NAN, 3.0, 1.0, NAN], default_step_reward=100.0)
+    assert out.episode.tolist() == [1.0, 1.0, -1.0, -1.0]
+
+
+def test_the_default_stands_for_a_missing_reward():
+    out = credit(rewards=[NAN, 3.0, 1.0, NAN], default_step_reward=0.5)
+    assert out.returns.tolist() == [3.5, 3.0, 1.5, 0.5]
+
+
+def test_the_score_is_added_at_the_end_of_a_trajectory_without_rewards():
+    out = credit(
+        rewards=[NAN, NAN, 0.25, NAN],
+        step=[1, 0, 0, 1],
+        episode_score=[2.0, 9.0],
+        default_step_reward=0.5,
+    )
+    assert out.returns.tolist() == [2.5, 3.0, 0.75, 0.5]
+
+
+@pytest.mark.parametrize(
+    "valid",
+    [[True, True, False, True], [True, False], {"a": 1, "b": 0}, np.array([1, 1, 0, 0])],
+    ids=["rows", "trajectories", "mapping", "array"],
+)
+def test_rows_of_an_invalid_trajectory_take_no_part(valid):
+    out = credit(valid=valid, rewards=[0.0, 1.0, INF, NAN], state=["s", "t", object(), "u"])
+    assert out.mask.tolist() == [True, True, False, False]
+    assert out.advantage.tolist() == [0.0] * 4
+    assert out.returns.tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert out.anchor.tolist() == [0, 1, -1, -1]
+
+
+def test_an_invalid_trajectory_needs_no_score():
+    out = credit(valid={"a": True, "b": False}, episode_score=[1.0, NAN])
+    assert out.mask.tolist() == [True, True, False, False]
+    out = credit(valid=[True, False], rewards=[0.0, 1.0, NAN, NAN])
+    assert out.mask.tolist() == [True, True, False, False]
+
+
+def test_where_nothing_is_valid_nothing_has_an_advantage():
+    out = credit(valid=[False, False])
+    assert not out.mask.any()
+    assert out.advantage.tolist() == [0.0] * 4
+    assert out.anchor.tolist() == [-1] * 4
+
+
+def test_an_empty_batch_is_empty():
+    out = gigpo([], group=[], trajectory=[], step=[], state=[], history=2)
+    assert out.advantage.shape == out.anchor.shape == out.mask.shape == (0,)
+    assert out.diagnostics.notes == ("The batch is empty.",)
+    none = np.empty(0)
+    out = gigpo(none, group=none, trajectory=none, step=none, state=none, episode_score=none)
+    assert out.advantage.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "rows"),
+    [
+        (
+            {"state": ["s"]},
+            "lengths differ: rewards 4, group 4, trajectory 4, step 4, state 1",
+            (),
+        ),
+        ({"trajectory": ["a", "a", "b"]}, "trajectory 3", ()),
+        ({"rewards": 1.0}, "rewards is a float; a sequence or an array", ()),
+        ({"rewards": np.array(1.0)}, "rewards is a single value", ()),
+        ({"rewards": (r for r in [0.0] * 4)}, "rewards is a generator", ()),
+        ({"rewards": [[0.0]] * 4}, "rewards has shape (4, 1)", ()),
+        ({"rewards": [[0.0], [1.0, 2.0], [0.0], [0.0]]}, "rewards can't be read as an array", ()),
+        ({"rewards": ["0", "1", "2", "3"]}, "rewards holds <U1 values; numbers are needed", ()),
+        ({"rewards": [True, False, True, True]}, "rewards holds bool values", ()),
+        ({"rewards": [0.0, 1j, 0.0, 0.0]}, "rewards holds complex128 values", ()),
+        ({"rewards": [0.0, None, "x", True]}, "rewards holds no number in rows 2, 3", (2, 3)),
+        ({"rewards": [10**400, 0, 0, 0]}, "too large for a float", ()),
+        ({"rewards": [0.0, INF, 0.0, -INF]}, "rewards are infinite in rows 1, 3", (1, 3)),
+        ({"rewards": Tensor("elsewhere")}, "rewards can't be read as an array: it is on a GPU", ()),
+        ({"group": "gggg"}, "group is a str", ()),
+        ({"group": {"g"}}, "group is a set", ()),
+        ({"group": ["g", [], "g", {}]}, "group can't be told apart in rows 1, 3", (1, 3)),
+        ({"group": [NAN, 1.0, 1.0, NAN]}, "group is NaN in rows 0, 3", (0, 3)),
+        ({"group": np.zeros((4, 2))}, "group has shape (4, 2)", ()),
+        (
+            {"group": ["g", "h", "g", "g"]},
+            "trajectory 'a' of group 'g' is in another group, 'h', in row 1",
+            (1,),
+        ),
+        ({"step": [0, 1, 0, NAN]}, "step is not finite in row 3", (3,)),
+        ({"step": [0, INF, 0, 1]}, "step is not finite in row 1", (1,)),
+        ({"step": [0, None, 0, 1]}, "step is not finite in row 1", (1,)),
+        ({"step": ["0", "1", "0", "1"]}, "holds <U1 values; one number for each row", ()),
+        ({"step": [0, 1, 1, 1]}, "the same step of the same trajectory again in row 3", (3,)),
+        ({"step": [False, True, False, True]}, "holds bool values", ()),
+        ({"episode_score": [1.0, 2.0, 3.0]}, "3 entries; 4 (one for each row) or 2", ()),
+        ({"episode_score": {"a": 1.0}}, "episode_score lacks the trajectories 'b'", ()),
+        ({"episode_score": 1.0}, "episode_score is a float", ()),
+        ({"episode_score": [1.0, 2.0, 0.0, 0.0]}, "differs within a trajectory in row 1", (1,)),
+        ({"episode_score": [1.0, NAN, 0.0, 0.0]}, "differs within a trajectory in row 1", (1,)),
+        ({"episode_score": [1.0, NAN]}, "not finite for the trajectories 'b', which", (2,)),
+        (
+            {"episode_score": {"a": INF, "b": None}},
+            "not finite for the trajectories 'a', 'b'",
+            (0, 2),
+        ),
+        ({"rewards": [NAN, NAN, 1.0, NAN]}, "neither a reward nor an episode_score for", (0,)),
+        ({"valid": [True]}, "valid has 1 entries; 4 (one for each row) or 2", ()),
+        ({"valid": {"a": True}}, "valid lacks the trajectories 'b'", ()),
+        ({"valid": [0.5, 1.0]}, "valid holds something else than booleans", ()),
+        ({"valid": ["no", "yes"]}, "valid holds something else than booleans", ()),
+        ({"valid": [None, True]}, "valid holds something else than booleans", ()),
+        ({"default_step_reward": None}, "default_step_reward is None; a finite number", ()),
+    ],
+    ids=lambda value: None if type(value) is dict else re.sub(r"\W+", " ", str(value)),
+)
+def test_what_cannot_be_meant_is_refused_with_its_rows(changes, message, rows):
+    refusal = refusal_of(**changes)
+    assert message in str(refusal)
+    assert refusal.rows == rows
+
+
+def test_a_refusal_names_the_first_few_rows_and_has_them_all():
+    refusal = refusal_of(**{name: column * 3 for name, column in COLUMNS.items()})
+    assert refusal.rows == tuple(range(4, 12))
+    assert "in rows 4, 5, 6, 7, 8 and 3 more; each step" in str(refusal)

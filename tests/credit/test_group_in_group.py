@@ -1,0 +1,248 @@
+"""GiGPO under the paper's conventions, worked out by hand, and under its authors' own."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from guerdon.credit import gigpo, hgpo
+from guerdon.errors import CreditError
+
+# Inputs and outputs of the authors' code, with 6 decimals.
+CASES = json.loads((Path(__file__).parent / "gigpo_cases.json").read_text(encoding="utf-8"))
+
+NAN = float("nan")
+
+# Two trajectories that win and lose: b and c take one step, a takes two.
+#            a    a    b    c
+REWARDS = [1.0, 2.0, 0.0, 0.0]
+TABLE = {
+    "group": ["g"] * 4,
+    "trajectory": ["a", "a", "b", "c"],
+    "step": [0, 1, 0, 0],
+    "state": ["s", "t", "s", "s"],
+    "gamma": 0.5,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_authors_numbers_come_out(name):
+    inputs, outputs = CASES[name]["inputs"], CASES[name]["outputs"]
+
+    def column(key):
+        return [row[key] for row in inputs["rows"]]
+
+    credit = gigpo(
+        column("reward"),
+        group=column("group"),
+        trajectory=column("traj"),
+        step=column("t"),
+        state=column("obs"),
+        episode_score=column("episode_score"),
+        gamma=inputs["gamma"],
+        omega=inputs["step_advantage_w"],
+        normalize={"mean_norm": "mean", "mean_std_norm": "mean_std"}[inputs["mode"]],
+        episode_stats="rows" if inputs["compute_mean_std_cross_steps"] else "trajectories",
+        singleton="raw",
+        similarity=inputs["similarity_thresh"] if inputs["enable_similarity"] else None,
+    )
+    np.testing.assert_allclose(credit.returns, outputs["returns"], atol=1e-5)
+    np.testing.assert_allclose(credit.episode, outputs["A_E"], atol=1e-5)
+    np.testing.assert_allclose(credit.step, outputs["A_S"], atol=1e-5)
+    np.testing.assert_allclose(credit.advantage, outputs["A"], atol=1e-5)
+    assert credit.anchor.tolist() == outputs["step_group"]
+
+
+def test_by_the_mean_as_in_the_paper():
+    credit = gigpo(REWARDS, **TABLE, normalize="mean")
+    # a: R_0 = 1 + 0.5 · 2 = 2, R_1 = 2
+    assert credit.returns.tolist() == [2.0, 2.0, 0.0, 0.0]
+    # scores 1 + 2 = 3, 0, 0: mean 1
+    np.testing.assert_allclose(credit.episode, [2, 2, -1, -1], atol=1e-12)
+    # in s returns 2, 0, 0: mean 2/3; t is alone
+    np.testing.assert_allclose(credit.step, [4 / 3, 0, -2 / 3, -2 / 3], atol=1e-12)
+    np.testing.assert_allclose(credit.advantage, [10 / 3, 2, -5 / 3, -5 / 3], atol=1e-12)
+    assert credit.anchor.tolist() == [0, 1, 0, 0]
+    assert credit.mask.all()
+
+
+def test_by_mean_and_deviation_as_in_the_paper():
+    credit = gigpo(REWARDS, **TABLE)
+    # scores 3, 0, 0: mean 1, σ² = (4 + 1 + 1) / 2 = 3; 2 / (1.7320508 + 1e-6) = 1.1546998
+    np.testing.assert_allclose(
+        credit.episode, [1.1546998, 1.1546998, -0.5773499, -0.5773499], atol=1e-7
+    )
+    # in s: σ² = (16/9 + 4/9 + 4/9) / 2 = 4/3; 1.3333333 / (1.1547005 + 1e-6) = 1.1546995
+    np.testing.assert_allclose(credit.step, [1.1546995, 0, -0.5773498, -0.5773498], atol=1e-7)
+    np.testing.assert_allclose(credit.advantage, credit.episode + credit.step, atol=0)
+
+
+def test_over_rows_a_longer_trajectory_weighs_more():
+    credit = gigpo(REWARDS, **TABLE, normalize="mean", episode_stats="rows")
+    # scores of the rows 3, 3, 0, 0: mean 1.5
+    assert credit.episode.tolist() == [1.5, 1.5, -1.5, -1.5]
+    credit = gigpo(REWARDS, **TABLE, episode_stats="rows")
+    # σ² = 4 · 2.25 / 3 = 3; 1.5 / (1.7320508 + 1e-6) = 0.8660249
+    np.testing.assert_allclose(credit.episode, [0.8660249] * 2 + [-0.8660249] * 2, atol=1e-7)
+
+
+def test_omega_weighs_the_step():
+    credit = gigpo(REWARDS, **TABLE, normalize="mean", omega=0.5)
+    # 2 + 0.5 · 4/3, 2 + 0, −1 − 0.5 · 2/3
+    np.testing.assert_allclose(credit.advantage, [8 / 3, 2, -4 / 3, -4 / 3], atol=1e-12)
+
+
+def test_the_convex_joint_shares_between_episode_and_step():
+    credit = gigpo(REWARDS, **TABLE, normalize="mean", joint="convex", omega=0.25)
+    # 0.25 · 2 + 0.75 · 4/3, 0.25 · 2, −0.25 − 0.75 · 2/3
+    np.testing.assert_allclose(credit.advantage, [1.5, 0.5, -0.75, -0.75], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("singleton", "stats", "expected"),
+    [
+        ("zero", "trajectories", [0.0, 0.0]),
+        ("raw", "trajectories", [7.0, 7.0]),
+        ("raw", "rows", [0.0, 0.0]),  # two entries in the statistics, both 7
+    ],
+)
+def test_a_group_of_one(singleton, stats, expected):
+    credit = gigpo(
+        [3.0, 4.0],
+        group=["g", "g"],
+        trajectory=["a", "a"],
+        step=[0, 1],
+        state=["s", "t"],
+        singleton=singleton,
+        episode_stats=stats,
+    )
+    assert credit.episode.tolist() == expected
+
+
+def test_a_row_of_its_own_has_its_raw_score_over_rows():
+    credit = gigpo(
+        [7.0], group=[0], trajectory=[0], step=[0], state=[0], singleton="raw", episode_stats="rows"
+    )
+    assert credit.advantage.tolist() == [7.0]
+
+
+def test_revisits_are_in_the_anchor_group():
+    credit = gigpo(
+        [0.0, 0.0, 1.0],
+        group=["g"] * 3,
+        trajectory=["a"] * 3,
+        step=[0, 1, 2],
+        state=["s", "t", "s"],
+        gamma=0.5,
+        normalize="mean",
+    )
+    # returns 0.25, 0.5, 1; in s the mean is 0.625
+    assert credit.step.tolist() == [-0.375, 0.0, 0.375]
+
+
+def test_an_anchor_group_stays_inside_its_group():
+    credit = gigpo(
+        [1.0, 0.0], group=["g", "h"], trajectory=["a", "b"], step=[0, 0], state=["s", "s"]
+    )
+    assert credit.anchor.tolist() == [0, 1]
+    assert credit.advantage.tolist() == [0.0, 0.0]
+
+
+def test_equal_scores_and_returns_give_exactly_0():
+    third = 0.1 + 0.2  # not 0.3
+    credit = gigpo([third] * 7, group=["g"] * 7, trajectory=range(7), step=[0] * 7, state=["s"] * 7)
+    assert credit.advantage.tolist() == [0.0] * 7
+
+
+def test_small_differences_survive_a_large_offset():
+    scores = [1e8, 1e8 + 0.25, 1e8 + 0.5, 1e8 + 0.25]
+    credit = gigpo(
+        [NAN] * 4,
+        group=["g"] * 4,
+        trajectory=range(4),
+        step=[0] * 4,
+        state=["s"] * 4,
+        episode_score=scores,
+        normalize="mean",
+    )
+    assert credit.episode.tolist() == [-0.25, 0.0, 0.25, 0.0]
+    assert credit.step.tolist() == [-0.25, 0.0, 0.25, 0.0]
+
+
+def test_values_that_no_float_can_square_are_refused():
+    with pytest.raises(CreditError, match="too large"):
+        gigpo([1e200, -1e200], group=[0, 0], trajectory=[0, 1], step=[0, 0], state=[0, 0])
+
+
+def test_sums_that_no_float_can_hold_are_refused():
+    with pytest.raises(CreditError, match="too large"):
+        gigpo([1.7e308] * 2, group=[0, 0], trajectory=[0, 0], step=[0, 1], state=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 1.5}, "gamma is 1.5; a finite number from 0 to 1 is needed"),
+        ({"gamma": NAN}, "gamma is nan"),
+        ({"gamma": True}, "gamma is True"),
+        ({"omega": -1}, "omega is -1; a finite number of at least 0 is needed"),
+        ({"omega": 2, "joint": "convex"}, "omega is 2; a finite number from 0 to 1 is needed"),
+        ({"normalize": "std"}, "normalize is 'std'; it must be one of 'mean_std', 'mean'"),
+        ({"episode_stats": "steps"}, "episode_stats is 'steps'"),
+        ({"joint": "product"}, "joint is 'product'"),
+        ({"singleton": None}, "singleton is None"),
+        ({"normalize": []}, "normalize is []"),
+        ({"history": -1}, "history is -1; a whole number of at least 0 is needed"),
+        ({"history": 1.0}, "history is 1.0"),
+        ({"similarity": 0.0}, "similarity is 0.0"),
+        ({"similarity": 1.1}, "similarity is 1.1"),
+        ({"default_step_reward": NAN}, "default_step_reward is nan"),
+    ],
+    ids=lambda value: "-".join(f"{k}={v}" for k, v in value.items()) if type(value) is dict else "",
+)
+def test_an_option_that_cannot_be_meant_is_refused(options, message):
+    with pytest.raises(CreditError) as refusal:
+        gigpo(REWARDS, **(TABLE | options))
+    assert message in str(refusal.value)
+
+
+# Three trajectories that meet in x, two of them by way of s.
+#                a              b              c
+HISTORY = {
+    "group": ["g"] * 9,
+    "trajectory": ["a"] * 3 + ["b"] * 3 + ["c"] * 3,
+    "step": [0, 1, 2] * 3,
+    "state": ["s", "x", "y", "s", "x", "z", "t", "x", "z"],
+    "normalize": "mean",
+}
+WON = [0, 0, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_hgpo_averages_the_depths_by_their_length():
+    credit = hgpo(WON, **HISTORY, history=1)
+    # x alone: returns 1, 0, 0: a has 2/3; s then x: 1, 0: a has 1/2, b −1/2; c is alone.
+    # weights 1 and 2: a (1 · 2/3 + 2 · 1/2) / 3 = 5/9, b (−1/3 − 2 · 1/2) / 3 = −4/9, c −1/3
+    np.testing.assert_allclose(credit.step[[1, 4, 7]], [5 / 9, -4 / 9, -1 / 3], atol=1e-12)
+    np.testing.assert_allclose(credit.advantage, credit.step, atol=0)
+    assert credit.anchor.tolist() == [0, 1, 2, 0, 1, 3, 4, 1, 3]
+
+
+def test_alpha_says_how_much_more_a_deeper_group_weighs():
+    even = hgpo(WON, **HISTORY, history=1, alpha=0).step[1]
+    deep = hgpo(WON, **HISTORY, history=1, alpha=2).step[1]
+    assert even == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert deep == pytest.approx((2 / 3 + 4 * 1 / 2) / 5)
+    assert hgpo(WON, **HISTORY, history=1, alpha=5000).step[1] == pytest.approx(1 / 2)
+
+
+def test_hgpo_without_history_has_the_step_advantages_of_gigpo():
+    with_episode = hgpo(WON, **HISTORY, history=0, joint="sum", omega=1.0)
+    plain = gigpo(WON, **HISTORY)
+    np.testing.assert_array_equal(with_episode.step, plain.step)
+    np.testing.assert_array_equal(with_episode.advantage, plain.advantage)
+
+
+def test_hgpo_refuses_a_negative_alpha():
+    with pytest.raises(CreditError, match="alpha is -1"):
+        hgpo(WON, **HISTORY, alpha=-1)

@@ -1,0 +1,173 @@
+"""What holds for every estimator, whatever the batch."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import guerdon.credit
+from guerdon.credit import METHODS
+
+NAN = float("nan")
+
+PARTS = ["advantage", "episode", "step", "returns"]
+
+step_rewards = st.sampled_from([NAN, -1.0, 0.0, 0.1, 0.3, 2.0])
+steps = st.lists(
+    st.tuples(step_rewards, st.sampled_from(["s", "t", "ttttttttttu"])), min_size=1, max_size=4
+)
+trajectories = st.lists(st.tuples(st.floats(-9, 9, width=16), steps), min_size=1, max_size=4)
+batches = st.lists(trajectories, min_size=1, max_size=3)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def columns(batch, first_group=0):
+    """The columns of groups of trajectories, each a score and its steps."""
+    rows = [
+        (reward, group, f"{group}/{number}", 3 * step, state, score)
+        for group, members in enumerate(batch, start=first_group)
+        for number, (score, walk) in enumerate(members)
+        for step, (reward, state) in enumerate(walk)
+    ]
+    names = ["rewards", "group", "trajectory", "step", "state", "episode_score"]
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def assign(method, table, **options):
+    """Call an estimator, and give it what it needs beside."""
+    table = dict(table)
+    state = table.pop("state")
+    if method in ("gigpo", "hgpo"):
+        options["state"] = state
+    if method == "gae":
+        options["values"] = [0.25 * len(one) for one in state]
+    if method == "pure":
+        options["valid"] = options.get("valid") or valid_for_pure(table)
+    return METHODS[method](**table, **options)
+
+
+def valid_for_pure(table):
+    """PURE needs a process reward in each trajectory."""
+    rewarded = {
+        one
+        for one, reward in zip(table["trajectory"], table["rewards"], strict=True)
+        if reward == reward
+    }
+    return [one in rewarded for one in table["trajectory"]]
+
+
+CASES = [(name, {}) for name in METHODS] + [
+    ("gigpo", {"history": 2, "episode_stats": "rows", "gamma": 0.9}),
+    ("gigpo", {"similarity": 0.6, "history": 1, "normalize": "mean"}),
+    ("hgpo", {"similarity": 0.6, "gamma": 0.9}),
+]
+each_method = pytest.mark.parametrize(
+    ("method", "options"),
+    CASES,
+    ids=lambda value: value if type(value) is str else ",".join(value) or "default",
+)
+quick = settings(max_examples=12, deadline=None)
+
+
+@each_method
+@quick
+@given(batch=batches, seed=seeds)
+def test_the_order_of_the_rows_never_matters(method, options, batch, seed):
+    table = columns(batch)
+    order = np.random.default_rng(seed).permutation(len(table["rewards"]))
+    shuffled = {name: [column[row] for row in order] for name, column in table.items()}
+    straight, mixed = assign(method, table, **options), assign(method, shuffled, **options)
+    for part in [*PARTS, "anchor", "mask"]:
+        np.testing.assert_array_equal(getattr(straight, part)[order], getattr(mixed, part))
+
+
+@each_method
+@quick
+@given(batch=batches, spoiled=trajectories.filter(len), seed=seeds)
+def test_an_invalid_trajectory_changes_nobody_elses_numbers(method, options, batch, spoiled, seed):
+    table = columns(batch)
+    size = len(table["rewards"])
+    more = columns([spoiled], first_group=seed % len(batch))
+    more["trajectory"] = [f"spoiled {one}" for one in more["trajectory"]]
+    more["rewards"] = [float("inf")] * len(more["rewards"])
+    merged = {name: table[name] + more[name] for name in table}
+    valid = valid_for_pure(table) if method == "pure" else [True] * size
+    alone = assign(method, table, **options)
+    among = assign(method, merged, valid=valid + [False] * len(more["rewards"]), **options)
+    for part in [*PARTS, "anchor", "mask"]:
+        np.testing.assert_array_equal(getattr(alone, part), getattr(among, part)[:size])
+    assert not among.mask[size:].any()
+    assert not among.advantage[size:].any()
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [case for case in CASES if case[0] != "reinforce_pp"],  # its statistics are the batch's
+    ids=lambda value: value if type(value) is str else ",".join(value) or "default",
+)
+@quick
+@given(first=batches, second=batches)
+def test_a_merged_batch_equals_its_parts(method, options, first, second):
+    one, two = columns(first), columns(second, first_group=len(first))
+    merged = {name: one[name] + two[name] for name in one}
+    together = assign(method, merged, **options)
+    apart = [assign(method, part, **options) for part in (one, two)]
+    for part in PARTS:
+        np.testing.assert_array_equal(
+            getattr(together, part), np.concatenate([getattr(credit, part) for credit in apart])
+        )
+
+
+@pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo"])
+@quick
+@given(batch=batches)
+def test_the_episode_advantages_of_a_group_sum_to_0(method, batch):
+    table = columns(batch)
+    credit = assign(method, table)
+    _, first = np.unique(table["trajectory"], return_index=True)
+    sums = np.bincount(np.array(table["group"])[first], credit.episode[first])
+    np.testing.assert_allclose(sums, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo"])
+@quick
+@given(batch=batches, constant=st.sampled_from([-3.0, 0.5, 1024.0, 2.0**26]))
+def test_a_constant_added_to_a_groups_scores_changes_no_episode_advantage(method, batch, constant):
+    table = columns([[(round(score, 1), walk) for score, walk in group] for group in batch])
+    higher = table | {
+        "episode_score": [
+            score + constant * (group == 0)
+            for score, group in zip(table["episode_score"], table["group"], strict=True)
+        ]
+    }
+    np.testing.assert_allclose(
+        assign(method, table).episode, assign(method, higher).episode, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_empty_batch_is_empty(method):
+    names = ["rewards", "group", "trajectory", "step", "state"]
+    credit = assign(method, {name: [] for name in names})
+    assert credit.advantage.shape == (0,)
+    assert "The batch is empty." in credit.diagnostics.notes
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_estimator_cites_its_paper(method):
+    assert "arXiv" in METHODS[method].__doc__
+    assert METHODS[method].__name__ == method
+
+
+def test_the_room_offers_each_name_once():
+    assert guerdon.credit.__all__ == sorted(set(guerdon.credit.__all__))
+    assert set(METHODS) < set(guerdon.credit.__all__)
+    assert all(callable(getattr(guerdon.credit, name)) for name in METHODS)
+
+
+def test_importing_the_room_loads_no_numpy():
+    code = "import sys, guerdon.credit; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,58 @@
+"""Advantages at the tokens that the policy wrote."""
+
+import numpy as np
+import pytest
+
+from guerdon.credit import to_token_advantages
+from guerdon.errors import CreditError
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("dtype", [bool, int, float])
+def test_each_row_is_spread_over_its_tokens(dtype):
+    mask = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 1]], dtype)
+    tokens = to_token_advantages([0.5, 9.0, -1.0], mask)
+    assert tokens.tolist() == [[0, 0.5, 0.5], [0, 0, 0], [-1, 0, -1]]
+    assert tokens.dtype == np.float64
+
+
+def test_an_index_tells_which_step_a_token_is_of():
+    mask = [[1, 1, 0, 1], [0, 1, 1, 1]]
+    index = [[0, 0, 1, 1], [99, 2, -1, 2]]  # where the mask is 0, it may be anything
+    tokens = to_token_advantages([0.5, 2.0, -1.0], mask, index=index)
+    assert tokens.tolist() == [[0.5, 0.5, 0, 2.0], [0, -1, 0, -1]]
+
+
+def test_nothing_gives_nothing():
+    assert to_token_advantages([], np.zeros((0, 5))).shape == (0, 5)
+    assert to_token_advantages([], np.zeros((2, 3)), index=np.full((2, 3), -1)).sum() == 0
+
+
+def test_what_was_given_is_not_changed():
+    advantage, mask = np.array([1.0]), np.array([[1, 1]])
+    to_token_advantages(advantage, mask)[:] = 7
+    assert (advantage.tolist(), mask.tolist()) == ([1.0], [[1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("advantage", "mask", "index", "message"),
+    [
+        ([[1.0]], [[1]], None, "advantage has shape (1, 1)"),
+        (["a"], [[1]], None, "advantage has shape (1,) and holds <U1 values"),
+        ([NAN], [[1]], None, "advantage is not finite in row 0"),
+        ([1.0], [1], None, "mask has shape (1,)"),
+        ([1.0], [[2]], None, "booleans or 0 and 1"),
+        ([1.0], [[0.5]], None, "booleans or 0 and 1"),
+        ([1.0], [[1], [1]], None, "mask has 2 rows and there are 1 advantages"),
+        ([1.0], [[1, 1]], [[0]], "index has shape (1, 1)"),
+        ([1.0], [[1]], [[0.0]], "holds float64 values; whole numbers"),
+        ([1.0], [[1]], [[1]], "index is outside of the advantages in row 0; -1 to 0"),
+        ([1.0], [[0], [1]], [[0], [-2]], "in row 1"),
+        ([1.0], [[1], [1, 1]], None, "mask can't be read as an array"),
+    ],
+)
+def test_what_does_not_fit_is_refused(advantage, mask, index, message):
+    with pytest.raises(CreditError) as refusal:
+        to_token_advantages(advantage, mask, index=index)
+    assert message in str(refusal.value)
