@@ -12,10 +12,12 @@ from rich.console import Console
 
 from benchmarks import (
     batches,
+    credit_assignment,
     environment_pool,
     environment_serving,
     import_time,
     openenv_home,
+    reward_functions,
     rollout_scoring,
     rubric_calls,
     sessions_dropped,
@@ -34,6 +36,8 @@ NAMES = (
     "pool",
     "idle",
     "dropped",
+    "functions",
+    "credit",
 )
 
 
@@ -55,6 +59,8 @@ def main() -> None:
         "pool": environment_pool.run,
         "idle": sessions_idle.run,
         "dropped": lambda: sessions_dropped.run(arguments.sessions),
+        "functions": reward_functions.run,
+        "credit": credit_assignment.run,
     }
     found = Findings()
     for name in names:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import process_time
 from typing import Any
 
-from benchmarks.timing import Findings, Measured, take_turns
+from benchmarks.timing import Findings, Measured, Pairs, take_turns
 from guerdon import Message, Rollout, read_rollouts, reward_function, score_rollouts
 
 ROLLOUTS = 10_000
@@ -25,64 +25,68 @@ ROUNDS_OF_SCORING = 15
 ROUNDS_OF_READING = 7
 
 _ANSWER = re.compile(r"answer: *(-?\d+)")
-_WORDS = "the crate of apples goes to a stall by the river where nobody asked for it yet".split()
+_WORDS = ("the", "crate", "of", "apples", "goes", "to", "a", "stall", "by", "the", "river", "and",
+          "nobody", "asked", "for", "it", "yet")  # fmt: skip
 
 
-def answers_in_few_words(
-    messages: list[Message], ground_truth: str | None = None, **kwargs: Any
-) -> float:
-    """The right answer counts 1; less for words that were said before."""
+def brief(messages: list[Message], ground_truth: str | None = None, **kwargs: Any) -> float:
+    """The right answer counts 1; many words and calls cost something."""
     said = [message.text for message in messages if message.role == "assistant"]
     found = [answer for text in said for answer in _ANSWER.findall(text)]
     words = sum(len(text.split()) for text in said)
+    different = len(set(said[-1].split()))
     calls = sum(len(message.tool_calls or ()) for message in messages)
     right = bool(found) and found[-1] == ground_truth
-    return (1.0 if right else 0.2) - min(words, 1_000) / 10_000 - calls / 1_000
+    return (1.0 if right else 0.2) - words / 10_000 + different / 1_000 - calls / 1_000
 
 
-scored = reward_function(answers_in_few_words)
+scored = reward_function(brief)
 
 
 def run() -> Findings:
     """Measure."""
     lines = list(_lines())
-    rollouts = list(read_rollouts(lines))
     scoring = Measured(
-        f"{ROLLOUTS:,} rollouts, a reward function",
-        "the bare function",
-        1.5,
-        per=ROLLOUTS,
-        unit="rollout",
+        f"{ROLLOUTS:,} rollouts, a reward function", "the bare function", 1.5, per=ROLLOUTS
     )
-    reading = Measured(
-        f"reading {ROLLOUTS:,} rollouts", "json.loads", 4, per=ROLLOUTS, unit="rollout"
-    )
+    reading = Measured(f"reading {ROLLOUTS:,} rollouts", "json.loads", 4, per=ROLLOUTS)
+    scoring.unit = reading.unit = "rollout"
     found = Findings([scoring, reading])
-    if [row["score"] for row in score_rollouts(scored, rollouts)] != list(_bare(rollouts)):
-        found.notes.append("score_rollouts and the bare function gave different scores")
-    scoring.pairs = take_turns(
-        lambda: _timed(lambda: score_rollouts(scored, rollouts)),
-        lambda: _timed(lambda: _bare(rollouts)),
-        ROUNDS_OF_SCORING,
-    )
-    del rollouts
     reading.pairs = take_turns(
         lambda: _timed(lambda: read_rollouts(lines)),
         lambda: _timed(lambda: map(json.loads, lines)),
         ROUNDS_OF_READING,
     )
-    if scoring.theirs is not None:
-        found.notes.append(f"what the reward function costs: {scoring.theirs * 1e6:.1f} µs")
+    kept = [
+        _timed(lambda: [list(read_rollouts(lines))]),
+        _timed(lambda: [list(map(json.loads, lines))]),
+    ]
     found.notes.append(
-        f"what is read: {sum(map(len, lines)) / ROLLOUTS:,.0f} bytes a rollout of {MESSAGES} "
-        "messages"
+        "reading them into a list, where the collector looks at all that is kept: "
+        f"{kept[0] / ROLLOUTS * 1e6:.0f} µs/rollout, json.loads {kept[1] / ROLLOUTS * 1e6:.0f} µs"
     )
+    scoring.pairs = _score(list(read_rollouts(lines)), found)
+    if scoring.theirs is not None:
+        found.notes.append(
+            f"what the reward function costs: {scoring.theirs * 1e6:.1f} µs; what is read: "
+            f"{sum(map(len, lines)) / ROLLOUTS:,.0f} bytes a rollout"
+        )
     return found
+
+
+def _score(rollouts: list[Rollout], found: Findings) -> Pairs:
+    if [row["score"] for row in score_rollouts(scored, rollouts)] != list(_bare(rollouts)):
+        found.notes.append("score_rollouts and the bare function gave different scores")
+    return take_turns(
+        lambda: _timed(lambda: score_rollouts(scored, rollouts)),
+        lambda: _timed(lambda: _bare(rollouts)),
+        ROUNDS_OF_SCORING,
+    )
 
 
 def _bare(rollouts: list[Rollout]) -> Iterator[float]:
     for rollout in rollouts:
-        yield answers_in_few_words(rollout.messages, rollout.columns["ground_truth"])
+        yield brief(rollout.messages, rollout.columns["ground_truth"])
 
 
 def _timed(begin: Callable[[], Iterable[Any]]) -> float:

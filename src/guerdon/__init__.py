@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon import credit as credit
     from guerdon.envs import *
     from guerdon.errors import *
     from guerdon.functions import *
@@ -20,5 +21,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __getattr__, __dir__ = lazy_names(
-    __name__, "rubrics", "errors", "models", "functions", "rollouts", "envs"
+    __name__,
+    "rubrics",
+    "errors",
+    "models",
+    "functions",
+    "rollouts",
+    "envs",
+    namespaces=("credit",),
 )

@@ -85,7 +85,7 @@ def test_the_summary_as_json(guerdon, rows):
         "stopped": {"rubric_0": 1, "rubric_1.rubric_0": 2},
         "failures": {"ValueError": 1},
         "dealt_with": 0,
-            "noted": 0,
+        "noted": 0,
         "by": {"k": told["by"]["k"]},
     }
     assert (told["by"]["k"]["rows"], told["by"]["k"]["accuracy"]) == (3, 0.5)

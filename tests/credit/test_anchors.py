@@ -70,6 +70,8 @@ class Unhashable:
         [np.array([1, 2]), np.array([[1, 2]]), np.array([1, 2])],
         [np.array([1, 2]), np.array([1.0, 2.0]), np.array([1, 2])],
         [np.array([0.0, NAN]), np.array([0.0, 1.0]), np.array([-0.0, NAN])],
+        [np.array([NAN]), np.array([1.0]), np.array([np.copysign(NAN, -1)])],
+        [np.zeros(2), np.zeros(2, np.int64), np.zeros(2)],
         [np.array(["a", None]), np.array(["b", None]), np.array(["a", None])],
         [np.zeros((2, 2))[:, 0], np.zeros(3), np.zeros(2)],
         ["1", 1, "1"],
@@ -151,6 +153,13 @@ def test_similarity_is_by_the_order_of_trajectory_and_step_whatever_that_of_the_
     assert forward.tolist() == backward[::-1].tolist() == [0, 0, 1]
     other = gigpo([0.0] * 3, trajectory=[2, 1, 0], state=states, **table).anchor
     assert other.tolist() == [1, 0, 0]
+
+
+def test_ids_of_numpy_are_in_the_order_of_numbers():
+    states = ["aaaaaa", "aaabbb", "bbbbbb"]
+    table = {"group": ["g"] * 3, "step": [0] * 3, "state": states, "similarity": 0.5}
+    ids = list(np.array([10, 2, 1]))  # as text 1, 10, 2
+    assert gigpo([0.0] * 3, trajectory=ids, **table).anchor.tolist() == [1, 0, 0]
 
 
 def test_similarity_compares_texts_only():

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from guerdon.credit import gigpo, grpo
+from guerdon.credit import gigpo, grpo, reinforce_pp
 
 NAN = float("nan")
 
@@ -66,6 +66,12 @@ def test_without_anchors_there_is_no_coverage():
     assert diagnostics.anchor_coverage == 0.0
     assert diagnostics.anchor_sizes.tolist() == []
     assert diagnostics.notes == ()
+
+
+def test_nothing_is_said_of_groups_where_none_were_given():
+    credit = reinforce_pp([1.0, 1.0], trajectory=["a", "b"], step=[0, 0])
+    assert credit.diagnostics.dead_groups == ()
+    assert credit.diagnostics.notes == ()
 
 
 def test_many_ids_are_named_only_in_part():

@@ -1,16 +1,32 @@
 """GiGPO under the paper's conventions, worked out by hand, and under its authors' own."""
 
 import json
+import os
+import statistics
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from guerdon.credit import gigpo, hgpo
 from guerdon.errors import CreditError
 
-# Inputs and outputs of the authors' code, with 6 decimals.
-CASES = json.loads((Path(__file__).parent / "gigpo_cases.json").read_text(encoding="utf-8"))
+# Inputs and outputs of the authors' code, with 6 decimals. They are theirs, and lie beside the
+# repository: $GUERDON_REFERENCE or ../shared/reference.
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
+FILE = Path(os.environ.get("GUERDON_REFERENCE", REFERENCE)) / "gigpo_cases.json"
+NAMES = (
+    "shop_mean_norm",
+    "shop_mean_norm_paper_episode_stats",
+    "shop_w0.5",
+    "line_gamma1",
+    "single_traj_many_steps",
+    "zero_std",
+    "similarity_on",
+    "dense_rewards_unequal_len",
+)
 
 NAN = float("nan")
 
@@ -26,9 +42,12 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.skipif(not FILE.is_file(), reason=f"the authors' numbers aren't at hand: {FILE}")
+@pytest.mark.parametrize("name", NAMES)
 def test_the_authors_numbers_come_out(name):
-    inputs, outputs = CASES[name]["inputs"], CASES[name]["outputs"]
+    cases = json.loads(FILE.read_text(encoding="utf-8"))
+    assert set(cases) == set(NAMES)
+    inputs, outputs = cases[name]["inputs"], cases[name]["outputs"]
 
     def column(key):
         return [row[key] for row in inputs["rows"]]
@@ -97,6 +116,53 @@ def test_the_convex_joint_shares_between_episode_and_step():
     credit = gigpo(REWARDS, **TABLE, normalize="mean", joint="convex", omega=0.25)
     # 0.25 · 2 + 0.75 · 4/3, 0.25 · 2, −0.25 − 0.75 · 2/3
     np.testing.assert_allclose(credit.advantage, [1.5, 0.5, -0.75, -0.75], atol=1e-12)
+
+
+def by_plain_loops(rewards, group, trajectory, state, score, gamma, omega):
+    """GiGPO row by row, of trajectories whose rows are in the order of their steps."""
+    later, returns = {}, []
+    for reward, one in zip(reversed(rewards), reversed(trajectory), strict=True):
+        later[one] = reward + gamma * later.get(one, 0.0)
+        returns.insert(0, later[one])
+    episodes, anchors = {}, {}
+    for row, (where, one) in enumerate(zip(group, trajectory, strict=True)):
+        episodes.setdefault(where, {})[one] = score[row]
+        anchors.setdefault((where, state[row]), []).append(returns[row])
+
+    def relative(value, values):
+        values = list(values)
+        if len(values) == 1 or len(set(values)) == 1:
+            return 0.0
+        return (value - statistics.fmean(values)) / (statistics.stdev(values) + 1e-6)
+
+    return [
+        relative(score[row], episodes[where].values())
+        + omega * relative(returns[row], anchors[where, state[row]])
+        for row, where in enumerate(group)
+    ]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), gamma=st.floats(0, 1), omega=st.floats(0, 3))
+def test_it_agrees_with_plain_loops(seed, gamma, omega):
+    rng = np.random.default_rng(seed)
+    trajectory = np.repeat(np.arange(9), rng.integers(1, 6, 9)).tolist()
+    rewards = (rng.integers(-4, 5, len(trajectory)) / 4).tolist()
+    group = [one % 3 for one in trajectory]
+    state = rng.choice(["s", "t", "u"], len(trajectory)).tolist()
+    score = rng.integers(0, 3, 9)[trajectory].astype(float).tolist()
+    credit = gigpo(
+        rewards,
+        group=group,
+        trajectory=trajectory,
+        step=range(len(trajectory)),
+        state=state,
+        episode_score=score,
+        gamma=gamma,
+        omega=omega,
+    )
+    expected = by_plain_loops(rewards, group, trajectory, state, score, gamma, omega)
+    np.testing.assert_allclose(credit.advantage, expected, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +261,7 @@ def test_sums_that_no_float_can_hold_are_refused():
         ({"normalize": []}, "normalize is []"),
         ({"history": -1}, "history is -1; a whole number of at least 0 is needed"),
         ({"history": 1.0}, "history is 1.0"),
-        ({"similarity": 0.0}, "similarity is 0.0"),
+        ({"similarity": 0.0}, "similarity is 0, at which all texts are similar"),
         ({"similarity": 1.1}, "similarity is 1.1"),
         ({"default_step_reward": NAN}, "default_step_reward is nan"),
     ],

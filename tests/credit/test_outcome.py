@@ -42,6 +42,13 @@ def test_reinforce_pp_whitens_over_the_batch():
     assert credit.episode.tolist() == [0.0] * 4
 
 
+def test_grpo_without_the_deviation_is_dr_grpo():
+    by_mean = grpo(REWARDS, **TABLE, normalize="mean").advantage
+    np.testing.assert_array_equal(by_mean, dr_grpo(REWARDS, **TABLE).advantage)
+    with pytest.raises(CreditError, match="normalize is 'std'"):
+        grpo(REWARDS, **TABLE, normalize="std")
+
+
 def test_reinforce_pp_takes_returns_not_scores():
     credit = reinforce_pp([1.0, 1.0], trajectory=["a", "a"], step=[0, 1], gamma=0.5)
     assert credit.returns.tolist() == [1.5, 1.0]

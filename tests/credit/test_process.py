@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.credit import discounted_returns, gae, group_normalized_returns, mt_grpo, pure
 from guerdon.errors import CreditError
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 
 def test_group_normalized_returns_compare_all_steps_of_a_group():
@@ -38,6 +38,7 @@ def test_gae_is_the_discounted_sum_of_surprises():
     assert credit.returns.tolist() == [0.3125, 1.0, 2.0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=8))
 def test_gae_at_lambda_1_is_the_return_less_the_value(rows):
     rewards, values = zip(*rows, strict=True)
@@ -97,6 +98,20 @@ def test_mt_grpo_compares_turns_inside_a_group():
         [0.0, 1.0, 5.0], group=list("ggh"), trajectory=list("abc"), step=[0] * 3, lam=0
     )
     np.testing.assert_allclose(credit.advantage, [-0.70710578, 0.70710578, 0.0], atol=2e-6)
+
+
+def test_relatives_may_leave_the_deviation_out():
+    table = {"group": ["g"] * 2, "trajectory": ["a", "b"], "step": [0, 0], "normalize": "mean"}
+    assert group_normalized_returns([3.0, 1.0], **table).advantage.tolist() == [1.0, -1.0]
+    # the turn 1, −1 and as much for the outcome
+    assert mt_grpo([3.0, 1.0], **table).advantage.tolist() == [2.0, -2.0]
+
+
+@pytest.mark.parametrize("method", [group_normalized_returns, mt_grpo], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("options", [{"normalize": None}, {"gamma": -1}], ids=str)
+def test_an_option_that_cannot_be_meant_is_refused(method, options):
+    with pytest.raises(CreditError, match=next(iter(options))):
+        method([1.0], group=["g"], trajectory=["a"], step=[0], **options)
 
 
 def test_pure_is_the_worst_that_is_to_come():

@@ -101,6 +101,19 @@ def test_long_texts_around_templates_are_grouped_as_difflib_does() -> None:
         assert similar_groups(states, threshold).tolist() == greedy(states, threshold)
 
 
+@pytest.mark.parametrize("letters", [300, 70_000], ids=["2 bytes each", "4 bytes each"])
+def test_many_different_letters_are_told_apart(letters: int) -> None:
+    places = [*range(0x20, 0xD800), *range(0xE000, 0x20000)][:letters]
+    text = "".join(map(chr, places))
+    edits = [text[:100] + "?" + text[101:], text[:150] + text[151:] + "!"]
+    threshold = ratio(text, edits[1])
+
+    assert similar_groups([text, *edits], threshold).tolist() == [0, 0, 0]
+    assert similar_groups([text, *edits], np.nextafter(threshold, 1)).tolist() == greedy(
+        [text, *edits], np.nextafter(threshold, 1)
+    )
+
+
 def test_runs_of_one_letter_are_grouped_as_difflib_does() -> None:
     states = ["." * left + "@" + "." * right for left in (0, 90, 150) for right in (10, 150, 160)]
     for threshold in (0.7, 0.9, 0.99):

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import socket
 import sys
 import threading
 
 import openai
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -23,9 +25,21 @@ from guerdon import (
 )
 from guerdon.rollouts.openai_policy import OpenAIPolicy
 from guerdon.rollouts.rollout_worker import RLRolloutWorker
-from tests.envs.client.servers import SOON, Served
 
+SOON = 10  # seconds after which what should happen is taken not to happen
 TOOLS = [{"type": "function", "function": {"name": "guess", "parameters": {"type": "object"}}}]
+
+
+class Server(uvicorn.Server):
+    """Says when it is there."""
+
+    def __init__(self, app):
+        super().__init__(uvicorn.Config(app, log_config=None, lifespan="off"))
+        self.is_there = threading.Event()
+
+    async def startup(self, sockets=None):
+        await super().startup(sockets=sockets)
+        self.is_there.set()
 
 
 class Endpoint:
@@ -35,35 +49,37 @@ class Endpoint:
         answers: Messages, responses, or functions of the request; the last one stays.
         asked: The requests' bodies.
         keys: What each authorised itself with.
+        is_asleep: Set when an answer of "sleep" is not being given.
     """
 
     def __init__(self):
-        self.answers = []
-        self.asked = []
-        self.keys = []
-        self.asleep = threading.Event()
-        self._served = Served(
-            Starlette(
-                routes=[
-                    Route("/v1/chat/completions", self._answer, methods=["POST"]),
-                ]
-            )
-        )
-        self.url = f"{self._served.url}/v1"
+        self.answers, self.asked, self.keys = [], [], []
+        self.is_asleep = threading.Event()
+        app = Starlette(routes=[Route("/v1/chat/completions", self._answer, methods=["POST"])])
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._server = Server(app)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+        self._thread.start()
+        assert self._server.is_there.wait(SOON)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
 
     async def _answer(self, request):
         self.asked.append(await request.json())
         self.keys.append(request.headers.get("authorization"))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer == "sleep":
-            self.asleep.set()
-            await asyncio.Event().wait()
-        if callable(answer) and not isinstance(answer, Response):
-            answer = answer(self.asked[-1])
-        return answer if isinstance(answer, Response) else completion(answer)
+            self.is_asleep.set()
+            await request.receive()  # until the client goes
+            return Response()
+        if isinstance(answer, Response):
+            return answer
+        return completion(answer(self.asked[-1]) if callable(answer) else answer)
 
     def stop(self):
-        self._served.stop()
+        self._server.should_exit = True
+        self._thread.join(SOON)
+        self._socket.close()
+        assert not self._thread.is_alive()
 
 
 def completion(message, *, finish_reason="stop", logprobs=None):
@@ -418,11 +434,11 @@ def test_a_model_plays_a_group(endpoint):
 def test_a_cancelled_episode_leaves_the_endpoint(endpoint):
     async def main():
         endpoint.answers = ["sleep"]
-        endpoint.asleep.clear()
+        endpoint.is_asleep.clear()
         async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
             worker = RLRolloutWorker(Guessing, policy, max_steps=3)
             task = asyncio.ensure_future(worker.run())
-            assert await asyncio.to_thread(endpoint.asleep.wait, SOON)
+            assert await asyncio.to_thread(endpoint.is_asleep.wait, SOON)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

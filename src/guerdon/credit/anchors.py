@@ -60,7 +60,7 @@ def deeper(batch: Batch, anchor: Integers, state: Integers, depth: int) -> Integ
     inside = earlier >= batch.starts[batch.trajectory]
     before = np.where(inside, state[np.maximum(earlier, 0)], -1)
     pairs = anchor * (len(state) + 1) + before + 1
-    return numbered(pairs.tolist(), len(pairs))[0]
+    return numbered(pairs.tolist(), len(pairs)).codes
 
 
 def _bounds(batch: Batch) -> list[int]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from guerdon.errors import CreditError
 
-__all__ = ["Floats", "Integers", "PerTrajectory", "Column"]
+__all__ = ["Column", "Floats", "Integers", "PerTrajectory"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from guerdon.credit.arguments import (
+    Column,
     Floats,
     Integers,
     PerTrajectory,
-    Column,
-    as_array,
     column,
     finite,
     floats,
-    listed,
     numbers,
     refused,
     same_lengths,
 )
-from guerdon.credit.keys import ids_of, ranks
-from guerdon.errors import CreditError
+from guerdon.credit.keys import Numbered, ids_of, ranks
+from guerdon.credit.per_trajectory import TrajectoryReader
 
 __all__ = ["Batch"]
 
@@ -143,140 +141,39 @@ def read_batch(
     columns |= {"trajectory": column(trajectory, "trajectory"), "step": column(step, "step")}
     size = same_lengths(columns | {name: column(given, name) for name, given in others.items()})
     given = floats(columns["rewards"], "rewards")
-    steps = numbers(columns["step"], "step")
-    codes, trajectory_ids = ids_of(columns["trajectory"], size, "trajectory")
-    groups, group_ids = ids_of(columns.get("group", [None] * size), size, "group")
-    first = _first_rows(codes, len(trajectory_ids))
-    _no_trajectory_in_two_groups(codes, groups, first, (trajectory_ids, group_ids))
-    place = np.empty(len(first), np.int64)
-    place[np.lexsort((ranks(trajectory_ids), ranks(group_ids)[groups[first]]))] = np.arange(
-        len(first)
-    )
-    order = _sorted_rows(place[codes], steps)
-    _no_step_twice(codes[order], steps[order], order)
-    reader = _PerTrajectory(size, codes, trajectory_ids, first)
+    trajectories = ids_of(columns["trajectory"], size, "trajectory")
+    groups = ids_of(columns.get("group", [None] * size), size, "group")
+    order = _canonical_order(trajectories, groups, numbers(columns["step"], "step"))
+    reader = TrajectoryReader(size, trajectories)
     masked = reader.masked(valid)
-    counts = np.ones(len(first), np.bool_)
+    counts = np.ones(len(trajectories.ids), np.bool_)
     counts[list(masked)] = False
-    rows = order[counts[codes[order]]]
+    rows = order[counts[trajectories.codes[order]]]
     _rewards_are_finite(given, rows)
-    begins = _changes(codes[rows])
-    kept, group_of = codes[rows][begins], groups[rows][begins]
-    group_numbers = np.cumsum(_changes(group_of)) - 1
-    trajectory_numbers = np.cumsum(begins) - 1
-    starts = np.flatnonzero(begins)
+    if episode_score is None:
+        score = reader.sums(given, rows, counts)
+    else:
+        score = reader.scores(episode_score, counts)
+    begins = _changes(trajectories.codes[rows])
+    number, starts = np.cumsum(begins) - 1, np.flatnonzero(begins)
+    kept, group_of = trajectories.codes[rows[starts]], groups.codes[rows[starts]]
+    group_number = np.cumsum(_changes(group_of)) - 1
     return Batch(
         size=size,
         rows=rows,
-        trajectory=trajectory_numbers,
-        group=group_numbers[trajectory_numbers],
+        trajectory=number,
+        group=group_number[number],
         starts=starts,
         lengths=np.diff(starts, append=len(rows)),
-        group_of=group_numbers,
+        group_of=group_number,
         given=given[rows],
         default=default,
-        score=reader.scores(episode_score, given, counts)[kept],
+        score=score[kept],
         grouped=group is not None,
-        group_ids=tuple(group_ids[code] for code in group_of[_changes(group_of)].tolist()),
-        trajectory_ids=tuple(trajectory_ids[code] for code in kept.tolist()),
-        masked={trajectory_ids[code]: why for code, why in masked.items()},
+        group_ids=tuple(groups.ids[code] for code in group_of[_changes(group_of)].tolist()),
+        trajectory_ids=tuple(trajectories.ids[code] for code in kept.tolist()),
+        masked={trajectories.ids[code]: why for code, why in masked.items()},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _PerTrajectory:
-    """Reads what is given for every row, for every trajectory, or by trajectory id."""
-
-    size: int
-    code: Integers
-    ids: list[Any]
-    first: Integers
-
-    def values(self, given: PerTrajectory, name: str) -> tuple[Column, bool]:
-        """What was given as a column, and whether it is one of rows and not of trajectories."""
-        if isinstance(given, Mapping):
-            missing = [one for one in self.ids if one not in given]
-            if missing:
-                raise CreditError(
-                    f"{name} lacks the trajectories "
-                    f"{listed(map(repr, missing), len(missing))}; each needs an entry"
-                )
-            return [given[one] for one in self.ids], False
-        values = column(given, name)
-        if len(values) not in (self.size, len(self.ids)):
-            raise CreditError(
-                f"{name} has {len(values)} entries; {self.size} (one for each row) or "
-                f"{len(self.ids)} (one for each trajectory) are needed"
-            )
-        return values, len(values) == self.size
-
-    def masked(self, valid: PerTrajectory | None) -> dict[int, str]:
-        """Which trajectories don't count, and why."""
-        if valid is None:
-            return {}
-        values, by_row = self.values(valid, "valid")
-        array = as_array(values, "valid")
-        if array.ndim != 1 or not np.isin(array, (0, 1)).all():
-            raise CreditError("valid holds something else than booleans; True or False are needed")
-        wrong = np.flatnonzero(array == 0)
-        if not by_row or self.size == len(self.ids):
-            return {int(code): "marked invalid" for code in (self.code[wrong] if by_row else wrong)}
-        rows: dict[int, list[int]] = {}
-        for row in wrong.tolist():
-            rows.setdefault(int(self.code[row]), []).append(row)
-        return {
-            code: f"marked invalid in row{'s' * (len(some) > 1)} {listed(some, len(some))}"
-            for code, some in rows.items()
-        }
-
-    def scores(
-        self, given: PerTrajectory | None, rewards: Floats, counts: NDArray[np.bool_]
-    ) -> Floats:
-        """The score of each trajectory; those of invalid ones may be anything."""
-        if given is None:
-            return self._sums(rewards, counts)
-        values, by_row = self.values(given, "episode_score")
-        scores = floats(values, "episode_score")
-        if by_row:
-            alike = (scores == scores[self.first][self.code]) | np.isnan(scores)
-            alike &= np.isnan(scores) == np.isnan(scores[self.first])[self.code]
-            wrong = np.flatnonzero(~alike & counts[self.code])
-            if len(wrong):
-                raise refused(
-                    "episode_score differs within a trajectory",
-                    wrong,
-                    accepted="all rows of a trajectory have its one score",
-                )
-            scores = scores[self.first]
-        bad = np.flatnonzero(~np.isfinite(scores) & counts)
-        if len(bad):
-            named = listed((repr(self.ids[code]) for code in bad), len(bad))
-            raise refused(
-                f"episode_score is not finite for the trajectories {named}, which start",
-                self.first[bad],
-                accepted="a valid trajectory needs a finite score; mark it invalid if it has none",
-            )
-        return scores
-
-    def _sums(self, rewards: Floats, counts: NDArray[np.bool_]) -> Floats:
-        has = ~np.isnan(rewards)
-        none = np.bincount(self.code, has, len(self.ids)) == 0
-        bad = np.flatnonzero(none & counts)
-        if len(bad):
-            named = listed((repr(self.ids[code]) for code in bad), len(bad))
-            raise refused(
-                f"neither a reward nor an episode_score for the trajectories {named}, which start",
-                self.first[bad],
-                accepted="give one of the two, or mark the trajectory invalid",
-            )
-        summed = np.bincount(self.code, np.where(has, rewards, 0.0), len(self.ids))
-        return summed.astype(np.float64)  # without a row they are integers
-
-
-def _first_rows(codes: Integers, count: int) -> Integers:
-    first = np.empty(count, np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last assignment stays
-    return first
 
 
 def _changes(codes: Integers) -> NDArray[np.bool_]:
@@ -285,36 +182,47 @@ def _changes(codes: Integers) -> NDArray[np.bool_]:
     return changes
 
 
-def _no_trajectory_in_two_groups(
-    codes: Integers, groups: Integers, first: Integers, ids: tuple[list[Any], list[Any]]
-) -> None:
-    expected = groups[first][codes]
-    wrong = np.flatnonzero(groups != expected)
-    if len(wrong):
-        trajectory_ids, group_ids = ids
-        row = wrong[0]
-        raise refused(
-            f"trajectory {trajectory_ids[codes[row]]!r} of group {group_ids[expected[row]]!r} is in "
-            f"another group, {group_ids[groups[row]]!r},",
-            wrong,
-            accepted="trajectory ids must be unique in the batch, such as (group, number)",
-        )
+def _canonical_order(trajectories: Numbered, groups: Numbered, step: NDArray[Any]) -> Integers:
+    """Row numbers by group, trajectory and step.
 
-
-def _sorted_rows(place: Integers, step: NDArray[Any]) -> Integers:
-    """Row numbers by the place of the trajectory, then by step."""
+    Raises:
+        CreditError: A trajectory is in two groups, or has a step twice.
+    """
+    codes, first = trajectories.codes, trajectories.first_rows()
+    group_of = groups.codes[first]
+    _no_trajectory_in_two_groups(trajectories, groups, group_of[codes])
+    sequence = np.lexsort((ranks(trajectories.ids), ranks(groups.ids)[group_of]))
+    place = np.empty(len(first), np.int64)
+    place[sequence] = np.arange(len(first))
+    place = place[codes]
     rises = place[1:] > place[:-1]
     rises |= (place[1:] == place[:-1]) & (step[1:] > step[:-1])
-    return np.arange(len(step)) if rises.all() else np.lexsort((step, place))
-
-
-def _no_step_twice(codes: Integers, step: NDArray[Any], rows: Integers) -> None:
+    if rises.all():
+        return np.arange(len(step))
+    order: Integers = np.lexsort((step, place))
+    codes, step = codes[order], step[order]
     again = (codes[1:] == codes[:-1]) & (step[1:] == step[:-1])
     if again.any():
         raise refused(
             "the same step of the same trajectory again",
-            rows[1:][again],
+            order[1:][again],
             accepted="each step of a trajectory has one row",
+        )
+    return order
+
+
+def _no_trajectory_in_two_groups(
+    trajectories: Numbered, groups: Numbered, expected: Integers
+) -> None:
+    wrong = np.flatnonzero(groups.codes != expected)
+    if len(wrong):
+        row = wrong[0]
+        group, other = groups.ids[expected[row]], groups.ids[groups.codes[row]]
+        raise refused(
+            f"trajectory {trajectories.ids[trajectories.codes[row]]!r} of group {group!r} is in "
+            f"another group, {other!r},",
+            wrong,
+            accepted="trajectory ids must be unique in the batch, such as (group, number)",
         )
 
 

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from guerdon.credit.anchors import anchors_of, deeper
 from guerdon.credit.arguments import (
+    Column,
     Floats,
     Integers,
     PerTrajectory,
-    Column,
     choice,
     column,
     finite,
@@ -22,12 +22,11 @@ from guerdon.credit.arguments import (
 from guerdon.credit.batch import Batch, read_batch
 from guerdon.credit.credit import Credit, credit_of
 from guerdon.credit.returns import returns_of
-from guerdon.credit.statistics import relative, varies
+from guerdon.credit.statistics import NORMALIZE, Normalize, relative, varies
 from guerdon.errors import CreditError
 
 __all__ = ["gigpo", "hgpo"]
 
-Normalize = Literal["mean_std", "mean"]
 EpisodeStats = Literal["trajectories", "rows"]
 Joint = Literal["sum", "convex"]
 Singleton = Literal["zero", "raw"]
@@ -128,7 +127,8 @@ def gigpo(
     )
     returns = returns_of(batch, batch.rewards(), how.gamma)
     anchor = states = anchors_of(batch, column(state, "state"), how.similarity)
-    for depth in range(1, how.history + 1):
+    longest = int(batch.lengths.max(initial=1))
+    for depth in range(1, min(how.history + 1, longest)):  # nobody has a longer history
         anchor = deeper(batch, anchor, states, depth)
     by_step = relative(returns, anchor, normalize=normalize)
     return how.credit(batch, by_step, returns, anchor)
@@ -243,7 +243,7 @@ class _Conventions:
     history: int
 
     def __post_init__(self) -> None:
-        choice(self.normalize, "normalize", "mean_std", "mean")
+        choice(self.normalize, "normalize", *NORMALIZE)
         choice(self.episode_stats, "episode_stats", "trajectories", "rows")
         choice(self.joint, "joint", "sum", "convex")
         choice(self.singleton, "singleton", "zero", "raw")

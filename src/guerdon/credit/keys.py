@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Set
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,19 +22,29 @@ class _NoKeyError(Exception):
     """A part of a state is of a type that has no key."""
 
 
-def numbered(keys: Iterable[Hashable], size: int) -> tuple[Integers, list[Any]]:
-    """Number keys in the order in which they first appear.
+class Numbered(NamedTuple):
+    """Things, numbered in the order in which they first appear.
 
-    Args:
-        keys: ``size`` of them.
-        size: How many there are.
-
-    Returns:
-        The number of each, (size,), and the distinct keys in the order of their numbers.
+    Attributes:
+        codes: The number of each, (N,).
+        ids: The distinct things in the order of their numbers.
     """
+
+    codes: Integers
+    ids: list[Any]
+
+    def first_rows(self) -> Integers:
+        """Where each number appears first."""
+        first = np.empty(len(self.ids), np.int64)
+        first[self.codes[::-1]] = np.arange(len(self.codes))[::-1]  # the last assignment stays
+        return first
+
+
+def numbered(keys: Iterable[Hashable], size: int) -> Numbered:
+    """Number ``size`` keys; equal ones are the same."""
     known: dict[Hashable, int] = defaultdict(count().__next__)
     codes = np.fromiter(map(known.__getitem__, keys), np.int64, size)
-    return codes, list(known)
+    return Numbered(codes, list(known))
 
 
 def states_as_keys(states: list[Any], rows: Integers) -> list[Hashable]:
@@ -114,8 +124,8 @@ def _array_key(value: Any) -> Hashable:
     return (np.ndarray, array.dtype.str, array.shape, content)
 
 
-def ids_of(values: Any, size: int, name: str) -> tuple[Integers, list[Any]]:
-    """Number ids in the order in which they first appear; equal ids are the same.
+def ids_of(values: Any, size: int, name: str) -> Numbered:
+    """Number ids; equal ids are the same.
 
     Raises:
         CreditError: An id is NaN or can't be hashed.
@@ -127,16 +137,16 @@ def ids_of(values: Any, size: int, name: str) -> tuple[Integers, list[Any]]:
             )
         values = values.tolist()
     try:
-        codes, ids = numbered(values, size)
+        found = numbered(values, size)
     except TypeError:
         wrong = [row for row, value in enumerate(values) if not _hashable(value)]
         raise refused(
             f"{name} can't be told apart", wrong, accepted="ids must be hashable"
         ) from None
-    unequal = [code for code, one in enumerate(ids) if one != one]
+    unequal = [code for code, one in enumerate(found.ids) if one != one]
     if unequal:
-        raise refused(f"{name} is NaN", np.flatnonzero(np.isin(codes, unequal)))
-    return codes, ids
+        raise refused(f"{name} is NaN", np.flatnonzero(np.isin(found.codes, unequal)))
+    return found
 
 
 def _hashable(value: Any) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from guerdon.credit.arguments import Floats, PerTrajectory, Column, finite
+from guerdon.credit.arguments import Column, Floats, PerTrajectory, choice, finite
 from guerdon.credit.batch import Batch, read_batch
 from guerdon.credit.credit import Credit, credit_of
 from guerdon.credit.returns import returns_of
-from guerdon.credit.statistics import relative
+from guerdon.credit.statistics import NORMALIZE, Normalize, relative
 
 __all__ = ["dr_grpo", "grpo", "reinforce_pp", "rloo"]
 
@@ -22,6 +22,7 @@ def grpo(
     step: Column,
     episode_score: PerTrajectory | None = None,
     gamma: float = 1.0,
+    normalize: Normalize = "mean_std",
     valid: PerTrajectory | None = None,
     default_step_reward: float = 0.0,
 ) -> Credit:
@@ -45,6 +46,7 @@ def grpo(
         episode_score: Scores, (N,), one for each trajectory in the order of their first rows, or a
             mapping from trajectory ids; None: the sum of the rewards that were given.
         gamma: The discount of ``returns``, in [0, 1]; the advantage doesn't depend on it.
+        normalize: ``mean_std``, or ``mean`` for R − μ, which is `dr_grpo`.
         valid: Booleans for whether a trajectory counts, in the same forms; None: all do.
         default_step_reward: What stands for a base reward that wasn't given, in ``returns``.
 
@@ -55,6 +57,7 @@ def grpo(
         CreditError: Something can't be meant; the rows are named.
     """
     gamma = finite(gamma, "gamma", low=0, high=1)
+    choice(normalize, "normalize", *NORMALIZE)
     batch = read_batch(
         rewards,
         group=group,
@@ -64,7 +67,7 @@ def grpo(
         valid=valid,
         default_step_reward=default_step_reward,
     )
-    return _of_episodes(batch, relative(batch.score, batch.group_of), gamma)
+    return _of_episodes(batch, relative(batch.score, batch.group_of, normalize=normalize), gamma)
 
 
 def dr_grpo(

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from guerdon.credit.arguments import (
+    Column,
     Integers,
     PerTrajectory,
-    Column,
+    choice,
     column,
     finite,
     floats,
@@ -17,7 +18,7 @@ from guerdon.credit.arguments import (
 from guerdon.credit.batch import Batch, read_batch
 from guerdon.credit.credit import Credit, credit_of
 from guerdon.credit.returns import returns_of
-from guerdon.credit.statistics import relative
+from guerdon.credit.statistics import NORMALIZE, Normalize, relative
 
 __all__ = ["gae", "group_normalized_returns", "mt_grpo", "pure"]
 
@@ -30,6 +31,7 @@ def group_normalized_returns(
     step: Column,
     episode_score: PerTrajectory | None = None,
     gamma: float = 1.0,
+    normalize: Normalize = "mean_std",
     valid: PerTrajectory | None = None,
     default_step_reward: float = 0.0,
 ) -> Credit:
@@ -53,6 +55,7 @@ def group_normalized_returns(
         episode_score: Scores, (N,), one for each trajectory in the order of their first rows, or a
             mapping from trajectory ids; None: the sum of the rewards that were given.
         gamma: The discount, in [0, 1].
+        normalize: ``mean_std``, or ``mean`` for R_t − μ.
         valid: Booleans for whether a trajectory counts, in the same forms; None: all do.
         default_step_reward: What stands for a base reward that wasn't given.
 
@@ -63,6 +66,7 @@ def group_normalized_returns(
         CreditError: Something can't be meant; the rows are named.
     """
     gamma = finite(gamma, "gamma", low=0, high=1)
+    choice(normalize, "normalize", *NORMALIZE)
     batch = read_batch(
         rewards,
         group=group,
@@ -73,7 +77,7 @@ def group_normalized_returns(
         default_step_reward=default_step_reward,
     )
     returns = returns_of(batch, batch.rewards(), gamma)
-    advantage = relative(returns, batch.group)
+    advantage = relative(returns, batch.group, normalize=normalize)
     return credit_of(batch, advantage, step=advantage, returns=returns)
 
 
@@ -158,6 +162,7 @@ def mt_grpo(
     episode_score: PerTrajectory | None = None,
     gamma: float = 1.0,
     lam: float = 1.0,
+    normalize: Normalize = "mean_std",
     valid: PerTrajectory | None = None,
     default_step_reward: float = 0.0,
 ) -> Credit:
@@ -184,6 +189,7 @@ def mt_grpo(
         episode_score: The outcomes, as in `group_normalized_returns`; they are no turn's reward.
         gamma: The discount of ``returns``, in [0, 1]; the advantage doesn't depend on it.
         lam: λ, 0 or more.
+        normalize: ``mean_std``, or ``mean`` for differences from the means alone.
         valid: Whether a trajectory counts, as in `group_normalized_returns`.
         default_step_reward: What stands for a turn's reward that wasn't given.
 
@@ -195,6 +201,7 @@ def mt_grpo(
     """
     gamma = finite(gamma, "gamma", low=0, high=1)
     lam = finite(lam, "lam", low=0)
+    choice(normalize, "normalize", *NORMALIZE)
     batch = read_batch(
         rewards,
         group=group,
@@ -204,8 +211,8 @@ def mt_grpo(
         valid=valid,
         default_step_reward=default_step_reward,
     )
-    by_turn = relative(batch.step_rewards(), _turns(batch))
-    outcome = relative(batch.score, batch.group_of)[batch.trajectory]
+    by_turn = relative(batch.step_rewards(), _turns(batch), normalize=normalize)
+    outcome = relative(batch.score, batch.group_of, normalize=normalize)[batch.trajectory]
     with np.errstate(over="ignore", invalid="ignore"):
         advantage = by_turn + lam * outcome
     returns = returns_of(batch, batch.rewards(), gamma)

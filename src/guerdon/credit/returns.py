@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from guerdon.credit.arguments import Floats, PerTrajectory, Column, finite
+from guerdon.credit.arguments import Column, Floats, PerTrajectory, finite
 from guerdon.credit.batch import Batch, read_batch
 from guerdon.errors import CreditError
 

@@ -22,6 +22,7 @@ Block: TypeAlias = tuple[int, int, int]  # where it begins in a, where in b, its
 LETTERS, PAIRS = 128, 512  # into how many buckets letters, and pairs of letters, are counted
 GRAM = 8  # bytes that are compared at once
 CHUNK = 64  # after how many letters the subsequence is looked at
+MOST_BITS = 1 << 28  # letters by places, from which on the subsequence is not looked at
 SHORT = 48  # letters up to which a part has no grams listed
 MANY = 4  # grams in common, for each letter, from which on they are too many to list
 
@@ -54,7 +55,11 @@ def similar_groups(states: Sequence[str], threshold: float) -> Ints:
     Raises:
         CreditError: The threshold is out of range, or a state is no text.
     """
-    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 < threshold <= 1:
+    if (
+        isinstance(threshold, bool)
+        or not isinstance(threshold, Real)
+        or not 0 < float(threshold) <= 1
+    ):
         raise CreditError(f"threshold must be a number in (0, 1], not {threshold!r}")
     _refuse_what_is_no_text(states)
     distinct = dict.fromkeys(states, 0)
@@ -110,9 +115,14 @@ class _Text:
         return np.bincount((codes[:-1] * 37 + codes[1:]) % PAIRS, minlength=PAIRS)
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """Of each letter the bits, from the lowest, of the places where it stands."""
+    def places(self) -> dict[str, int] | None:
+        """Of each letter the bits, from the lowest, of the places where it stands.
+
+        None where that would take too much memory: a long text, and hardly a letter twice.
+        """
         letters, first = np.unique(self.codes, return_index=True)
+        if len(letters) * len(self.codes) > MOST_BITS:
+            return None
         return {
             self.text[place]: _bits(self.codes == letter)
             for place, letter in zip(first.tolist(), letters, strict=True)
@@ -157,12 +167,9 @@ class _Templates:
         spare = both - 2 * needed
         apart = np.abs(self._lengths[:count] - len(text.text))
         near = np.flatnonzero(apart <= spare)
-        for counts, own, factor in (
-            (self._letters, "letters", 1),
-            (self._pairs, "pairs", 3),
-        ):
+        for counts, own, factor in ((self._letters, text.letters, 1), (self._pairs, text.pairs, 3)):
             if len(near):
-                apart = np.abs(counts[near] - getattr(text, own).astype(np.int32)).sum(axis=1)
+                apart = np.abs(counts[near] - own.astype(np.int32)).sum(axis=1)
                 near = near[apart <= factor * spare[near]]
         return list(zip(near.tolist(), needed[near].tolist(), strict=True))
 
@@ -190,12 +197,17 @@ def _needed(both: Ints, threshold: float) -> Ints:
 def _subsequence_reaches(a: str, b: _Text, needed: int) -> bool:
     """Whether the longest common subsequence, which is no shorter than M, has `needed` letters.
 
+    True also where that can't be afforded.
+
     Bits stand for the places in b: a column of the table of subsequences' lengths, of which a zero
     says that the length grows there (Hyyrö 2004, "Bit-parallel LCS-length computation revisited").
     Where `needed` letters match, ``len(a) - needed`` of a and ``len(b) - needed`` of b are left
     out at most. So no letter can match one that is farther away than these, and the others need no
     bits; and it can be said early that too many were left out.
     """
+    places = b.places
+    if places is None:
+        return True
     spare_a, spare_b = len(a) - needed, len(b.text) - needed
     low = high = column = grown = 0  # the bits are those of the places low … high
     for start in range(0, len(a), CHUNK):
@@ -209,7 +221,7 @@ def _subsequence_reaches(a: str, b: _Text, needed: int) -> bool:
         column |= ((1 << (reached - high)) - 1) << (high - low)
         high = reached
         every = (1 << (high - low)) - 1
-        at = {letter: (b.places.get(letter, 0) >> low) & every for letter in set(chunk)}
+        at = {letter: (places.get(letter, 0) >> low) & every for letter in set(chunk)}
         for letter in chunk:
             matches = column & at[letter]
             column = (column + matches) | (column - matches)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,9 @@ from guerdon.credit.arguments import Floats, Integers
 from guerdon.errors import CreditError
 
 __all__: list[str] = []
+
+Normalize = Literal["mean_std", "mean"]
+NORMALIZE: tuple[str, ...] = get_args(Normalize)
 
 # Added to a standard deviation before dividing by it.
 EPSILON = 1e-6

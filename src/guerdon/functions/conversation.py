@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +15,11 @@ from guerdon.models.message import Message
 __all__ = ["as_messages", "oddities"]
 
 _messages = TypeAdapter(list[Message])
+_raw_decode = json.JSONDecoder().raw_decode
+_plain = {Message}
+
+# Who doesn't speak, but says how to.
+_INSTRUCTIONS = ("system", "developer")
 
 
 def as_messages(messages: Any, where: str = "messages") -> list[Message]:
@@ -31,7 +36,7 @@ def as_messages(messages: Any, where: str = "messages") -> list[Message]:
         raise RewardFunctionError(
             f"{where} is {reprlib.repr(messages)}; it takes a list of messages {{role, content}}"
         )
-    if all(isinstance(message, Message) for message in messages):
+    if _plain.issuperset(map(type, messages)):
         return list(messages)
     try:
         return _messages.validate_python(list(messages))
@@ -56,14 +61,20 @@ def oddities(messages: list[Message]) -> list[str]:
         ['it begins with the assistant']
     """
     found = []
-    spoken = next((each.role for each in messages if each.role not in ("system", "developer")), "")
+    spoken = next((each.role for each in messages if each.role not in _INSTRUCTIONS), "")
     if spoken == "assistant":
         found.append("it begins with the assistant")
     open_calls: dict[Any, str] = {}
-    for place, message in enumerate(messages):
+    # One pass over all, then one over the few: this runs for every rollout.
+    concerned = [
+        (place, each)
+        for place, each in enumerate(messages)
+        if each.tool_calls or each.role == "tool"
+    ]
+    for place, message in concerned:
         if message.tool_calls:
             found += _odd_calls(message.tool_calls, place, open_calls)
-        elif message.role == "tool":
+        else:
             open_calls.pop(message.tool_call_id, None)
     if open_calls:
         names = ", ".join(open_calls.values())
@@ -73,16 +84,28 @@ def oddities(messages: list[Message]) -> list[str]:
 
 def _odd_calls(
     calls: Iterable[dict[str, Any]], place: int, open_calls: dict[Any, str]
-) -> Iterable[str]:
+) -> Iterator[str]:
     for call in calls:
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
         name = str(function.get("name", "(no name)"))
         open_calls[call.get("id")] = f"{name} (messages[{place}])"
         arguments = function.get("arguments")
-        if not isinstance(arguments, str):
-            continue
-        try:
-            json.loads(arguments)
-        except (ValueError, RecursionError) as error:
-            yield f"messages[{place}]: the arguments of {name} are no JSON: {error}"
+        if isinstance(arguments, str):
+            problem = _no_json(arguments)
+            if problem is not None:
+                yield f"messages[{place}]: the arguments of {name} are no JSON: {problem}"
+
+
+def _no_json(text: str) -> str | None:
+    """Why a text is no JSON."""
+    try:
+        if _raw_decode(text)[1] == len(text):  # nearly always
+            return None
+    except (ValueError, RecursionError):
+        pass
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None

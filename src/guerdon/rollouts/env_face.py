@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -54,9 +54,7 @@ def face_of(environment: Any) -> EnvFace:
     """
     tools = getattr(environment, "tools", None)
     tools = list(tools) if isinstance(tools, (list, tuple)) else None
-    kind = getattr(environment, "action_type", None)
-    typed = isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Action
-    action_type = kind if typed else None
+    action_type = _action_type(environment)
     if isinstance(environment, Environment):
         driver = make(lambda: environment)
         return EnvFace(
@@ -93,6 +91,22 @@ def face_of(environment: Any) -> EnvFace:
     is_async = inspect.iscoroutinefunction
     are_async = (is_async(reset), is_async(step), is_async(close))
     return EnvFace(reset_it, step_it, close, are_async, action_type, tools)
+
+
+def _action_type(environment: Any) -> type[BaseModel] | None:
+    """The type of an environment's actions, where it is known.
+
+    OpenEnv's environments tell it by their parameters alone, ``Environment[Say, Echoed, …]``.
+    """
+    kinds = [getattr(environment, "action_type", None)]
+    for cls in type(environment).__mro__:
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            if getattr(get_origin(base), "__name__", "") == "Environment":
+                kinds += get_args(base)[:1]
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Action:
+            return kind
+    return None
 
 
 def _takes(method: Callable[..., Any]) -> tuple[frozenset[str], bool]:

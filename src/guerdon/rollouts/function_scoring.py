@@ -138,7 +138,7 @@ class FunctionScorer:
             "group": rollout.group,
             "score": result.score if valid else None,
             "is_score_valid": valid,
-            "components": dict(_numbers(result.metrics)),
+            "components": dict(_numbers(result.metrics)) if result.metrics else {},
             "step_rewards": None,
             "error": result.error or (None if valid else result.reason or "it was marked invalid"),
             "fingerprint": self.fingerprint,

@@ -105,8 +105,8 @@ def first_messages(view: Any) -> list[Message]:
     """The conversation that an episode's first observation begins.
 
     Example:
-        >>> first_messages({"text": "Which number?"})
-        [Message(role='user', content='Which number?', name=None, tool_call_id=None, ...)]
+        >>> first_messages({"text": "Which number?"})[0].to_openai()
+        {'role': 'user', 'content': 'Which number?'}
     """
     given = view.get("messages") if isinstance(view, dict) else None
     if _is_conversation(given):

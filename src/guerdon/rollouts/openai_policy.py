@@ -157,7 +157,7 @@ class OpenAIPolicy:
         refusal = getattr(message, "refusal", None)
         if refusal and not says:
             raise PolicyError(f"{self.model} refused: {refusal}")
-        if choices[0].finish_reason == "content_filter" and not says:
+        if getattr(choices[0], "finish_reason", None) == "content_filter" and not says:
             raise PolicyError(f"{self.model} refused: its answer was filtered")
         return choices[0]
 

@@ -66,9 +66,11 @@ def bind_policy(policy: Any) -> _Decide:
     """How to ask a policy, found out once: whether it takes the conversation.
 
     Example:
+        >>> import asyncio
         >>> from guerdon import ScriptedPolicy
         >>> decide = bind_policy(ScriptedPolicy([{"column": 3}]))
-        >>> asking = decide(None, None, [])
+        >>> asyncio.run(decide(None, None, [])).action
+        {'column': 3}
 
     Raises:
         AttributeError: It has no `get_action`.
@@ -179,7 +181,7 @@ class _Episode:
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action gave {asking!r:.60}; it is async and gives it awaited")
         late = PolicyError(f"the policy took longer than {limit:g} s")
-        return _checked(await within(asking, limit, late))
+        return _checked(await within(asking, limit, late=late, failed=PolicyError))
 
     def _open_step(self, output: PolicyOutput) -> StepData:
         step = StepData(
@@ -231,6 +233,8 @@ def _checked(output: Any) -> PolicyOutput:
         )
     if not isinstance(checked.raw_output, str):
         raise PolicyError(f"the policy's raw output is {checked.raw_output!r:.60}; it is a text")
+    if checked.message is not None and checked.message.role != "assistant":
+        raise PolicyError(f"the policy's message is of {checked.message.role!r}, no assistant's")
     try:
         _value.validate_python(checked.value_estimate)
     except ValidationError:

@@ -44,7 +44,7 @@ class PolicyOutput(_Output):
             tool calls of `action`. It is no member of the tuple.
     """
 
-    message: Message | None
+    message: Message | None = None
 
     def __new__(
         cls,

@@ -9,7 +9,7 @@ from guerdon.models.message import Message
 from guerdon.models.step_data import StepData
 from guerdon.rollouts.json_forms import as_json
 
-__all__ = ["Ending", "RolloutRecord"]
+__all__ = ["RolloutRecord"]
 
 Ending: TypeAlias = Literal["done", "max_steps", "terminate", "pattern", "error"]
 

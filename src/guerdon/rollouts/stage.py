@@ -39,8 +39,8 @@ GRACE_S = 1.0
 class Stage:
     """One environment for one episode; to be used with ``async with``.
 
-    Sync environments run in a thread of their own. One that takes too long, or whose caller is
-    cancelled, is left to itself and closed when its code comes back.
+    Sync environments run in threads. One that takes too long, or whose caller is cancelled, is
+    left to itself and closed when its code comes back.
 
     Example:
         >>> async def play(environment):
@@ -145,7 +145,8 @@ class Stage:
         return await self._awaited(answer, what) if is_pending(answer) else answer
 
     async def _awaited(self, waiting: Awaitable[Any], what: str) -> Any:
-        return await within(waiting, self._timeout, _too_late(what, self._timeout))
+        late = _too_late(what, self._timeout)
+        return await within(waiting, self._timeout, late=late, failed=EnvFailedError)
 
     async def _in_thread(self, function: Callable[[], Any], what: str, limit: float) -> Any:
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -158,6 +159,7 @@ class Stage:
             return waiting.result()
         finally:
             waiting.cancel()
+            waiting.add_done_callback(_look_at)
             self._is_left = call.leave()
 
     def _make(self) -> None:
@@ -178,8 +180,8 @@ class Stage:
         if not self._is_factory:
             self._free()
         elif self._face is not None and self._face.is_async[2]:
-            closing = self._face.close()
-            await within(closing, self._closing_s, _too_late("close", self._closing_s))
+            late = _too_late("close", self._closing_s)
+            await within(self._face.close(), self._closing_s, late=late, failed=EnvFailedError)
         elif self._made is not None:
             await self._in_thread(self._end_in_thread, "close", self._closing_s)
 
@@ -253,12 +255,15 @@ def _too_late(what: str, limit: float) -> EnvTimeoutError:
     )
 
 
-async def within(waiting: Awaitable[Any], limit: float, late: Exception) -> Any:
+async def within(
+    waiting: Awaitable[Any], limit: float, *, late: Exception, failed: type[Exception]
+) -> Any:
     """What an awaitable gives; it is cancelled where it takes too long, or the caller is.
 
     Example:
         >>> async def main():
-        ...     return await within(asyncio.sleep(0, "there"), 5.0, TimeoutError("too late"))
+        ...     late = TimeoutError("too late")
+        ...     return await within(asyncio.sleep(0, "there"), 5.0, late=late, failed=OSError)
         >>> asyncio.run(main())
         'there'
 
@@ -266,6 +271,7 @@ async def within(waiting: Awaitable[Any], limit: float, late: Exception) -> Any:
         waiting: What to await.
         limit: Seconds that it may take.
         late: What to raise then.
+        failed: What to raise where it ends itself as if it were cancelled.
     """
     task = asyncio.ensure_future(waiting)
     try:
@@ -273,18 +279,18 @@ async def within(waiting: Awaitable[Any], limit: float, late: Exception) -> Any:
         if not done:
             raise late
         if task.cancelled():
-            raise EnvFailedError("what was awaited ended itself with CancelledError")
+            raise failed("it ended itself with CancelledError")
         return task.result()
     finally:
-        if not task.done():
-            task.add_done_callback(_take_note)
-            task.cancel()
+        task.add_done_callback(_look_at)
+        if task.cancel():
             await asyncio.wait((task,), timeout=GRACE_S)
 
 
-def _take_note(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.debug("a call that was given up ended with %r", task.exception())
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Look at an exception for which nobody waits any more, lest asyncio complain."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def _to_its_end(ending: Coroutine[Any, Any, None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from guerdon.rubrics import frames, step_rewards
@@ -27,14 +27,13 @@ class Replay:
         rewards: The reward of each step, as a trajectory rubric spreads them.
     """
 
-    __slots__ = ("rewards", "score", "steps", "told", "values")
+    score: float  # known at the end, as the rewards are
+    rewards: list[float]
+    told: Sequence[str] = ()  # no list of its own before there is something to tell
 
     def __init__(self) -> None:
         self.values: list[float] = []
         self.steps: list[dict[str, float]] = []
-        self.told: list[str] = []
-        self.score = 0.0
-        self.rewards = self.values
 
     def components(self) -> dict[str, float]:
         """Those of the last step; of several steps, with the means over all."""
@@ -55,15 +54,15 @@ class Replay:
         return f"step {len(self.values)}" if self.steps else None
 
     def _finish(self, rubric: Rubric) -> None:
-        values = self.values
-        self.score = values[0] if len(values) == 1 else finite(rubric, exact_sum(values))
+        values = self.rewards = self.values
+        self.score = finite(rubric, exact_sum(values))
         if (rubric._traits or rubric._look()).holds_trajectory:
             self.rewards = rubric.compute_step_rewards()
             step_rewards.check(rubric, self.rewards, len(values))
 
     def _tell(self, caught: dict[str, Exception], steps: int) -> None:
         where = f"step {len(self.values) - 1}: " if steps > 1 else ""
-        self.told.append(say_caught(caught, where))
+        self.told = [*self.told, say_caught(caught, where)]
 
 
 def replay(rubric: Rubric, steps: list[tuple[Any, Any]], into: Replay) -> None:
@@ -77,18 +76,22 @@ def replay(rubric: Rubric, steps: list[tuple[Any, Any]], into: Replay) -> None:
     Raises:
         Exception: What a rubric raised.
     """
-    if (rubric._traits or rubric._look()).stateful or rubric._log:
+    traits = rubric._traits or rubric._look()
+    if traits.stateful or rubric._log:
         rubric.reset()
-    call = namer(rubric)
+    call, values, begun = namer(rubric), into.values, into.steps
     caught: dict[str, Exception] = {}
     for action, observation in steps:
         named: dict[str, float] = {}
-        into.steps.append(named)
-        into.values.append(call(rubric, action, observation, named, caught))
+        begun.append(named)
+        values.append(call(rubric, action, observation, named, caught))
         if caught:
             into._tell(caught, len(steps))
             caught.clear()
-    into._finish(rubric)
+    if len(values) == 1 and not traits.holds_trajectory:  # the usual case, in the hot loop
+        into.score, into.rewards = values[0], values
+    else:
+        into._finish(rubric)
 
 
 async def replay_async(rubric: Rubric, steps: Iterable[tuple[Any, Any]], into: Replay) -> None:
