@@ -118,3 +118,7 @@ class Makes:
 
 def sayings(*words):
     return ScriptedPolicy([{"message": word} for word in words])
+
+
+async def begun(event):
+    assert await asyncio.to_thread(event.wait, SOON)

@@ -88,10 +88,6 @@ def test_closing_that_fails_is_logged_and_spoils_nothing(caplog):
 # Cancellation
 
 
-async def begun(event):
-    assert await asyncio.to_thread(event.wait, SOON)
-
-
 def test_a_cancelled_episode_closes_the_environment_it_made():
     class Waits:
         def __init__(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import logging
 import os
 import sys
@@ -85,6 +86,10 @@ def main() -> NoReturn:
     """
     # Failures that a reward deals with are counted in the summary, not told one by one.
     logging.getLogger("guerdon").addHandler(logging.NullHandler())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What comes from a file may hold what no encoding can: it is told as its escape.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(standalone_mode=True)
     except BrokenPipeError:

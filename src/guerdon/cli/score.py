@@ -16,6 +16,7 @@ from guerdon.cli.report import report_as_json, report_tables
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.formats import FORMATS
 from guerdon.rollouts.job import Job, JobReport
+from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.row_credit import CreditSettings
 
 __all__ = ["score"]
@@ -182,7 +183,7 @@ def _named(option: str, given: list[str] | None) -> dict[str, Any]:
             raise InvalidArgumentError(f"{option} {name}: it is given twice")
         try:
             named[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             named[name] = value
     return named
 
@@ -207,7 +208,8 @@ def _print(report: JobReport, job: Job, as_json: bool) -> None:
     # Where the rows themselves go to standard output, the summary steps aside.
     out = console(stderr=job.out == "-")
     if as_json:
-        text = json.dumps(report_as_json(report, job.reward), ensure_ascii=False, indent=2)
+        told = as_text(report_as_json(report, job.reward))
+        text = json.dumps(told, ensure_ascii=False, indent=2, allow_nan=False)
         out.print(text, markup=False, highlight=False, soft_wrap=True)
     else:
         for part in report_tables(report, job):

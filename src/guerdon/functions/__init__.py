@@ -3,8 +3,10 @@
 from guerdon.functions.conversion import RewardFunctionRubric, as_reward_function
 from guerdon.functions.decorator import RewardFunction, reward_function
 from guerdon.functions.loading import load_reward
+from guerdon.functions.placement import Misfit
 
 __all__ = [
+    "Misfit",
     "RewardFunction",
     "RewardFunctionRubric",
     "as_reward_function",

@@ -64,7 +64,7 @@ def oddities(messages: list[Message]) -> list[str]:
     spoken = next((each.role for each in messages if each.role not in _INSTRUCTIONS), "")
     if spoken == "assistant":
         found.append("it begins with the assistant")
-    open_calls: dict[Any, str] = {}
+    open_calls: dict[str, str] = {}
     # One pass over all, then one over the few: this runs for every rollout.
     concerned = [
         (place, each)
@@ -75,7 +75,7 @@ def oddities(messages: list[Message]) -> list[str]:
         if message.tool_calls:
             found += _odd_calls(message.tool_calls, place, open_calls)
         else:
-            open_calls.pop(message.tool_call_id, None)
+            open_calls.pop(str(message.tool_call_id), None)
     if open_calls:
         names = ", ".join(open_calls.values())
         found.append(f"nobody answered {len(open_calls)} of its tool calls: {names}")
@@ -83,13 +83,13 @@ def oddities(messages: list[Message]) -> list[str]:
 
 
 def _odd_calls(
-    calls: Iterable[dict[str, Any]], place: int, open_calls: dict[Any, str]
+    calls: Iterable[dict[str, Any]], place: int, open_calls: dict[str, str]
 ) -> Iterator[str]:
     for call in calls:
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
         name = str(function.get("name", "(no name)"))
-        open_calls[call.get("id")] = f"{name} (messages[{place}])"
+        open_calls[str(call.get("id"))] = f"{name} (messages[{place}])"
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             problem = _no_json(arguments)

@@ -12,6 +12,7 @@ from guerdon.errors import (
     TrajectoryError,
 )
 from guerdon.functions.decorator import RewardFunction
+from guerdon.functions.placement import place_outputs
 from guerdon.models.evaluate_result import EvaluateResult, StepOutput
 from guerdon.models.message import Message
 from guerdon.models.rollout import MessageAction, Rollout
@@ -82,21 +83,11 @@ class RewardFunctionRubric(TrajectoryRubric):
         outputs = self._result.step_outputs if self._result is not None else None
         if not outputs:
             rewards[-1] = score
-        turns = {
-            getattr(action, "turn", place): place
-            for place, (action, _) in enumerate(self._trajectory)
-        }
-        said: set[int | str] = set()
-        for output in outputs or ():
-            if output.step_index not in turns or output.step_index in said:
-                raise TrajectoryError(
-                    f"{self._function.__name__} gave "
-                    + ("two rewards" if output.step_index in said else "a reward")
-                    + f" for step {output.step_index!r}; the steps are {_span(turns)}, by the "
-                    "number of the assistant turn"
-                )
-            said.add(output.step_index)
-            rewards[turns[output.step_index]] = output.base_reward
+        placed, misfits = place_outputs(outputs or (), _places(self._trajectory))
+        if misfits:
+            raise TrajectoryError(f"{self._function.__name__}: {'; '.join(map(str, misfits))}")
+        for place, output in placed.items():
+            rewards[place] = output.base_reward
         return rewards
 
     def _score(self, result: EvaluateResult) -> float:
@@ -211,6 +202,13 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
     return messages
 
 
-def _span(turns: dict[Any, int]) -> str:
-    numbers = sorted(turns)
-    return f"{numbers[0]} to {numbers[-1]}"
+def _places(trajectory: list[tuple[Any, Any]]) -> dict[int | str, int | None]:
+    """The places of the steps, by the number of the assistant turn and by their ids."""
+    places: dict[int | str, int | None] = {}
+    for place, (action, _) in enumerate(trajectory):
+        recorded = isinstance(action, MessageAction)
+        places[action.turn if recorded else place] = place
+        name = action.step_id if recorded else None
+        if name is not None:
+            places[name] = None if name in places else place
+    return places

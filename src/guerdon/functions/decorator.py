@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from guerdon.errors import RewardFunctionError
 from guerdon.functions.conversation import as_messages
 from guerdon.functions.results import failed, result_of, results_of
-from guerdon.functions.signature import MESSAGES, Mode, parameters_of
+from guerdon.functions.signature import (
+    GROUND_TRUTH,
+    MESSAGES_OF,
+    Mode,
+    messages_in,
+    parameters_of,
+)
 from guerdon.rubrics.hooks import is_async_callable
 
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["RewardFunction", "reward_function", "takes_messages"]
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 class RewardFunction:
@@ -43,7 +53,12 @@ class RewardFunction:
         parameters: What it takes.
     """
 
+    function: Callable[..., Any]
+    mode: Mode
+
     def __init__(self, function: Callable[..., Any], mode: Mode | None = None) -> None:
+        if isinstance(function, RewardFunction):
+            function = function.function
         if not callable(function) or isinstance(function, type):
             raise RewardFunctionError(
                 f"{function!r:.80} is no function; @reward_function stands above a def"
@@ -51,14 +66,16 @@ class RewardFunction:
         self.function = function
         self.is_async = is_async_callable(function)
         self.parameters = parameters_of(function, mode)
-        self.mode: Mode = self.parameters.mode
-        functools.update_wrapper(self, function)
+        self.mode = self.parameters.mode
+        functools.update_wrapper(self, function, updated=())
         if not hasattr(self, "__name__"):
             self.__name__ = self.__qualname__ = type(function).__name__
         code = getattr(function, "__code__", None)
-        self._file: str | None = getattr(code, "co_filename", None)
+        file = getattr(code, "co_filename", None)
+        # Lines of a person's own file are told, not those of this package.
+        self._file: str | None = None if file is None or file.startswith(_PACKAGE) else file
 
-    def __call__(self, messages: Any = None, ground_truth: Any = None, **others: Any) -> Any:
+    def __call__(self, messages: Any = None, ground_truth: Any = None, /, **others: Any) -> Any:
         """Score a conversation, or in batch mode a list of them.
 
         Args:
@@ -71,9 +88,8 @@ class RewardFunction:
             An `EvaluateResult`; in batch mode one for each rollout. Of an async function, an
             awaitable.
         """
-        if self.mode == "batch":
-            messages = others.pop("rollouts_messages", messages)
-            ground_truth = others.pop("ground_truths", ground_truth)
+        messages = others.pop(MESSAGES_OF[self.mode], messages)
+        ground_truth = others.pop(GROUND_TRUTH[self.mode], ground_truth)
         return self.evaluate(messages, ground_truth, others)
 
     def evaluate(
@@ -93,19 +109,20 @@ class RewardFunction:
             Exception: What the function raised.
         """
         given = self._given(messages)
+        count = len(given)  # before the function has it
         if self.mode == "batch":
-            ground_truth = _one_each(ground_truth, len(given))
+            ground_truth = _one_each(ground_truth, count)
         arguments = self.parameters.arguments(ground_truth, others or {})
         if self.parameters.messages is None:
             value = self.function(given, **arguments)
         else:
             value = self.function(**{self.parameters.messages: given}, **arguments)
         if self.is_async:
-            return self._awaited(value, given)
-        return self._result(value, given)
+            return self._awaited(value, count)
+        return self._result(value, count)
 
-    async def _awaited(self, value: Awaitable[Any], given: list[Any]) -> Any:
-        return self._result(await value, given)
+    async def _awaited(self, value: Awaitable[Any], count: int) -> Any:
+        return self._result(await value, count)
 
     def _given(self, messages: Any) -> list[Any]:
         if self.mode == "pointwise":
@@ -119,15 +136,17 @@ class RewardFunction:
             for number, each in enumerate(messages)
         ]
 
-    def _result(self, value: Any, given: list[Any]) -> Any:
+    def _result(self, value: Any, count: int) -> Any:
         if self.mode == "pointwise":
             return result_of(value, self.__name__)
-        return results_of(value, len(given), self.__name__)
+        return results_of(value, count, self.__name__)
 
     def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any] | None) -> Any:
         try:
             return self.evaluate_or_raise(messages, ground_truth, others)
-        except (Exception, SystemExit) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # also sys.exit() and the like: they end a result, no run
             return self._failed(error, messages)
 
     async def _evaluate_async(
@@ -135,15 +154,14 @@ class RewardFunction:
     ) -> Any:
         try:
             return await self.evaluate_or_raise(messages, ground_truth, others)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # nothing else: it may be a cancellation
             return self._failed(error, messages)
 
     def _failed(self, error: BaseException, messages: Any) -> Any:
-        result = failed(error, self._file)
         if self.mode == "pointwise":
-            return result
+            return failed(error, self._file)
         count = len(messages) if isinstance(messages, Sequence) else 1
-        return [result.model_copy() for _ in range(count)]
+        return [failed(error, self._file) for _ in range(count)]
 
     def __rubric__(self) -> Rubric:
         """The rubric that `as_rubric` makes of it."""
@@ -151,8 +169,11 @@ class RewardFunction:
 
         return rubric_of(self)
 
-    def __reduce__(self) -> str:
-        return self.__qualname__  # the module's own, as of functions
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        module = sys.modules.get(self.__module__)
+        if getattr(module, self.__qualname__, None) is self:
+            return str(self.__qualname__)  # the module's own, as of functions
+        return RewardFunction, (self.function, self.mode)
 
     def __repr__(self) -> str:
         return f"<{self.mode} reward function {self.__name__}>"
@@ -220,8 +241,4 @@ def _one_each(ground_truths: Any, count: int) -> list[Any]:
 
 def takes_messages(function: Any) -> bool:
     """Whether a bare function takes messages by name, so that it is a reward function."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return False
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return any(name in MESSAGES for name in names)
+    return callable(function) and not isinstance(function, type) and bool(messages_in(function))

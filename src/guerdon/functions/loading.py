@@ -49,7 +49,7 @@ def load_reward(spec: str) -> Rubric | RewardFunction:
         if not issubclass(found, Rubric):
             raise SpecError(f"{spec}: {found.__name__} is a class, but no Rubric", spec=spec)
         found = _made(spec, found)
-    elif not isinstance(found, Rubric | RewardFunction) and _is_factory(found):
+    elif not _is_reward(found) and _is_factory(found):
         made = _made(spec, found)
         if not isinstance(made, Rubric | RewardFunction) and not callable(made):
             raise SpecError(
@@ -59,9 +59,9 @@ def load_reward(spec: str) -> Rubric | RewardFunction:
             )
         found = made
     try:
-        if isinstance(found, RewardFunction) or takes_messages(found):
-            return found if isinstance(found, RewardFunction) else RewardFunction(found)
-        return as_rubric(found)
+        if isinstance(found, RewardFunction):
+            return found
+        return RewardFunction(found) if takes_messages(found) else as_rubric(found)
     except GuerdonError as error:
         raise SpecError(f"{spec}: {error}", spec=spec) from error
 
@@ -115,6 +115,10 @@ def name_of(kind: type) -> str:
     if module.startswith(PREFIX) and file is not None:
         return f"{Path(file).name}:{kind.__qualname__}"
     return f"{module}.{kind.__qualname__}"
+
+
+def _is_reward(found: Any) -> bool:
+    return isinstance(found, Rubric | RewardFunction) or takes_messages(found)
 
 
 def _offer(module: ModuleType, name: str) -> str:

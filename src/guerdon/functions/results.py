@@ -98,19 +98,36 @@ def failed(error: BaseException, file: str | None = None) -> EvaluateResult:
 
 
 def _check(result: EvaluateResult, name: str) -> None:
-    """Refuse what was put into a result past its validation, as `model_construct` does."""
-    numbers = [] if result.score is None else [result.score]
-    numbers += [output.base_reward for output in result.step_outputs or ()]
-    for number in numbers:
-        if type(number) is not float or not math.isfinite(number):
-            raise RewardFunctionError(f"{name} gave {number!r}; a score is a finite float")
-    if result.score is None and result.is_score_valid:
+    """Refuse what was put into a result past its validation, as by `model_construct`."""
+    try:
+        again = EvaluateResult.model_validate(
+            {"score": result.score, "step_outputs": result.step_outputs}
+        )
+        fits = not result.is_score_valid or again.is_score_valid
+        numbers = [result.score] + [each.base_reward for each in result.step_outputs or ()]
+        fits = fits and all(
+            each is None or (type(each) is float and math.isfinite(each)) for each in numbers
+        )
+    except (ValidationError, AttributeError) as error:
+        raise RewardFunctionError(
+            f"{name} gave a result that was changed into none: {_first(error)}"
+        ) from None
+    if not fits:
         raise RewardFunctionError(f"{name} gave a valid result without a score")
+    if not result.is_score_valid and result.error is None and result.reason is None:
+        raise RewardFunctionError(f"{name} gave no valid score, and no error that says why")
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False)[0]
+        return ".".join(map(str, problem["loc"])) + f": {problem['msg']}"
+    return str(error)
 
 
 def _validated(fields: dict[str, Any], name: str) -> EvaluateResult:
     try:
-        return EvaluateResult.model_validate(fields)
+        result = EvaluateResult.model_validate(fields)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"]))
@@ -118,3 +135,5 @@ def _validated(fields: dict[str, Any], name: str) -> EvaluateResult:
         raise RewardFunctionError(
             f"{name} gave no result: " + (f"{where}: {text}" if where else text)
         ) from None
+    _check(result, name)
+    return result

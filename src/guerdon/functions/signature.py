@@ -10,11 +10,12 @@ from typing import Any, Literal, TypeAlias
 
 from guerdon.errors import RewardFunctionError
 
-__all__ = ["Mode", "Parameters", "parameters_of"]
+__all__ = ["Mode", "Parameters", "messages_in", "parameters_of"]
 
 Mode: TypeAlias = Literal["pointwise", "batch"]
 
 MESSAGES: dict[str, Mode] = {"messages": "pointwise", "rollouts_messages": "batch"}
+MESSAGES_OF: dict[Mode, str] = {"pointwise": "messages", "batch": "rollouts_messages"}
 GROUND_TRUTH: dict[Mode, str] = {"pointwise": "ground_truth", "batch": "ground_truths"}
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -71,7 +72,7 @@ def parameters_of(function: Callable[..., Any], mode: Mode | None = None) -> Par
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise RewardFunctionError(f"{name} has no signature that can be read") from None
-    said = [each for each in parameters if each in MESSAGES]
+    said = [name for name, each in parameters.items() if name in MESSAGES and _is_one(each)]
     if len(said) > 1 or (said and mode not in (None, MESSAGES[said[0]])):
         raise RewardFunctionError(
             f"{name} takes {' and '.join(map(repr, said))}"
@@ -86,7 +87,38 @@ def parameters_of(function: Callable[..., Any], mode: Mode | None = None) -> Par
             "'rollouts_messages' (a list of them); name its first parameter so, or say the mode "
             "with @reward_function(mode=…)"
         )
-    return _read(parameters, positional, said, mode)
+    if positional and positional[0] in ("self", "cls"):
+        raise RewardFunctionError(
+            f"{name} is a method, which would miss its {positional[0]!r}; make a reward function "
+            f"of the bound one: reward_function(thing.{name})"
+        )
+    read = _read(parameters, positional, said, mode)
+    first = positional[0] if positional and read.messages is None else None
+    for each in parameters.values():
+        if each.kind is Parameter.POSITIONAL_ONLY and each.name != first:
+            raise RewardFunctionError(
+                f"{name} takes {each.name!r} by its place alone, and only the messages are given "
+                "so; leave out the / or the parameter"
+            )
+    return read
+
+
+def messages_in(function: Callable[..., Any]) -> list[str]:
+    """The parameters of a function that are called as messages are; none of what has no signature.
+
+    Example:
+        >>> messages_in(lambda messages, ground_truth=None: 0.0)
+        ['messages']
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    return [name for name, each in parameters.items() if name in MESSAGES and _is_one(each)]
+
+
+def _is_one(parameter: Parameter) -> bool:
+    return parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def _read(parameters: Any, positional: list[str], said: list[str], mode: Mode | None) -> Parameters:

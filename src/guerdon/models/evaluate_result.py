@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
-from guerdon.models.numbers import FiniteFloat
+from guerdon.models.numbers import FiniteFloat, Metrics
 
 __all__ = ["EvaluateResult", "StepOutput"]
 
@@ -27,11 +35,13 @@ class StepOutput(BaseModel):
         reason: Why, in words.
     """
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
+    )
 
     step_index: StrictInt | StrictStr
     base_reward: FiniteFloat
-    metrics: dict[str, Any] = Field(default_factory=dict)
+    metrics: Metrics = Field(default_factory=dict)
     reason: str | None = None
 
 
@@ -57,22 +67,33 @@ class EvaluateResult(BaseModel):
         error: What went wrong, in words.
     """
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
+    )
 
     score: FiniteFloat | None = None
     is_score_valid: bool = True
     reason: str | None = None
-    metrics: dict[str, Any] = Field(default_factory=dict)
+    metrics: Metrics = Field(default_factory=dict)
     step_outputs: list[StepOutput] | None = None
     error: str | None = None
 
     @model_validator(mode="after")
     def _valid_has_score(self) -> Self:
-        if self.score is None and self.is_score_valid:
-            if "is_score_valid" in self.model_fields_set:
-                raise ValueError(
-                    "a valid result has a score; where there is none, leave is_score_valid out "
-                    "or say False, with the error"
-                )
-            self.__dict__["is_score_valid"] = False  # past validation, which would come here again
+        if "is_score_valid" not in self.model_fields_set:
+            # Past validation, which would come here again.
+            self.__dict__["is_score_valid"] = self.score is not None
+        elif self.score is None and self.is_score_valid:
+            raise ValueError(
+                "a valid result has a score; where there is none, leave is_score_valid out "
+                "or say False, with the error"
+            )
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__.get(name)
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            self.__dict__[name] = before  # what is refused doesn't stay
+            raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 __all__ = ["Message"]
 
@@ -50,7 +50,12 @@ class Message(BaseModel):
 
     def to_openai(self) -> dict[str, Any]:
         """The message as it came in, as a dict that JSON can hold."""
-        return self.model_dump(exclude_unset=True)
+        return self.model_dump()
+
+    @model_serializer(mode="wrap")
+    def _as_it_came(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        given = self.model_fields_set
+        return {name: value for name, value in dump(self).items() if name in given}
 
     def get(self, key: str, default: Any = None) -> Any:
         """A field by name, or `default`, as of a dict."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator
 
-__all__ = ["FiniteFloat"]
+__all__ = ["FiniteFloat", "Metrics"]
 
 
 def _finite(value: Any) -> Any:
@@ -27,3 +27,16 @@ def _finite(value: Any) -> Any:
 
 # An int or one of numpy's numbers becomes the float that it is.
 FiniteFloat: TypeAlias = Annotated[float, BeforeValidator(_finite)]
+
+
+def _plain(metrics: Any) -> Any:
+    """Numbers of numpy as the Python numbers that they are, so that JSON can hold them."""
+    if not isinstance(metrics, dict) or not metrics:
+        return metrics
+    return {
+        name: value.item() if isinstance(value, Real) and hasattr(value, "item") else value
+        for name, value in metrics.items()
+    }
+
+
+Metrics: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_plain)]

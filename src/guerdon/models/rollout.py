@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,6 +54,12 @@ class MessageAction:
         return self.conversation[self.place]
 
     @property
+    def step_id(self) -> str | None:
+        """The message's own ``step_id``, where it has one."""
+        found = (self.raw.model_extra or {}).get("step_id")
+        return found if isinstance(found, str) else None
+
+    @property
     def history(self) -> list[Message]:
         """The messages before it."""
         return self.conversation[: self.place]
@@ -101,15 +107,27 @@ class Rollout:
         group: What it shares with others from the same task; None where the row has none.
         messages: The whole conversation.
         columns: The whole row as it was read.
-        steps: The assistant turns, each with what followed it: pairs of an action and an
-            observation, `done` on the last.
     """
 
     id: Any
     group: Any
     messages: list[Message]
     columns: Mapping[str, Any]
-    steps: list[tuple[MessageAction, MessageObservation]]
+    _steps: list[tuple[MessageAction, MessageObservation]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    @property
+    def steps(self) -> list[tuple[MessageAction, MessageObservation]]:
+        """The assistant turns, each with what followed it: pairs of an action and an observation.
+
+        The last observation is `done`. They are made when they are first asked for.
+        """
+        found = self._steps
+        if found is None:
+            found = _steps(self.messages, self.columns)
+            object.__setattr__(self, "_steps", found)
+        return found
 
     @classmethod
     def from_row(cls, row: Any, *, line: int | None = None) -> Rollout:
@@ -141,21 +159,24 @@ class Rollout:
             messages = _messages.validate_python(given)
         except ValidationError as invalid:
             raise RolloutError(_first(invalid), line=line, row=row) from None
-        steps = _steps(messages, row)
-        if not steps:
+        if not any(message.role == "assistant" for message in messages):
             roles = sorted({message.role for message in messages})
             raise RolloutError(
                 f"the rollout has no assistant turn to score; its roles are {roles}",
                 line=line,
                 row=row,
             )
-        return cls(row.get("id", line), row.get("group"), messages, row, steps)
+        return cls(row.get("id", line), row.get("group"), messages, row)
 
     @property
-    def step_ids(self) -> list[str | None]:
-        """The ``step_id`` of each assistant message; None where it has none."""
-        ids = [(action.raw.model_extra or {}).get("step_id") for action, _ in self.steps]
-        return [found if isinstance(found, str) else None for found in ids]
+    def places(self) -> dict[int | str, int | None]:
+        """The assistant turns by number and by ``step_id``; None for an id of several."""
+        places: dict[int | str, int | None] = {turn: turn for turn in range(len(self.steps))}
+        for action, _ in self.steps:
+            name = action.step_id
+            if name is not None:
+                places[name] = None if name in places else action.turn
+        return places
 
     def to_step_data(self) -> list[StepData]:
         """The assistant turns as `StepData`, ready to be aligned and credited.
@@ -169,10 +190,10 @@ class Rollout:
         """
         ends = [action.place for action, _ in self.steps[1:]] + [len(self.messages)]
         data = []
-        for (action, observation), end, name in zip(self.steps, ends, self.step_ids, strict=True):
+        for (action, observation), end in zip(self.steps, ends, strict=True):
             info: dict[str, Any] = {"assistant_turn_index": action.turn}
-            if name is not None:
-                info["step_id"] = name
+            known = {"step_id": action.step_id, "group": self.group}
+            info |= {name: value for name, value in known.items() if value is not None}
             before = self.messages[action.place - 1].text if action.place else None
             step = StepData(
                 system_step_index=action.turn,
@@ -181,8 +202,8 @@ class Rollout:
                 raw_policy_output=action.content,
                 is_done=observation.done,
                 step_info=info,
+                resulting_messages_history=self.messages[:end],
             )
-            step.resulting_messages_history = self.messages[:end]
             data.append(step)
         return data
 

@@ -41,7 +41,9 @@ class StepData(BaseModel):
         return_to_go: The discounted sum of the rewards from here on; None likewise.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
+    )
 
     system_step_index: int
     observation_data: Any = None

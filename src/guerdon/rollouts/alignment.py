@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from guerdon.errors import AlignmentError
-from guerdon.models.evaluate_result import EvaluateResult, StepOutput
+from guerdon.functions.placement import Misfit, place_outputs
+from guerdon.models.evaluate_result import EvaluateResult
 from guerdon.models.step_data import StepData
 
 __all__ = [
     "AlignedBatch",
     "AlignedRollout",
     "AlignmentReport",
-    "Misfit",
     "RLDataAligner",
-    "place_outputs",
 ]
-
-Problem: TypeAlias = Literal[
-    "no such step",
-    "text for a number",
-    "two outputs for one step",
-    "two steps of one number",
-    "step without a number",
-    "no result",
-    "no recorded steps",
-    "result without a rollout",
-    "rollout not asked for",
-    "rollout asked for twice",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """One thing that didn't fit.
-
-    Example:
-        >>> print(Misfit("no such step", "step 7: there are 3 steps, 0 to 2", rollout="q7-0"))
-        rollout 'q7-0': step 7: there are 3 steps, 0 to 2
-
-    Attributes:
-        problem: What kind of misfit it is.
-        text: What is wrong, in words.
-        rollout: The rollout's id; None where it is of none.
-        step_index: The index that the result named; None where it named none.
-    """
-
-    problem: Problem
-    text: str
-    rollout: Hashable = None
-    step_index: int | str | None = None
-
-    def __str__(self) -> str:
-        return self.text if self.rollout is None else f"rollout {self.rollout!r}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +163,11 @@ class RLDataAligner:
             strict: Whether to raise where anything doesn't fit; None does as the aligner does.
 
         Raises:
-            AlignmentError: Something didn't fit, and it should be strict; all of it is told.
+            AlignmentError: Something didn't fit, and it should be strict; all of it is told. Or
+                an argument is none.
         """
-        results: list[EvaluateResult | None]
-        if isinstance(eval_results_from_sandbox, EvaluateResult):
-            results = [eval_results_from_sandbox]
-        else:
-            results = list(eval_results_from_sandbox)
-        ids = list(rollout_ids_in_order)
+        results = _listed(eval_results_from_sandbox, "eval_results_from_sandbox")
+        ids = _listed(rollout_ids_in_order, "rollout_ids_in_order")
         misfits: list[Misfit] = []
         rollouts = []
         seen: set[Any] = set()
@@ -229,59 +188,12 @@ class RLDataAligner:
         return AlignedBatch(rollouts, report)
 
 
-def place_outputs(
-    outputs: Iterable[StepOutput], places: Mapping[int | str, int | None]
-) -> tuple[dict[int, StepOutput], list[Misfit]]:
-    """Find the step that each output means.
-
-    Args:
-        outputs: What a result says of steps.
-        places: The numbers and the ids of the steps, to their places, from 0; a number that
-            several steps have, to None.
-
-    Returns:
-        The output for each place, and what didn't fit. Of a step that has two outputs, neither
-        is taken.
-    """
-    found: dict[int, list[StepOutput]] = {}
-    misfits = []
-    for output in outputs:
-        place = places.get(output.step_index)
-        if place is None:
-            misfits.append(_no_place(output.step_index, places))
-        else:
-            found.setdefault(place, []).append(output)
-    for place, several in list(found.items()):
-        if len(several) > 1:
-            rewards = " and ".join(f"{each.base_reward:g}" for each in several)
-            index = several[-1].step_index
-            misfits.append(
-                Misfit(
-                    "two outputs for one step",
-                    f"step {index!r}: it has {len(several)} outputs ({rewards}); none was taken",
-                    step_index=index,
-                )
-            )
-            del found[place]
-    return {place: several[0] for place, several in found.items()}, misfits
-
-
-def _no_place(index: int | str, places: Mapping[int | str, int | None]) -> Misfit:
-    if index in places:
-        text = f"step {index!r}: several steps have this number, so that none is meant"
-        return Misfit("two steps of one number", text, step_index=index)
-    if isinstance(index, str) and index.strip().lstrip("-").isdecimal() and int(index) in places:
-        text = f"step {index!r} is text, and no step has this id; for turn {index}, write an int"
-        return Misfit("text for a number", text, step_index=index)
-    numbers = [each for each in places if isinstance(each, int)]
-    there = "no step has a number"
-    if numbers:
-        there = f"the assistant turns are {min(numbers)} to {max(numbers)}"
-    if isinstance(index, str):
-        names = [each for each in places if isinstance(each, str)]
-        there = f"the ids are {names[:5]}" if names else "no step has an id"
-    text = f"step {index!r}: there is no such step; {there}"
-    return Misfit("no such step", text, step_index=index)
+def _listed(given: Any, name: str) -> list[Any]:
+    if isinstance(given, EvaluateResult):
+        return [given]
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise AlignmentError(f"{name} is {given!r:.60}; it takes a list with one for each rollout")
+    return list(given)
 
 
 def _aligned(

@@ -165,8 +165,9 @@ def _groups(
         return [group[rollout.id] for rollout in rollouts]
     if group is not None:
         return [group(rollout) for rollout in rollouts]
-    without = [rollout.id for rollout in rollouts if rollout.group is None]
-    if without and len(without) < len(rollouts):
+    asked = [rollout for rollout in rollouts if rollout.steps]
+    without = [rollout.id for rollout in asked if rollout.group is None]
+    if without and len(without) < len(asked):
         raise CreditError(
             f"the rollouts {without[:5]} say no group, and others do; give group=… for all"
         )
@@ -182,7 +183,13 @@ def _arguments(
 ) -> dict[str, Any]:
     """What the estimator reads from the rollouts; only what it takes."""
     scores, valid = [], []
-    for rollout in rollouts:
+    seen: dict[Any, Any] = {}
+    for rollout, of in zip(rollouts, groups, strict=True):
+        if rollout.id in seen:
+            first = seen[rollout.id]
+            where = "twice" if first == of else f"in two groups, {first!r} and {of!r}"
+            raise CreditError(f"rollout {rollout.id!r} is there {where}; a rollout is there once")
+        seen[rollout.id] = of
         if rollout.is_score_valid and rollout.score is None:
             raise CreditError(f"rollout {rollout.id!r} is marked valid and has no score")
         scores.append(float("nan") if rollout.score is None else rollout.score)

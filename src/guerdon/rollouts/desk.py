@@ -12,6 +12,7 @@ from guerdon.functions.loading import load_reward
 from guerdon.models.rollout import Rollout
 from guerdon.rollouts.files import Line, parse_line
 from guerdon.rollouts.group_summary import GroupSummary, facts_of
+from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.row_credit import CreditSettings, RowCredit
 from guerdon.rollouts.rows import ResultRow
 from guerdon.rollouts.scoring import scorer_of
@@ -146,19 +147,6 @@ def _line(row: ResultRow) -> bytes:
     try:
         text = _encode(row)
     except (TypeError, ValueError, RecursionError):
-        text = _encode({name: _as_json(value) for name, value in row.items()})
+        text = _encode({name: as_text(value) for name, value in row.items()})
     # A lone surrogate goes out as the escape that it came in as.
     return text.encode("utf-8", "backslashreplace") + b"\n"
-
-
-def _as_json(value: Any) -> Any:
-    """A value as JSON can hold it: what it can't, such as an id of 1e999, becomes text."""
-    try:
-        _encode(value)
-    except (TypeError, ValueError, RecursionError):
-        if isinstance(value, dict):
-            return {str(key): _as_json(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [_as_json(each) for each in value]
-        return str(value)
-    return value

@@ -54,7 +54,7 @@ def read_tau_bench(file: IO[bytes]) -> Iterator[Line]:
     for number, record in enumerate(records, start=1):
         row = _row(record)
         task = json.dumps(row.get("group")) if isinstance(row, dict) else ""
-        line = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        line = json.dumps(row).encode()
         tasks.setdefault(task, []).append((number, line))
     for lines in tasks.values():
         yield from lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
@@ -12,16 +13,17 @@ from typing import Any, Self
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.functions.conversation import oddities
 from guerdon.functions.decorator import RewardFunction
+from guerdon.functions.placement import place_outputs
+from guerdon.functions.results import failed
 from guerdon.models.evaluate_result import EvaluateResult
 from guerdon.models.rollout import Rollout
-from guerdon.rollouts.alignment import place_outputs
 from guerdon.rollouts.rows import ResultRow, failed_row, refuse_running_loop
 from guerdon.rubrics.fingerprint import fingerprint_of
 
 __all__ = ["FunctionScorer"]
 
 # Columns that have arguments of their own.
-_OWN = frozenset(("messages", "ground_truth"))
+_OWN = frozenset(("messages", "rollouts_messages", "ground_truth", "ground_truths"))
 
 
 class FunctionScorer:
@@ -101,7 +103,8 @@ class FunctionScorer:
                 [rollout.messages for rollout in rollouts],
                 [rollout.columns.get("ground_truth") for rollout in rollouts],
                 _columns(rollouts) | self.parameters,
-            )
+            ),
+            len(rollouts),
         )
         return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
 
@@ -119,7 +122,7 @@ class FunctionScorer:
         found: EvaluateResult = self._run(result)
         return found
 
-    def _run(self, result: Any) -> Any:
+    def _run(self, result: Any, count: int = 1) -> Any:
         """What an async function gives; anything else is there already."""
         if not self.function.is_async:
             return result
@@ -129,7 +132,12 @@ class FunctionScorer:
             result.close()
             raise
         self._loop = self._loop or asyncio.Runner()
-        return self._loop.run(result)
+        try:
+            return self._loop.run(result)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # also a cancellation, which is the function's own here
+            return [failed(error) for _ in range(count)] if self.takes_groups else failed(error)
 
     def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
         valid = result.is_score_valid
@@ -153,11 +161,7 @@ class FunctionScorer:
 def _add_steps(row: ResultRow, rollout: Rollout, result: EvaluateResult) -> None:
     """Put what is said of steps on the assistant turns; what doesn't fit is noted."""
     count = len(rollout.steps)
-    places: dict[int | str, int | None] = {turn: turn for turn in range(count)}
-    for turn, name in enumerate(rollout.step_ids):
-        if name is not None:
-            places[name] = None if name in places else turn
-    placed, misfits = place_outputs(result.step_outputs or (), places)
+    placed, misfits = place_outputs(result.step_outputs or (), rollout.places)
     row["step_rewards"] = [
         placed[turn].base_reward if turn in placed else None for turn in range(count)
     ]
@@ -172,8 +176,10 @@ def _add_steps(row: ResultRow, rollout: Rollout, result: EvaluateResult) -> None
 def _numbers(metrics: dict[str, Any]) -> Iterable[tuple[str, float]]:
     """The metrics that are finite numbers."""
     for name, value in metrics.items():
-        if isinstance(value, Real) and math.isfinite(value):
-            yield name, float(value)
+        if isinstance(value, Real):
+            with contextlib.suppress(OverflowError):  # an int beyond every float
+                if math.isfinite(value):
+                    yield str(name), float(value)
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:

@@ -14,6 +14,9 @@ __all__ = ["MAX_GROUP", "check_lines", "group_key", "groups_of", "lines_by_group
 
 T = TypeVar("T")
 
+# The key of a line that can't be read.
+UNREADABLE = object()
+
 # Rollouts that one group may have: they are held in memory together.
 MAX_GROUP = 10_000
 
@@ -35,7 +38,7 @@ def groups_of(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
 
 
 def lines_by_group(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Lines of rollouts by group; a line that can't be read stands for itself.
+    """Lines of rollouts by group; a line that can't be read stays with those before it.
 
     Raises:
         RolloutError: A group is split, or has too many rollouts.
@@ -57,7 +60,7 @@ def _key_of_line(line: Line) -> Hashable:
     try:
         row = decode_line(*line)
     except RolloutError:
-        return None
+        return UNREADABLE
     return group_key(row.get("group")) if isinstance(row, dict) else None
 
 
@@ -70,10 +73,13 @@ def _together(
     current: Hashable = None
     for each in numbered:
         key = key_of(each)
+        if key is UNREADABLE and 0 < len(run) < MAX_GROUP:  # whose group it is, nobody knows: it ends none
+            run.append(each)
+            continue
         if run and (key is None or key != current):
             yield run
             run = []
-        if not run and key is not None and hash(key) in last_of:
+        if not run and type(key) is str and hash(key) in last_of:
             raise RolloutError(
                 f"group {key} is split: it stands up to line {last_of[hash(key)]} and again here; "
                 "its rollouts are scored together, so sort the file by group",
@@ -81,7 +87,7 @@ def _together(
             )
         run.append(each)
         current = key
-        if key is not None:
+        if type(key) is str:
             last_of[hash(key)] = each[0]
         if len(run) > MAX_GROUP:
             raise RolloutError(

@@ -8,7 +8,10 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-__all__ = ["as_json", "json_items"]
+__all__ = ["as_json", "as_text", "json_items"]
+
+# How deep values may be nested that JSON can't hold as they are.
+MAX_DEPTH = 20
 
 _FAILURES = (PydanticSerializationError, ValueError, TypeError, RecursionError)
 
@@ -60,3 +63,28 @@ def _form(value: Any) -> Any:
     if hasattr(value, "__dict__") and not isinstance(value, type) and not callable(value):
         return {name: each for name, each in vars(value).items() if not name.startswith("_")}
     return repr(value)
+
+
+def as_text(value: Any, depth: int = 0) -> Any:
+    """A value as strict JSON can hold it: what it can't, such as infinity, becomes text.
+
+    Example:
+        >>> as_text({"id": float("inf"), "turns": [1, {2}]})
+        {'id': 'inf', 'turns': [1, [2]]}
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+        return value
+    except (TypeError, ValueError, RecursionError):
+        if isinstance(value, Mapping) and depth < MAX_DEPTH:
+            return {str(name): as_text(each, depth + 1) for name, each in value.items()}
+        if isinstance(value, list | tuple) and depth < MAX_DEPTH:
+            return [as_text(each, depth + 1) for each in value]
+        if isinstance(value, set | frozenset) and depth < MAX_DEPTH:  # in an order that stays
+            return sorted((as_text(each, depth + 1) for each in value), key=repr)
+        if hasattr(value, "tolist"):  # an array, or one of its numbers
+            return as_text(value.tolist(), depth + 1) if depth < MAX_DEPTH else str(value)
+    try:
+        return str(value)
+    except Exception as unsayable:
+        return f"(its text can't be made: {type(unsayable).__name__})"

@@ -52,7 +52,8 @@ class RLRolloutWorker:
     An episode ends where the environment is done; with an action ``{"type": "terminate"}``,
     which is recorded as the last step and not sent; with the step in whose raw output the stop
     pattern was found, which is taken still; after `max_steps`; or with an error. A step that
-    failed is the last one recorded, without a reward.
+    failed is the last one recorded, without a reward; so is one whose action the environment
+    refused, which `to_action` may prevent.
 
     The conversation is the worker's: the task's messages, or the first observation; then each
     assistant turn with what the environment answered. A task that gives only instructions

@@ -11,7 +11,7 @@ from guerdon.functions.loading import load_object
 from guerdon.models.rollout import Rollout
 from guerdon.rollouts import state_keys
 from guerdon.rollouts.alignment import AlignedRollout
-from guerdon.rollouts.crediting import apply_credit, check_options
+from guerdon.rollouts.crediting import apply_credit
 from guerdon.rollouts.rows import ResultRow
 from guerdon.rollouts.state_keys import StateKey
 from guerdon.rubrics.failure import say_failure
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CreditSettings", "RowCredit"]
 
-# Estimators whose statistics are those of a whole batch, which a file has none of.
-_OF_BATCHES = frozenset(("reinforce_pp",))
+# Estimators that ask for what a file doesn't have.
+_NOT_OF_FILES = {
+    "gae": "takes the policy's value estimates, which a recorded conversation has none of",
+    "reinforce_pp": (
+        "compares with the whole batch that is trained on, and a file is scored a group at a time"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,13 @@ class RowCredit:
 
     def __init__(self, settings: CreditSettings) -> None:
         self.settings = settings
-        if settings.method in _OF_BATCHES:
+        if settings.method in _NOT_OF_FILES:
             raise InvalidArgumentError(
-                f"{settings.method} compares with the whole batch that is trained on, and a file "
-                "is scored a group at a time; call it in the trainer, guerdon.apply_credit(…)"
+                f"{settings.method} {_NOT_OF_FILES[settings.method]}; call it in the trainer: "
+                "guerdon.apply_credit(…)"
             )
-        check_options(settings.method, settings.options)
+        # Of no rollouts: what the options can't be is said before anything is scored.
+        apply_credit([], settings.method, **settings.options)
         self._key: StateKey | str = settings.state_key
         if ":" in settings.state_key:
             self._key = load_object(settings.state_key)
@@ -76,7 +82,8 @@ class RowCredit:
 
     def add(self, rollouts: Sequence[Rollout], rows: Sequence[ResultRow]) -> None:
         """Add advantages to the rows of one group; what stands in the way is told in them."""
-        aligned = [_aligned(*pair) for pair in zip(rollouts, rows, strict=True)]
+        pairs = enumerate(zip(rollouts, rows, strict=True))
+        aligned = [_aligned(*pair, place) for place, pair in pairs]
         try:
             credit = apply_credit(
                 aligned,
@@ -88,7 +95,7 @@ class RowCredit:
         except Exception as error:  # also that of a person's own state key
             said = f"no credit: {say_failure(error)}"
             for row in rows:
-                row["error"] = f"{row['error']}; {said}" if row["error"] else said
+                row.setdefault("notes", []).append(said)
             return
         anchors = iter(credit.anchor.tolist())
         for rollout, row in zip(aligned, rows, strict=True):
@@ -102,11 +109,11 @@ class RowCredit:
             yield "its group has no other valid score, so that nothing compares with it"
 
 
-def _aligned(rollout: Rollout, row: ResultRow) -> AlignedRollout:
+def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:
     steps = rollout.to_step_data()
     for step, reward in zip(steps, row["step_rewards"] or (), strict=False):
         step.base_reward = reward
-    return AlignedRollout(rollout.id, steps, row["score"], row["is_score_valid"])
+    return AlignedRollout(place, steps, row["score"], row["is_score_valid"])
 
 
 def _add(rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +12,8 @@ from guerdon.models.message import Message
 from guerdon.models.step_data import StepData
 
 __all__ = ["StateKey", "last_messages", "state_key", "whole_history"]
+
+_COUNT = re.compile("[1-9][0-9]{0,8}")
 
 StateKey: TypeAlias = Callable[[StepData], Any]
 
@@ -36,12 +39,13 @@ def state_key(name: str | StateKey) -> StateKey:
     """
     if callable(name):
         return name
+    name = name if isinstance(name, str) else repr(name)
     if name == "history":
         return whole_history
     if name == "last":
         return last_messages(1)
     count = name.removeprefix("last-")
-    if count != name and count.isdecimal() and int(count) > 0:
+    if count != name and _COUNT.fullmatch(count):
         return last_messages(int(count))
     raise InvalidArgumentError(
         f"there is no state key {name!r}; there are 'last', 'last-K' (such as 'last-3'), "
@@ -88,5 +92,10 @@ def _content(message: Message) -> str:
 
 
 def _calls(message: Message) -> tuple[tuple[str, str], ...]:
-    functions = [call.get("function") or {} for call in message.tool_calls or ()]
-    return tuple((str(each.get("name")), str(each.get("arguments"))) for each in functions)
+    functions = [call.get("function") for call in message.tool_calls or ()]
+    return tuple(
+        (str(each.get("name")), str(each.get("arguments")))
+        if isinstance(each, dict)
+        else ("", repr(each))
+        for each in functions
+    )

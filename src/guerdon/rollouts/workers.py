@@ -68,12 +68,15 @@ def score_in_workers(
 
     Raises:
         WorkerError: A process died.
+        GuerdonError: What reading the lines raised, after what stood before it is scored.
     """
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), _start, (settings,)
     )  # fmt: skip
     pending: deque[Future[Chunk]] = deque()
+    refused: list[GuerdonError] = []
+    batches = _until_refused(batches, refused)
     size = 1
     try:
         while True:
@@ -85,6 +88,8 @@ def score_in_workers(
             if interrupts.asked:
                 while pending and pending[-1].cancel():
                     pending.pop()
+            if not pending and refused:
+                raise refused[0]
             if not pending:
                 return
             done = _wait(pending[0], interrupts)
@@ -102,6 +107,16 @@ def score_in_workers(
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _until_refused(
+    batches: Iterator[list[Line]], refused: list[GuerdonError]
+) -> Iterator[list[Line]]:
+    """The batches up to where reading them raised."""
+    try:
+        yield from batches
+    except GuerdonError as error:
+        refused.append(error)
 
 
 def _wait(future: Future[Chunk], interrupts: Interrupts) -> Chunk | None:

@@ -96,4 +96,9 @@ def as_rubric(rubric: RubricLike) -> Rubric:
         raise InvalidChildError(
             f"{rubric!r:.80} can't be called with an action and an observation: {error}"
         ) from None
+    if signature is not None and {"messages", "rollouts_messages"} & signature.parameters.keys():
+        raise InvalidChildError(
+            f"{rubric!r:.80} takes messages, not an action and an observation; make a reward "
+            "function of it: @reward_function"
+        )
     return FunctionRubric(rubric)

@@ -243,8 +243,10 @@ class Guarded(Container):
         return ", ".join([*limits, f"on error: {self._on_error}"])
 
     def _rewards_by_step(self) -> dict[int, float]:
-        child = self._only_child()
-        return step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
+        child, steps = self._only_child(), step_rewards.stamps(self)
+        if steps and step_rewards.failed(child, steps[-1]):  # what this gave in its place counts
+            return step_rewards.given(self, steps)
+        return step_rewards.on(steps, step_rewards.by_step(child))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_abandoned": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from collections.abc import Callable
@@ -63,7 +64,7 @@ class HookHandle:
 
 def is_async_callable(function: Any) -> bool:
     """Whether calling it is known to give an awaitable."""
-    while hasattr(function, "func"):  # functools.partial
+    while isinstance(function, functools.partial):
         function = function.func
     # The second: an object whose __call__ is async.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(

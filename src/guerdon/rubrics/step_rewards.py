@@ -23,7 +23,9 @@ __all__ = [
     "by_step",
     "check",
     "compute",
+    "failed",
     "final_score",
+    "given",
     "handed_on",
     "of_hand_written",
     "on",
@@ -150,6 +152,16 @@ def by_step(rubric: Rubric) -> dict[int, float]:
 def on(steps: Iterable[int], rewards: Mapping[int, float]) -> dict[int, float]:
     """Rewards on the steps asked for; 0.0 on those that the child didn't see."""
     return {stamp: rewards.get(stamp, 0.0) for stamp in steps}
+
+
+def failed(rubric: Rubric, stamp: int) -> bool:
+    """Whether a rubric was evaluated at a step, and raised."""
+    return _outcome(rubric, stamp).error is not None
+
+
+def given(rubric: Rubric, steps: Iterable[int]) -> dict[int, float]:
+    """The scores that a rubric gave, as the rewards of the steps."""
+    return {stamp: _given(rubric, stamp) for stamp in steps}
 
 
 def final_score(rubric: Rubric) -> float | None:

@@ -1,0 +1,429 @@
+"""RLDataAligner: results on recorded steps, and a line for whatever doesn't fit."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon import EvaluateResult, Message, StepData, StepOutput
+from guerdon.errors import AlignmentError
+from guerdon.models import Rollout
+from guerdon.rollouts import RLDataAligner
+from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout, Misfit, place_outputs
+
+
+def steps(*numbers, names=()):
+    """Recorded steps with these turns; None is one without."""
+    made = []
+    for place, number in enumerate(numbers):
+        info = {} if number is None else {"assistant_turn_index": number}
+        if place < len(names) and names[place] is not None:
+            info["step_id"] = names[place]
+        made.append(StepData(system_step_index=place, step_info=info))
+    return made
+
+
+def result(outputs=None, score=1.0, **fields):
+    """A result that says this of steps: pairs of an index and a reward."""
+    said = None if outputs is None else [
+        StepOutput(step_index=index, base_reward=reward) for index, reward in outputs
+    ]  # fmt: skip
+    return EvaluateResult(score=score, step_outputs=said, **fields)
+
+
+def align(results, steps_of, ids=None, **options):
+    aligner = RLDataAligner(**options)
+    return aligner.align_data_for_rl_processing(results, steps_of, ids or list(steps_of))
+
+
+def problems(batch):
+    return [(each.problem, each.rollout, each.step_index) for each in batch.report]
+
+
+def rewards(aligned):
+    return [step.base_reward for step in aligned.steps]
+
+
+# What fits
+
+
+def test_rewards_go_to_the_steps_that_are_named():
+    batch = align(result([(2, -0.5), (0, 0.25)]), {"a": steps(0, 1, 2)})
+    assert rewards(batch["a"]) == [0.25, None, -0.5]
+    assert (batch["a"].score, batch["a"].is_score_valid, batch["a"].error) == (1.0, True, None)
+    assert not batch.report
+    assert str(batch.report) == "everything fitted"
+
+
+def test_the_turn_names_a_step_wherever_it_stands_in_the_record():
+    batch = align(result([(5, 0.5), (3, 0.25)]), {"a": steps(5, 4, 3)})
+    assert rewards(batch["a"]) == [0.5, None, 0.25]
+    assert not batch.report
+
+
+def test_step_ids_name_steps_and_are_told_apart_from_turns():
+    recorded = steps(0, 1, names=("1", "look"))
+    batch = align(result([("1", 0.5), (1, 0.25)]), {"a": recorded})
+    assert rewards(batch["a"]) == [0.5, 0.25]
+    assert not batch.report
+
+
+def test_a_step_that_no_result_names_keeps_its_reward():
+    recorded = steps(0, 1)
+    recorded[0].base_reward = 0.125
+    assert rewards(align(result([(1, 1.0)]), {"a": recorded})["a"]) == [0.125, 1.0]
+    assert rewards(align(result(), {"a": recorded})["a"]) == [0.125, None]
+
+
+def test_one_result_is_that_of_one_rollout():
+    assert align(result(score=0.5), {"a": steps(0)}).final_scores == [0.5]
+
+
+def test_results_are_those_of_the_ids_in_order():
+    recorded = {"a": steps(0), "b": steps(0), "c": steps(0)}
+    results = [result([(0, each)], score=each) for each in (3.0, 1.0, 2.0)]
+    batch = align(results, recorded, ["c", "a", "b"])
+    assert [each.id for each in batch] == ["c", "a", "b"]
+    assert batch.final_scores == [3.0, 1.0, 2.0]
+    assert [rewards(batch[name]) for name in "abc"] == [[1.0], [2.0], [3.0]]
+    assert batch.step_lists == [each.steps for each in batch.rollouts]
+    assert len(batch) == 3
+
+
+def test_results_and_ids_may_be_any_sequence():
+    batch = align((result(score=0.0), result(score=1.0)), {1: steps(0), 2: steps(0)}, (2, 1))
+    assert (batch[2].score, batch[1].score) == (0.0, 1.0)
+
+
+def test_an_invalid_score_is_kept_beside_its_reason():
+    failed = EvaluateResult(error="the judge did not answer")
+    doubted = EvaluateResult(score=0.5, is_score_valid=False, reason="truncated")
+    bare = EvaluateResult(score=0.5, is_score_valid=False)
+    batch = align([failed, doubted, bare], {name: steps(0) for name in "abc"})
+    assert [(each.score, each.is_score_valid, each.error) for each in batch] == [
+        (None, False, "the judge did not answer"),
+        (0.5, False, "truncated"),
+        (0.5, False, "it was marked invalid"),
+    ]
+    assert batch.final_scores == [None, None, None]
+    assert not batch.report
+
+
+def test_steps_of_an_invalid_result_have_their_rewards():
+    batch = align(result([(0, 0.5)], score=None, error="no score"), {"a": steps(0)})
+    assert rewards(batch["a"]) == [0.5]
+
+
+def test_the_group_is_read_from_the_first_step():
+    recorded = steps(0, 1)
+    recorded[0].step_info["group"] = "q7"
+    assert align(result(), {"a": recorded})["a"].group == "q7"
+
+
+def test_the_steps_of_a_rollout_can_be_aligned(row):
+    rollout = Rollout.from_row(row("41", "42", id="q7"))
+    batch = align(result([(1, 1.0)]), {"q7": rollout.to_step_data()})
+    assert rewards(batch["q7"]) == [None, 1.0]
+    assert not batch.report
+
+
+def test_the_steps_of_a_rollout_know_its_group(row):
+    rollouts = [Rollout.from_row(row("42", id=name, group=name)) for name in "ab"]
+    batch = align([result(), result()], {each.id: each.to_step_data() for each in rollouts})
+    assert [each.group for each in batch] == ["a", "b"]
+
+
+def test_nothing_is_nothing():
+    batch = align([], {}, [])
+    assert (len(batch), batch.final_scores, batch.step_lists, len(batch.report)) == (0, [], [], 0)
+
+
+# What doesn't fit
+
+
+@pytest.mark.parametrize("index", [3, -1, 10**30])
+def test_an_index_that_no_step_has(index):
+    batch = align(result([(index, 1.0), (0, 0.5)]), {"a": steps(0, 1, 2)})
+    assert problems(batch) == [("no such step", "a", index)]
+    assert rewards(batch["a"]) == [0.5, None, None]
+    assert str(batch.report) == (
+        f"rollout 'a': step {index}: there is no such step; the assistant turns are 0 to 2"
+    )
+
+
+def test_an_id_that_no_step_has_is_told_with_those_that_there_are():
+    batch = align(result([("lok", 1.0)]), {"a": steps(0, 1, names=("look", "go"))})
+    assert problems(batch) == [("no such step", "a", "lok")]
+    assert str(batch.report).endswith("there is no such step; the ids are ['look', 'go']")
+
+
+@pytest.mark.parametrize("index", ["0", "1", " 1", "-0"])
+def test_text_where_a_number_is_meant(index):
+    batch = align(result([(index, 1.0)]), {"a": steps(0, 1)})
+    assert problems(batch) == [("text for a number", "a", index)]
+    assert rewards(batch["a"]) == [None, None]
+    assert "write an int" in str(batch.report)
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["--1", "9" * 5000, "", "²", "1.0", "\ud800", "-"],
+    ids=["minuses", "long", "empty", "square", "float", "half", "minus"],
+)
+def test_text_that_is_no_number_is_no_step(index):
+    batch = align(result([(index, 1.0)]), {"a": steps(0, 1)})
+    assert problems(batch) == [("no such step", "a", index)]
+
+
+@pytest.mark.parametrize("outputs", [[(1, 0.5), (1, 0.25)], [(1, 0.5), ("go", 0.25)]])
+def test_of_two_outputs_for_one_step_none_is_taken(outputs):
+    batch = align(result([*outputs, (0, 1.0)]), {"a": steps(0, 1, names=("look", "go"))})
+    assert problems(batch) == [("two outputs for one step", "a", outputs[-1][0])]
+    assert rewards(batch["a"]) == [1.0, None]
+    assert "it has 2 outputs (0.5 and 0.25); none was taken" in str(batch.report)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "index"),
+    [(steps(0, 0, 1), 0), (steps(0, 1, 2, names=("x", "x")), "x")],
+    ids=["number", "id"],
+)
+def test_a_number_that_several_steps_have_means_none_of_them(recorded, index):
+    batch = align(result([(index, 1.0), (recorded[2].step_info["assistant_turn_index"], 0.5)]),
+                  {"a": recorded})  # fmt: skip
+    assert problems(batch) == [("two steps of one number", "a", index)]
+    assert rewards(batch["a"]) == [None, None, 0.5]
+
+
+@pytest.mark.parametrize("number", [None, "0", 0.0, True], ids=repr)
+def test_a_step_without_a_turn_is_told_and_the_others_fit(number):
+    recorded = steps(number, 1)
+    batch = align(result([(1, 0.5)]), {"a": recorded})
+    assert problems(batch) == [("step without a number", "a", None)]
+    assert "step 0 of its record" in str(batch.report)
+    assert rewards(batch["a"]) == [None, 0.5]
+
+
+def test_a_step_without_a_turn_can_be_named_by_its_id():
+    batch = align(result([("look", 0.5)]), {"a": steps(None, names=("look",))})
+    assert rewards(batch["a"]) == [0.5]
+    assert problems(batch) == [("step without a number", "a", None)]
+
+
+def test_a_rollout_without_a_result_is_invalid():
+    recorded = {"a": steps(0), "b": steps(0), "c": steps(0)}
+    batch = align([result(), None], recorded)
+    assert problems(batch) == [("no result", "b", None), ("no result", "c", None)]
+    assert [(each.score, each.is_score_valid) for each in batch] == [
+        (1.0, True), (None, False), (None, False),
+    ]  # fmt: skip
+    assert batch["b"].error == "it has no result"
+
+
+@pytest.mark.parametrize("other", [{"score": 1.0}, 0.5, "good", [result()]], ids=type)
+def test_what_is_no_result_is_told(other):
+    batch = align([other], {"a": steps(0)})
+    assert problems(batch) == [("no result", "a", None)]
+    assert "is no EvaluateResult" in str(batch.report)
+    assert batch["a"].is_score_valid is False
+
+
+@pytest.mark.parametrize("results", [None, 3, "x", {"score": 1.0}], ids=repr)
+def test_what_is_neither_a_result_nor_a_list_is_refused(results):
+    with pytest.raises(AlignmentError):
+        align(results, {"a": steps(0)})
+
+
+def test_more_results_than_rollouts_are_told_one_by_one():
+    batch = align([result()] * 3, {"a": steps(0)})
+    assert problems(batch) == [("result without a rollout", None, None)] * 2
+    assert str(batch.report).splitlines() == [
+        "result 1 has no rollout: there are 3 results for 1",
+        "result 2 has no rollout: there are 3 results for 1",
+    ]
+
+
+def test_a_rollout_without_recorded_steps_keeps_its_score():
+    batch = align([result([(0, 1.0)], score=0.5)], {}, ["a"])
+    assert problems(batch) == [("no recorded steps", "a", None)]
+    assert (batch["a"].steps, batch["a"].score) == ([], 0.5)
+
+
+def test_a_rollout_that_nobody_asked_for_is_told():
+    batch = align([result()], {"a": steps(0), "b": steps(0)}, ["a"])
+    assert problems(batch) == [("rollout not asked for", "b", None)]
+
+
+def test_a_rollout_that_is_asked_for_twice_is_there_once():
+    batch = align([result(score=0.0), result(score=1.0)], {"a": steps(0)}, ["a", "a"])
+    assert problems(batch) == [("rollout asked for twice", "a", None)]
+    assert batch.final_scores == [0.0]
+
+
+def test_the_report_counts_by_kind():
+    batch = align(result([(7, 1.0), (8, 1.0), ("0", 1.0)]), {"a": steps(0)})
+    assert batch.report.counts() == {"no such step": 2, "text for a number": 1}
+    assert len(batch.report) == len(batch.report.misfits) == 3
+    assert batch.report
+
+
+def test_every_line_names_its_rollout():
+    recorded = {"a": steps(0), "b": steps(None)}
+    batch = align([result([(1, 1.0)]), None], recorded)
+    assert [str(each).partition(":")[0] for each in batch.report] == [
+        "rollout 'a'", "rollout 'b'", "rollout 'b'",
+    ]  # fmt: skip
+
+
+# Strict
+
+
+def test_strict_raises_and_tells_all_of_it():
+    with pytest.raises(AlignmentError, match=r"2 things don't fit:\n.*\n.*'b'") as caught:
+        align([result([(7, 1.0)]), None], {"a": steps(0), "b": steps(0)}, strict=True)
+    assert [each.problem for each in caught.value.problems] == ["no such step", "no result"]
+
+
+def test_strict_is_content_where_all_fits():
+    assert align(result([(0, 1.0)]), {"a": steps(0)}, strict=True).final_scores == [1.0]
+
+
+@pytest.mark.parametrize(("own", "asked"), [(False, True), (True, None)])
+def test_a_call_may_be_strict_by_itself(own, asked):
+    with pytest.raises(AlignmentError):
+        RLDataAligner(strict=own).align_data_for_rl_processing(
+            [], {"a": steps(0)}, ["a"], strict=asked
+        )
+
+
+def test_a_call_may_be_lenient_by_itself():
+    batch = RLDataAligner(strict=True).align_data_for_rl_processing(
+        [], {"a": steps(0)}, ["a"], strict=False
+    )
+    assert len(batch.report) == 1
+
+
+# Nothing is dropped, and nothing given is changed
+
+INDEX = st.integers(-1, 4) | st.sampled_from(["0", "1", "x", "y", "", "--1", " 2 ", "²"])
+OUTPUTS = st.lists(st.builds(StepOutput, step_index=INDEX, base_reward=st.floats(-2, 2)))
+RESULTS = st.none() | st.builds(
+    EvaluateResult, score=st.none() | st.floats(-1, 1), step_outputs=st.none() | OUTPUTS
+)
+STEPS = st.lists(
+    st.builds(
+        lambda turn, name: StepData(
+            system_step_index=0,
+            step_info={"assistant_turn_index": turn, "step_id": name},
+            resulting_messages_history=[Message(role="assistant", content="42")],
+        ),
+        st.integers(0, 3) | st.sampled_from([None, "0"]),
+        st.none() | st.sampled_from(["x", "y", "0", 7]),
+    ),
+    max_size=4,
+)
+IDS = st.sampled_from(["a", "b", "c", 0])
+
+
+def names_of(step):
+    """By what an output can name a step."""
+    info = step.step_info
+    turn, name = info.get("assistant_turn_index"), info.get("step_id")
+    return {each for each in (turn,) if type(each) is int} | (
+        {name} if isinstance(name, str) else set()
+    )
+
+
+@given(outputs=OUTPUTS, recorded=STEPS)
+def test_every_output_is_on_exactly_one_step_or_has_a_line(outputs, recorded):
+    batch = align(EvaluateResult(score=1.0, step_outputs=outputs), {"a": recorded})
+    told = {(each.problem, each.step_index) for each in batch.report}
+    placed = 0
+    for step in batch["a"].steps:
+        names = names_of(step)
+        if step.base_reward is not None:
+            [output] = [
+                each for each in outputs
+                if each.step_index in names and type(each.step_index) in map(type, names)
+                and sum(each.step_index in names_of(other) for other in recorded) == 1
+            ]  # fmt: skip
+            assert step.base_reward == output.base_reward
+            placed += 1
+    lines = 0
+    for misfit in batch.report:
+        if misfit.problem == "two outputs for one step":
+            lines += int(misfit.text.partition(" outputs")[0].rpartition(" ")[2])
+        elif misfit.problem != "step without a number":
+            lines += 1
+    assert placed + lines == len(outputs)
+    unnumbered = sum(type(each.step_info["assistant_turn_index"]) is not int for each in recorded)
+    assert batch.report.counts().get("step without a number", 0) == unnumbered
+    for output in outputs:
+        meant = [step for step in recorded if output.step_index in names_of(step)]
+        if len(meant) > 1:
+            assert ("two steps of one number", output.step_index) in told
+        if not meant:
+            assert told & {
+                (problem, output.step_index) for problem in ("no such step", "text for a number")
+            }
+
+
+@given(
+    results=st.lists(RESULTS, max_size=5),
+    recorded=st.dictionaries(IDS, STEPS, max_size=4),
+    ids=st.lists(IDS, max_size=5),
+)
+def test_nothing_that_was_given_is_changed_and_no_rollout_is_lost(results, recorded, ids):
+    given = results, recorded, ids
+    before = copy.deepcopy(given)
+    batch = RLDataAligner().align_data_for_rl_processing(*given)
+    assert given == before
+    assert [each.id for each in batch] == list(dict.fromkeys(ids))
+    for each in batch:
+        assert len(each.steps) == len(recorded.get(each.id, ()))
+        for step in each.steps:
+            step.base_reward = step.advantage = 9.0  # they are copies
+    assert given == before
+    counts = batch.report.counts()
+    assert counts.get("result without a rollout", 0) == max(0, len(results) - len(ids))
+    assert counts.get("rollout asked for twice", 0) == len(ids) - len(set(ids))
+    assert counts.get("rollout not asked for", 0) == len(set(recorded) - set(ids))
+    assert counts.get("no recorded steps", 0) == len(set(ids) - set(recorded))
+    invalid = [each for each in batch if not each.is_score_valid]
+    assert all(each.error for each in invalid)
+
+
+@given(results=st.lists(RESULTS, max_size=3), recorded=st.dictionaries(IDS, STEPS, max_size=3))
+def test_strict_raises_exactly_where_there_is_a_line(results, recorded):
+    report = align(results, recorded, list(recorded)).report
+    try:
+        align(results, recorded, list(recorded), strict=True)
+    except AlignmentError as error:
+        assert list(error.problems) == report.misfits != []
+    else:
+        assert not report
+
+
+# The parts
+
+
+def test_outputs_are_placed_without_rollouts():
+    placed, misfits = place_outputs(
+        [StepOutput(step_index=index, base_reward=1.0) for index in (0, "x", 5)],
+        {0: 0, 1: 1, "x": 1},
+    )
+    assert sorted(placed) == [0, 1]
+    assert [each.problem for each in misfits] == ["no such step"]
+
+
+def test_a_misfit_of_no_rollout_says_only_what_is_wrong():
+    assert str(Misfit("no result", "it has no result")) == "it has no result"
+    assert str(Misfit("no result", "it has no result", 0)) == "rollout 0: it has no result"
+
+
+def test_a_batch_made_by_hand_has_an_empty_report():
+    batch = AlignedBatch([AlignedRollout("a", [], score=0.5), AlignedRollout("b", [], None, False)])
+    assert (batch.final_scores, list(batch.report)) == ([0.5, None], [])
+    with pytest.raises(KeyError):
+        batch["c"]

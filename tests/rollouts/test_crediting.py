@@ -1,0 +1,441 @@
+"""apply_credit: advantages on aligned steps, or nothing at all."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from guerdon import EvaluateResult, Message, StepData, StepOutput
+from guerdon.credit import METHODS, gigpo
+from guerdon.errors import CreditError, InvalidArgumentError
+from guerdon.rollouts import RLDataAligner, apply_credit, system_apply_gigpo_to_batch_steps
+from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
+from guerdon.rollouts.crediting import check_options
+
+
+def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):
+    """A rollout of a step in each state, which the user says."""
+    steps, said = [], []
+    for turn, state in enumerate(states):
+        said = [*said, Message(role="user", content=state), Message(role="assistant", content="x")]
+        step = StepData(
+            system_step_index=turn,
+            step_info={"assistant_turn_index": turn},
+            resulting_messages_history=said,
+            base_reward=rewards[turn] if turn < len(rewards) else None,
+            policy_value_estimate=values[turn] if turn < len(values) else None,
+        )
+        steps.append(step)
+    return AlignedRollout(name, steps, score, valid, group)
+
+
+def filled(rollouts):
+    return [[(step.advantage, step.return_to_go) for step in each.steps] for each in rollouts]
+
+
+def advantages(rollouts):
+    return [[step.advantage for step in each.steps] for each in rollouts]
+
+
+def untouched(rollouts):
+    return all(pair == (None, None) for each in filled(rollouts) for pair in each)
+
+
+# What is filled in
+
+
+def test_gigpo_compares_scores_and_steps_in_one_state():
+    won, lost = rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s", "r")
+    credit = apply_credit([won, lost], gamma=0.5, normalize="mean")
+    assert filled([won, lost]) == [[(0.75, 0.5), (0.5, 1.0)], [(-0.75, 0.0), (-0.5, 0.0)]]
+    assert credit.advantage.tolist() == [0.75, 0.5, -0.75, -0.5]
+    assert credit.anchor.tolist() == [0, 1, 0, 2]
+
+
+def test_it_is_what_the_estimator_gives_of_the_same_columns():
+    rollouts = [
+        rollout("a", 1.0, "s", "l", "s", rewards=(0.5, None, 0.25), group=1),
+        rollout("b", -1.0, "s", group=1),
+        rollout("c", 0.5, "t", "t", group=2),
+        rollout("d", 0.0, "t", rewards=(0.125,), group=2),
+    ]
+    credit = apply_credit(rollouts, omega=0.5, gamma=0.9, joint="convex")
+    nan = float("nan")
+    expected = gigpo(
+        [0.5, nan, 0.25, nan, nan, nan, 0.125],
+        group=[1, 1, 1, 1, 2, 2, 2],
+        trajectory=list("aaabccd"),
+        step=[0, 1, 2, 0, 0, 1, 0],
+        state=["s", "l", "s", "s", "t", "t", "t"],
+        episode_score={"a": 1.0, "b": -1.0, "c": 0.5, "d": 0.0},
+        omega=0.5,
+        gamma=0.9,
+        joint="convex",
+    )
+    assert credit.advantage.tolist() == expected.advantage.tolist()
+    flat = [pair for each in filled(rollouts) for pair in each]
+    assert flat == list(zip(expected.advantage.tolist(), expected.returns.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_fills_every_step(method):
+    rollouts = [
+        rollout(name, score, "s", "l", rewards=(0.5, score), group=1, values=(0.25, 0.5))
+        for name, score in (("a", 1.0), ("b", 0.0), ("c", 0.5))
+    ]
+    credit = apply_credit(rollouts, method)
+    assert np.isfinite(credit.advantage).all()
+    assert [value for each in advantages(rollouts) for value in each] == credit.advantage.tolist()
+    assert all(type(value) is float for each in filled(rollouts) for pair in each for value in pair)
+    assert any(value != 0.0 for each in advantages(rollouts) for value in each)
+
+
+def test_what_was_filled_in_before_is_replaced():
+    rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "s")]
+    apply_credit(rollouts, "grpo")
+    rollouts[0].is_score_valid = False
+    apply_credit(rollouts, "grpo")
+    assert advantages(rollouts) == [[None], [0.0]]
+
+
+def test_a_rollout_without_a_valid_score_takes_part_in_nothing():
+    rollouts = [rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s"), rollout("c", 9.0, "s", "s",
+                valid=False), rollout("d", None, "s", valid=False)]  # fmt: skip
+    apply_credit(rollouts)
+    alone = [rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s")]
+    apply_credit(alone)
+    assert filled(rollouts[:2]) == filled(alone)
+    assert untouched(rollouts[2:])
+
+
+def test_a_state_that_can_not_be_keyed_does_not_matter_where_the_score_is_not_valid():
+    rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "bad", valid=False)]
+
+    def key(step):
+        said = step.resulting_messages_history[0].content
+        return said if said != "bad" else object()
+
+    apply_credit(rollouts, state_key=key)
+    assert advantages(rollouts) == [[0.0], [None]]
+
+
+def test_the_state_key_is_asked_only_where_the_method_has_states():
+    rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "s")]
+    apply_credit(rollouts, "grpo", state_key=lambda step: 1 / 0)
+    assert not untouched(rollouts)
+
+
+def test_the_state_key_decides_which_steps_are_compared():
+    def rollouts():
+        return [rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "t", "l")]
+
+    credits = {
+        key if isinstance(key, str) else "own": apply_credit(rollouts(), state_key=key)
+        for key in ("last", "last-2", "history", lambda step: "everywhere")
+    }
+    assert {name: credit.anchor.tolist() for name, credit in credits.items()} == {
+        "last": [0, 1, 2, 1],
+        "last-2": [0, 1, 2, 3],
+        "history": [0, 1, 2, 3],
+        "own": [0, 0, 0, 0],
+    }
+
+
+def test_a_batch_of_the_aligner_can_be_credited():
+    recorded = {each.id: each.steps for each in (rollout("a", 0.0, "s"), rollout("b", 0.0, "s"))}
+    results = [
+        EvaluateResult(score=1.0, step_outputs=[StepOutput(step_index=0, base_reward=0.5)]),
+        EvaluateResult(error="no answer"),
+    ]
+    batch = RLDataAligner().align_data_for_rl_processing(results, recorded, ["a", "b"])
+    apply_credit(batch, "gigpo")
+    assert filled(batch) == [[(0.0, 0.5)], [(None, None)]]
+    assert untouched([AlignedRollout(name, steps) for name, steps in recorded.items()])
+
+
+# Groups
+
+
+def grouped():
+    return [
+        rollout("a", 1.0, "s", group="g"),
+        rollout("b", 5.0, "s", group="h"),
+        rollout("c", 0.0, "s", group="g"),
+        rollout("d", 7.0, "s", group="h"),
+    ]
+
+
+GROUPED = [[0.5], [-1.0], [-0.5], [1.0]]
+
+
+def test_groups_are_compared_apart_and_may_stand_mixed():
+    rollouts = grouped()
+    apply_credit(rollouts, "grpo", normalize="mean")
+    assert advantages(rollouts) == GROUPED
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"a": 1, "b": 2, "c": 1, "d": 2},
+        lambda each: each.id in "ac",
+        lambda each: [each.id in "ac", {"unhashable": True}],
+    ],
+    ids=["mapping", "function", "unhashable"],
+)
+def test_groups_may_be_given(group):
+    rollouts = grouped()
+    for each in rollouts:
+        each.group = None
+    apply_credit(rollouts, "grpo", group=group, normalize="mean")
+    assert advantages(rollouts) == GROUPED
+
+
+def test_without_groups_all_is_one():
+    rollouts = [rollout(name, score, "s") for name, score in (("a", 1.0), ("b", 0.0))]
+    apply_credit(rollouts, "grpo", normalize="mean")
+    assert advantages(rollouts) == [[0.5], [-0.5]]
+
+
+def test_a_group_that_some_rollouts_lack_is_refused():
+    rollouts = grouped()
+    rollouts[2].group = None
+    with pytest.raises(CreditError, match=r"\['c'\] say no group, and others do"):
+        apply_credit(rollouts)
+    assert untouched(rollouts)
+
+
+def test_a_mapping_that_lacks_a_rollout_is_refused():
+    rollouts = grouped()
+    with pytest.raises(CreditError, match=r"\['c', 'd'\] are in no group"):
+        apply_credit(rollouts, group={"a": 1, "b": 1})
+    assert untouched(rollouts)
+
+
+def test_a_rollout_without_steps_or_score_stands_in_nobodys_way():
+    rollouts = [*grouped(), AlignedRollout("e", [], None, False, error="no recorded steps")]
+    apply_credit(rollouts, "grpo", normalize="mean")
+    assert advantages(rollouts) == [*GROUPED, []]
+
+
+def test_a_group_of_one_has_0_and_a_note():
+    rollouts = [rollout("a", 1.0, "s", "l", group="g")]
+    credit = apply_credit(rollouts)
+    assert advantages(rollouts) == [[0.0, 0.0]]
+    assert credit.diagnostics.singletons == ("g",)
+    assert any("nothing compares with" in note for note in credit.diagnostics.notes)
+
+
+def test_an_empty_batch_gives_an_empty_credit_with_a_note():
+    for batch in ([], AlignedBatch([])):
+        credit = apply_credit(batch)
+        assert credit.advantage.tolist() == []
+        assert "The batch is empty." in credit.diagnostics.notes
+
+
+# What is refused, with nothing filled in
+
+
+def refused(rollouts, match, error=CreditError, **options):
+    before = copy.deepcopy(rollouts)
+    with pytest.raises(error, match=match):
+        apply_credit(rollouts, **options)
+    assert rollouts == before
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_score_that_is_not_finite_and_marked_valid(score):
+    refused([rollout("a", 1.0, "s"), rollout("b", score, "s")], "episode_score is not finite")
+
+
+def test_no_score_that_is_marked_valid():
+    refused([rollout("a", 1.0, "s"), rollout("b", None, "s")], "'b' is marked valid and has no")
+
+
+def test_a_repeated_step():
+    twice = rollout("a", 1.0, "s", "s", "s")
+    twice.steps[2].system_step_index = 1
+    refused([rollout("b", 1.0, "s"), twice], r"same step .* in row 3")
+
+
+def test_a_rollout_that_is_there_twice():
+    refused([rollout("a", 1.0, "s"), rollout("a", 1.0, "s")], "'a'")
+
+
+def test_a_rollout_in_two_groups():
+    refused([rollout("a", 1.0, "s", group=1), rollout("a", 0.0, "s", group=2)], "'a'")
+
+
+def test_states_that_can_not_be_keyed_name_their_rows():
+    def key(step):
+        said = step.resulting_messages_history[-2].content
+        return said if said != "bad" else object()
+
+    rollouts = [rollout("a", 1.0, "s", "bad"), rollout("b", 0.0, "bad")]
+    refused(rollouts, r"state can't be compared: object in rows 1, 2", state_key=key)
+
+
+def test_what_a_state_key_raises_is_raised():
+    def key(step):
+        raise LookupError("no such room")
+
+    refused([rollout("a", 1.0, "s")], "no such room", LookupError, state_key=key)
+
+
+def test_gae_without_value_estimates():
+    refused([rollout("a", 1.0, "s", "l", values=(0.5,))], r"values .* in row 1", method="gae")
+
+
+def test_returns_that_become_infinite():
+    rollouts = [rollout("a", 1.0, "s", "l", rewards=(1e308, 1e308)), rollout("b", 0.0, "s")]
+    refused(rollouts, "too large")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"method": "ppo"}, r"no method 'ppo'; there are \['dr_grpo', 'gae'"),
+        ({"gama": 0.9}, r"gigpo takes no 'gama'; it takes gamma, omega"),
+        ({"method": "grpo", "omega": 1.0}, r"grpo takes no 'omega'"),
+        ({"valid": [True]}, r"gigpo takes no 'valid'"),
+        ({"episode_score": [1.0]}, r"gigpo takes no 'episode_score'"),
+        ({"state_key": "first"}, r"no state key 'first'"),
+    ],
+    ids=["method", "typo", "another's", "valid", "score", "state key"],
+)
+def test_what_there_is_not(options, match):
+    refused([rollout("a", 1.0, "s")], match, InvalidArgumentError, **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"gamma": 2.0}, {"gamma": float("nan")}, {"normalize": "std"}, {"omega": -1.0}],
+    ids=str,
+)  # fmt: skip
+def test_options_out_of_their_range(options):
+    refused([rollout("a", 1.0, "s"), rollout("b", 0.0, "s")], next(iter(options)),
+            (CreditError, InvalidArgumentError), **options)  # fmt: skip
+
+
+def test_options_say_what_they_could_be():
+    assert check_options("rloo", {}) is METHODS["rloo"]
+    with pytest.raises(InvalidArgumentError, match="grpo takes no 'x'; it takes .*normalize"):
+        check_options("grpo", {"x": 1})
+
+
+# Properties
+
+SCORES = st.none() | st.sampled_from([0.0, 0.5, 1.0, -2.0])
+STATES = st.lists(st.sampled_from("st"), min_size=1, max_size=3)
+BATCHES = st.lists(st.tuples(SCORES, STATES, st.sampled_from("gh")), min_size=1, max_size=6)
+
+
+def made(batch):
+    return [
+        rollout(number, score, *states, group=group, valid=score is not None)
+        for number, (score, states, group) in enumerate(batch)
+    ]
+
+
+@given(batch=BATCHES, data=st.data())
+def test_the_order_of_rollouts_does_not_matter(batch, data):
+    rollouts, others = made(batch), made(batch)
+    shuffled = data.draw(st.permutations(others))
+    apply_credit(rollouts, gamma=0.9)
+    apply_credit(shuffled, gamma=0.9)
+    for one, other in zip(rollouts, others, strict=True):
+        for step, same in zip(one.steps, other.steps, strict=True):
+            assert step.advantage == (
+                None if same.advantage is None else pytest.approx(same.advantage, abs=1e-9)
+            )
+
+
+@given(batch=BATCHES)
+def test_groups_together_are_groups_one_by_one(batch):
+    whole, parts = made(batch), made(batch)
+    apply_credit(whole, gamma=0.5)
+    for group in "gh":
+        apply_credit([each for each in parts if each.group == group], gamma=0.5)
+    assert filled(whole) == filled(parts)
+
+
+@given(batch=BATCHES)
+def test_steps_have_an_advantage_exactly_where_the_score_is_valid(batch):
+    rollouts = made(batch)
+    apply_credit(rollouts)
+    for each in rollouts:
+        assert {step.advantage is not None for step in each.steps} == {each.is_score_valid}
+
+
+# Under the seed plan's name
+
+
+@given(batch=BATCHES, omega=st.sampled_from([0.0, 0.5, 1.0]), gamma=st.sampled_from([0.5, 1.0]))
+def test_lists_of_steps_are_credited_alike(batch, omega, gamma):
+    assume(len({group for *_, group in batch}) == 1)
+    rollouts, lists = made(batch), [each.steps for each in made(batch)]
+    scores = [score for score, *_ in batch]
+    apply_credit(rollouts, omega=omega, gamma=gamma)
+    given_back = system_apply_gigpo_to_batch_steps(lists, scores, omega, gamma)
+    assert all(a is b for one, two in zip(given_back, lists, strict=True)
+               for a, b in zip(one, two, strict=True))  # fmt: skip
+    assert [[step.advantage for step in steps] for steps in lists] == advantages(rollouts)
+
+
+def test_all_its_arguments_have_the_names_of_the_plan():
+    lists = [rollout("a", 1.0, "s", "l").steps, rollout("b", 0.0, "s").steps]
+    system_apply_gigpo_to_batch_steps(
+        batch_of_step_data_lists=lists,
+        final_scores_for_rollouts=[1.0, 0.0],
+        omega=1.0,
+        gamma=1.0,
+        state_hashing_function=lambda step: step.system_step_index,
+        default_step_reward=0.0,
+    )
+    assert all(step.advantage is not None for steps in lists for step in steps)
+
+
+def test_the_default_reward_is_that_of_steps_that_have_none():
+    lists = [rollout("a", 1.0, "s", "s", rewards=(None, 1.0)).steps]
+    system_apply_gigpo_to_batch_steps(lists, [1.0], default_step_reward=0.5)
+    assert [step.return_to_go for step in lists[0]] == [1.5, 1.0]
+
+
+def test_groups_are_read_from_the_first_steps():
+    lists = [each.steps for each in grouped()]
+    for steps, group in zip(lists, "ghgh", strict=True):
+        steps[0].step_info["group"] = group
+    system_apply_gigpo_to_batch_steps(lists, [1.0, 5.0, 0.0, 7.0], omega=0.0)
+    signs = [np.sign(steps[0].advantage) for steps in lists]
+    assert signs == [1, -1, -1, 1]
+
+
+def test_no_score_is_no_advantage():
+    lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
+    system_apply_gigpo_to_batch_steps(lists, [1.0, None])
+    assert [steps[0].advantage for steps in lists] == [0.0, None]
+
+
+@pytest.mark.parametrize("scores", [[], [1.0], [1.0, 0.0, 0.5]], ids=len)
+def test_there_is_one_score_for_each_rollout(scores):
+    lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
+    with pytest.raises(CreditError, match=f"{len(scores)} final scores for 2 rollouts"):
+        system_apply_gigpo_to_batch_steps(lists, scores)
+    assert all(step.advantage is None for steps in lists for step in steps)
+
+
+def test_a_nan_score_is_refused():
+    lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
+    with pytest.raises(CreditError, match="not finite"):
+        system_apply_gigpo_to_batch_steps(lists, [1.0, float("nan")])
+    assert all(step.advantage is None for steps in lists for step in steps)
+
+
+def test_an_empty_batch_and_a_rollout_without_steps_give_nothing():
+    assert system_apply_gigpo_to_batch_steps([], []) == []
+    lists = [rollout("a", 1.0, "s").steps, [], rollout("b", 0.0, "s").steps]
+    for steps in lists[::2]:
+        steps[0].step_info["group"] = "g"
+    assert system_apply_gigpo_to_batch_steps(lists, [1.0, None, 0.0])[1] == []
+    assert lists[0][0].advantage > 0 > lists[2][0].advantage
