@@ -33,13 +33,17 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 MAY_STAY_UNRUN = {
+    "guerdon score trajectories.json --format tau-bench --reward "
+    "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
     "guerdon serve number_env",
     "make check",
     "make demo",
     "make docs-test",
     "make interop",
     "make test",
+    "pip install '.[judge]'",
     "pip install .",
+    "python -m examples.tau_airline.replay",
 }
 SECONDS = 60
 

@@ -59,7 +59,7 @@ def test_no_messages_are_a_conversation():
 
 @pytest.mark.parametrize("thing", [None, "hi", 3, {"role": "user"}, USER, iter([USER])])
 def test_what_is_no_list_is_refused(thing):
-    with pytest.raises(RewardFunctionError, match="it takes a list of messages {role, content}"):
+    with pytest.raises(RewardFunctionError, match=r"it takes a list of messages \{role, "):
         as_messages(thing)
 
 

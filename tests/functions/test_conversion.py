@@ -319,7 +319,7 @@ class Heard(Observation):
 
 
 class Silent(Observation):
-    cells: list[int] = []
+    cells: tuple[int, ...] = ()
 
 
 class Talk(Environment[Say, Observation, State]):

@@ -206,7 +206,7 @@ def test_a_callable_object_may_have_any_attributes(attributes):
     ids=["first", "later"],
 )
 def test_positional_only_parameters_but_the_messages_are_refused_when_decorated(function):
-    with pytest.raises(RewardFunctionError, match="<lambda> takes '.*' by its place alone"):
+    with pytest.raises(RewardFunctionError, match=r"<lambda> takes '.*' by its place alone"):
         reward_function(function)
 
 
@@ -391,7 +391,7 @@ def test_what_is_given_by_place_and_by_name_goes_where_the_function_takes_it():
 
     assert reward(CHAT, limit=3).score == 3.0
     assert reward(CHAT, "42").score == 5.0
-    assert answered(CHAT, "42", **{"self": 1, "others": 2}).score == 1.0
+    assert answered(CHAT, "42", self=1, others=2).score == 1.0
 
 
 # What is returned
@@ -438,8 +438,9 @@ def test_an_invalid_result_says_why_whatever_the_function_says(value):
 
 def test_dicts_and_results_are_returned_as_results():
     outputs = [{"step_index": 0, "base_reward": 0.5}]
-    result = EvaluateResult(score=0.5, step_outputs=outputs)
-    assert reward_function(lambda messages: dict(score=0.5, step_outputs=outputs))(CHAT) == result
+    given = {"score": 0.5, "step_outputs": outputs}
+    result = EvaluateResult(**given)
+    assert reward_function(lambda messages: given)(CHAT) == result
     assert reward_function(lambda messages: result)(CHAT) is result
     assert result.step_outputs == [StepOutput(step_index=0, base_reward=0.5)]
 

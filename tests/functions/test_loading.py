@@ -1,14 +1,15 @@
 """load_reward: what a spec may name, and what is said where it can't."""
 
 import asyncio
+import pickle
 import sys
 from pathlib import Path
 
 import pytest
 
 from guerdon.errors import SpecError
-from guerdon.functions import load_reward, loading
-from guerdon.rubrics import NumericAnswer, Rubric
+from guerdon.functions import RewardFunction, load_reward, loading
+from guerdon.rubrics import NumericAnswer, Rubric, as_rubric
 
 REWARDS = """
     from guerdon import Rubric, WeightedSum
@@ -383,6 +384,168 @@ def test_a_package_that_raises_shows_its_own_traceback_and_can_be_mended(write, 
     only_of(broken, caught.value)
     write(good + "# it is longer now, by a whole comment\n", f"mine_mended/{where}")
     assert load_reward(f"{path}:reward")("a", "o") == 0.5
+
+
+# Reward functions
+
+
+FUNCTIONS = """
+    import functools
+    from guerdon import EvaluateResult, NumericAnswer, as_reward_function, reward_function
+
+    @reward_function
+    def decorated(messages, ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    @reward_function(mode="pointwise")
+    def said(conversation, answer=None):
+        return float(answer in conversation[-1].text)
+
+    @reward_function
+    async def decorated_async(messages, ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    @reward_function
+    def batch(rollouts_messages, ground_truths=None):
+        return [float(len(messages)) for messages in rollouts_messages]
+
+    def bare(messages, ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    def alone(messages):
+        return float("42" in messages[-1].text)
+
+    def by_name(*, messages, ground_truth):
+        return float(ground_truth in messages[-1].text)
+
+    def optional(messages=None, ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    def optional_alone(messages=()):
+        return float("42" in messages[-1].text)
+
+    def optional_by_name(*, messages=(), ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    async def bare_async(messages, ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    def bare_batch(rollouts_messages):
+        return [float(len(messages)) for messages in rollouts_messages]
+
+    def scaled(factor, messages, ground_truth=None):
+        return factor * float(ground_truth in messages[-1].text)
+
+    partial = functools.partial(scaled, 1.0)
+
+    class Judge:
+        def __call__(self, messages, ground_truth=None):
+            return float(ground_truth in messages[-1].text)
+
+        def method(self, messages, ground_truth=None):
+            return float(ground_truth in messages[-1].text)
+
+    judge = Judge()
+
+    @functools.wraps(bare)
+    def wrapped(*args, **kwargs):
+        return bare(*args, **kwargs)
+
+    def makes_decorated():
+        return decorated
+
+    def makes_bare():
+        return lambda messages, ground_truth: float(ground_truth in messages[-1].text)
+
+    def makes_judge(factor=1.0):
+        return Judge()
+
+    def makes_batch():
+        return batch
+
+    def makes_of_a_rubric():
+        return as_reward_function(NumericAnswer())
+
+    def both(messages, rollouts_messages):
+        return 1.0
+
+    def makes_both():
+        return both
+"""
+CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "decorated", "said", "bare", "alone", "by_name", "optional", "optional_alone",
+        "optional_by_name", "partial", "judge", "judge.method", "wrapped",
+        "makes_decorated", "makes_bare", "makes_judge", "makes_of_a_rubric",
+    ],
+)  # fmt: skip
+def test_a_spec_may_name_a_reward_function(write, name):
+    function = load_reward(f"{write(FUNCTIONS)}:{name}")
+    assert isinstance(function, RewardFunction)
+    assert (function.mode, function.is_async) == ("pointwise", False)
+    assert function(CHAT, "42").score == 1.0
+    assert function(CHAT[:1], "42").score in (0.0, None)
+    assert isinstance(as_rubric(function), Rubric)
+
+
+@pytest.mark.parametrize("name", ["decorated_async", "bare_async"])
+def test_a_spec_may_name_an_async_reward_function(write, name):
+    function = load_reward(f"{write(FUNCTIONS)}:{name}")
+    assert function.is_async
+    assert asyncio.run(function(CHAT, "42")).score == 1.0
+
+
+@pytest.mark.parametrize("name", ["batch", "bare_batch", "makes_batch"])
+def test_a_spec_may_name_a_reward_function_of_batches(write, name):
+    function = load_reward(f"{write(FUNCTIONS)}:{name}")
+    assert function.mode == "batch"
+    assert [result.score for result in function([CHAT, CHAT[:1]])] == [2.0, 1.0]
+
+
+def test_a_decorated_function_is_loaded_as_itself(write):
+    path = write(FUNCTIONS)
+    assert load_reward(f"{path}:decorated") is loading.load_object(f"{path}:decorated")
+    assert load_reward(f"{path}:bare").function is loading.load_object(f"{path}:bare")
+
+
+def test_a_loaded_function_is_pickled_by_its_name(write):
+    path = write(FUNCTIONS)
+    function = load_reward(f"{path}:decorated")
+    assert pickle.loads(pickle.dumps(function)) is function
+    function = load_reward(f"{path}:bare")
+    assert pickle.loads(pickle.dumps(function)).function is function.function
+
+
+@pytest.mark.parametrize("name", ["both", "makes_both"])
+def test_a_function_that_takes_both_is_no_reward_function(write, name):
+    spec = f"{write(FUNCTIONS)}:{name}"
+    with pytest.raises(SpecError, match="takes 'messages' and 'rollouts_messages'") as caught:
+        load_reward(spec)
+    assert caught.value.spec == spec
+
+
+def test_a_misspelt_name_is_told_with_the_nearest_reward_function(write):
+    with pytest.raises(SpecError, match="did you mean 'decorated'"):
+        load_reward(f"{write(FUNCTIONS)}:decoratd")
+
+
+def test_a_function_that_is_decorated_wrongly_shows_the_persons_traceback(write):
+    path = write(
+        """
+        from guerdon import reward_function
+
+        @reward_function
+        def reward(action, observation):
+            return 1.0
+        """
+    )
+    with pytest.raises(SpecError, match="takes no 'messages'") as caught:
+        load_reward(f"{path}:reward")
+    assert "@reward_function" in only_of(path, caught.value)
 
 
 # load_module and name_of

@@ -264,19 +264,18 @@ def test_a_failure_names_the_deepest_line_in_the_functions_file():
     def inner():
         raise ValueError("by design")
 
-    try:
+    with pytest.raises(ValueError, match="by design") as caught:
         inner()
-    except ValueError as error:
-        result = failed(error, __file__)
-        line = error.__traceback__.tb_next.tb_lineno
+    line = caught.traceback[-1].lineno + 1
+    result = failed(caught.value, __file__)
     assert result.error == f"ValueError: by design (line {line} of test_results.py)"
 
 
 def test_a_failure_elsewhere_names_no_line():
-    try:
+    with pytest.raises(ValueError, match="by design") as caught:
         raise ValueError("by design")
-    except ValueError as error:
-        assert failed(error, "/elsewhere.py").error == "ValueError: by design"
+    assert failed(caught.value, "/elsewhere.py").error == "ValueError: by design"
+    assert failed(caught.value).error == "ValueError: by design"
 
 
 def test_an_error_whose_text_can_not_be_made_is_told_all_the_same():

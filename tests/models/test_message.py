@@ -118,3 +118,85 @@ def test_it_looks_like_a_dict_of_what_was_given():
 def test_its_fields_are_attributes():
     message = Message.model_validate({"role": "user", "content": "x", "cache": True})
     assert (message.role, message.content, message.cache, message.name) == ("user", "x", True, None)
+
+
+# There and back
+
+
+TEXT = st.text(max_size=9)
+PARTS = st.lists(
+    st.fixed_dictionaries({"type": st.just("text"), "text": TEXT})
+    | st.fixed_dictionaries({"type": st.just("image_url"), "image_url": JSON})
+    | st.dictionaries(TEXT, JSON, max_size=2),
+    max_size=3,
+)
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"id": TEXT, "type": st.just("function")},
+        optional={
+            "function": st.fixed_dictionaries({"name": TEXT, "arguments": TEXT}),
+            "index": st.integers(0, 9),
+        },
+    ),
+    max_size=2,
+)
+ROLES = ["system", "developer", "user", "assistant", "tool", "function"]
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(ROLES)},
+    optional={
+        "content": st.none() | TEXT | PARTS,
+        "name": st.none() | TEXT,
+        "tool_call_id": st.none() | TEXT,
+        "tool_calls": st.none() | CALLS,
+        "reasoning_content": st.none() | TEXT,
+        "refusal": st.none() | TEXT,
+        "annotations": st.lists(JSON, max_size=2),
+        "audio": JSON,
+        "text": JSON,
+    },
+)
+
+
+@given(MESSAGES)
+def test_whatever_comes_in_goes_out_again(given):
+    before = json.dumps(given)
+    message = Message.model_validate(given)
+    assert message.to_openai() == given
+    assert Message.model_validate(message.to_openai()) == message
+    assert json.dumps(given) == before
+
+
+@given(MESSAGES)
+def test_a_message_goes_through_json_without_loss_and_without_gain(given):
+    message = Message.model_validate(given)
+    for text in (message.model_dump_json(), json.dumps(message.to_openai())):
+        again = Message.model_validate_json(text)
+        assert again == message
+        assert again.to_openai() == given
+
+
+def test_what_went_out_is_no_part_of_the_message():
+    message = Message(role="assistant", content=[dict(IMAGE)], tool_calls=[CALL])
+    given = message.to_openai()
+    given["content"].clear()
+    given["tool_calls"][0]["function"]["name"] = "other"
+    assert message.content == [IMAGE]
+    assert message.tool_calls == [CALL]
+
+
+def test_what_is_assigned_later_goes_out_too():
+    message = Message(role="user")
+    message.content = "x"
+    assert message.to_openai() == {"role": "user", "content": "x"}
+
+
+def test_a_message_may_be_dumped_in_parts():
+    message = Message.model_validate({"role": "user", "content": None, "cache": True})
+    assert message.model_dump(include={"role"}) == {"role": "user"}
+    assert message.model_dump(exclude={"role"}) == {"content": None, "cache": True}
+    assert message.model_dump(exclude_none=True) == {"role": "user", "cache": True}
+
+
+def test_messages_have_a_json_schema():
+    assert {"role", "content"} <= Message.model_json_schema()["properties"].keys()
+    assert Message.model_json_schema(mode="serialization")

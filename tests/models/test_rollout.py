@@ -1,6 +1,11 @@
 """Rollout.from_row: a recorded conversation as steps."""
 
+import copy
+import pickle
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
 from guerdon.models import Message, Rollout
@@ -168,3 +173,113 @@ def test_deep_nesting_is_an_error_like_any_other(messages):
 
 def test_deep_nesting_beside_the_messages_does_no_harm():
     assert len(rollout_of(assistant("a"), extra=nested(5000)).steps) == 1
+
+
+# Steps by name
+
+
+def test_steps_are_found_by_number_and_by_id():
+    rollout = rollout_of(
+        user("q"), assistant("a", step_id="think"), assistant("b"), assistant("c", step_id="say")
+    )
+    assert rollout.places == {0: 0, 1: 1, 2: 2, "think": 0, "say": 2}
+    assert [action.step_id for action, _ in rollout.steps] == ["think", None, "say"]
+
+
+def test_an_id_of_several_steps_is_that_of_none():
+    rollout = rollout_of(*(assistant("a", step_id=name) for name in "sts"), assistant("b"))
+    assert rollout.places == {0: 0, 1: 1, 2: 2, 3: 3, "s": None, "t": 1}
+    rollout = rollout_of(*(assistant("a", step_id="s") for _ in range(3)))
+    assert rollout.places["s"] is None
+
+
+@pytest.mark.parametrize("name", [None, 0, 1.5, ["s"], {"a": 1}, True])
+def test_an_id_that_is_no_text_is_none(name):
+    rollout = rollout_of(assistant("a", step_id=name))
+    assert rollout.places == {0: 0}
+    assert rollout.to_step_data()[0].step_info == {"assistant_turn_index": 0}
+
+
+def test_an_id_that_looks_like_a_number_is_no_number():
+    rollout = rollout_of(assistant("a"), assistant("b", step_id="0"))
+    assert rollout.places == {0: 0, 1: 1, "0": 1}
+
+
+def test_the_steps_are_the_same_however_often_they_are_asked_for():
+    rollout = rollout_of(user("q"), assistant("a"))
+    assert rollout.steps is rollout.steps
+
+
+def test_a_rollout_is_copied_and_pickled_with_its_steps():
+    rollout = rollout_of(user("q"), assistant("a"), id="q7")
+    for again in (copy.deepcopy(rollout), pickle.loads(pickle.dumps(rollout))):
+        assert again == rollout
+        assert again.steps == rollout.steps
+
+
+# StepData
+
+
+def test_each_turn_becomes_a_step_with_what_led_to_it_and_what_came_of_it():
+    rollout = rollout_of(
+        user("q"), assistant(None, tool_calls=[CALL]), tool("1"), assistant("b"), user("thanks")
+    )
+    first, second = rollout.to_step_data()
+    assert (first.system_step_index, second.system_step_index) == (0, 1)
+    assert (first.observation_data, second.observation_data) == ("q", "1")
+    assert first.action_taken == {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    assert second.action_taken == assistant("b")
+    assert (first.raw_policy_output, second.raw_policy_output) == ("", "b")
+    assert (first.is_done, second.is_done) == (False, True)
+    assert [m.text for m in first.resulting_messages_history] == ["q", "", "1"]
+    assert second.resulting_messages_history == rollout.messages
+    assert first.base_reward is first.advantage is first.return_to_go is None
+
+
+def test_a_conversation_that_begins_with_the_assistant_has_nothing_before_it():
+    first, second = rollout_of(assistant("a"), assistant("b")).to_step_data()
+    assert (first.observation_data, second.observation_data) == (None, "a")
+
+
+def test_the_step_info_names_the_turn_and_what_else_is_known():
+    rollout = rollout_of(assistant("a", step_id="s"), assistant("b"), group="g")
+    first, second = rollout.to_step_data()
+    assert first.step_info == {"assistant_turn_index": 0, "step_id": "s", "group": "g"}
+    assert second.step_info == {"assistant_turn_index": 1, "group": "g"}
+    [alone] = rollout_of(assistant("a")).to_step_data()
+    assert alone.step_info == {"assistant_turn_index": 0}
+
+
+def test_steps_can_be_changed_without_changing_the_rollout():
+    rollout = rollout_of(user("q"), assistant("a", tool_calls=[CALL]))
+    [step] = rollout.to_step_data()
+    step.base_reward = 0.5
+    step.step_info["more"] = 1
+    step.resulting_messages_history.clear()
+    step.action_taken["tool_calls"].clear()
+    [again] = rollout.to_step_data()
+    assert again.base_reward is None
+    assert again.step_info == {"assistant_turn_index": 0}
+    assert len(again.resulting_messages_history) == len(rollout.messages) == 2
+    assert again.action_taken["tool_calls"] == [CALL]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), st.text(max_size=5)),
+        max_size=6,
+    ),
+    st.text(max_size=5),
+)
+def test_steps_cut_the_conversation_where_the_next_turn_begins(before, last):
+    given = [*before, ("assistant", last)]
+    rollout = rollout_of(*({"role": role, "content": text} for role, text in given))
+    steps = rollout.to_step_data()
+    turns = [place for place, (role, _) in enumerate(given) if role == "assistant"]
+    assert [step.system_step_index for step in steps] == list(range(len(turns)))
+    assert [step.is_done for step in steps] == [False] * (len(turns) - 1) + [True]
+    assert [len(step.resulting_messages_history) for step in steps] == [*turns[1:], len(given)]
+    assert [step.raw_policy_output for step in steps] == [given[place][1] for place in turns]
+    assert [action.history for action, _ in rollout.steps] == [
+        rollout.messages[:place] for place in turns
+    ]

@@ -167,7 +167,7 @@ def test_half_a_character_is_no_failure():
 
 
 def test_formats_have_names():
-    assert FORMATS == {"jsonl": read_lines, "tau-bench": read_tau_bench}
+    assert {"jsonl": read_lines, "tau-bench": read_tau_bench} == FORMATS
     assert reader_of("tau-bench") is read_tau_bench
     with pytest.raises(InvalidArgumentError, match=r"'csv'; there are \['jsonl', 'tau-bench'\]"):
         reader_of("csv")

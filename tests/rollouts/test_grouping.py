@@ -97,7 +97,7 @@ def test_the_groups_before_a_split_come_all_the_same():
     found = []
     with pytest.raises(RolloutError, match="is split"):
         for batch in lines_by_group(lines("a", "b", "b", "a")):
-            found.append(batch)  # noqa: PERF402
+            found.append(batch)
     assert numbers(found) == [[1], [2, 3]]
 
 

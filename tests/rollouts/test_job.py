@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from guerdon.errors import (
+    CreditError,
     InvalidArgumentError,
     OutputError,
     ResumeError,
@@ -14,6 +16,7 @@ from guerdon.errors import (
     WorkerError,
 )
 from guerdon.rollouts import Job
+from guerdon.rollouts.row_credit import CreditSettings
 
 REWARD = """
     from guerdon import Gate, Rubric, WeightedSum
@@ -390,3 +393,412 @@ def test_an_exception_that_is_no_exception_is_a_failed_row(row, write_rows, tmp_
     report = Job(write_rows([row("1"), row("0"), row("1")]), f"{path}:reward", str(out)).run()
     assert (report.summary.rows, report.summary.failed) == (3, 1)
     assert json.loads(out.read_text().splitlines()[1])["error"] == "step 0: Stop: enough"
+
+
+# Groups ----------------------------------------------------------------------------------------
+
+FUNCTIONS = """
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    @reward_function
+    def best(rollouts_messages, ground_truths=None, **kwargs):
+        if any(messages[-1].text == "fail" for messages in rollouts_messages):
+            raise ValueError("no luck")
+        if any(messages[-1].text == "few" for messages in rollouts_messages):
+            return [1.0]
+        lengths = [len(messages[-1].text) for messages in rollouts_messages]
+        return [float(each == max(lengths)) * kwargs.get("scale", 1.0) for each in lengths]
+
+    @reward_function
+    async def alone(messages, *, bonus=0.0):
+        turns = [each.text for each in messages if each.role == "assistant"]
+        if turns[-1] == "fail":
+            raise ValueError("no luck")
+        steps = [StepOutput(step_index=turn, base_reward=float(len(text)), reason="why",
+                            metrics={"words": {"x", "y", "z", text}})
+                 for turn, text in enumerate(turns)]
+        return EvaluateResult(score=float(len(turns[-1])) + bonus, step_outputs=steps)
+
+    reward = best
+
+    def place(step):
+        return step.system_step_index
+
+    def raises(step):
+        raise LookupError("no such room")
+"""
+GIGPO = CreditSettings("gigpo", options={"gamma": 0.9})
+
+
+@pytest.fixture
+def functions(reward):
+    """The path of a file with functions."""
+    return reward(FUNCTIONS, "functions").removesuffix(":reward")
+
+
+@pytest.fixture
+def of_groups(functions, run):
+    """Runs a job on groups; gives the report and the rows."""
+
+    def of_groups(rollouts, name="best", **options):
+        return run(rollouts, reward=f"{functions}:{name}", **options)
+
+    return of_groups
+
+
+def groups(row):
+    """Groups of every kind, with lines that are none."""
+    return [
+        row("1", "22", id="a", group="g", kind="x"),
+        row("333", id="b", group="g", kind="y"),
+        row("1", id="c", group=["h", 1], kind="x"),
+        b"{broken",
+        {"id": "d", "group": ["h", 1], "messages": []},
+        row("22", "1", id="e", group=["h", 1]),
+        row("1", id="f"),
+        b"",
+        row("fail", id="i", group="i"),
+        row("1", id="j", group="i", kind="y"),
+        row("1", id="k", group={"a": 1}),
+    ]
+
+
+def test_a_batch_function_scores_the_rollouts_of_a_group_against_each_other(
+    row, write_rows, of_groups
+):
+    report, rows = of_groups(write_rows(groups(row)))
+    assert [(r["id"], r["score"]) for r in rows] == [
+        ("a", 0.0), ("b", 1.0), ("c", 1.0), (None, None), ("d", None), ("e", 1.0), ("f", 1.0),
+        ("i", None), ("j", None), ("k", 1.0),
+    ]  # fmt: skip
+    assert [r["error"].partition(" (")[0] for r in rows[7:9]] == ["ValueError: no luck"] * 2
+    found = report.summary.groups.to_dict()
+    assert (found["groups"], found["rows_without_group"], found["dead_groups"]) == (4, 1, 1)
+    assert [each["group"] for each in found["by_group"]] == ["g", ["h", 1], "i", {"a": 1}]
+
+
+def test_a_broken_line_inside_a_group_ends_nothing(row, write_rows, of_groups):
+    lines = [row("1", id="a", group="g"), b"{", row("22", id="b", group="g")]
+    report, rows = of_groups(write_rows(lines))
+    assert [r["score"] for r in rows] == [0.0, None, 1.0]
+    assert rows[1]["error"].startswith("line 2: RolloutError")
+    assert (report.summary.failed, report.summary.groups.groups) == (1, 1)
+
+
+def test_too_few_results_fail_the_group_and_no_other(row, write_rows, of_groups):
+    lines = [row("few", group="g"), row("1", group="g"), row("1", group="h")]
+    _, rows = of_groups(write_rows(lines))
+    assert [r["score"] for r in rows] == [None, None, 1.0]
+    assert "1 results for 2 rollouts" in rows[0]["error"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_group_is_refused_before_anything_is_written(
+    row, write_rows, of_groups, tmp_path, workers
+):
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    lines = [row("1", group="g"), row("1", group="h"), row("1", group="g")]
+    with pytest.raises(RolloutError, match=r'group "g" is split: it stands up to line 1') as caught:
+        of_groups(write_rows(lines), workers=workers)
+    assert caught.value.line == 3
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_group_on_a_stream_keeps_the_rows_before(
+    row, write_rows, of_groups, tmp_path, monkeypatch, workers
+):
+    lines = [row("1", id=i, group=i // 4) for i in range(200)]
+    path = write_rows([*lines, row("1", id="late", group=0), row("1", id="later", group=1)])
+    with open(path, "rb") as file:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=file))
+        with pytest.raises(RolloutError, match="group 0 is split") as caught:
+            of_groups("-", workers=workers)
+    assert caught.value.line == 201
+    kept = (tmp_path / "scored.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["id"] for line in kept] == list(range(200))
+
+
+def test_groups_may_be_split_where_nothing_compares_them(row, write_rows, of_groups):
+    lines = [row("1", group="g"), row("1", group="h"), row("1", group="g")]
+    report, rows = of_groups(write_rows(lines), "alone")
+    assert [r["score"] for r in rows] == [1.0, 1.0, 1.0]
+    assert report.summary.groups is None
+
+
+def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, of_groups):
+    path = write_rows([row("1", group="g"), row("22", group="g")])
+    one, rows = of_groups(path, parameters={"scale": 0.5})
+    assert [r["score"] for r in rows] == [0.0, 0.5]
+    other, _ = of_groups(path)
+    assert one.fingerprint != other.fingerprint
+
+
+def test_a_rubric_takes_no_parameters(row, write_rows, run, tmp_path):
+    with pytest.raises(
+        InvalidArgumentError, match=r"a rubric takes no parameters, but \['level'\]"
+    ):
+        run(write_rows([row("1")]), parameters={"level": 1})
+    assert not (tmp_path / "scored.jsonl").exists()
+
+
+def test_credit_of_a_rubric_is_that_of_its_steps(row, write_rows, run):
+    report, rows = run(
+        write_rows([row("0.5", "1", id="a", group="g"), row("1", id="b", group="g")]), credit=GIGPO
+    )
+    assert [r["step_rewards"] for r in rows] == [[0.75, 1.5], [1.5]]
+    assert [[s["return_to_go"] for s in r["steps"]] for r in rows] == [
+        [pytest.approx(0.75 + 0.9 * 1.5), 1.5], [1.5],
+    ]  # fmt: skip
+    assert all(type(s["advantage"]) is float for r in rows for s in r["steps"])
+    assert report.summary.groups.steps == 3
+
+
+def test_credit_is_a_row_s_own_by_its_group(row, write_rows, of_groups):
+    report, rows = of_groups(write_rows(groups(row)), "alone", credit=GIGPO)
+    found = {r["id"]: [s["advantage"] for s in r.get("steps", ())] for r in rows}
+    assert all(value != 0.0 for name in "abce" for value in found[name])
+    assert (found["i"], found["j"], found["k"], found["d"]) == ([None], [0.0], [0.0], [])
+    assert report.summary.groups.uncredited == 0
+
+
+def test_a_state_key_that_raises_is_told_in_the_rows_and_the_scores_stay(
+    row, write_rows, of_groups, functions
+):
+    credit = CreditSettings("gigpo", f"{functions}:raises")
+    path = write_rows([row("1", group="g"), row("22", group="g"), row("1", group="h")])
+    report, rows = of_groups(path, "alone", credit=credit)
+    assert [r["score"] for r in rows] == [1.0, 2.0, 1.0]
+    assert all("no credit: LookupError: no such room" in json.dumps(r["notes"]) for r in rows)
+    assert (report.summary.failed, report.summary.groups.uncredited) == (0, 2)
+
+
+def test_a_breakdown_and_groups_do_not_hinder_each_other(row, write_rows, of_groups):
+    report, _ = of_groups(write_rows(groups(row)), "alone", credit=GIGPO, by="kind")
+    parts = report.summary.parts
+    assert {name: (part.rows, part.failed) for name, part in parts.items()} == {
+        "x": (2, 0), "y": (2, 0), "(none)": (5, 2), "(unreadable)": (1, 1),
+    }  # fmt: skip
+    assert report.summary.groups.groups == 4
+
+
+CREDITED = {"name": "alone", "credit": GIGPO, "by": "kind", "passing": 0.75}
+
+
+def test_a_run_on_groups_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(
+    row, write_rows, of_groups, tmp_path
+):
+    rollouts, out = write_rows(groups(row)), tmp_path / "scored.jsonl"
+    whole, _ = of_groups(rollouts, **CREDITED)
+    data = out.read_bytes()
+    ends = [at for at, byte in enumerate(data) if byte == 10]
+    of_group = [line.count(b"\n") for line in grouped_lines(data)]
+    starts = {sum(of_group[:place]) for place in range(len(of_group) + 1)}
+    for size in sorted({*range(0, len(data), 29), *ends, *(end + 1 for end in ends)}):
+        out.write_bytes(data[:size])
+        report, _ = of_groups(rollouts, resume=True, **CREDITED)
+        assert out.read_bytes() == data, size
+        assert report.summary == whole.summary, size
+        assert report.resumed == max(at for at in starts if at <= data[:size].count(b"\n")), size
+        assert report.resumed + report.scored == 10
+
+
+def grouped_lines(data):
+    """The bytes of each group of `groups`: a broken line stays with the group around it."""
+    lines = data.splitlines(keepends=True)
+    sizes = [2, 4, 1, 2, 1]
+    return [b"".join(lines[sum(sizes[:n]) : sum(sizes[: n + 1])]) for n in range(len(sizes))]
+
+
+def test_no_group_is_kept_in_part(row, write_rows, of_groups, tmp_path):
+    rollouts = write_rows([row("1", id=i, group=i // 3) for i in range(9)])
+    of_groups(rollouts)
+    out = tmp_path / "scored.jsonl"
+    lines = out.read_bytes().splitlines(keepends=True)
+    kept = {}
+    for count in range(10):
+        out.write_bytes(b"".join(lines[:count]))
+        kept[count] = of_groups(rollouts, resume=True)[0].resumed
+    assert kept == {count: count // 3 * 3 for count in range(10)}
+
+
+def test_workers_give_the_same_bytes_and_the_same_summary_of_groups(
+    row, write_rows, of_groups, tmp_path
+):
+    lines = []
+    for copy in range(25):
+        for line in groups(row):
+            named = isinstance(line, dict) and "group" in line
+            lines.append({**line, "group": [line["group"], copy]} if named else line)
+    rollouts, out = write_rows(lines), tmp_path / "scored.jsonl"
+    one, _ = of_groups(rollouts, **CREDITED)
+    data = out.read_bytes()
+    two, _ = of_groups(rollouts, workers=2, **CREDITED)
+    assert out.read_bytes() == data
+    assert rounded(two.summary.to_dict()) == rounded(one.summary.to_dict())
+    assert two.fingerprint == one.fingerprint
+    out.write_bytes(data[: len(data) // 2])
+    again, _ = of_groups(rollouts, workers=2, resume=True, **CREDITED)
+    assert out.read_bytes() == data
+    assert rounded(again.summary.to_dict()) == rounded(one.summary.to_dict())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"credit": CreditSettings("gigpo", options={"gamma": 0.95})},
+        {"credit": CreditSettings("gigpo")},
+        {"credit": CreditSettings("hgpo", options={"gamma": 0.9})},
+        {"credit": CreditSettings("gigpo", "history", {"gamma": 0.9})},
+        {"credit": None},
+        {"parameters": {"bonus": 0.5}},
+        {"name": "best"},
+    ],
+    ids=["gamma", "no gamma", "method", "state key", "no credit", "parameter", "function"],
+)
+def test_going_on_with_other_settings_is_refused(row, write_rows, of_groups, tmp_path, other):
+    rollouts = write_rows(groups(row))
+    of_groups(rollouts, "alone", credit=GIGPO)
+    before = (tmp_path / "scored.jsonl").read_bytes()
+    with pytest.raises(ResumeError, match="scored by reward"):
+        of_groups(rollouts, resume=True, **({"name": "alone", "credit": GIGPO} | other))
+    assert (tmp_path / "scored.jsonl").read_bytes() == before
+
+
+def test_going_on_with_another_function_as_the_state_key_is_refused(
+    row, write_rows, run, functions, reward
+):
+    rollouts = write_rows(groups(row))
+    keys = [reward(f"def reward(step): return {body}", name) for name, body in
+            (("one", "step.system_step_index"), ("two", "0"))]  # fmt: skip
+    spec = f"{functions}:alone"
+    run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[0]))
+    assert (
+        run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[0]), resume=True)[0].scored
+        == 0
+    )
+    with pytest.raises(ResumeError, match="scored by reward"):
+        run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[1]), resume=True)
+
+
+def test_what_credit_can_not_be_leaves_the_output_alone(row, write_rows, of_groups, tmp_path):
+    out = tmp_path / "scored.jsonl"
+    out.write_bytes(b"precious\n")
+    for settings in (("ppo",), ("gigpo", "first"), ("gigpo", "last", {"gamma": 2.0}), ("gae",)):
+        with pytest.raises((InvalidArgumentError, CreditError)):
+            of_groups(write_rows(groups(row)), credit=CreditSettings(*settings))
+    assert out.read_bytes() == b"precious\n"
+
+
+# Recordings of tau-bench
+
+
+def recordings(tmp_path, records):
+    path = tmp_path / "tau.json"
+    path.write_text(json.dumps(records))
+    return str(path)
+
+
+def tau(task, trial, text):
+    return {
+        "task_id": task, "trial": trial, "reward": 1.0, "info": {"task": {"actions": []}},
+        "traj": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}],
+    }  # fmt: skip
+
+
+def test_trials_of_a_task_that_stand_apart_are_a_group(of_groups, tmp_path):
+    records = [tau(task, trial, "x" * (task + trial)) for trial in range(2) for task in (1, 2)]
+    report, rows = of_groups(recordings(tmp_path, records), format="tau-bench")
+    assert [(r["id"], r["group"], r["score"]) for r in rows] == [
+        ("1-0", 1, 0.0), ("1-1", 1, 1.0), ("2-0", 2, 0.0), ("2-1", 2, 1.0),
+    ]  # fmt: skip
+    assert report.summary.groups.groups == 2
+
+
+def test_broken_recordings_are_failed_rows(of_groups, tmp_path):
+    records = [tau(1, 0, "x"), None, tau(1, 1, "xx"), {"task_id": 2, "traj": []}, tau(2, 0, "x")]
+    _, rows = of_groups(recordings(tmp_path, records), format="tau-bench")
+    found = {r["id"]: (r["score"], r["error"] and r["error"].partition(": ")[0]) for r in rows}
+    assert found == {
+        "1-0": (0.0, None), "1-1": (1.0, None), None: (None, "line 2"), "2": (None, "line 4"),
+        "2-0": (1.0, None),
+    }  # fmt: skip
+
+
+def test_an_empty_recording_is_an_error(of_groups, tmp_path):
+    with pytest.raises(RolloutError, match=r"tau\.json holds no rollouts: it is empty"):
+        of_groups(recordings(tmp_path, []), format="tau-bench")
+
+
+def test_a_recording_that_is_no_array_leaves_the_output_alone(of_groups, tmp_path):
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    with pytest.raises(RolloutError, match="is an array of records, not dict"):
+        of_groups(recordings(tmp_path, {"task_id": 1}), format="tau-bench")
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
+
+
+def test_a_format_that_there_is_not_is_refused(row, write_rows, run):
+    with pytest.raises(InvalidArgumentError, match="there is no format 'csv'"):
+        run(write_rows([row("1")]), format="csv")
+
+
+def test_going_on_with_recordings_comes_to_the_same_file(of_groups, tmp_path):
+    records = [tau(task, trial, "x" * trial) for trial in range(3) for task in range(4)]
+    path, out = recordings(tmp_path, records), tmp_path / "scored.jsonl"
+    of_groups(path, format="tau-bench")
+    data = out.read_bytes()
+    for size in range(0, len(data), 97):
+        out.write_bytes(data[:size])
+        report, _ = of_groups(path, format="tau-bench", resume=True)
+        assert (out.read_bytes(), report.resumed % 3) == (data, 0)
+
+
+# What JSON can't hold
+
+
+STRANGE = """
+    import numpy as np
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    class Unsayable:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    def circle():
+        round = {"name": "round"}
+        round["self"] = [round]
+        return round
+
+    VALUES = {
+        "nan": float("nan"), "inf": -float("inf"), "numpy": np.int64(3), "array": np.arange(2.0),
+        "set": {"b", "a", "c"}, "keys": {(1, 2): {3: 4}}, "circle": circle(), "bytes": b"x",
+        "unsayable": Unsayable(), "half": "\\ud800", "huge": 10**400, "object": object,
+    }
+
+    @reward_function
+    def reward(messages):
+        what = messages[-1].text
+        output = StepOutput(step_index=0, base_reward=0.5, metrics={what: VALUES[what]})
+        return EvaluateResult(score=1.0, reason=what, metrics={what: VALUES[what]},
+                              step_outputs=[output])
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["nan", "inf", "numpy", "array", "set", "keys", "circle", "bytes", "unsayable", "half", "huge",
+     "object"],
+)  # fmt: skip
+def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward, what):
+    spec = reward(STRANGE, "strange")
+    report, rows = run(write_rows([row(what), row("numpy")]), reward=spec)
+    assert [r["score"] for r in rows] == [1.0, 1.0]
+    assert what in rows[0]["steps"][0]["metrics"]
+    assert rows[1]["steps"][0]["metrics"] == {"numpy": 3}
+    assert rows[1]["components"] == {"numpy": 3.0}
+    assert report.summary.failed == 0
+
+
+def test_sets_come_in_an_order_that_stays(row, write_rows, run, reward):
+    _, [found] = run(write_rows([row("set")]), reward=reward(STRANGE, "strange"))
+    assert found["steps"][0]["metrics"] == {"set": ["a", "b", "c"]}

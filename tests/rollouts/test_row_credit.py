@@ -4,7 +4,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import EvaluateResult, StepOutput, reward_function
@@ -169,6 +169,7 @@ def aligned(rollouts):
 
 
 @pytest.mark.parametrize("method", OF_FILES)
+@settings(max_examples=25)
 @given(drawn=ROLLOUTS, other=ROLLOUTS, key=KEYS)
 def test_rows_have_the_advantages_of_aligned_steps(method, drawn, other, key):
     groups = made(drawn), made(other, "h")
@@ -198,6 +199,7 @@ def approximately(value):
     return None if value is None else pytest.approx(value, abs=1e-9)
 
 
+@settings(max_examples=50)
 @given(drawn=ROLLOUTS, key=KEYS, data=st.data())
 def test_the_order_of_rows_does_not_matter(drawn, key, data):
     order = data.draw(st.permutations(range(len(drawn))))

@@ -16,6 +16,8 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
+from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.rubrics.hooks import is_async_callable
 
 
 def plain(action, observation):
@@ -147,3 +149,134 @@ def test_hidden_coroutine_is_told_and_not_left_unawaited():
 def test_score_of_a_function_is_checked():
     with pytest.raises(ValueError, match="None; a score is a finite float"):
         Sequential(lambda action, observation: None)(None, None)
+
+
+# What offers a rubric of itself
+
+
+class Offers:
+    """As a reward function does."""
+
+    def __init__(self):
+        self.made = 0
+
+    def __rubric__(self):
+        self.made += 1
+        return FunctionRubric(plain)
+
+    def __call__(self, messages):
+        raise AssertionError("it is no function of an action and an observation")
+
+
+class AsyncOffers(Offers):
+    def __rubric__(self):
+        return FunctionRubric(awaited)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_what_offers_a_rubric_is_one_everywhere(container):
+    offers = Offers()
+    assert CONTAINERS[container](offers)(0.25, 0.5) == 0.5
+    assert offers.made == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("container", CONTAINERS)
+async def test_what_offers_an_async_rubric_is_one_everywhere(container):
+    assert await CONTAINERS[container](AsyncOffers())(None, None) == 0.5
+
+
+def test_a_class_whose_objects_offer_a_rubric_offers_none():
+    with pytest.raises(InvalidChildError, match="Offers is a class; make a rubric"):
+        as_rubric(Offers)
+
+
+def test_what_is_raised_for_want_of_a_rubric_is_told():
+    class Refuses(Offers):
+        def __rubric__(self):
+            raise InvalidChildError("it has none today")
+
+    with pytest.raises(InvalidChildError, match="it has none today"):
+        Sequential(Refuses())
+
+
+def messages_and_truth(messages, ground_truth=None):
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        messages_and_truth,
+        functools.partial(messages_and_truth),
+        lambda rollouts_messages, ground_truths=None: [1.0],
+        functools.wraps(messages_and_truth)(lambda *args: 1.0),
+    ],
+    ids=["function", "partial", "batch", "wrapped"],
+)
+def test_bare_functions_on_messages_are_not_called_with_an_action(function):
+    with pytest.raises(InvalidChildError, match=r"takes messages, .* @reward_function"):
+        as_rubric(function)
+
+
+class Holds:
+    """A callable that has a function inside, and is not async for that."""
+
+    def __init__(self, func):
+        self.func = func
+
+    def __call__(self, action, observation):
+        return 0.5
+
+
+def test_an_attribute_called_func_makes_nobody_async():
+    assert Sequential(Holds(awaited))(None, None) == 0.5
+    assert is_async_callable(functools.partial(functools.partial(awaited)))
+    assert not is_async_callable(Holds(awaited))
+    assert not is_async_callable(functools.partial(Holds(awaited)))
+
+
+# Fingerprints of functions and values
+
+
+def judge(messages, limit=5):
+    return float(limit)
+
+
+def make(limit):
+    return lambda messages: float(limit)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((), (None,)),
+        ((judge,), (plain,)),
+        ((judge,), (judge, None)),
+        ((judge, {"limit": 5}), (judge, {"limit": 6})),
+        ((judge, "pointwise"), (judge, "batch")),
+        ((functools.partial(judge, limit=5),), (functools.partial(judge, limit=6),)),
+        ((make(5),), (make(6),)),
+        ((1,), ("1",)),
+        ((1,), (1.0,)),
+        ((True,), (1,)),
+        (([1, 2],), ([2, 1],)),
+        (("ab", "c"), ("a", "bc")),
+        (({1, 2},), ({1, 3},)),
+    ],
+    ids=range(13),
+)
+def test_fingerprints_tell_functions_and_values_apart(one, other):
+    assert fingerprint_of(*one) != fingerprint_of(*other)
+    assert fingerprint_of(*one) == fingerprint_of(*one)
+
+
+def test_the_order_of_a_mapping_or_a_set_is_not_in_the_fingerprint():
+    assert fingerprint_of({"a": 1, "b": judge}) == fingerprint_of({"b": judge, "a": 1})
+    assert fingerprint_of({"a", "b", "c"}) == fingerprint_of({"c", "b", "a"})
+
+
+def test_objects_of_the_same_making_have_the_same_fingerprint():
+    assert fingerprint_of(make(5)) == fingerprint_of(make(5))
+    assert fingerprint_of(Holds(judge)) == fingerprint_of(Holds(judge))
+    assert fingerprint_of(Holds(judge)) != fingerprint_of(Holds(plain))

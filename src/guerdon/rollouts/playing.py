@@ -192,11 +192,16 @@ class _Episode:
             resulting_messages_history=self._record.messages,
             policy_logprobs=output.logprobs,
             policy_value_estimate=output.value_estimate,
-            step_info={"assistant_turn_index": self._turns, "env_reward": None},
+            step_info=self._info(),
         )
         self._record.steps.append(step)
         self._turns += 1
         return step
+
+    def _info(self) -> dict[str, Any]:
+        info: dict[str, Any] = {"assistant_turn_index": self._turns, "env_reward": None}
+        group = self._record.group
+        return info if group is None else info | {"group": group}
 
     def _close_step(self, step: StepData) -> None:
         step.resulting_messages_history = list(self._record.messages)

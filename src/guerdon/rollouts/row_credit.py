@@ -11,7 +11,7 @@ from guerdon.functions.loading import load_object
 from guerdon.models.rollout import Rollout
 from guerdon.rollouts import state_keys
 from guerdon.rollouts.alignment import AlignedRollout
-from guerdon.rollouts.crediting import apply_credit
+from guerdon.rollouts.crediting import apply_credit, check_options
 from guerdon.rollouts.rows import ResultRow
 from guerdon.rollouts.state_keys import StateKey
 from guerdon.rubrics.failure import say_failure
@@ -68,6 +68,7 @@ class RowCredit:
                 f"{settings.method} {_NOT_OF_FILES[settings.method]}; call it in the trainer: "
                 "guerdon.apply_credit(…)"
             )
+        check_options(settings.method, settings.options)
         # Of no rollouts: what the options can't be is said before anything is scored.
         apply_credit([], settings.method, **settings.options)
         self._key: StateKey | str = settings.state_key
@@ -107,6 +108,9 @@ class RowCredit:
             yield "it has no group, so that nothing compares with it"
         elif credit.diagnostics.singletons:
             yield "its group has no other valid score, so that nothing compares with it"
+        given = [reward for reward in row["step_rewards"] or () if reward is not None]
+        if given and row["score"] and not any(given):
+            yield "all base rewards that it gives are 0, so that no return sees its score"
 
 
 def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:
