@@ -219,6 +219,31 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_too():
     played(main)
 
 
+def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closing_too():
+    async def main():
+        workers, desk = Workers(1), Desk()
+        cleaned, ended = threading.Event(), threading.Event()
+
+        class Ends(Job):
+            __slots__ = ()
+
+            def run(self):
+                super().run()
+                ended.set()
+
+        job = Ends(lambda: None, desk.finish)
+        workers.submit([job])
+        assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
+        [thread] = [each for each in threading.enumerate() if each.name == "guerdon-env"]
+        workers.give_up(job, cleaned.set)
+        workers.close()
+        thread.join(SOON)  # it has taken leave before the cleanup could come to it
+        await heard(cleaned)
+        assert desk.finished == []
+
+    played(main)
+
+
 def test_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
     async def main():
         workers, desk = Workers(1), Desk()

@@ -320,7 +320,7 @@ def test_options_out_of_their_range(options):
 
 def test_options_say_what_they_could_be():
     assert check_options("rloo", {}) is METHODS["rloo"]
-    with pytest.raises(InvalidArgumentError, match="grpo takes no 'x'; it takes .*normalize"):
+    with pytest.raises(InvalidArgumentError, match=r"grpo takes no 'x'; it takes .*normalize"):
         check_options("grpo", {"x": 1})
 
 

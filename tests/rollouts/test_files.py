@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from guerdon.errors import RolloutError
 from guerdon.models import Rollout
 from guerdon.rollouts import files, read_rollouts
-from guerdon.rollouts.files import parse_line, read_lines
+from guerdon.rollouts.files import decode_line, parse_line, read_lines
 
 ROW = b'{"id": 1, "messages": [{"role": "assistant", "content": "x"}]}'
 BOM = b"\xef\xbb\xbf"
@@ -193,3 +193,37 @@ def test_reading_rollouts_stops_at_a_broken_line_and_says_which():
 
 def test_text_that_begins_with_a_mark_is_read_as_bytes_are():
     assert [rollout.id for rollout in read_rollouts([(BOM + ROW).decode()])] == [1]
+
+
+# What stands in a line, whatever it is
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [(b"3\n", 3), (b' {"a": [null]} \r\n', {"a": [None]}), (b"[]", []), (b'"\\ud800"', "\ud800")],
+    ids=["number", "object", "list", "half"],
+)
+def test_a_line_is_decoded_whatever_it_holds(line, value):
+    assert decode_line(2, line) == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"\xff", b"NaN", b"{} {}", b"[" * 100_000, b"9" * 5000, BOM + b"{}"],
+    ids=["empty", "broken", "bytes", "nan", "two", "deep", "huge", "mark"],
+)
+def test_a_line_that_is_no_json_says_which(line):
+    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+        decode_line(7, line)
+    assert caught.value.line == 7
+
+
+def test_a_mark_stands_at_the_beginning_alone():
+    assert decode_line(1, BOM + b"{}") == {}
+
+
+def test_a_line_that_is_too_long_is_not_decoded(monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE", 4)
+    assert decode_line(1, b"1234") == 1234
+    with pytest.raises(RolloutError, match="more than 4 bytes"):
+        decode_line(1, b"12345")

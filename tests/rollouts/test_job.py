@@ -594,7 +594,7 @@ def test_a_run_on_groups_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(
     ends = [at for at, byte in enumerate(data) if byte == 10]
     of_group = [line.count(b"\n") for line in grouped_lines(data)]
     starts = {sum(of_group[:place]) for place in range(len(of_group) + 1)}
-    for size in sorted({*range(0, len(data), 29), *ends, *(end + 1 for end in ends)}):
+    for size in sorted({*range(0, len(data), 61), *ends, *(end + 1 for end in ends)}):
         out.write_bytes(data[:size])
         report, _ = of_groups(rollouts, resume=True, **CREDITED)
         assert out.read_bytes() == data, size

@@ -149,3 +149,38 @@ def test_what_can_not_be_the_beginning_of_a_result_row_is_refused(finished, path
 def test_a_row_without_a_score_is_no_result_row(finished):
     with pytest.raises(ResumeError, match="something else than result rows"):
         finished(b'{"id": 1, "fingerprint": "f"}\n')
+
+
+def test_rows_of_functions_and_of_credit_are_result_rows(finished):
+    row = json.loads(line("a"))
+    more = {"reason": None, "notes": ["odd"], "steps": [{"step_index": 0, "advantage": 0.5}]}
+    data = b"".join(
+        json.dumps(row | {name: more[name] for name in names}).encode() + b"\n"
+        for names in (("reason", "notes"), ("steps",), ("reason", "notes", "steps"))
+    )
+    assert finished(data)[:2] == (3, len(data))
+
+
+def test_a_row_with_a_key_that_no_result_has_is_refused(finished):
+    row = json.loads(line("a")) | {"advantage": 0.5}
+    with pytest.raises(ResumeError, match="something else than result rows"):
+        finished(json.dumps(row).encode() + b"\n")
+
+
+def test_each_row_comes_with_the_bytes_up_to_its_end(path):
+    path.write_bytes(line("a") + line("bb") + line("c")[:-3])
+    sizes = [size for _, size in read_finished(str(path), "f")]
+    assert sizes == [len(line("a")), len(line("a") + line("bb"))]
+
+
+def test_rows_are_read_one_at_a_time(path):
+    path.write_bytes(line("a") + b"precious notes\n")
+    rows = read_finished(str(path), "f")
+    assert next(rows)[0]["id"] == "a"
+    with pytest.raises(ResumeError):
+        next(rows)
+
+
+def test_what_is_no_file_has_nothing_to_go_on_from(tmp_path):
+    with pytest.raises(ResumeError, match="is no regular file"):
+        list(read_finished(str(tmp_path), "f"))

@@ -162,10 +162,9 @@ def aligned(rollouts):
     """The same rollouts by the aligner."""
     with FunctionScorer(told) as scorer:
         results = [scorer._result(each) for each in rollouts]
-    batch = RLDataAligner(strict=True).align_data_for_rl_processing(
+    return RLDataAligner(strict=True).align_data_for_rl_processing(
         results, {each.id: each.to_step_data() for each in rollouts}, [each.id for each in rollouts]
     )
-    return batch
 
 
 @pytest.mark.parametrize("method", OF_FILES)

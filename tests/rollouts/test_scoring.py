@@ -5,9 +5,11 @@ import logging
 import anyio
 import pytest
 
-from guerdon.errors import AsyncRubricError, RolloutError
+from guerdon import reward_function
+from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.models import Rollout
-from guerdon.rollouts import RolloutScorer, score_rollouts
+from guerdon.rollouts import FunctionScorer, RolloutScorer, score_rollouts
+from guerdon.rollouts.scoring import scorer_of
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -366,3 +368,70 @@ def test_trees_that_dispatch_are_scored_by_whom_they_choose(score):
     row = score(Dispatch(), "0", "3")
     assert (row["score"], row["step_rewards"]) == (3.25, [0.25, 3.0])
     assert row["components"]["kinds.a"] == 3.0
+
+
+# Reward functions
+
+
+@reward_function
+def best(rollouts_messages, **kwargs):
+    lengths = [len(messages[-1].text) for messages in rollouts_messages]
+    return [float(each == max(lengths)) for each in lengths]
+
+
+@reward_function
+def first_fails(messages, id=None):
+    return 1.0 / id
+
+
+def test_what_scores_is_chosen_by_the_reward():
+    assert isinstance(scorer_of(Number()), RolloutScorer)
+    assert isinstance(scorer_of(best, {"bonus": 1}), FunctionScorer)
+    assert (scorer_of(best).takes_groups, scorer_of(first_fails).takes_groups) == (True, False)
+    assert scorer_of(Number()).takes_groups is False
+
+
+def test_a_rubric_takes_no_parameters():
+    assert isinstance(scorer_of(Number(), {}), RolloutScorer)
+    with pytest.raises(InvalidArgumentError, match=r"takes no parameters, but \['a', 'b'\] were"):
+        scorer_of(Number(), {"b": 1, "a": 2})
+
+
+def test_functions_score_rollouts_and_failures_are_no_zeros(row):
+    rollouts = [Rollout.from_row(row("x", id=i)) for i in (2, 0, 4)]
+    rows = list(score_rollouts(first_fails, rollouts))
+    assert [r["score"] for r in rows] == [0.5, None, 0.25]
+    assert rows[1]["error"].startswith("ZeroDivisionError")
+
+
+def test_groups_are_scored_together_and_one_at_a_time(row):
+    taken = []
+
+    def rollouts():
+        for i, text in enumerate(["x", "xx", "xxx", "x"]):
+            taken.append(i)
+            yield Rollout.from_row(row(text, id=i, group=i // 2))
+
+    rows = score_rollouts(best, rollouts())
+    assert taken == []
+    assert next(rows)["score"] == 0.0
+    assert taken == [0, 1, 2]
+    assert [r["score"] for r in rows] == [1.0, 1.0, 0.0]
+
+
+def test_rollouts_without_a_group_are_scored_alone(row):
+    rollouts = [Rollout.from_row(row(text)) for text in ("x", "xx")]
+    assert [r["score"] for r in score_rollouts(best, rollouts)] == [1.0, 1.0]
+
+
+def test_a_split_group_is_refused_after_the_rows_before(row):
+    rollouts = [Rollout.from_row(row("x", group=group)) for group in ("g", "h", "g")]
+    rows = score_rollouts(best, rollouts)
+    assert [next(rows)["group"], next(rows)["group"]] == ["g", "h"]
+    with pytest.raises(RolloutError, match="is split"):
+        next(rows)
+
+
+def test_a_pointwise_function_does_not_mind_split_groups(row):
+    rollouts = [Rollout.from_row(row("x", id=1, group=group)) for group in ("g", "h", "g")]
+    assert len(list(score_rollouts(first_fails, rollouts))) == 3

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.rollouts import Summary, summary
+from guerdon.rollouts.group_summary import GroupFacts, GroupSummary
 from guerdon.rollouts.summary import gates_of
 from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
 
@@ -48,7 +49,8 @@ def test_nothing_has_no_mean():
         "components": {},
         "stopped": {},
         "failures": {},
-        "dealt_with": 0, "noted": 0,
+        "dealt_with": 0,
+        "noted": 0,
     }
 
 
@@ -199,3 +201,41 @@ def test_a_gate_at_the_root_counts_whom_it_stopped(row):
         *score_rollouts(gate, [Rollout.from_row(row("x"))]), gates=tuple(gates_of(gate))
     )
     assert (counted.zeros, counted.to_dict()["stopped"]) == (1, {"": 1})
+
+
+# Notes and groups
+
+
+def test_rows_with_a_note_are_counted():
+    rows = [result() | {"notes": ["odd"]}, result() | {"notes": []}, result(),
+            result(None, "x") | {"notes": ["odd", "too"]}]  # fmt: skip
+    assert summary_of(*rows).to_dict()["noted"] == 2
+
+
+def test_groups_are_told_only_where_they_matter():
+    assert "groups" not in summary_of(result()).to_dict()
+    assert summary_of(groups=GroupSummary()).to_dict()["groups"]["groups"] == 0
+
+
+def test_an_empty_one_counts_groups_likewise():
+    full = Summary(groups=GroupSummary())
+    full.groups.add(GroupFacts("g", 1, (1.0,)))
+    assert full.empty() == Summary(groups=GroupSummary())
+    assert Summary().empty().groups is None
+
+
+def test_merging_counts_notes_and_groups():
+    merged = Summary(groups=GroupSummary())
+    for name in "gh":
+        other = Summary(groups=GroupSummary())
+        other.add(result() | {"notes": ["odd"]}, "x")
+        other.groups.add(GroupFacts(name, 1, (1.0,)))
+        merged.merge(other)
+    told = merged.to_dict()
+    assert (told["noted"], told["groups"]["groups"], told["by"]["x"]["noted"]) == (2, 2, 2)
+
+
+def test_the_parts_of_a_breakdown_have_no_groups():
+    counted = Summary(groups=GroupSummary())
+    counted.add(result(), "x")
+    assert "groups" not in counted.to_dict()["by"]["x"]

@@ -219,6 +219,12 @@ class Workers:
         except RuntimeError:
             logger.debug("the event loop is closed, and with it whoever waited")
 
+    def _clean_up(self, job: Job) -> None:
+        if self._closed:  # the threads are ending, and would pass it by
+            threading.Thread(target=job.clean_up, name=self._name, daemon=True).start()
+        else:
+            self.submit((Job(job.clean_up, _nothing),))
+
     def _collect(self) -> None:
         """Finish, in the event loop, the jobs that are done."""
         self._told = False
@@ -232,7 +238,7 @@ class Workers:
                 continue
             self.stuck -= job.stuck
             if job.cleanup is not None:  # it ended just before it was given up
-                self.submit((Job(job.clean_up, _nothing),))
+                self._clean_up(job)
             if not self._closed and self.threads > self.size + self.stuck:
                 self.threads -= 1
                 self._queue.put(None)
