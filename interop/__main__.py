@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +28,9 @@ class Finding(NamedTuple):
 
     check: str
     problem: str
+
+
+Finder: TypeAlias = Callable[[], list[Finding]]
 
 
 def main() -> int:
@@ -53,38 +56,49 @@ def main() -> int:
 
 
 def _try_all(python: str) -> dict[str, list[Finding]]:
-    """Every group of checks, all at the same time."""
+    """Every group of checks, on one server of each kind."""
 
-    def on_ours(*command: str) -> Callable[[], list[Finding]]:
-        def trying() -> list[Finding]:
-            with _served([sys.executable, "-m", "interop.echo_environment"]) as url:
-                return _ask([*command, url])
+    def on_their_python(module: str, *urls: str) -> Finder:
+        source = {"PYTHONPATH": str(ROOT / "src")}
+        return lambda: _ask([python, "-m", f"interop.theirs.{module}", *urls], **source)
 
-        return trying
+    def on_our_python(module: str, *urls: str) -> Finder:
+        return lambda: _ask([sys.executable, "-m", f"interop.{module}", *urls])
 
-    def on_theirs() -> list[Finding]:
-        with _served([python, "-m", "interop.theirs.server"]) as url:
-            return _ask([sys.executable, "-m", "interop.ours", url])
+    def on_servers() -> dict[str, list[Finding]]:
+        with (
+            _served([sys.executable, "-m", "interop.echo_environment"]) as ours,
+            _served([python, "-m", "interop.theirs.server"]) as theirs,
+        ):
+            # These fill the servers up, so what else needs a place there waits for them.
+            filling = {
+                "their clients, our server": on_their_python("clients", ours),
+                "our clients, their server": on_our_python("ours", theirs),
+            }
+            sharing = {
+                "their gate, our server": lambda: _validated(python, ours),
+                "our worker, what is theirs": on_their_python("rollouts", theirs, ours),
+                "our worker, their server": on_our_python("rollouts", theirs),
+            }
+            return _all_of(filling) | _all_of(sharing)
 
-    def validate() -> list[Finding]:
-        with _served([sys.executable, "-m", "interop.echo_environment"]) as url:
-            return _validated(python, url)
+    with ThreadPoolExecutor(1) as thread:  # needs no server, so it fills the time of their start
+        rubrics = thread.submit(_all_of, {"rubrics": on_their_python("trees")})
+        try:
+            found = on_servers()
+        except (OSError, RuntimeError) as error:
+            found = {"servers": [Finding("they run at all", str(error))]}
+        return found | rubrics.result()
 
-    def trees() -> list[Finding]:
-        return _ask([python, "-m", "interop.theirs.trees"], PYTHONPATH=str(ROOT / "src"))
 
-    groups = {
-        "their clients, our server": on_ours(python, "-m", "interop.theirs.clients"),
-        "their gate, our server": validate,
-        "our clients, their server": on_theirs,
-        "rubrics": trees,
-    }
+def _all_of(groups: dict[str, Finder]) -> dict[str, list[Finding]]:
+    """What several groups find, all at the same time."""
     with ThreadPoolExecutor(len(groups)) as threads:
         futures = {name: threads.submit(_safely, function) for name, function in groups.items()}
         return {name: future.result() for name, future in futures.items()}
 
 
-def _safely(function: Callable[[], list[Finding]]) -> list[Finding]:
+def _safely(function: Finder) -> list[Finding]:
     try:
         return function()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:

@@ -2,6 +2,7 @@
 
 The verdict is 1 or 0 and says nothing of a step. The steps are told by what they write: a write
 that the task asks for earns, one that it doesn't ask for costs, one that failed costs a little.
+Where nothing was to be written, a resolved conversation earns at its last turn.
 Only turns that write, or that hold a call which can't be read, have a step output: whether a
 question or a look-up was worth anything can't be known from the database.
 
@@ -60,6 +61,7 @@ def judge(
     done = replay([Message.model_validate(message) for message in messages], read, data=data)
     outputs = len(read.outputs)
     asked = _asked(done)
+    last = sum(Message.model_validate(each).role == "assistant" for each in messages) - 1
     return EvaluateResult(
         score=float(done.solved),
         reason=_reason(done, outputs),
@@ -71,7 +73,7 @@ def judge(
             "outputs_said": outputs - len(done.unsaid),
             "writes": sum(bool(played.effect) for played in done.played),
         },
-        step_outputs=list(_steps(done, asked)) or None,
+        step_outputs=list(_steps(done, asked, last)) or None,
     )
 
 
@@ -112,7 +114,7 @@ def _asked(done: Replay) -> Counter[str]:
     return Counter(played.effect for played in done.asked if played.effect)
 
 
-def _steps(done: Replay, asked: Counter[str]) -> Iterator[StepOutput]:
+def _steps(done: Replay, asked: Counter[str], last: int) -> Iterator[StepOutput]:
     """A step output for each assistant turn of which something is known."""
     left, share = asked.copy(), ASKED_IN_ALL / max(1, asked.total())
     wanted = {each.call.title for each in done.asked if each.effect}
@@ -133,6 +135,8 @@ def _steps(done: Replay, asked: Counter[str]) -> Iterator[StepOutput]:
             other = each.call.title in wanted
             worth = UNASKED, "other than asked for" if other else "not asked for"
         turns.setdefault(each.call.turn, []).append((worth[0], f"{each.call.title}: {worth[1]}"))
+    if turns and done.solved and not asked:  # else what time was lost would be all that is seen
+        turns.setdefault(last, []).append((ASKED_IN_ALL, "resolved, with nothing to write"))
     for turn, worths in turns.items():
         rewards, reasons = zip(*worths, strict=True)
         yield StepOutput(step_index=turn, base_reward=sum(rewards), reason="; ".join(reasons))

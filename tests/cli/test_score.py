@@ -8,8 +8,11 @@ import os
 import select
 import signal
 import termios
+import textwrap
 
 import pytest
+
+from tests.cli.inside import run_inside
 
 KEYS = [
     "id", "group", "score", "is_score_valid", "components", "step_rewards", "error", "fingerprint",
@@ -246,6 +249,32 @@ def test_after_ctrl_c_every_finished_row_is_kept_and_resume_goes_on(
     assert scored.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+def test_after_ctrl_c_no_group_is_kept_in_part_and_resume_goes_on(
+    started, guerdon, tmp_path, listening
+):
+    names, ready, _ = listening
+    lines = [
+        json.dumps({"id": i, "group": i // 10, "messages": [
+            {"role": "assistant", "content": "stop" if i == 75 else "x"}]})
+        for i in range(100)
+    ]  # fmt: skip
+    (tmp_path / "rollouts.jsonl").write_text("\n".join(lines))
+    credit = ("--credit", "gigpo")
+    process = started(
+        "score", "rollouts.jsonl", "-r", "reward.py:stops", "-o", "scored.jsonl", *credit,
+        listens=names,
+    )  # fmt: skip
+    wait_for(ready)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, told) == (130, b"")
+    scored = tmp_path / "scored.jsonl"
+    assert ids(scored.read_bytes()) == list(range(70))
+    without_stops(guerdon, "-o", "scored.jsonl", "--resume", *credit)
+    without_stops(guerdon, "-o", "whole.jsonl", *credit)
+    assert scored.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
 @pytest.mark.parametrize("whom", ["parent", "group"])
 def test_after_ctrl_c_workers_finish_what_runs_and_resume_goes_on(
     started, guerdon, rows, tmp_path, listening, whom
@@ -314,3 +343,379 @@ def test_many_rows_stream_through_in_bounded_memory(guerdon, rows, tmp_path):
 
     few, many = peak(2_000), peak(50_000)  # 30 MB of rollouts, 10 MB of results
     assert many - few < 8
+
+
+# Reward functions, groups and credit
+
+
+FUNCTIONS = """
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    @reward_function
+    def best(rollouts_messages, **kwargs):
+        lengths = [len(messages[-1].text) for messages in rollouts_messages]
+        return [float(each == max(lengths)) for each in lengths]
+
+    @reward_function
+    async def length(messages, ground_truth=None, *, scale=1.0, **kwargs):
+        if messages[-1].text == "fail":
+            raise ValueError("no luck")
+        value = len(messages[-1].text) * float(scale)
+        said = repr(dict(sorted(kwargs.items())))
+        steps = [StepOutput(step_index=0, base_reward=value)]
+        return EvaluateResult(score=value, reason=said, step_outputs=steps,
+                              metrics={"[bold]n": 1, "\\udfff": 2})
+
+    @reward_function
+    def plain(messages, level=3):
+        return float(level)
+
+    def key(step):
+        return step.system_step_index
+
+    def raises(step):
+        raise LookupError("no such room")
+
+    def unequal(step):
+        return object()
+
+    CONSTANT = 3
+"""
+
+
+@pytest.fixture
+def functions(tmp_path):
+    (tmp_path / "functions.py").write_text(textwrap.dedent(FUNCTIONS))
+
+
+@pytest.fixture
+def inside(tmp_path, functions):
+    """The command in this process, with functions to score with."""
+    return lambda *args: run_inside(tmp_path, "score", *args)
+
+
+@pytest.fixture
+def grouped(tmp_path):
+    """Writes rollouts of these groups and turns."""
+
+    def grouped(*pairs, **columns):
+        lines = [
+            json.dumps({"id": i, "group": group, "messages": [
+                {"role": "user", "content": "?"}, {"role": "assistant", "content": turn}],
+                **columns})
+            for i, (group, turn) in enumerate(pairs)
+        ]  # fmt: skip
+        (tmp_path / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
+
+    return grouped
+
+
+def scored_rows(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "scored.jsonl").read_bytes().splitlines()]
+
+
+OUT = ("-o", "scored.jsonl")
+
+
+def test_functions_of_groups_are_told_group_by_group(inside, grouped, tmp_path):
+    grouped(("[bold]", "1"), ("[bold]", "22"), ("h", "1"))
+    done = inside("rollouts.jsonl", "-r", "functions.py:best", *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row["score"] for row in scored_rows(tmp_path)] == [0.0, 1.0, 1.0]
+    table = " ".join(done.stdout.split())
+    for expected in ("[bold] 2 0.500 0 1", "h 1 1.000 1 one valid score", "groups 2"):
+        assert expected in table
+
+
+def test_a_split_group_is_named_before_anything_is_written(inside, grouped, tmp_path):
+    grouped(("g", "1"), ("h", "22"), ("g", "1"))
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    done = inside("rollouts.jsonl", "-r", "functions.py:best", *OUT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith('error: line 3: group "g" is split: it stands up to line 1')
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
+
+
+def test_a_split_group_on_a_stream_keeps_the_rows_before(guerdon, grouped, functions, tmp_path):
+    grouped(("g", "1"), ("h", "22"), ("g", "1"))
+    data = (tmp_path / "rollouts.jsonl").read_bytes()
+    done = guerdon("score", "-", "-r", "functions.py:best", "-o", "-", input=data)
+    assert done.returncode == 2
+    assert ids(done.stdout.encode()) == [0, 1]
+    assert 'group "g" is split' in done.stderr
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("k=v", "v"), ("k=1", 1), ("k=1.5", 1.5), ('k="1"', "1"), ("k=[1, {}]", [1, {}]),
+        ("k=null", None), ("k=true", True), ("k=True", "True"), ("k=", ""), ("k=a=b", "a=b"),
+        ("k=é", "é"), ("k= x", " x"), ("k={broken", "{broken"),
+    ],
+)  # fmt: skip
+def test_parameters_are_json_where_they_can_be_and_else_text(
+    inside, grouped, tmp_path, given, reason
+):
+    grouped(("g", "1"))
+    done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT, "--param", given)
+    assert (done.returncode, done.stderr) == (0, "")
+    [row] = scored_rows(tmp_path)
+    assert row["reason"] == repr({"group": "g", "id": 0, "k": reason})
+
+
+def test_a_parameter_that_is_nested_too_deeply_is_text(inside, grouped, tmp_path):
+    grouped(("g", "1"))
+    done = inside("rollouts.jsonl", "-r", "functions.py:plain", *OUT, "-p", "level=" + "[" * 10**5)
+    assert done.returncode == 1
+    assert scored_rows(tmp_path)[0]["error"].startswith("ValueError: could not convert")
+
+
+def test_parameters_may_be_many(inside, grouped, tmp_path):
+    grouped(("g", "22"))
+    done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT, "-p", "scale=2", "-p", "a=b")
+    assert done.returncode == 0
+    [row] = scored_rows(tmp_path)
+    assert (row["score"], "'a': 'b'" in row["reason"]) == (4.0, True)
+
+
+def test_a_parameter_goes_before_a_column(inside, grouped, tmp_path):
+    grouped(("g", "1"), level=7)
+    for args, score in (((), 7.0), (("-p", "level=8"), 8.0)):
+        assert inside("rollouts.jsonl", "-r", "functions.py:plain", *OUT, *args).returncode == 0
+        assert scored_rows(tmp_path)[0]["score"] == score
+
+
+@pytest.mark.parametrize(
+    ("reward", "args", "message"),
+    [
+        ("functions.py:length", ["-p", "k"], "--param 'k': it takes NAME=VALUE"),
+        ("functions.py:length", ["-p", "=v"], "--param '=v': it takes NAME=VALUE"),
+        ("functions.py:length", ["-p", "a b=v"], "--param 'a b=v': it takes NAME=VALUE"),
+        ("functions.py:length", ["-p", "k=1", "-p", "k=1"], "--param k: it is given twice"),
+        ("functions.py:length", ["-p", "messages=[]"], "takes no parameter 'messages'"),
+        (
+            "functions.py:plain",
+            ["-p", "levle=1"],
+            "plain takes no parameter 'levle'; it takes level",
+        ),
+        ("reward.py:reward", ["-p", "k=1"], "a rubric takes no parameters, but ['k'] were given"),
+        ("functions.py:plain", ["--format", "csv"], "there is no format 'csv'"),
+        ("functions.py:plain", ["--credit", "ppo"], "there is no method 'ppo'; there are ["),
+        ("functions.py:plain", ["--credit", "gae"], "gae"),
+        ("functions.py:plain", ["--credit", "reinforce_pp"], "compares with the whole batch"),
+        ("functions.py:plain", ["--credit", "gigpo", "--gamma", "2"], "gamma is 2.0"),
+        ("functions.py:plain", ["--credit", "gigpo", "--gamma", "nan"], "gamma"),
+        ("functions.py:plain", ["--credit", "grpo", "--omega", "1"], "grpo takes no 'omega'"),
+        ("functions.py:plain", ["--credit", "grpo", "--credit-option", "x=1"], "takes no 'x'"),
+        ("functions.py:plain", ["--credit", "grpo", "--credit-option", "x"], "takes NAME=VALUE"),
+        ("functions.py:plain", ["--credit", "grpo", "--credit-option", "group=g"], "group"),
+        ("functions.py:plain", ["--credit", "grpo", "--credit-option", "method=g"], "method"),
+        (
+            "functions.py:plain",
+            ["--credit", "gigpo", "--gamma", "1", "--credit-option", "gamma=1"],
+            "--credit-option gamma: it is given twice",
+        ),
+        ("functions.py:plain", ["--gamma", "1"], "gamma: no credit is asked for; add --credit"),
+        ("functions.py:plain", ["--state-key", "history"], "state key: no credit is asked for"),
+        ("functions.py:plain", ["--credit-option", "normalize=mean"], "no credit is asked for"),
+        (
+            "functions.py:plain",
+            ["--credit", "gigpo", "--state-key", "first"],
+            "no state key 'first'",
+        ),
+        (
+            "functions.py:plain",
+            ["--credit", "gigpo", "--state-key", "functions.py:absent"],
+            "absent",
+        ),
+        (
+            "functions.py:plain",
+            ["--credit", "gigpo", "--state-key", "functions.py:CONSTANT"],
+            "key",
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value)[:60],
+)
+def test_what_can_not_be_meant_exits_with_2_and_the_output_stays(
+    inside, grouped, tmp_path, reward, args, message
+):
+    grouped(("g", "1"))
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    done = inside("rollouts.jsonl", "-r", reward, *OUT, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
+
+
+# Credit
+
+
+@pytest.mark.parametrize("reward", ["functions.py:length", "functions.py:best", "reward.py:reward"])
+@pytest.mark.parametrize("method", ["gigpo", "hgpo", "grpo", "dr_grpo", "rloo", "mt_grpo",
+                                    "group_normalized_returns"])  # fmt: skip
+def test_credit_gives_every_step_an_advantage(inside, grouped, tmp_path, reward, method):
+    grouped(("g", "1"), ("g", "0.5"), ("h", "1"))
+    done = inside("rollouts.jsonl", "-r", reward, *OUT, "--credit", method)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = scored_rows(tmp_path)
+    assert all(type(step["advantage"]) is float for row in rows for step in row["steps"])
+    assert rows[2]["steps"][0]["advantage"] == 0.0
+    assert f"credit: {method}" in " ".join(done.stdout.split())
+
+
+def test_credit_that_a_reward_gives_no_grounds_for_is_told_and_exits_with_1(
+    inside, grouped, tmp_path
+):
+    grouped(("g", "1"), ("g", "22"))
+    args = ("rollouts.jsonl", *OUT, "--credit", "pure", "-r")
+    assert inside(*args, "functions.py:length").returncode == 0
+    done = inside(*args, "functions.py:best")
+    assert done.returncode == 1
+    rows = scored_rows(tmp_path)
+    assert [row["score"] for row in rows] == [0.0, 1.0]
+    assert all("no credit: CreditError: no process reward" in row["notes"][-1] for row in rows)
+
+
+def test_options_of_credit_reach_the_method(inside, grouped, tmp_path):
+    grouped(("g", "1"), ("g", "22"))
+    args = ("rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "gigpo")
+    for options, found in (
+        (("--omega", "0", "--credit-option", "normalize=mean"), [-0.5, 0.5]),
+        (("--omega", "2", "--credit-option", "normalize=mean"), [-1.5, 1.5]),
+    ):
+        assert inside(*args, *options).returncode == 0
+        assert [row["steps"][0]["advantage"] for row in scored_rows(tmp_path)] == found
+
+
+def test_a_function_of_a_file_is_a_state_key(inside, grouped, tmp_path):
+    grouped(("g", "1"), ("g", "22"))
+    done = inside(
+        "rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "gigpo",
+        "--state-key", "functions.py:key",
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert [row["steps"][0]["anchor"] for row in scored_rows(tmp_path)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("raises", "no credit: LookupError: no such room"), ("unequal", "no credit: CreditError")],
+)
+def test_states_that_can_not_be_keyed_keep_the_scores_and_exit_with_1(
+    inside, grouped, tmp_path, key, said
+):
+    grouped(("g", "1"), ("g", "22"))
+    done = inside(
+        "rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "gigpo",
+        "--state-key", f"functions.py:{key}",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    rows = scored_rows(tmp_path)
+    assert [(row["score"], row["is_score_valid"]) for row in rows] == [(1.0, True), (2.0, True)]
+    assert all(said in json.dumps(row) for row in rows)
+    assert "groups without credit 1" in " ".join(done.stdout.split())
+
+
+def test_a_failed_rollout_of_a_group_exits_with_1_and_has_no_advantage(inside, grouped, tmp_path):
+    grouped(("g", "1"), ("g", "fail"), ("g", "22"))
+    done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "grpo")
+    assert done.returncode == 1
+    found = [row["steps"][0]["advantage"] for row in scored_rows(tmp_path)]
+    assert (found[0] < 0 < found[2], found[1]) == (True, None)
+
+
+def test_the_summary_as_json_tells_of_groups(inside, grouped):
+    grouped(*((n, "x" * (n % 2 + m)) for n in range(150) for m in range(2)), kind="k")
+    done = inside(
+        "rollouts.jsonl", "-r", "functions.py:length", "--json", "--credit", "gigpo",
+        "--by", "group",
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert (told["groups"]["groups"], len(told["groups"]["by_group"])) == (150, 100)
+    assert (told["groups"]["steps"], told["groups"]["anchor_coverage"]) == (300, 1.0)
+    assert told["groups"]["anchor_sizes"] == {"2": 150}
+    assert (len(told["by"]), told["by"]["(others)"]["rows"]) == (101, 100)
+
+
+def test_without_groups_the_summary_tells_of_none(inside, grouped):
+    grouped(("g", "1"))
+    told = json.loads(inside("rollouts.jsonl", "-r", "functions.py:plain", "--json").stdout)
+    assert "groups" not in told
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["tables", "json"])
+def test_names_that_no_terminal_can_show_end_nothing(guerdon, functions, tmp_path, as_json):
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "1"}]
+    groups = ["\ud800", "[/bold]", "\\", "a\nb", float("inf"), "é\x1b[31m"]
+    lines = [json.dumps({"group": group, "messages": messages}) for group in groups]
+    text = "\n".join(lines).replace("Infinity", "1e999")
+    (tmp_path / "rollouts.jsonl").write_text(text)
+    done = guerdon(
+        "score", "rollouts.jsonl", "-r", "functions.py:length", "--credit", "grpo", *as_json,
+        "--by", "group",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    if as_json:
+
+        def refuse(name):
+            raise AssertionError(f"{name} is no JSON")
+
+        told = json.loads(done.stdout, parse_constant=refuse)
+        assert told["groups"]["groups"] == len(told["by"]) == 6
+    else:
+        assert "groups 6" in " ".join(done.stdout.split())
+
+
+# Recordings of tau-bench
+
+
+def test_recordings_of_tau_bench_are_scored_by_task(inside, tmp_path):
+    records = [
+        {"task_id": task, "trial": trial, "reward": 1.0, "info": {"task": {"actions": []}},
+         "traj": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "x" * trial}]}
+        for trial in (1, 2) for task in (7, 8)
+    ]  # fmt: skip
+    (tmp_path / "tau.json").write_text(json.dumps(records))
+    done = inside("tau.json", "--format", "tau-bench", "-r", "functions.py:best", *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [(row["id"], row["score"]) for row in scored_rows(tmp_path)] == [
+        ("7-1", 0.0), ("7-2", 1.0), ("8-1", 0.0), ("8-2", 1.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "tau.json holds no rollouts: it is empty"),
+        ("{}", "an array of records, not dict"),
+        ('{"a": 1}\n{"a": 2}\n', "the file is no JSON"),
+        ("", "the file is no JSON"),
+    ],
+    ids=["empty array", "object", "lines", "empty"],
+)
+def test_what_is_no_recording_exits_with_2(inside, tmp_path, text, message):
+    (tmp_path / "tau.json").write_text(text)
+    done = inside("tau.json", "--format", "tau-bench", "-r", "functions.py:best")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_sets_have_the_same_bytes_in_every_process(guerdon, environ, grouped, tmp_path):
+    (tmp_path / "sets.py").write_text(
+        "def reward(messages):\n"
+        "    output = {'step_index': 0, 'base_reward': 1.0, 'metrics': {'a': set('abcdef')}}\n"
+        "    return {'score': 1.0, 'step_outputs': [output]}\n"
+    )
+    grouped(("g", "1"))
+    outs = []
+    for seed in "123":
+        environ["PYTHONHASHSEED"] = seed
+        done = guerdon("score", "rollouts.jsonl", "-r", "sets.py:reward", "-o", "-")
+        assert done.returncode == 0
+        outs.append(done.stdout)
+    assert outs[0] == outs[1] == outs[2]

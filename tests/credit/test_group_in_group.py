@@ -259,7 +259,7 @@ def test_sums_that_no_float_can_hold_are_refused():
         ({"joint": "product"}, "joint is 'product'"),
         ({"singleton": None}, "singleton is None"),
         ({"normalize": []}, "normalize is []"),
-        ({"history": -1}, "history is -1; a whole number of at least 0 is needed"),
+        ({"history": -1}, "history is -1; a whole number from 0 to 1,000 is needed"),
         ({"history": 1.0}, "history is 1.0"),
         ({"similarity": 0.0}, "similarity is 0, at which all texts are similar"),
         ({"similarity": 1.1}, "similarity is 1.1"),

@@ -740,15 +740,23 @@ def test_a_write_that_fails_costs_a_little_and_one_without_effect_nothing():
         "update_reservation_passengers",
         {"reservation_id": "AAAAAA", "passengers": PASSENGERS},
     )
-    result = judged([*ask(wrong), *ask(same), STOPPED], task())
-    assert (result.score, steps(result)) == (1.0, [(0, FAILED), (1, 0.0)])
+    result = judged([*ask(wrong), *ask(same), *ask(wrong), STOPPED], task(CANCEL))
+    assert (result.score, steps(result)) == (0.0, [(0, FAILED), (1, 0.0), (2, FAILED)])
     assert result.step_outputs[0].reason == "cancel_reservation B: Error: reservation not found"
+
+
+def test_a_resolved_conversation_without_asked_writes_earns_at_its_end_where_time_was_lost():
+    wrong = ("cancel_reservation", {"reservation_id": "B"})
+    result = judged([*ask(wrong), say("I can't do that."), STOPPED], task())
+    assert (result.score, steps(result)) == (1.0, [(0, FAILED), (1, 1.0)])
+    assert result.step_outputs[1].reason == "resolved, with nothing to write"
+    assert judged([say("I can't do that."), STOPPED], task()).step_outputs is None
 
 
 @pytest.mark.parametrize("name", ["cancel_reservation", "get_user_details", "fly"])
 def test_a_call_that_cannot_be_read_has_a_reason_on_its_step(name):
-    result = judged([say("Hi"), *ask((name, '{"reservation_id": ')), STOPPED], task())
-    assert (result.score, steps(result)) == (1.0, [(1, FAILED)])
+    result = judged([say("Hi"), *ask((name, '{"reservation_id": ')), STOPPED], task(CANCEL))
+    assert (result.score, steps(result)) == (0.0, [(1, FAILED)])
     assert result.step_outputs[0].reason.startswith(f"{name}: Error: ")
 
 

@@ -431,6 +431,21 @@ def test_the_last_observation_may_say_nothing():
         rubric("b", SimpleNamespace(done=True))
 
 
+def test_observations_and_actions_may_be_mappings():
+    seen = []
+
+    @reward_function
+    def reward(messages, ground_truth=None, level=0):
+        seen.extend(message.text for message in messages)
+        return float(ground_truth) + level
+
+    rubric = as_rubric(reward)
+    assert rubric({"content": "a"}, {"done": False, "text": "go on"}) == 0.0
+    last = {"done": True, "metadata": {"ground_truth": "42", "level": 0.5}}
+    assert rubric({"content": "b"}, last) == 42.5
+    assert seen == ["a", "go on", "b"]
+
+
 # A rubric is a reward function
 
 
@@ -548,7 +563,7 @@ def test_a_reward_function_is_one_already():
     assert as_reward_function(shortest) is shortest
 
 
-@pytest.mark.parametrize("thing", [None, 3, "Words", Words, lambda action: 1.0], ids=repr)
+@pytest.mark.parametrize("thing", [None, 3, "Words", Words, lambda action: 1.0], ids=range(5))
 def test_what_is_no_rubric_is_refused(thing):
     with pytest.raises(InvalidChildError):
         as_reward_function(thing)
@@ -585,7 +600,7 @@ MESSAGES = st.lists(
 
 
 @pytest.mark.parametrize("name", TREES)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(messages=MESSAGES, columns=st.sampled_from([{}, {"ground_truth": "42"}, {"level": 3}]))
 def test_there_and_back_a_rubric_scores_the_same(name, messages, columns):
     tree = TREES[name]
@@ -596,7 +611,7 @@ def test_there_and_back_a_rubric_scores_the_same(name, messages, columns):
     assert (back["error"] is None) == (row["error"] is None)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(messages=MESSAGES)
 @pytest.mark.parametrize("function", [answered, stepwise], ids=["answered", "stepwise"])
 def test_back_and_there_a_function_scores_the_same(function, messages):

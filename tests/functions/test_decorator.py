@@ -527,6 +527,16 @@ def test_a_conversation_of_a_batch_that_is_none_is_named():
         assert "rollouts_messages[1][0].role" in result.error
 
 
+@pytest.mark.parametrize("given", ["abc", b"abc", None, 3, {"messages": CHAT}], ids=repr)
+def test_what_is_no_list_of_conversations_makes_the_results_invalid(given):
+    results = shortest(given)
+    assert results
+    for result in results:
+        assert not result.is_score_valid
+        assert "rollouts_messages is" in result.error
+        assert "it takes a list of conversations" in result.error
+
+
 @pytest.mark.anyio
 async def test_a_batch_may_be_async():
     @reward_function

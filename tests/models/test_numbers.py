@@ -112,9 +112,10 @@ def test_it_is_a_number_in_a_json_schema():
 
 def test_numbers_of_numpy_among_metrics_fit_json():
     given = {"a": np.float32(0.5), "b": np.int64(3), "c": 1, "d": "text", "e": None, "f": [1]}
+    given |= {"g": np.True_, "h": False}
     found = METRICS.validate_python(given)
     assert json.loads(METRICS.dump_json(found)) == {
-        "a": 0.5, "b": 3, "c": 1, "d": "text", "e": None, "f": [1],
+        "a": 0.5, "b": 3, "c": 1, "d": "text", "e": None, "f": [1], "g": True, "h": False,
     }  # fmt: skip
     assert [type(found[name]) for name in "abc"] == [float, int, int]
     assert type(given["a"]) is np.float32

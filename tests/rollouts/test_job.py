@@ -610,6 +610,14 @@ def grouped_lines(data):
     return [b"".join(lines[sum(sizes[:n]) : sum(sizes[: n + 1])]) for n in range(len(sizes))]
 
 
+def test_a_group_that_has_grown_is_scored_anew_as_a_whole(row, write_rows, of_groups):
+    lines = [row("1", id="a", group="g"), row("22", id="b", group="h")]
+    of_groups(write_rows(lines))
+    report, rows = of_groups(write_rows([*lines, row("333", id="c", group="h")]), resume=True)
+    assert (report.resumed, report.scored) == (1, 2)
+    assert [(r["id"], r["score"]) for r in rows] == [("a", 1.0), ("b", 0.0), ("c", 1.0)]
+
+
 def test_no_group_is_kept_in_part(row, write_rows, of_groups, tmp_path):
     rollouts = write_rows([row("1", id=i, group=i // 3) for i in range(9)])
     of_groups(rollouts)
@@ -764,15 +772,26 @@ STRANGE = """
         def __repr__(self):
             raise RuntimeError("no")
 
+    class NoList:
+        def tolist(self):
+            raise RuntimeError("no")
+
     def circle():
         round = {"name": "round"}
         round["self"] = [round]
         return round
 
+    def circles():
+        round = []
+        round += [round, round]
+        return round
+
     VALUES = {
         "nan": float("nan"), "inf": -float("inf"), "numpy": np.int64(3), "array": np.arange(2.0),
         "set": {"b", "a", "c"}, "keys": {(1, 2): {3: 4}}, "circle": circle(), "bytes": b"x",
-        "unsayable": Unsayable(), "half": "\\ud800", "huge": 10**400, "object": object,
+        "unsayable": Unsayable(), "no list": NoList(), "key": {Unsayable(): 1},
+        "circles": circles(),
+        "half": "\\ud800", "huge": 10**400, "object": object,
     }
 
     @reward_function
@@ -786,14 +805,15 @@ STRANGE = """
 
 @pytest.mark.parametrize(
     "what",
-    ["nan", "inf", "numpy", "array", "set", "keys", "circle", "bytes", "unsayable", "half", "huge",
-     "object"],
+    ["nan", "inf", "numpy", "array", "set", "keys", "circle", "circles", "bytes", "unsayable",
+     "no list", "key", "half", "huge", "object"],
 )  # fmt: skip
 def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward, what):
     spec = reward(STRANGE, "strange")
     report, rows = run(write_rows([row(what), row("numpy")]), reward=spec)
     assert [r["score"] for r in rows] == [1.0, 1.0]
     assert what in rows[0]["steps"][0]["metrics"]
+    assert len(json.dumps(rows[0])) < 10_000
     assert rows[1]["steps"][0]["metrics"] == {"numpy": 3}
     assert rows[1]["components"] == {"numpy": 3.0}
     assert report.summary.failed == 0
@@ -802,3 +822,24 @@ def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward
 def test_sets_come_in_an_order_that_stays(row, write_rows, run, reward):
     _, [found] = run(write_rows([row("set")]), reward=reward(STRANGE, "strange"))
     assert found["steps"][0]["metrics"] == {"set": ["a", "b", "c"]}
+
+
+def test_half_characters_in_all_places_come_out_as_they_came_in(
+    row, write_rows, of_groups, tmp_path, reward
+):
+    spec = reward(
+        """
+        def reward(messages):
+            return {"score": 1.0, "reason": messages[-1].text, "metrics": {messages[-1].text: 1}}
+        """,
+        "halves",
+    )
+    rollouts = write_rows([row("\ud800", id="\udfff", group=["\udc00"], kind="\ud800")])
+    report = Job(rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO).run()
+    [found] = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert (found["id"], found["group"], found["reason"]) == ("\udfff", ["\udc00"], "\ud800")
+    assert found["components"] == {"\ud800": 1.0}
+    again = Job(
+        rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO, resume=True
+    ).run()
+    assert (again.resumed, again.summary) == (1, report.summary)

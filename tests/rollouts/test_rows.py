@@ -1,17 +1,9 @@
 """Result rows: what they have, and those of rollouts that have no score."""
 
-import asyncio
-
 import pytest
 
-from guerdon.errors import AsyncRubricError, RolloutError
-from guerdon.rollouts.rows import (
-    LoopRunningError,
-    ResultRow,
-    failed_row,
-    invalid_row,
-    refuse_running_loop,
-)
+from guerdon.errors import RolloutError
+from guerdon.rollouts.rows import ResultRow, failed_row, invalid_row
 
 ALWAYS = [
     "id", "group", "score", "is_score_valid", "components", "step_rewards", "error", "fingerprint",
@@ -47,16 +39,3 @@ def test_the_row_of_a_line_that_is_no_rollout(row, line, expected):
     failed = failed_row(RolloutError("no good", line=line, row=row), "f")
     assert (failed["id"], failed["group"], failed["error"]) == expected
     assert (failed["score"], failed["is_score_valid"], failed["fingerprint"]) == (None, False, "f")
-
-
-def test_without_a_running_loop_nothing_is_refused():
-    refuse_running_loop("judge")
-
-
-def test_a_running_loop_is_refused_by_name():
-    async def inside():
-        refuse_running_loop("judge")
-
-    with pytest.raises(LoopRunningError, match="judge is async") as caught:
-        asyncio.run(inside())
-    assert isinstance(caught.value, AsyncRubricError)

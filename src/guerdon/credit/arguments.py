@@ -134,15 +134,16 @@ def finite(value: Any, name: str, *, low: float = -math.inf, high: float = math.
     return float(value)
 
 
-def whole(value: Any, name: str) -> int:
-    """One whole number, 0 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise CreditError(f"{name} is {value!r}; a whole number of at least 0 is needed")
+def whole(value: Any, name: str, *, high: int) -> int:
+    """One whole number, from 0 to `high`."""
+    right = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not right or not 0 <= value <= high:
+        raise CreditError(f"{name} is {value!r}; a whole number from 0 to {high:,} is needed")
     return int(value)
 
 
 def choice(value: Any, name: str, *options: str) -> str:
     """One of several names."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise CreditError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, options))}")
     return str(value)

@@ -27,6 +27,9 @@ from guerdon.errors import CreditError
 
 __all__ = ["gigpo", "hgpo"]
 
+# How many states a key may look back at.
+MAX_HISTORY = 1_000
+
 EpisodeStats = Literal["trajectories", "rows"]
 Joint = Literal["sum", "convex"]
 Singleton = Literal["zero", "raw"]
@@ -249,7 +252,7 @@ class _Conventions:
         choice(self.singleton, "singleton", "zero", "raw")
         finite(self.gamma, "gamma", low=0, high=1)
         finite(self.omega, "omega", low=0, high=1 if self.joint == "convex" else np.inf)
-        whole(self.history, "history")
+        whole(self.history, "history", high=MAX_HISTORY)
         if self.similarity is not None:
             finite(self.similarity, "similarity", low=0, high=1)
             if self.similarity == 0:

@@ -104,7 +104,7 @@ def key_of(value: Any) -> Hashable:
         raise _NoKeyError(kind.__qualname__)  # equal to itself alone
     try:
         hash(value)
-    except TypeError:
+    except Exception:  # whatever a class of somebody's own raises
         raise _NoKeyError(kind.__qualname__) from None
     return (kind, value)
 
@@ -138,11 +138,18 @@ def ids_of(values: Any, size: int, name: str) -> Numbered:
         values = values.tolist()
     try:
         found = numbered(values, size)
-    except TypeError:
+    except Exception:  # whatever an id of somebody's own class raises
         wrong = [row for row, value in enumerate(values) if not _hashable(value)]
         raise refused(
             f"{name} can't be told apart", wrong, accepted="ids must be hashable"
         ) from None
+    unordered = [code for code, one in enumerate(found.ids) if not _has_order(one)]
+    if unordered:
+        raise refused(
+            f"{name} is a {type(found.ids[unordered[0]]).__name__}, which has no order that stays",
+            np.flatnonzero(np.isin(found.codes, unordered)),
+            accepted="ids are text, numbers, None, or tuples of these",
+        )
     unequal = [code for code, one in enumerate(found.ids) if one != one]
     if unequal:
         raise refused(f"{name} is NaN", np.flatnonzero(np.isin(found.codes, unequal)))
@@ -152,9 +159,17 @@ def ids_of(values: Any, size: int, name: str) -> Numbered:
 def _hashable(value: Any) -> bool:
     try:
         hash(value)
-    except TypeError:
+    except Exception:
         return False
     return True
+
+
+def _has_order(one: Any) -> bool:
+    """Whether an id is sorted the same in every process: not by a hash or an address."""
+    if isinstance(one, tuple):
+        return all(map(_has_order, one))
+    plain: Any = object.__repr__  # which tells the address
+    return not isinstance(one, Set) and type(one).__repr__ is not plain
 
 
 def ranks(ids: list[Any]) -> Integers:

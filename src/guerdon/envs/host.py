@@ -14,8 +14,8 @@ from time import monotonic
 from typing import Any
 
 from guerdon.envs.driver import Driver, make
-from guerdon.envs.workers import Job, Workers
-from guerdon.errors import EnvFailedError, EnvTimeoutError, EpisodeError
+from guerdon.envs.workers import Job, Workers, settle
+from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
 from guerdon.rubrics.failure import say_failure
@@ -136,7 +136,7 @@ class Host:
     ) -> Any:
         """Call a function in a thread, for so long; what it `made` too late is closed."""
         waiting: asyncio.Future[Any] = self._loop.create_future()
-        job = Job(function, partial(_settle, waiting))
+        job = Job(function, partial(settle, waiting))
         self._workers.submit((job,))
         clock = _Clock(waiting, job, what, limit)
         self._workers.watch(clock)
@@ -228,16 +228,3 @@ class _Clock:
         elif not started and waited > max(QUEUE_S, 10 * self._limit):
             said = f"{self._what} got no thread for {waited:.0f} s: all environments are busy"
             self._waiting.set_exception(EnvTimeoutError(said, seconds=waited))
-
-
-def _settle(waiting: asyncio.Future[Any], job: Job) -> None:
-    if waiting.done():
-        return
-    error = job.error
-    if error is None:
-        waiting.set_result(job.result)
-    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
-        waiting.set_exception(error)
-    else:  # what an event loop would take for its own end, or a future can't carry
-        failed = EnvFailedError(f"the environment raised {error!r:.200}", exception=error)
-        waiting.set_exception(failed)

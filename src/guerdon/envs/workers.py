@@ -17,9 +17,9 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
-from guerdon.errors import EnvTimeoutError
+from guerdon.errors import EnvFailedError, EnvTimeoutError
 
-__all__ = ["Alarm", "Job", "Workers"]
+__all__ = ["Alarm", "Job", "Workers", "settle"]
 
 logger = logging.getLogger("guerdon.envs")
 
@@ -246,3 +246,24 @@ class Workers:
 
 def _nothing(job: Job) -> None:
     """What is done with the result of a cleanup."""
+
+
+def settle(waiting: asyncio.Future[Any], job: Job) -> None:
+    """Give what a job gave, or raised, to the future that waits for it.
+
+    Example:
+        >>> async def seven(workers):
+        ...     waiting = workers.loop.create_future()
+        ...     workers.submit([Job(lambda: 7, partial(settle, waiting))])
+        ...     return await waiting
+    """
+    if waiting.done():
+        return
+    error = job.error
+    if error is None:
+        waiting.set_result(job.result)
+    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+        waiting.set_exception(error)
+    else:  # what an event loop would take for its own end, or a future can't carry
+        failed = EnvFailedError(f"the environment raised {error!r:.200}", exception=error)
+        waiting.set_exception(failed)

@@ -176,10 +176,12 @@ def _result(done: Replay) -> EvaluateResult:
 def _arguments(trajectory: list[tuple[Any, Any]]) -> tuple[list[Message], Any, dict[str, Any]]:
     """What the function is called with at the end of an episode."""
     action, observation = trajectory[-1]
-    metadata = getattr(observation, "metadata", None)
+    metadata = _of(observation, "metadata")
     others = dict(metadata) if isinstance(metadata, Mapping) else {}
     others.pop("messages", None)
     ground_truth = others.pop("ground_truth", None)
+    if ground_truth is None:
+        ground_truth = _of(observation, "ground_truth")
     if isinstance(action, MessageAction):
         return action.conversation, ground_truth, others
     return list(_conversation(trajectory)), ground_truth, others
@@ -190,7 +192,7 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
     messages = []
     for place, (action, observation) in enumerate(trajectory):
         messages.append(Message(role="assistant", content=text_of(action)))
-        texts = (getattr(observation, name, None) for name in TEXTS)
+        texts = (_of(observation, name) for name in TEXTS)
         text = next((each for each in texts if isinstance(each, str)), None)
         if text is not None:
             messages.append(Message(role="user", content=text))
@@ -200,6 +202,13 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
                 f"could be a message; one of {', '.join(TEXTS)} takes its text"
             )
     return messages
+
+
+def _of(observation: Any, name: str) -> Any:
+    """What an observation holds, an object or a mapping."""
+    if isinstance(observation, Mapping):
+        return observation.get(name)
+    return getattr(observation, name, None)
 
 
 def _places(trajectory: list[tuple[Any, Any]]) -> dict[int | str, int | None]:

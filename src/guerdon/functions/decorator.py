@@ -144,9 +144,7 @@ class RewardFunction:
     def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any] | None) -> Any:
         try:
             return self.evaluate_or_raise(messages, ground_truth, others)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # also sys.exit() and the like: they end a result, no run
+        except (Exception, SystemExit) as error:  # nothing else: it may be a cancellation
             return self._failed(error, messages)
 
     async def _evaluate_async(
@@ -229,6 +227,8 @@ def reward_function(
 
 
 def _one_each(ground_truths: Any, count: int) -> list[Any]:
+    if callable(getattr(ground_truths, "tolist", None)):  # an array
+        ground_truths = ground_truths.tolist()
     if ground_truths is None:
         return [None] * count
     if not isinstance(ground_truths, (list, tuple)) or len(ground_truths) != count:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from guerdon.errors import RewardFunctionError
-from guerdon.models.evaluate_result import EvaluateResult
+from guerdon.models.evaluate_result import EvaluateResult, StepOutput
 from guerdon.rubrics.failure import say_failure
 
 __all__ = ["failed", "result_of", "results_of"]
@@ -99,30 +99,22 @@ def failed(error: BaseException, file: str | None = None) -> EvaluateResult:
 
 def _check(result: EvaluateResult, name: str) -> None:
     """Refuse what was put into a result past its validation, as by `model_construct`."""
-    try:
-        again = EvaluateResult.model_validate(
-            {"score": result.score, "step_outputs": result.step_outputs}
-        )
-        fits = not result.is_score_valid or again.is_score_valid
-        numbers = [result.score] + [each.base_reward for each in result.step_outputs or ()]
-        fits = fits and all(
-            each is None or (type(each) is float and math.isfinite(each)) for each in numbers
-        )
-    except (ValidationError, AttributeError) as error:
+    outputs = result.step_outputs or []
+    wrong = next((each for each in outputs if not isinstance(each, StepOutput)), None)
+    if wrong is not None:
         raise RewardFunctionError(
-            f"{name} gave a result that was changed into none: {_first(error)}"
-        ) from None
-    if not fits:
+            f"{name} gave {reprlib.repr(wrong)} among the step outputs; it takes StepOutput"
+        )
+    for number in (result.score, *(output.base_reward for output in outputs)):
+        if number is not None and (type(number) is not float or not math.isfinite(number)):
+            raise RewardFunctionError(
+                f"{name} gave {type(number).__name__} {reprlib.repr(number)}; "
+                "a score is a finite float"
+            )
+    if result.is_score_valid and result.score is None:
         raise RewardFunctionError(f"{name} gave a valid result without a score")
     if not result.is_score_valid and result.error is None and result.reason is None:
         raise RewardFunctionError(f"{name} gave no valid score, and no error that says why")
-
-
-def _first(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False)[0]
-        return ".".join(map(str, problem["loc"])) + f": {problem['msg']}"
-    return str(error)
 
 
 def _validated(fields: dict[str, Any], name: str) -> EvaluateResult:

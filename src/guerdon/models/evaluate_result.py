@@ -8,13 +8,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    StrictInt,
     StrictStr,
     ValidationError,
     model_validator,
 )
 
-from guerdon.models.numbers import FiniteFloat, Metrics
+from guerdon.models.numbers import FiniteFloat, Index, Metrics
 
 __all__ = ["EvaluateResult", "StepOutput"]
 
@@ -39,7 +38,7 @@ class StepOutput(BaseModel):
         extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
     )
 
-    step_index: StrictInt | StrictStr
+    step_index: Index | StrictStr
     base_reward: FiniteFloat
     metrics: Metrics = Field(default_factory=dict)
     reason: str | None = None
@@ -91,9 +90,11 @@ class EvaluateResult(BaseModel):
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        before = self.__dict__.get(name)
+        before, given = dict(self.__dict__), set(self.model_fields_set)
         try:
             super().__setattr__(name, value)
-        except ValidationError:
-            self.__dict__[name] = before  # what is refused doesn't stay
+        except ValidationError:  # what is refused doesn't stay
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            self.__pydantic_fields_set__.intersection_update(given)
             raise

@@ -31,7 +31,7 @@ class Message(BaseModel):
         reasoning_content: What the model thought before it answered, where it is told.
     """
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None

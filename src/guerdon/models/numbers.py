@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, StrictInt
 
-__all__ = ["FiniteFloat", "Metrics"]
+__all__ = ["FiniteFloat", "Index", "Metrics"]
 
 
 def _finite(value: Any) -> Any:
@@ -30,13 +30,23 @@ FiniteFloat: TypeAlias = Annotated[float, BeforeValidator(_finite)]
 
 
 def _plain(metrics: Any) -> Any:
-    """Numbers of numpy as the Python numbers that they are, so that JSON can hold them."""
+    """Numbers and arrays of numpy as what JSON can hold."""
     if not isinstance(metrics, dict) or not metrics:
         return metrics
     return {
-        name: value.item() if isinstance(value, Real) and hasattr(value, "item") else value
+        name: value.tolist() if callable(getattr(value, "tolist", None)) else value
         for name, value in metrics.items()
     }
 
 
 Metrics: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_plain)]
+
+
+def _index(value: Any) -> Any:
+    """A whole number of numpy, such as argmax gives, as the int that it is."""
+    if isinstance(value, Integral) and not isinstance(value, bool | int):
+        return int(value)
+    return value
+
+
+Index: TypeAlias = Annotated[StrictInt, BeforeValidator(_index)]

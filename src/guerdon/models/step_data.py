@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from guerdon.models.message import Message
 from guerdon.models.numbers import FiniteFloat
@@ -45,7 +45,7 @@ class StepData(BaseModel):
         extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
     )
 
-    system_step_index: int
+    system_step_index: StrictInt
     observation_data: Any = None
     action_taken: Any = None
     raw_policy_output: str | None = None

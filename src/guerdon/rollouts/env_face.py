@@ -45,8 +45,13 @@ class EnvFace:
     tools: list[Any] | None
 
 
-def face_of(environment: Any) -> EnvFace:
+def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
     """How to call an environment of any kind.
+
+    Args:
+        environment: The environment.
+        lent_by_sync_code: Whether sync code has it and will go on with it, so that a client that
+            can be both, as OpenEnv's can, is not made async.
 
     Raises:
         InvalidArgumentError: It is none: it has no reset and step.
@@ -65,7 +70,7 @@ def face_of(environment: Any) -> EnvFace:
             action_type,
             tools,
         )
-    reset, step = getattr(environment, "reset", None), getattr(environment, "step", None)
+    reset, step = _method(environment, "reset"), _method(environment, "step")
     if not callable(reset) or not callable(step):
         raise InvalidArgumentError(
             f"{environment!r:.60} is no environment; it has no reset and step, and so has what "
@@ -88,20 +93,44 @@ def face_of(environment: Any) -> EnvFace:
     def step_it(action: Any, timeout_s: float) -> Any:
         return step(action, timeout_s=timeout_s) if takes_timeout else step(action)
 
+    if _is_async_client(environment) and not lent_by_sync_code:
+        return EnvFace(reset_it, step_it, close, (True, True, True), action_type, tools)
     is_async = inspect.iscoroutinefunction
     are_async = (is_async(reset), is_async(step), is_async(close))
     return EnvFace(reset_it, step_it, close, are_async, action_type, tools)
 
 
+def _method(environment: Any, name: str) -> Any:
+    """The method of that name, or its async twin where OpenEnv's server would take that.
+
+    Its `Environment` has twins that call the sync methods; a class that writes them means them.
+    """
+    twin = f"{name}_async"
+    homes = [cls for cls in type(environment).__mro__ if twin in vars(cls)]
+    is_written = len(homes) > 1 and homes[-1].__name__ == "Environment"
+    return getattr(environment, twin if is_written else name, None)
+
+
+def _is_async_client(environment: Any) -> bool:
+    """Whether it is a client that is async where a loop runs, though its methods don't say so.
+
+    OpenEnv's are: called in a thread, they would start a loop of their own, and never end it.
+    """
+    is_client = hasattr(type(environment), "__aenter__") and hasattr(type(environment), "sync")
+    return is_client and getattr(environment, "_execution_mode", None) != "sync"
+
+
 def _action_type(environment: Any) -> type[BaseModel] | None:
     """The type of an environment's actions, where it is known.
 
-    OpenEnv's environments tell it by their parameters alone, ``Environment[Say, Echoed, …]``.
+    OpenEnv's environments and clients tell it by their parameters alone, as in
+    ``Environment[Say, Echoed, …]``.
     """
     kinds = [getattr(environment, "action_type", None)]
-    for cls in type(environment).__mro__:
+    client = getattr(environment, "async_client", environment)  # behind their .sync()
+    for cls in type(client).__mro__:
         for base in cls.__dict__.get("__orig_bases__", ()):
-            if getattr(get_origin(base), "__name__", "") == "Environment":
+            if getattr(get_origin(base), "__name__", "") in ("Environment", "EnvClient"):
                 kinds += get_args(base)[:1]
     for kind in kinds:
         if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Action:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from types import TracebackType
 from typing import Any, Self
 
 from guerdon.errors import InvalidArgumentError, RolloutError
@@ -17,10 +15,14 @@ from guerdon.functions.placement import place_outputs
 from guerdon.functions.results import failed
 from guerdon.models.evaluate_result import EvaluateResult
 from guerdon.models.rollout import Rollout
-from guerdon.rollouts.rows import ResultRow, failed_row, refuse_running_loop
+from guerdon.rollouts.own_loop import LoopRunningError, OwnLoop
+from guerdon.rollouts.rows import ResultRow, failed_row
 from guerdon.rubrics.fingerprint import fingerprint_of
 
 __all__ = ["FunctionScorer"]
+
+# What is no failure of a reward.
+_PASSED_ON = (LoopRunningError, KeyboardInterrupt, GeneratorExit)
 
 # Columns that have arguments of their own.
 _OWN = frozenset(("messages", "rollouts_messages", "ground_truth", "ground_truths"))
@@ -60,20 +62,13 @@ class FunctionScorer:
                     f"{function.__name__} takes no parameter {name!r}; it takes {takes}"
                 )
         self.fingerprint = fingerprint_of(function.function, function.mode, self.parameters)
-        self._loop: asyncio.Runner | None = None
+        self._loop = OwnLoop()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+    def __exit__(self, *error: Any) -> None:
+        self._loop.close()
 
     @property
     def takes_groups(self) -> bool:
@@ -98,14 +93,14 @@ class FunctionScorer:
         """
         if not self.takes_groups:
             return [self._row(rollout, self._result(rollout)) for rollout in rollouts]
-        results = self._run(
-            self.function.evaluate(
-                [rollout.messages for rollout in rollouts],
-                [rollout.columns.get("ground_truth") for rollout in rollouts],
-                _columns(rollouts) | self.parameters,
-            ),
-            len(rollouts),
-        )
+        messages = [rollout.messages for rollout in rollouts]
+        truths = [rollout.columns.get("ground_truth") for rollout in rollouts]
+        try:
+            results = self._evaluate(messages, truths, _columns(rollouts) | self.parameters)
+        except _PASSED_ON:
+            raise
+        except BaseException as error:
+            results = [failed(error) for _ in rollouts]
         return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
 
     def failed(self, error: RolloutError) -> ResultRow:
@@ -116,28 +111,19 @@ class FunctionScorer:
         others = {name: value for name, value in rollout.columns.items() if name not in _OWN}
         if self.parameters:
             others |= self.parameters
-        result = self.function.evaluate(
-            rollout.messages, rollout.columns.get("ground_truth"), others
-        )
-        found: EvaluateResult = self._run(result)
+        try:
+            found: EvaluateResult = self._evaluate(
+                rollout.messages, rollout.columns.get("ground_truth"), others
+            )
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # also a cancellation: here it is the function's own
+            found = failed(error)
         return found
 
-    def _run(self, result: Any, count: int = 1) -> Any:
-        """What an async function gives; anything else is there already."""
-        if not self.function.is_async:
-            return result
-        try:
-            refuse_running_loop(self.function.__name__)
-        except BaseException:
-            result.close()
-            raise
-        self._loop = self._loop or asyncio.Runner()
-        try:
-            return self._loop.run(result)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # also a cancellation, which is the function's own here
-            return [failed(error) for _ in range(count)] if self.takes_groups else failed(error)
+    def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
+        result = self.function.evaluate(messages, ground_truth, others)
+        return self._loop.run(result, self.function.__name__) if self.function.is_async else result
 
     def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
         valid = result.is_score_valid

@@ -73,7 +73,9 @@ def _together(
     current: Hashable = None
     for each in numbered:
         key = key_of(each)
-        if key is UNREADABLE and 0 < len(run) < MAX_GROUP:  # whose group it is, nobody knows: it ends none
+        if (
+            key is UNREADABLE and 0 < len(run) < MAX_GROUP
+        ):  # whose group it is, nobody knows: it ends none
             run.append(each)
             continue
         if run and (key is None or key != current):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import Any, Protocol, Self, TypedDict
 
-from guerdon.errors import AsyncRubricError, RolloutError
+from guerdon.errors import RolloutError
 from guerdon.models.rollout import Rollout
 
 __all__ = [
-    "LoopRunningError",
     "ResultRow",
     "Scorer",
     "failed_row",
     "invalid_row",
-    "refuse_running_loop",
 ]
 
 
@@ -84,24 +80,6 @@ class Scorer(Protocol):
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""
-
-
-class LoopRunningError(AsyncRubricError):
-    """The caller's mistake, and no rollout's."""
-
-
-def refuse_running_loop(name: str) -> None:
-    """Refuse to wait for something async where an event loop is running.
-
-    Raises:
-        LoopRunningError: One is.
-    """
-    with contextlib.suppress(RuntimeError):
-        asyncio.get_running_loop()
-        raise LoopRunningError(
-            f"{name} is async, and an event loop is running here already; score rollouts outside "
-            "of it, or in a thread of their own"
-        )
 
 
 def failed_row(error: RolloutError, fingerprint: str) -> ResultRow:

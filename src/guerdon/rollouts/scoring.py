@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from guerdon.errors import InvalidArgumentError, RolloutError
@@ -12,12 +10,11 @@ from guerdon.functions.decorator import RewardFunction
 from guerdon.models.rollout import Rollout
 from guerdon.rollouts.function_scoring import FunctionScorer
 from guerdon.rollouts.grouping import groups_of
+from guerdon.rollouts.own_loop import LoopRunningError, OwnLoop
 from guerdon.rollouts.rows import (
-    LoopRunningError,
     ResultRow,
     failed_row,
     invalid_row,
-    refuse_running_loop,
 )
 from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.replay import Replay, replay, replay_async
@@ -47,20 +44,13 @@ class RolloutScorer:
     def __init__(self, rubric: Rubric) -> None:
         self.rubric = rubric
         self.fingerprint = rubric.fingerprint()
-        self._loop: asyncio.Runner | None = None
+        self._loop = OwnLoop()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+    def __exit__(self, *error: Any) -> None:
+        self._loop.close()
 
     @property
     def takes_groups(self) -> bool:
@@ -80,7 +70,7 @@ class RolloutScorer:
         rubric, done = self.rubric, Replay()
         try:
             if (rubric._traits or rubric._look()).is_async:
-                self._run_async(replay_async(rubric, rollout.steps, done))
+                self._loop.run(replay_async(rubric, rollout.steps, done), type(rubric).__name__)
             else:
                 replay(rubric, rollout.steps, done)
         except LoopRunningError:
@@ -106,15 +96,6 @@ class RolloutScorer:
             "error": "; ".join(done.told) if done.told else None,
             "fingerprint": self.fingerprint,
         }
-
-    def _run_async(self, replay: Coroutine[Any, Any, None]) -> None:
-        try:
-            refuse_running_loop(type(self.rubric).__name__)
-        except BaseException:
-            replay.close()
-            raise
-        self._loop = self._loop or asyncio.Runner()
-        self._loop.run(replay)
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""

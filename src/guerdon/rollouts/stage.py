@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from guerdon._background import wait_for
+from guerdon._background import background_loop, wait_for
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.workers import Job, Workers
+from guerdon.envs.workers import Job, Workers, settle
 from guerdon.errors import (
     EnvFailedError,
     EnvTimeoutError,
@@ -80,7 +80,8 @@ class Stage:
                 if not hasattr(self._made, "step") and inspect.isawaitable(self._made):
                     making, self._made = self._made, None
                     self._made = await self._awaited(making, "making the environment")
-            self._face = face_of(self._made)
+            lent = not self._is_factory and asyncio.get_running_loop() is background_loop()
+            self._face = face_of(self._made, lent_by_sync_code=lent)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -140,7 +141,8 @@ class Stage:
 
     async def _call(self, call: Callable[[], Any], what: str, is_async: bool) -> Any:
         if is_async:
-            return await self._awaited(call(), what)
+            answer = call()
+            return await self._awaited(answer, what) if inspect.isawaitable(answer) else answer
         answer = await self._in_thread(call, what, self._timeout)
         return await self._awaited(answer, what) if is_pending(answer) else answer
 
@@ -151,7 +153,7 @@ class Stage:
     async def _in_thread(self, function: Callable[[], Any], what: str, limit: float) -> Any:
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = _Call(function, self._end_in_thread)
-        self._workers.submit((Job(call, partial(_settle, waiting)),))
+        self._workers.submit((Job(call, partial(settle, waiting)),))
         try:
             done, _ = await asyncio.wait((waiting,), timeout=limit)
             if not done:
@@ -180,8 +182,9 @@ class Stage:
         if not self._is_factory:
             self._free()
         elif self._face is not None and self._face.is_async[2]:
-            late = _too_late("close", self._closing_s)
-            await within(self._face.close(), self._closing_s, late=late, failed=EnvFailedError)
+            late, closed = _too_late("close", self._closing_s), self._face.close()
+            if inspect.isawaitable(closed):
+                await within(closed, self._closing_s, late=late, failed=EnvFailedError)
         elif self._made is not None:
             await self._in_thread(self._end_in_thread, "close", self._closing_s)
 
@@ -234,19 +237,6 @@ class _Call:
         with self._lock:
             self._is_left = not self._has_ended
             return self._is_left
-
-
-def _settle(waiting: asyncio.Future[Any], job: Job) -> None:
-    if waiting.done():
-        return
-    error = job.error
-    if error is None:
-        waiting.set_result(job.result)
-    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
-        waiting.set_exception(error)
-    else:  # what an event loop would take for its own end, or a future can't carry
-        failed = EnvFailedError(f"the environment raised {error!r:.200}", exception=error)
-        waiting.set_exception(failed)
 
 
 def _too_late(what: str, limit: float) -> EnvTimeoutError:

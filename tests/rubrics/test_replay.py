@@ -1,0 +1,290 @@
+"""Replaying a tree over a recorded episode, step by step."""
+
+import math
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.errors import InvalidScoreError, TrajectoryError
+from guerdon.rubrics import (
+    ExponentialDiscountingTrajectoryRubric,
+    Guarded,
+    Rubric,
+    TrajectoryRubric,
+    WeightedSum,
+)
+from guerdon.rubrics.replay import Replay, replay, replay_async
+
+
+class Echo(Rubric):
+    """The action itself."""
+
+    def forward(self, action, observation):
+        if isinstance(action, Exception):
+            raise action
+        return action
+
+
+class AsyncEcho(Echo):
+    async def forward(self, action, observation):
+        await anyio.lowlevel.checkpoint()
+        return super().forward(action, observation)
+
+
+class Final(ExponentialDiscountingTrajectoryRubric):
+    """What the last action says."""
+
+    def score_trajectory(self, trajectory):
+        return trajectory[-1][0]
+
+
+class AsyncFinal(Final):
+    async def score_trajectory(self, trajectory):
+        await anyio.lowlevel.checkpoint()
+        return trajectory[-1][0]
+
+
+class Spreads(TrajectoryRubric):
+    """Gives the rewards that it is told to."""
+
+    def __init__(self, rewards):
+        super().__init__()
+        self.rewards = rewards
+
+    def score_trajectory(self, trajectory):
+        return 1.0
+
+    def compute_step_rewards(self):
+        return self.rewards
+
+
+def steps_of(*actions):
+    last = len(actions) - 1
+    return [
+        (action, SimpleNamespace(done=place == last, metadata={}))
+        for place, action in enumerate(actions)
+    ]
+
+
+def replayed(rubric, *actions):
+    done = Replay()
+    replay(rubric, steps_of(*actions), done)
+    return done
+
+
+async def replayed_async(rubric, *actions):
+    done = Replay()
+    await replay_async(rubric, steps_of(*actions), done)
+    return done
+
+
+def two():
+    return WeightedSum([Echo(), lambda action, observation: 0.5], [0.5, 0.5])
+
+
+# What comes out
+
+
+def test_the_score_is_the_sum_of_the_steps():
+    done = replayed(Echo(), 0.25, 0.5, -1.0)
+    assert (done.score, done.values, done.rewards) == (-0.25, [0.25, 0.5, -1.0], [0.25, 0.5, -1.0])
+    assert not done.told
+
+
+def test_one_step_is_its_own_score():
+    done = replayed(Echo(), 0.25)
+    assert (done.score, done.values, done.rewards) == (0.25, [0.25], [0.25])
+
+
+def test_an_episode_without_steps_has_nothing():
+    done = replayed(Echo())
+    assert (done.score, done.rewards, done.components()) == (0.0, [], {})
+    assert done.where() is None
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=6))
+def test_the_sum_is_exact(values):
+    assert replayed(Echo(), *values).score == math.fsum(values)
+
+
+def test_a_trajectory_rubric_spreads_its_score():
+    for actions, rewards in (((0.0, 0.0, 1.0), [0.25, 0.5, 1.0]), ((1.0,), [1.0])):
+        done = replayed(Final(gamma=0.5), *actions)
+        assert (done.score, done.rewards) == (1.0, rewards)
+        assert done.values == [0.0] * (len(actions) - 1) + [1.0]
+
+
+def test_rewards_are_spread_through_a_tree():
+    done = replayed(WeightedSum([Final(gamma=0.5), Echo()], [0.5, 0.5]), 0.0, 1.0)
+    assert (done.score, done.rewards) == (1.0, [0.25, 1.0])
+
+
+@pytest.mark.anyio
+async def test_an_async_tree_gives_the_same():
+    for sync, later in (
+        (Echo(), AsyncEcho()),
+        (Final(gamma=0.5), AsyncFinal(gamma=0.5)),
+        (two(), WeightedSum([AsyncEcho(), lambda action, observation: 0.5], [0.5, 0.5])),
+        (Guarded(Echo()), Guarded(AsyncEcho())),
+    ):
+        for actions in ((1.0,), (0.5, 0.25, 1.0), ()):
+            one, other = replayed(sync, *actions), await replayed_async(later, *actions)
+            assert (one.score, one.rewards) == (other.score, other.rewards)
+            assert one.values == other.values
+            assert one.components() == other.components()
+            assert list(one.told) == list(other.told)
+
+
+@pytest.mark.anyio
+async def test_an_async_replay_takes_a_sync_tree_and_any_iterable():
+    done = Replay()
+    await replay_async(two(), iter(steps_of(0.5, 1.0)), done)
+    assert (done.score, done.rewards) == (1.25, [0.5, 0.75])
+
+
+# Components
+
+
+def test_components_are_those_of_the_last_step_with_the_means():
+    done = replayed(two(), 0.25, 0.75)
+    assert done.components() == {
+        "rubric_0": 0.75, "rubric_1": 0.5, "rubric_0/mean": 0.5, "rubric_1/mean": 0.5,
+    }  # fmt: skip
+
+
+def test_components_of_one_step_have_no_means():
+    assert replayed(two(), 0.25).components() == {"rubric_0": 0.25, "rubric_1": 0.5}
+
+
+def test_components_that_only_some_steps_have_are_meant_over_those():
+    done = Replay()
+    done.steps = [{"a": 1.0, "b": 2.0}, {"a": 0.0}, {"b": 4.0, "c": 1.0}]
+    assert done.components() == {
+        "b": 4.0, "c": 1.0, "a/mean": 0.5, "b/mean": 3.0, "c/mean": 1.0,
+    }  # fmt: skip
+    assert done.steps[-1] == {"b": 4.0, "c": 1.0}
+
+
+# Resets
+
+
+def test_the_tree_is_reset_before_each_episode():
+    rubric = Final(gamma=0.5)
+    replayed(rubric, 0.0, 0.0)
+    assert replayed(rubric, 0.0, 1.0).rewards == [0.5, 1.0]
+    assert len(rubric.trajectory) == 2
+
+
+@pytest.mark.anyio
+async def test_an_async_tree_is_reset_before_each_episode():
+    rubric = AsyncFinal(gamma=0.5)
+    await replayed_async(rubric, 0.0, 0.0)
+    assert (await replayed_async(rubric, 0.0, 1.0)).rewards == [0.5, 1.0]
+
+
+def test_an_episode_that_failed_leaves_nothing_to_the_next():
+    tree = WeightedSum([Final(gamma=0.5), Echo()], [0.5, 0.5])
+    with pytest.raises(ValueError, match="no answer"):
+        replayed(tree, 0.0, ValueError("no answer"), 1.0)
+    assert replayed(tree, 0.0, 1.0).rewards == [0.25, 1.0]
+
+
+# Failures
+
+
+@pytest.mark.anyio
+async def test_a_failure_halfway_leaves_what_was_there():
+    sync, later = Replay(), Replay()
+    steps = steps_of(0.25, 0.5, ValueError("no answer"), 1.0)
+    with pytest.raises(ValueError, match="no answer"):
+        replay(two(), steps, sync)
+    with pytest.raises(ValueError, match="no answer"):
+        await replay_async(two(), steps, later)
+    for done in (sync, later):
+        assert len(done.values) == 2
+        assert len(done.steps) == 3
+        assert done.where() == "step 2"
+        assert done.steps[:2] == [
+            {"rubric_0": 0.25, "rubric_1": 0.5}, {"rubric_0": 0.5, "rubric_1": 0.5},
+        ]  # fmt: skip
+
+
+def test_a_failure_at_the_first_step_is_at_step_0():
+    done = Replay()
+    with pytest.raises(ValueError, match="no answer"):
+        replay(Echo(), steps_of(ValueError("no answer")), done)
+    assert (done.where(), done.values, done.components()) == ("step 0", [], {})
+
+
+@pytest.mark.anyio
+async def test_what_a_guard_dealt_with_is_told_with_its_step(caplog):
+    actions = 0.25, ValueError("no answer"), KeyError("judge"), 0.5
+    sync = replayed(Guarded(Echo(), on_error="zero"), *actions)
+    later = await replayed_async(Guarded(AsyncEcho(), on_error="zero"), *actions)
+    for done in (sync, later):
+        assert (done.score, done.values) == (0.75, [0.25, 0.0, 0.0, 0.5])
+        first, second = done.told
+        assert first.startswith("step 1: ")
+        assert "ValueError: no answer" in first
+        assert second.startswith("step 2: ")
+        assert "KeyError" in second
+    assert "no answer" in caplog.text
+
+
+def test_what_a_guard_dealt_with_on_the_only_step_needs_no_number(caplog):
+    [told] = replayed(Guarded(Echo(), on_error="zero"), ValueError("no answer")).told
+    assert told == "rubric 'rubric': ValueError: no answer"
+    assert "no answer" in caplog.text
+
+
+def test_replays_share_nothing_that_was_told(caplog):
+    tree = Guarded(Echo(), on_error="zero")
+    replayed(tree, ValueError("no answer"), 1.0)
+    assert not replayed(tree, 0.5, 1.0).told
+    assert not Replay().told
+    assert "no answer" in caplog.text
+
+
+def test_a_sum_that_is_not_finite_is_an_error():
+    with pytest.raises(InvalidScoreError, match="inf"):
+        replayed(Echo(), 1e308, 1e308)
+
+
+@pytest.mark.parametrize("value", [math.nan, None, True, "1"], ids=repr)
+def test_a_score_that_is_none_is_an_error(value):
+    with pytest.raises(InvalidScoreError):
+        replayed(Echo(), 0.5, value)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "error"),
+    [
+        ([1.0], TrajectoryError),
+        ([1.0, 1.0, 1.0], TrajectoryError),
+        ([1.0, math.nan], InvalidScoreError),
+        ([1.0, None], InvalidScoreError),
+    ],
+    ids=["too few", "too many", "nan", "None"],
+)
+def test_step_rewards_are_checked(rewards, error):
+    with pytest.raises(error):
+        replayed(Spreads(rewards), 0.0, 0.0)
+    assert replayed(Spreads([0.25, 0.75]), 0.0, 0.0).rewards == [0.25, 0.75]
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_passes():
+    done = Replay()
+
+    async def cancels(action, observation):
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()
+        return 1.0
+
+    with anyio.CancelScope() as scope:
+        await replay_async(WeightedSum([cancels], [1.0]), steps_of(0.0, 1.0), done)
+    assert scope.cancelled_caught
+    assert done.values == []
