@@ -70,17 +70,17 @@ def _try_all(python: str) -> dict[str, list[Finding]]:
             _served([sys.executable, "-m", "interop.echo_environment"]) as ours,
             _served([python, "-m", "interop.theirs.server"]) as theirs,
         ):
-            # These fill the servers up, so what else needs a place there waits for them.
-            filling = {
+            # Some fill a server up, so only those run side by side that use different ones.
+            clients = {
                 "their clients, our server": on_their_python("clients", ours),
                 "our clients, their server": on_our_python("ours", theirs),
             }
-            sharing = {
+            worker = {
                 "their gate, our server": lambda: _validated(python, ours),
                 "our worker, what is theirs": on_their_python("rollouts", theirs, ours),
-                "our worker, their server": on_our_python("rollouts", theirs),
             }
-            return _all_of(filling) | _all_of(sharing)
+            rest = {"our worker, their server": on_our_python("rollouts", theirs)}
+            return _all_of(clients) | _all_of(worker) | _all_of(rest)
 
     with ThreadPoolExecutor(1) as thread:  # needs no server, so it fills the time of their start
         rubrics = thread.submit(_all_of, {"rubrics": on_their_python("trees")})

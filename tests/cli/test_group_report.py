@@ -88,7 +88,7 @@ def test_methods_without_anchors_tell_none():
 
 def test_a_group_without_credit_is_an_alarm():
     lines = printed(GroupFacts("q7", 2, (1.0, 0.0), uncredited=True), credit=GIGPO)
-    assert "q7 2 0.500 1 0 0 0 no credit" in lines
+    assert "q7 2 0.500 1 0 0 no credit" in lines
     assert "groups without credit 1" in lines
     assert not any("without credit" in line for line in printed(GroupFacts("q7", 2, (1.0, 0.0))))
 

@@ -88,6 +88,7 @@ def test_the_summary_as_json(guerdon, rows):
         "stopped": {"rubric_0": 1, "rubric_1.rubric_0": 2},
         "failures": {"ValueError": 1},
         "dealt_with": 0,
+        "first_failures": told["first_failures"],
         "noted": 0,
         "by": {"k": told["by"]["k"]},
     }
@@ -604,7 +605,10 @@ def test_a_function_of_a_file_is_a_state_key(inside, grouped, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [("raises", "no credit: LookupError: no such room"), ("unequal", "no credit: CreditError")],
+    [
+        ("raises", "no credit: CreditError: the state key raised LookupError: no such room"),
+        ("unequal", "no credit: CreditError"),
+    ],
 )
 def test_states_that_can_not_be_keyed_keep_the_scores_and_exit_with_1(
     inside, grouped, tmp_path, key, said

@@ -1,4 +1,4 @@
-"""Conversations: taken as messages, and what is odd about one."""
+"""What is odd about a conversation."""
 
 import json
 
@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.errors import RewardFunctionError
-from guerdon.functions.conversation import as_messages, oddities
+from guerdon.functions.conversation import oddities
 from guerdon.models import Message
 
 
@@ -25,79 +24,6 @@ def answer(key="c1"):
 
 USER = Message(role="user", content="1 + 2?")
 DONE = Message(role="assistant", content="3")
-
-
-# Messages
-
-
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_dicts_become_messages(kind):
-    given = [{"role": "user", "content": "1 + 2?"}, {"role": "assistant", "content": "3"}]
-    messages = as_messages(kind(given))
-    assert type(messages) is list
-    assert all(type(message) is Message for message in messages)
-    assert [message.to_openai() for message in messages] == given
-
-
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_messages_are_taken_as_they_are_in_a_list_of_their_own(kind):
-    given = kind([USER, DONE])
-    messages = as_messages(given)
-    assert messages is not given
-    assert messages[0] is USER
-    assert messages[1] is DONE
-
-
-def test_messages_and_dicts_may_be_mixed():
-    messages = as_messages([USER, {"role": "assistant", "content": "3"}])
-    assert messages == [USER, DONE]
-
-
-def test_no_messages_are_a_conversation():
-    assert as_messages([]) == []
-
-
-@pytest.mark.parametrize("thing", [None, "hi", 3, {"role": "user"}, USER, iter([USER])])
-def test_what_is_no_list_is_refused(thing):
-    with pytest.raises(RewardFunctionError, match=r"it takes a list of messages \{role, "):
-        as_messages(thing)
-
-
-@pytest.mark.parametrize(
-    ("messages", "message"),
-    [
-        ([{"role": "robot"}], r"messages\[0\]\.role: .*not 'robot'"),
-        ([USER, {"content": "x"}], r"messages\[1\]\.role: Field required"),
-        ([USER, DONE, "x"], r"messages\[2\]: .*not 'x'"),
-        ([{"role": "user", "content": 3}], r"messages\[0\]\.content.*not 3"),
-        ([None], r"messages\[0\]: .*not None"),
-    ],
-    ids=range(5),
-)
-def test_a_message_that_is_none_is_named(messages, message):
-    with pytest.raises(RewardFunctionError, match=message):
-        as_messages(messages)
-
-
-def test_the_error_begins_with_what_the_conversation_is_called():
-    with pytest.raises(RewardFunctionError, match=r"^rollouts_messages\[3\] is 5; it takes"):
-        as_messages(5, "rollouts_messages[3]")
-    with pytest.raises(RewardFunctionError, match=r"^rollouts_messages\[3\]\[0\]: "):
-        as_messages(["x"], "rollouts_messages[3]")
-
-
-def test_a_long_value_is_not_told_in_full():
-    with pytest.raises(RewardFunctionError) as caught:
-        as_messages("x" * 10_000)
-    assert len(str(caught.value)) < 300
-
-
-def test_deep_nesting_is_an_error_like_any_other():
-    deep = {}
-    for _ in range(5000):
-        deep = {"a": deep}
-    with pytest.raises(RewardFunctionError):
-        as_messages([{"role": deep}])
 
 
 # Oddities

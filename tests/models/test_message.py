@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from guerdon.errors import InvalidArgumentError
 from guerdon.models import Message
+from guerdon.models.message import read_messages
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
@@ -200,3 +202,79 @@ def test_a_message_may_be_dumped_in_parts():
 def test_messages_have_a_json_schema():
     assert {"role", "content"} <= Message.model_json_schema()["properties"].keys()
     assert Message.model_json_schema(mode="serialization")
+
+
+# Lists of them
+
+USER = Message(role="user", content="1 + 2?")
+DONE = Message(role="assistant", content="3")
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_dicts_become_messages(kind):
+    given = [{"role": "user", "content": "1 + 2?"}, {"role": "assistant", "content": "3"}]
+    messages = read_messages(kind(given))
+    assert type(messages) is list
+    assert all(type(message) is Message for message in messages)
+    assert [message.to_openai() for message in messages] == given
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_messages_are_taken_as_they_are_in_a_list_of_their_own(kind):
+    given = kind([USER, DONE])
+    messages = read_messages(given)
+    assert messages is not given
+    assert messages[0] is USER
+    assert messages[1] is DONE
+
+
+def test_messages_and_dicts_may_be_mixed():
+    messages = read_messages([USER, {"role": "assistant", "content": "3"}])
+    assert messages == [USER, DONE]
+
+
+def test_no_messages_are_a_conversation():
+    assert read_messages([]) == []
+
+
+@pytest.mark.parametrize("thing", [None, "hi", 3, {"role": "user"}, USER, iter([USER])])
+def test_what_is_no_list_is_refused(thing):
+    with pytest.raises(InvalidArgumentError, match=r"it takes a list of messages \{role, "):
+        read_messages(thing)
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([{"role": "robot"}], r"messages\[0\]\.role: .*not 'robot'"),
+        ([USER, {"content": "x"}], r"messages\[1\]\.role: Field required"),
+        ([USER, DONE, "x"], r"messages\[2\]: .*not 'x'"),
+        ([{"role": "user", "content": 3}], r"messages\[0\]\.content.*not 3"),
+        ([None], r"messages\[0\]: .*not None"),
+    ],
+    ids=range(5),
+)
+def test_a_message_that_is_none_is_named(messages, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        read_messages(messages)
+
+
+def test_the_error_begins_with_what_the_conversation_is_called():
+    with pytest.raises(InvalidArgumentError, match=r"^rollouts_messages\[3\] is 5; it takes"):
+        read_messages(5, "rollouts_messages[3]")
+    with pytest.raises(InvalidArgumentError, match=r"^rollouts_messages\[3\]\[0\]: "):
+        read_messages(["x"], "rollouts_messages[3]")
+
+
+def test_a_long_value_is_not_told_in_full():
+    with pytest.raises(InvalidArgumentError) as caught:
+        read_messages("x" * 10_000)
+    assert len(str(caught.value)) < 300
+
+
+def test_deep_nesting_is_an_error_like_any_other():
+    deep = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    with pytest.raises(InvalidArgumentError):
+        read_messages([{"role": deep}])

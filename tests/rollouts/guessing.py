@@ -112,8 +112,9 @@ class Makes:
         self.made = []
 
     def __call__(self):
-        self.made.append(self.kind())
-        return self.made[-1]
+        made = self.kind()  # not the last of the list: another thread may have added one since
+        self.made.append(made)
+        return made
 
 
 def sayings(*words):

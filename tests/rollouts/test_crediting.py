@@ -281,7 +281,7 @@ def test_what_a_state_key_raises_is_raised():
     def key(step):
         raise LookupError("no such room")
 
-    refused([rollout("a", 1.0, "s")], "no such room", LookupError, state_key=key)
+    refused([rollout("a", 1.0, "s")], "at step 0 of rollout 'a'", state_key=key)
 
 
 def test_gae_without_value_estimates():

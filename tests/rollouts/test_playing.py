@@ -35,11 +35,10 @@ def test_an_episode_is_recorded_step_by_step(kind):
         ("user", "yes"),
     ]
     first, second = record.steps
-    assert first.observation_data == {
-        "text": "Which number?",
-        "secret": 0,
-        "metadata": {"episode": "e1"},  # the lock is nothing that JSON can hold
-    }
+    assert first.observation_data == {"text": "Which number?", "secret": 0}
+    # The lock is nothing that JSON can hold.
+    assert first.step_info["reset_metadata"] == {"episode": "e1"}
+    assert "reset_metadata" not in second.step_info
     assert first.action_taken == {"number": 8}
     assert first.raw_policy_output == '{"number": 8}'
     assert (first.is_done, second.is_done) == (False, True)

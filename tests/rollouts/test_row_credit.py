@@ -222,7 +222,10 @@ def key_spec(tmp_path, body):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise LookupError('no such room')", "no credit: LookupError: no such room"),
+        (
+            "raise LookupError('no such room')",
+            "no credit: CreditError: the state key raised LookupError: no such room",
+        ),
         ("return object()", "no credit: CreditError: state can't be compared: object in rows 0, 1"),
         ("return lambda: 1", "no credit: CreditError: state can't be compared: function in rows"),
     ],

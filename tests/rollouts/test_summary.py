@@ -50,6 +50,7 @@ def test_nothing_has_no_mean():
         "stopped": {},
         "failures": {},
         "dealt_with": 0,
+        "first_failures": {},
         "noted": 0,
     }
 

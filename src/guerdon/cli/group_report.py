@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from guerdon.cli.consoles import plain
 from guerdon.rollouts.group_summary import GroupFacts, GroupSummary
 from guerdon.rollouts.row_credit import CreditSettings
 
@@ -32,18 +32,22 @@ def group_tables(groups: GroupSummary, credit: CreditSettings | None) -> Iterato
 
 def _by_group(groups: GroupSummary, credit: CreditSettings | None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("group", "rows", "mean score"):
-        table.add_column(name, justify="left" if name == "group" else "right")
+    for title in ("group", "rows", "mean score"):
+        table.add_column(title, justify="left" if title == "group" else "right")
     table.add_column("scores")
     if credit is not None:
         table.add_column("steps", justify="right")
+    if groups.anchors:
         table.add_column("in shared states", justify="right")
     table.add_column("")
     for facts in groups.first[:SHOWN]:
-        cells = [escape(str(facts.name)), f"{facts.rows:,}", _number(facts.mean), _scores(facts)]
+        name = Text(plain(str(facts.name)))
+        numbers = [f"{facts.rows:,}", _number(facts.mean), _scores(facts)]
         if credit is not None:
-            cells += [f"{facts.steps:,}", f"{facts.shared:,}"]
-        table.add_row(*cells, _remark(facts))
+            numbers.append(f"{facts.steps:,}")
+        if groups.anchors:
+            numbers.append(f"{facts.shared:,}")
+        table.add_row(name, *numbers, _remark(facts))
     return table
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from guerdon.cli.consoles import plain
 from guerdon.cli.group_report import group_tables
 from guerdon.rollouts.job import Job, JobReport
 from guerdon.rollouts.summary import Summary
@@ -40,9 +40,9 @@ def report_tables(report: JobReport, job: Job) -> Iterator[Table | Text]:
     shown = dict(list(parts.items())[:MAX_COLUMNS])
     columns = {**shown, "all" if shown else "": summary}
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(escape(job.by) if job.by else "", overflow="fold")
+    table.add_column(Text(plain(job.by or "")), overflow="fold")
     for name in columns:
-        table.add_column(escape(name), justify="right", overflow="fold")
+        table.add_column(Text(plain(name)), justify="right", overflow="fold")
     for label, cells in _lines(columns):
         table.add_row(label, *cells)
     yield table
@@ -55,7 +55,7 @@ def report_tables(report: JobReport, job: Job) -> Iterator[Table | Text]:
     yield Text(_last_line(report, job))
 
 
-def _lines(columns: dict[str, Summary]) -> Iterator[tuple[str, list[str]]]:
+def _lines(columns: dict[str, Summary]) -> Iterator[tuple[str | Text, list[str]]]:
     """The lines of the table: a label, and a cell for each column."""
     summaries = list(columns.values())
     everything = summaries[-1]
@@ -75,14 +75,14 @@ def _lines(columns: dict[str, Summary]) -> Iterator[tuple[str, list[str]]]:
     for name in everything.components:
         means = [each.components.get(name) for each in summaries]
         yield (
-            f"  {escape(name)}",
+            Text(f"  {plain(name)}"),
             [_number(mean.value if mean is not None else None) for mean in means],
         )
     if everything.gates:
         yield "[bold]stopped by gate[/]", []
     for gate in everything.gates:
         yield (
-            f"  {escape(gate) or 'the reward itself'}",
+            Text(f"  {plain(gate) or 'the reward itself'}"),
             [f"{each.stopped.get(gate, 0):,}" for each in summaries],
         )
 
@@ -91,8 +91,10 @@ def _failures(summary: Summary) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("failed with")
     table.add_column("rows", justify="right")
+    table.add_column("the first says")
     for kind, count in sorted(summary.failures.items(), key=lambda item: -item[1]):
-        table.add_row(escape(kind), f"{count:,}")
+        said = summary.first_failures.get(kind, "")
+        table.add_row(Text(plain(kind)), f"{count:,}", Text(plain(said)))
     return table
 
 

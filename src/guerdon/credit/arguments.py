@@ -87,6 +87,9 @@ def same_lengths(columns: Mapping[str, Column]) -> int:
 
 def floats(value: ArrayLike, name: str) -> Floats:
     """Numbers, one for each row, as floats; None reads as NaN."""
+    if isinstance(value, list | tuple) and bool in set(map(type, value)):  # numpy would take it
+        wrong = [row for row, item in enumerate(value) if isinstance(item, bool)]
+        raise refused(f"{name} holds no number", wrong, accepted="numbers or None are accepted")
     array = as_array(value, name)
     if array.ndim != 1:
         raise CreditError(

@@ -1,52 +1,19 @@
-"""Conversations as reward functions take them, and what is odd about one."""
+"""What is odd about a conversation that is scored."""
 
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from guerdon.errors import RewardFunctionError
 from guerdon.models.message import Message
 
-__all__ = ["as_messages", "oddities"]
+__all__ = ["oddities"]
 
-_messages = TypeAdapter(list[Message])
 _raw_decode = json.JSONDecoder().raw_decode
-_plain = {Message}
 
 # Who doesn't speak, but says how to.
 _INSTRUCTIONS = ("system", "developer")
-
-
-def as_messages(messages: Any, where: str = "messages") -> list[Message]:
-    """A list of `Message` of its own, made of messages or dicts in OpenAI's chat format.
-
-    Args:
-        messages: The conversation.
-        where: What it is called, for the error.
-
-    Raises:
-        RewardFunctionError: It is no list, or a message isn't one.
-    """
-    if not isinstance(messages, (list, tuple)):
-        raise RewardFunctionError(
-            f"{where} is {reprlib.repr(messages)}; it takes a list of messages {{role, content}}"
-        )
-    if _plain.issuperset(map(type, messages)):
-        return list(messages)
-    try:
-        return _messages.validate_python(list(messages))
-    except ValidationError as invalid:
-        problem = invalid.errors(include_url=False)[0]
-        place, *fields = problem["loc"]
-        at = ".".join([f"{where}[{place}]", *map(str, fields)])
-        raise RewardFunctionError(
-            f"{at}: {problem['msg']}, not {reprlib.repr(problem['input'])}"
-        ) from None
 
 
 def oddities(messages: list[Message]) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from guerdon.errors import RewardFunctionError
-from guerdon.functions.conversation import as_messages
 from guerdon.functions.results import failed, result_of, results_of
 from guerdon.functions.signature import (
     GROUND_TRUTH,
@@ -18,6 +17,7 @@ from guerdon.functions.signature import (
     messages_in,
     parameters_of,
 )
+from guerdon.models.message import read_messages
 from guerdon.rubrics.hooks import is_async_callable
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ class RewardFunction:
 
     def _given(self, messages: Any) -> list[Any]:
         if self.mode == "pointwise":
-            return as_messages(messages)
+            return read_messages(messages)
         if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
             raise RewardFunctionError(
                 f"rollouts_messages is {messages!r:.80}; it takes a list of conversations"
             )
         return [
-            as_messages(each, f"rollouts_messages[{number}]")
+            read_messages(each, f"rollouts_messages[{number}]")
             for number, each in enumerate(messages)
         ]
 

@@ -17,6 +17,9 @@ from guerdon.rubrics.failure import say_failure
 
 __all__ = ["failed", "result_of", "results_of"]
 
+# Characters of an error that are kept.
+MAX_ERROR = 10_000
+
 
 def result_of(value: Any, name: str) -> EvaluateResult:
     """The result that a float, a dict or a result stands for.
@@ -86,6 +89,8 @@ def failed(error: BaseException, file: str | None = None) -> EvaluateResult:
         file: The function's file; the line in it is told.
     """
     said = say_failure(error)
+    if len(said) > MAX_ERROR:
+        said = f"{said[:MAX_ERROR]}… ({len(said):,} characters)"
     if file is not None:
         lines = [
             frame.lineno

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
-__all__ = ["Message"]
+from guerdon.errors import InvalidArgumentError
+
+__all__ = ["Message", "read_messages"]
 
 
 class Message(BaseModel):
@@ -69,3 +79,39 @@ class Message(BaseModel):
 
     def __contains__(self, key: object) -> bool:
         return key in self.model_fields_set
+
+
+_adapter = TypeAdapter(list[Message])
+_plain = {Message}
+
+
+def read_messages(given: Any, where: str = "messages") -> list[Message]:
+    """A list of messages of its own, made of `Message` or of dicts in OpenAI's chat format.
+
+    Example:
+        >>> from guerdon import read_messages
+        >>> read_messages([{"role": "user", "content": "6 × 7?"}])[0].text
+        '6 × 7?'
+
+    Args:
+        given: The conversation. What is a `Message` already is not copied.
+        where: What it is called, for the error.
+
+    Raises:
+        InvalidArgumentError: It is no list, or a message isn't one.
+    """
+    if not isinstance(given, (list, tuple)):
+        raise InvalidArgumentError(
+            f"{where} is {reprlib.repr(given)}; it takes a list of messages {{role, content}}"
+        )
+    if _plain.issuperset(map(type, given)):
+        return list(given)
+    try:
+        return _adapter.validate_python(given)
+    except ValidationError as invalid:
+        problem = invalid.errors(include_url=False)[0]
+        place, *fields = problem["loc"]
+        at = ".".join([f"{where}[{place}]", *map(str, fields)])
+        raise InvalidArgumentError(
+            f"{at}: {problem['msg']}, not {reprlib.repr(problem['input'])}"
+        ) from None

@@ -7,15 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from guerdon.errors import RolloutError
-from guerdon.models.message import Message
+from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.models.message import Message, read_messages
 from guerdon.models.step_data import StepData
 
 __all__ = ["MessageAction", "MessageObservation", "Rollout"]
-
-_messages = TypeAdapter(list[Message])
 
 
 @dataclass(slots=True)
@@ -156,9 +152,9 @@ class Rollout:
                 row=row,
             )
         try:
-            messages = _messages.validate_python(given)
-        except ValidationError as invalid:
-            raise RolloutError(_first(invalid), line=line, row=row) from None
+            messages = read_messages(given)
+        except InvalidArgumentError as error:
+            raise RolloutError(str(error), line=line, row=row) from None
         if not any(message.role == "assistant" for message in messages):
             roles = sorted({message.role for message in messages})
             raise RolloutError(
@@ -227,11 +223,3 @@ def _steps(
         metadata = {**columns, "messages": messages[place + 1 : None if last else turns[turn + 1]]}
         steps.append((action, MessageObservation(last, metadata)))
     return steps
-
-
-def _first(error: ValidationError) -> str:
-    """What is wrong with the first message that isn't one, in a line."""
-    problem = error.errors(include_url=False)[0]
-    place, *fields = problem["loc"]
-    where = ".".join([f"messages[{place}]", *map(str, fields)])
-    return f"{where}: {problem['msg']}, not {reprlib.repr(problem['input'])}"

@@ -153,7 +153,7 @@ class RLDataAligner:
         A step is named by the number of its assistant turn, which is its
         ``step_info["assistant_turn_index"]``, or by its ``step_info["step_id"]``. A step that no
         result names keeps the base reward that it has. Nothing that was given is changed: the
-        steps are copies.
+        steps are copies, though what they hold is shared.
 
         Args:
             eval_results_from_sandbox: One result for each rollout; a single one for a single
@@ -168,6 +168,7 @@ class RLDataAligner:
         """
         results = _listed(eval_results_from_sandbox, "eval_results_from_sandbox")
         ids = _listed(rollout_ids_in_order, "rollout_ids_in_order")
+        _check_map(raw_rollout_step_data_map, ids)
         misfits: list[Misfit] = []
         rollouts = []
         seen: set[Any] = set()
@@ -194,6 +195,23 @@ def _listed(given: Any, name: str) -> list[Any]:
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise AlignmentError(f"{name} is {given!r:.60}; it takes a list with one for each rollout")
     return list(given)
+
+
+def _check_map(steps: Any, ids: list[Any]) -> None:
+    if not isinstance(steps, Mapping):
+        raise AlignmentError(
+            f"raw_rollout_step_data_map is {steps!r:.60}; it takes a mapping from ids to steps"
+        )
+    for rollout_id in ids:
+        try:
+            hash(rollout_id)
+        except TypeError:
+            raise AlignmentError(
+                f"rollout_ids_in_order has {rollout_id!r:.60}; an id is a text or a number"
+            ) from None
+    for rollout_id, of in steps.items():
+        if not isinstance(of, Sequence) or not all(isinstance(each, StepData) for each in of):
+            raise AlignmentError(f"the steps of rollout {rollout_id!r} are no list of StepData")
 
 
 def _aligned(
@@ -236,6 +254,9 @@ def _places(
             places[number] = None if number in places else place
         if isinstance(name, str):
             places[name] = None if name in places else place
+        elif name is not None:
+            text = f"step {place} of its record has {name!r:.60} as step_id; it takes a text"
+            misfits.append(Misfit("step id that is no text", text, rollout_id))
     return places
 
 

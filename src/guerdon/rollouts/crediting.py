@@ -10,6 +10,7 @@ from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.models.step_data import StepData
 from guerdon.rollouts import state_keys
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
+from guerdon.rollouts.grouping import group_key
 from guerdon.rollouts.state_keys import StateKey
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def apply_credit(
         InvalidArgumentError: There is no such method, option or state key.
         CreditError: The batch is contradictory; it says which rows, counted over all steps.
     """
-    rollouts = list(batch)
+    rollouts = (
+        list(batch) if isinstance(batch, AlignedBatch) else _sequence(batch, "batch", "rollouts")
+    )
+    _check(rollouts)
     estimator = check_options(method, options)
     key = state_keys.state_key(state_key)
     steps = [(number, each) for number, rollout in enumerate(rollouts) for each in rollout.steps]
@@ -110,8 +114,13 @@ def system_apply_gigpo_to_batch_steps(
     Raises:
         CreditError: The batch is contradictory, or there isn't one score for each rollout.
     """
-    lists = [list(steps) for steps in batch_of_step_data_lists]
-    scores = list(final_scores_for_rollouts)
+    lists = [
+        _sequence(steps, f"batch_of_step_data_lists[{place}]", "steps")
+        for place, steps in enumerate(
+            _sequence(batch_of_step_data_lists, "batch_of_step_data_lists", "lists of steps")
+        )
+    ]
+    scores = _sequence(final_scores_for_rollouts, "final_scores_for_rollouts", "scores")
     if len(scores) != len(lists):
         raise CreditError(
             f"there are {len(scores)} final scores for {len(lists)} rollouts; it takes one for each"
@@ -144,7 +153,7 @@ def check_options(method: str, options: Mapping[str, Any]) -> Callable[..., Any]
     """
     from guerdon.credit import METHODS
 
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise InvalidArgumentError(f"there is no method {method!r}; there are {sorted(METHODS)}")
     estimator: Callable[..., Any] = METHODS[method]
     takes = [name for name in inspect.signature(estimator).parameters if name not in _READ]
@@ -163,6 +172,10 @@ def _groups(
         if missing:
             raise CreditError(f"the rollouts {missing[:5]} are in no group that was given")
         return [group[rollout.id] for rollout in rollouts]
+    if group is not None and not callable(group):
+        raise InvalidArgumentError(
+            f"group is {group!r:.60}; it takes a mapping by id, or a function of a rollout"
+        )
     if group is not None:
         return [group(rollout) for rollout in rollouts]
     asked = [rollout for rollout in rollouts if rollout.steps]
@@ -195,12 +208,13 @@ def _arguments(
         scores.append(float("nan") if rollout.score is None else rollout.score)
         valid.append(rollout.is_score_valid)
     takes = inspect.signature(estimator).parameters
+    keys = [_hashable(of) for of in groups]
     read: dict[str, Callable[[], list[Any]]] = {
         "rewards": lambda: [_or_nan(step.base_reward) for _, step in steps],
-        "group": lambda: [_hashable(groups[number]) for number, _ in steps],
-        "trajectory": lambda: [number for number, _ in steps],
+        "group": lambda: [keys[number] for number, _ in steps],
+        "trajectory": lambda: [rollouts[number].id for number, _ in steps],
         "step": lambda: [step.system_step_index for _, step in steps],
-        "state": lambda: [key(step) for _, step in steps],
+        "state": lambda: [_keyed(key, step, rollouts[number]) for number, step in steps],
         "episode_score": lambda: [scores[number] for number, _ in steps],
         "valid": lambda: [valid[number] for number, _ in steps],
         "values": lambda: [_or_nan(step.policy_value_estimate) for _, step in steps],
@@ -216,5 +230,41 @@ def _hashable(group: Any) -> Any:
     try:
         hash(group)
     except TypeError:
-        return repr(group)
+        return (group_key(group),)  # as in a file, where a group may be any JSON
     return group
+
+
+def _sequence(given: Any, name: str, what: str) -> list[Any]:
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise CreditError(f"{name} is {given!r:.60}; it takes a list of {what}")
+    return list(given)
+
+
+def _check(rollouts: Sequence[Any]) -> None:
+    """Refuse what are no rollouts, and steps that several share: each has one advantage."""
+    owners: dict[int, Any] = {}
+    for place, rollout in enumerate(rollouts):
+        if not isinstance(rollout, AlignedRollout):
+            raise CreditError(
+                f"batch[{place}] is {type(rollout).__name__}; it takes AlignedRollout, as the "
+                "aligner gives, and lists of steps go to system_apply_gigpo_to_batch_steps"
+            )
+        for step in rollout.steps:
+            if not isinstance(step, StepData):
+                raise CreditError(f"rollout {rollout.id!r} has {step!r:.60} among its StepData")
+            if id(step) in owners:
+                raise CreditError(
+                    f"a step of rollout {rollout.id!r} is that of {owners[id(step)]!r}, the very "
+                    "same object, and has one advantage; give each rollout steps of its own"
+                )
+            owners[id(step)] = rollout.id
+
+
+def _keyed(key: StateKey, step: StepData, rollout: AlignedRollout) -> Any:
+    try:
+        return key(step)
+    except Exception as error:
+        raise CreditError(
+            f"the state key raised {type(error).__name__}: {error}, at step "
+            f"{step.system_step_index} of rollout {rollout.id!r}"
+        ) from error

@@ -120,7 +120,9 @@ class Desk:
         for row, part in zip(scored.rows, scored.parts, strict=True):
             self.summary.add(row, part)
         if self.summary.groups is not None:
-            self.summary.groups.add(facts_of(scored.rows, credited=self.credit is not None))
+            # A line that can't be read stands with a group, and is of none.
+            known = [row for row in scored.rows if row["group"] is not None] or scored.rows
+            self.summary.groups.add(facts_of(known, credited=self.credit is not None))
 
     def finished(self, rows: list[ResultRow], lines: Iterable[Line]) -> Scored:
         """What an earlier run made of lines, to be counted."""

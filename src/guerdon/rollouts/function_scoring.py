@@ -132,13 +132,18 @@ class FunctionScorer:
             "group": rollout.group,
             "score": result.score if valid else None,
             "is_score_valid": valid,
-            "components": dict(_numbers(result.metrics)) if result.metrics else {},
+            "components": {},
             "step_rewards": None,
             "error": result.error or (None if valid else result.reason or "it was marked invalid"),
             "fingerprint": self.fingerprint,
             "reason": result.reason,
             "notes": oddities(rollout.messages),
         }
+        if result.metrics:
+            row["components"] = dict(_numbers(result.metrics))
+            rest = {k: v for k, v in result.metrics.items() if k not in row["components"]}
+            if rest:
+                row["metrics"] = rest
         if result.step_outputs is not None:
             _add_steps(row, rollout, result)
         return row

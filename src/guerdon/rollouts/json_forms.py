@@ -65,25 +65,39 @@ def _form(value: Any) -> Any:
     return repr(value)
 
 
-def as_text(value: Any, depth: int = 0) -> Any:
+def as_text(value: Any, inside: tuple[int, ...] = ()) -> Any:
     """A value as strict JSON can hold it: what it can't, such as infinity, becomes text.
 
     Example:
         >>> as_text({"id": float("inf"), "turns": [1, {2}]})
         {'id': 'inf', 'turns': [1, [2]]}
+
+    Args:
+        value: The value.
+        inside: The identities of what it stands in.
     """
     try:
         json.dumps(value, allow_nan=False)
         return value
     except (TypeError, ValueError, RecursionError):
-        if isinstance(value, Mapping) and depth < MAX_DEPTH:
-            return {str(name): as_text(each, depth + 1) for name, each in value.items()}
-        if isinstance(value, list | tuple) and depth < MAX_DEPTH:
-            return [as_text(each, depth + 1) for each in value]
-        if isinstance(value, set | frozenset) and depth < MAX_DEPTH:  # in an order that stays
-            return sorted((as_text(each, depth + 1) for each in value), key=repr)
+        if id(value) in inside or len(inside) >= MAX_DEPTH:
+            return "…"
+    inside = (*inside, id(value))
+    if isinstance(value, Mapping):
+        return {_said(name): as_text(each, inside) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_text(each, inside) for each in value]
+    if isinstance(value, set | frozenset):  # in an order that stays
+        return sorted((as_text(each, inside) for each in value), key=repr)
+    try:
         if hasattr(value, "tolist"):  # an array, or one of its numbers
-            return as_text(value.tolist(), depth + 1) if depth < MAX_DEPTH else str(value)
+            return as_text(value.tolist(), inside)
+    except Exception as unreadable:
+        return f"(it can't be read: {type(unreadable).__name__})"
+    return _said(value)
+
+
+def _said(value: Any) -> str:
     try:
         return str(value)
     except Exception as unsayable:

@@ -12,9 +12,9 @@ from guerdon.errors import InvalidObservationError
 from guerdon.models.message import Message
 from guerdon.models.numbers import FiniteFloat
 from guerdon.models.step_result import StepResult
-from guerdon.rollouts.json_forms import as_json, json_items
+from guerdon.rollouts.json_forms import as_json
 
-__all__ = ["answer_messages", "first_messages", "observation_data", "read_result", "shown"]
+__all__ = ["answer_messages", "first_messages", "read_result", "shown"]
 
 # What an observation says beside what it shows.
 BESIDE = frozenset({"done", "reward", "metadata"})
@@ -82,23 +82,6 @@ def shown(observation: Any) -> Any:
     if not isinstance(form, dict):
         return form
     return {name: value for name, value in form.items() if name not in BESIDE}
-
-
-def observation_data(view: Any, metadata: Mapping[str, Any]) -> Any:
-    """What is recorded of an observation: what it shows, with the metadata that JSON can hold.
-
-    Example:
-        >>> observation_data({"board": [1, 2]}, {"turn": "X"})
-        {'board': [1, 2], 'metadata': {'turn': 'X'}}
-
-    Args:
-        view: What it shows, by `shown`.
-        metadata: Its metadata.
-    """
-    kept = json_items(metadata)
-    if not kept:
-        return view
-    return {**(view if isinstance(view, dict) else {"observation": view}), "metadata": kept}
 
 
 def first_messages(view: Any) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,11 +16,10 @@ from guerdon.models.message import Message
 from guerdon.models.numbers import FiniteFloat
 from guerdon.models.step_data import StepData
 from guerdon.models.step_result import StepResult
-from guerdon.rollouts.json_forms import as_json
+from guerdon.rollouts.json_forms import as_json, json_items
 from guerdon.rollouts.observing import (
     answer_messages,
     first_messages,
-    observation_data,
     shown,
 )
 from guerdon.rollouts.policies import PolicyOutput, calls_of
@@ -134,12 +133,14 @@ class _Episode:
         self._tools = rules.tools if rules.tools is not None else stage.tools
         self._result: StepResult[Any] = StepResult(None)
         self._data: Any = None  # the result, as it is recorded
+        self._reset_metadata: dict[str, Any] = {}
         self._turns = 0  # the assistant's, in the whole conversation
 
     async def begin(self, reset: Mapping[str, Any]) -> None:
         """Reset the environment, and begin the conversation."""
         record = self._record
         self._result = await self._stage.reset(record.seed, record.id, reset)
+        self._reset_metadata = json_items(self._result.metadata)
         messages = record.messages
         self._see(None, answering=all(each.role in INSTRUCTIONS for each in messages))
         self._turns = sum(message.role == "assistant" for message in messages)
@@ -166,8 +167,8 @@ class _Episode:
         step.is_done = result.done
         step.step_info["env_reward"] = result.reward
         self._see(message.tool_calls or [])
-        if isinstance(self._data, dict) and result.metadata:
-            step.step_info["env_metadata"] = self._data["metadata"]
+        if metadata := json_items(result.metadata):
+            step.step_info["env_metadata"] = metadata
         self._close_step(step)
         if result.done:
             return "done"
@@ -181,7 +182,7 @@ class _Episode:
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action gave {asking!r:.60}; it is async and gives it awaited")
         late = PolicyError(f"the policy took longer than {limit:g} s")
-        return _checked(await within(asking, limit, late=late, failed=PolicyError))
+        return _checked(await within(_ending(asking), limit, late=late, failed=PolicyError))
 
     def _open_step(self, output: PolicyOutput) -> StepData:
         step = StepData(
@@ -200,8 +201,11 @@ class _Episode:
 
     def _info(self) -> dict[str, Any]:
         info: dict[str, Any] = {"assistant_turn_index": self._turns, "env_reward": None}
-        group = self._record.group
-        return info if group is None else info | {"group": group}
+        if self._record.group is not None:
+            info["group"] = self._record.group
+        if self._reset_metadata and not self._record.steps:
+            info["reset_metadata"] = self._reset_metadata
+        return info
 
     def _close_step(self, step: StepData) -> None:
         step.resulting_messages_history = list(self._record.messages)
@@ -211,7 +215,7 @@ class _Episode:
         """Keep what the environment shows, and put it into the conversation."""
         result = self._result
         view = shown(result.observation)
-        self._data = observation_data(view, result.metadata)
+        self._data = view
         if not answering:
             return
         if self._rules.to_messages is not None:
@@ -222,6 +226,14 @@ class _Episode:
         else:
             added = first_messages(view) if calls is None else answer_messages(view, calls)
         self._record.messages.extend(added)
+
+
+async def _ending(asking: Awaitable[Any]) -> Any:
+    """What a policy gives; where it ends the program, it fails, and the program goes on."""
+    try:
+        return await asking
+    except SystemExit as error:
+        raise PolicyError(f"the policy raised {error!r}") from error
 
 
 def _checked(output: Any) -> PolicyOutput:

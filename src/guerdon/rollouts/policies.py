@@ -6,11 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from pydantic import ValidationError
-
 from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.models.action import Action
-from guerdon.models.message import Message
+from guerdon.models.message import Message, read_messages
 from guerdon.models.rollout import Rollout
 from guerdon.models.step_data import StepData
 from guerdon.rollouts.json_forms import as_json
@@ -208,19 +206,16 @@ def _of_step(step: Any) -> PolicyOutput:
 
 def _of_messages(recording: Any) -> list[PolicyOutput]:
     messages = recording.messages if isinstance(recording, Rollout) else recording
-    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
+    if not isinstance(messages, (list, tuple)):
         raise InvalidArgumentError(
             f"{recording!r:.60} is no recording; it is a Rollout, a RolloutRecord, or a list of "
             "messages or StepData"
         )
-    outputs = []
-    for each in messages:
-        try:
-            message = each if isinstance(each, Message) else Message.model_validate(each)
-        except ValidationError as error:
-            raise InvalidArgumentError(f"the recording holds no message: {error}") from None
-        if message.role == "assistant":
-            outputs.append(PolicyOutput(action_of(message), message.text, message=message))
+    outputs = [
+        PolicyOutput(action_of(message), message.text, message=message)
+        for message in read_messages(messages, "the recording")
+        if message.role == "assistant"
+    ]
     if not outputs:
         raise InvalidArgumentError("the recording has no assistant turn to replay")
     return outputs

@@ -9,12 +9,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from guerdon._background import run
 from guerdon.envs.amounts import check_seconds
 from guerdon.errors import InvalidArgumentError
-from guerdon.models.message import Message
+from guerdon.models.message import Message, read_messages
 from guerdon.rollouts.playing import Rules, ToMessages, bind_policy, play
 from guerdon.rollouts.policies import AgentPolicy
 from guerdon.rollouts.rollout_record import RolloutRecord
@@ -151,7 +149,8 @@ class RLRolloutWorker:
         """Play one episode.
 
         Args:
-            task: What the conversation begins with: a prompt, or a dict with ``messages``. A dict
+            task: What the conversation begins with: a prompt, or a dict with ``messages`` or a
+                ``prompt``. A dict
                 may also have an ``id``, which becomes the group, a ``ground_truth``, arguments of
                 the environment's reset as ``reset``, and other columns, which rows have too.
             seed: Makes the environment's part repeatable; at least 0.
@@ -162,6 +161,7 @@ class RLRolloutWorker:
             InvalidArgumentError: The task is none, or the environment plays an episode already.
         """
         read = _read(task, ground_truth)
+        _check_seed(seed)
         name = rollout_id or str(uuid.uuid4())
         return await self._play(read, seed=seed, name=name, group=read.id)
 
@@ -202,6 +202,7 @@ class RLRolloutWorker:
                 "its class, or a factory that makes one"
             )
         read = _read(task, ground_truth)
+        _check_seed(seed)
         if group is None:
             group = str(uuid.uuid4()) if read.id is None else read.id
         if seed is None:
@@ -288,6 +289,11 @@ def _pattern(given: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
         ) from None
 
 
+def _check_seed(seed: Any) -> None:
+    if seed is not None and (type(seed) is not int or seed < 0):
+        raise InvalidArgumentError(f"seed is {seed!r:.60}; it takes a whole number of at least 0")
+
+
 def _read(task: Any, ground_truth: Any) -> _Task:
     if task is None or isinstance(task, str):
         messages = [] if task is None else [Message(role="user", content=task)]
@@ -297,15 +303,16 @@ def _read(task: Any, ground_truth: Any) -> _Task:
             f"the task is {task!r:.60}; it is a prompt, or a dict with 'messages'"
         )
     columns = dict(task)
-    given = columns.pop("messages", None) or []
+    given = [columns.pop(name) for name in ("messages", "prompt") if columns.get(name) is not None]
+    if len(given) > 1:
+        raise InvalidArgumentError("the task has 'messages' and a 'prompt'; it takes one of them")
     reset = columns.pop("reset", None) or {}
     truth = columns.pop("ground_truth", None)
     if not isinstance(reset, Mapping):
         raise InvalidArgumentError(f"task['reset'] is {reset!r:.60}; it is a dict of arguments")
-    try:
-        messages = [each if isinstance(each, Message) else Message(**each) for each in given]
-    except (ValidationError, TypeError) as error:
-        raise InvalidArgumentError(f"task['messages'] are no messages: {error}") from None
+    messages = [Message(role="user", content=each) for each in given if isinstance(each, str)]
+    if given and not messages:
+        messages = read_messages(given[0], "task['messages']")
     return _Task(
         messages,
         columns.pop("id", None),

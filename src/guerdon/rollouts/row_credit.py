@@ -50,6 +50,10 @@ class CreditSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Estimators that compare with nothing.
+_ALONE = frozenset(("pure",))
+
+
 class RowCredit:
     """Assigns credit to the rows of a group.
 
@@ -74,6 +78,11 @@ class RowCredit:
         self._key: StateKey | str = settings.state_key
         if ":" in settings.state_key:
             self._key = load_object(settings.state_key)
+            if not callable(self._key):
+                raise InvalidArgumentError(
+                    f"--state-key {settings.state_key} is {type(self._key).__name__}; it takes a "
+                    "function of a step"
+                )
         state_keys.state_key(self._key)
 
     @property
@@ -104,6 +113,8 @@ class RowCredit:
             row.setdefault("notes", []).extend(self._notes(row, credit))
 
     def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:
+        if self.settings.method in _ALONE:
+            return
         if row["group"] is None:
             yield "it has no group, so that nothing compares with it"
         elif credit.diagnostics.singletons:

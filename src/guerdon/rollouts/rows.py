@@ -53,12 +53,14 @@ class ResultRow(_Always, total=False):
         reason: Why, in the words of a reward function.
         notes: What a reader of the score should know: what is odd about the conversation, what a
             function said about steps that aren't there, what credit says of the group.
+        metrics: Those of a reward function that are no finite numbers.
         steps: What is known of single steps, each with its ``step_index``, the number of the
             assistant turn from 0: ``base_reward``, ``reason``, ``advantage``, ``return_to_go``.
     """
 
     reason: str | None
     notes: list[str]
+    metrics: dict[str, Any]
     steps: list[dict[str, Any]]
 
 

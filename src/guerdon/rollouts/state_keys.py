@@ -78,9 +78,12 @@ def _before(step: StepData) -> Sequence[Message]:
     """The conversation up to the step's own assistant turn."""
     history = step.resulting_messages_history
     turns = [place for place, each in enumerate(history) if each.role == "assistant"]
-    number = step.step_info.get("assistant_turn_index", len(turns) - 1)
+    if not turns:
+        return history
+    number = step.step_info.get("assistant_turn_index")
+    # A history may be cut off at its beginning: then the step's own turn is its last.
     if type(number) is not int or not 0 <= number < len(turns):
-        return history  # the step itself said nothing
+        number = -1
     return history[: turns[number]]
 
 

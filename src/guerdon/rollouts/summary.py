@@ -17,6 +17,9 @@ __all__ = ["Mean", "Summary", "gates_of"]
 MAX_PARTS = 100
 OTHERS = "(others)"
 
+# Characters of an error that the summary tells.
+MAX_TEXT = 500
+
 
 @dataclass(slots=True)
 class Mean:
@@ -62,6 +65,7 @@ class Summary:
         components: The mean of each component, over the rows that have it.
         stopped: How many rows each gate stopped.
         failures: How many rows failed with each kind of error.
+        first_failures: What the first of each kind says.
         parts: The same for each value of the column that the run is broken down by.
         noted: How many rows have a note.
         groups: Over the groups of the rollouts; None where groups don't matter.
@@ -80,6 +84,7 @@ class Summary:
     failures: dict[str, int] = field(default_factory=dict)
     parts: dict[str, Summary] = field(default_factory=dict)
     noted: int = 0
+    first_failures: dict[str, str] = field(default_factory=dict)
     groups: GroupSummary | None = None
 
     def add(self, row: ResultRow, part: str | None = None) -> None:
@@ -89,7 +94,8 @@ class Summary:
         score = row["score"]
         if score is None:
             self.failed += 1
-            self._count(self.failures, _kind(row["error"]))
+            kind = self._count(self.failures, _kind(row["error"]))
+            self.first_failures.setdefault(kind, (row["error"] or "")[:MAX_TEXT])
         else:
             self.score.total += score
             self.score.count += 1
@@ -123,7 +129,8 @@ class Summary:
         for gate, count in other.stopped.items():
             self.stopped[gate] = self.stopped.get(gate, 0) + count
         for kind, count in other.failures.items():
-            self._count(self.failures, kind, count)
+            counted = self._count(self.failures, kind, count)
+            self.first_failures.setdefault(counted, other.first_failures.get(kind, ""))
         for name, part in other.parts.items():
             self._part(name).merge(part)
         if self.groups is not None and other.groups is not None:
@@ -152,6 +159,7 @@ class Summary:
             },
             "stopped": {gate: self.stopped.get(gate, 0) for gate in self.gates},
             "failures": self.failures,
+            "first_failures": self.first_failures,
             "dealt_with": self.dealt_with,
             "noted": self.noted,
         }
@@ -171,10 +179,12 @@ class Summary:
             name = OTHERS
         return self.parts.setdefault(name, Summary(self.gates, self.passing))
 
-    def _count(self, counts: dict[str, int], name: str, count: int = 1) -> None:
+    def _count(self, counts: dict[str, int], name: str, count: int = 1) -> str:
+        """Count something by its name, and tell by which it was counted."""
         if name not in counts and len(counts) >= MAX_PARTS:
             name = OTHERS
         counts[name] = counts.get(name, 0) + count
+        return name
 
 
 def _merge_mean(mean: Mean, other: Mean) -> None:

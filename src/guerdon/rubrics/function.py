@@ -94,11 +94,16 @@ def as_rubric(rubric: RubricLike) -> Rubric:
             signature.bind(None, None)
     except TypeError as error:
         raise InvalidChildError(
-            f"{rubric!r:.80} can't be called with an action and an observation: {error}"
+            f"{_name(rubric)} can't be called with an action and an observation: {error}"
         ) from None
     if signature is not None and {"messages", "rollouts_messages"} & signature.parameters.keys():
         raise InvalidChildError(
-            f"{rubric!r:.80} takes messages, not an action and an observation; make a reward "
+            f"{_name(rubric)} takes messages, not an action and an observation; make a reward "
             "function of it: @reward_function"
         )
     return FunctionRubric(rubric)
+
+
+def _name(function: Any) -> str:
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) else f"{function!r:.80}"
