@@ -38,10 +38,9 @@ DONE = Message(role="assistant", content="3")
         [Message(role="system", content="Be brief."), USER, DONE],
         [USER, calls(call()), answer(), DONE],
         [USER, calls(call(key="c1"), call(key="c2")), answer("c2"), answer("c1"), DONE],
-        [USER, calls(call(arguments="[1, 2]")), answer()],
         [USER, Message(role="assistant", content="3", tool_calls=[])],
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_most_conversations_have_nothing_odd(messages):
     assert oddities(messages) == []
@@ -68,13 +67,28 @@ def test_only_the_calls_that_nobody_answered_are_named():
 
 def test_an_answer_to_another_call_is_no_answer():
     assert oddities([USER, calls(call()), answer("other")]) == [
+        "messages[2] answers other, which nobody called",
+        "nobody answered 1 of its tool calls: add (messages[1])",
+    ]
+
+
+def test_two_calls_of_one_id_need_two_answers():
+    twice = calls(call("add"), call("book"))
+    assert oddities([USER, twice, answer(), answer()]) == []
+    assert oddities([USER, twice, answer()]) == [
         "nobody answered 1 of its tool calls: add (messages[1])"
+    ]
+
+
+def test_arguments_that_are_no_object_are_told():
+    assert oddities([USER, calls(call(arguments="[1, 2]")), answer()]) == [
+        "messages[1]: the arguments of add are no JSON object: it is list"
     ]
 
 
 def test_arguments_that_are_no_json_are_told_with_the_place():
     [oddity] = oddities([USER, calls(call("book", "{oops")), answer(), DONE])
-    assert oddity.startswith("messages[1]: the arguments of book are no JSON: ")
+    assert oddity.startswith("messages[1]: the arguments of book are no JSON object: ")
 
 
 def test_arguments_that_are_nested_too_deep_are_told():

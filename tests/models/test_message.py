@@ -186,10 +186,12 @@ def test_what_went_out_is_no_part_of_the_message():
     assert message.tool_calls == [CALL]
 
 
-def test_what_is_assigned_later_goes_out_too():
-    message = Message(role="user")
-    message.content = "x"
+def test_a_message_never_changes():
+    message = Message(role="user", content="x")
+    with pytest.raises(ValidationError, match="frozen"):
+        message.content = "y"
     assert message.to_openai() == {"role": "user", "content": "x"}
+    assert message.model_copy(update={"content": "y"}).text == "y"
 
 
 def test_a_message_may_be_dumped_in_parts():

@@ -178,31 +178,52 @@ def test_deep_nesting_beside_the_messages_does_no_harm():
 # Steps by name
 
 
-def test_steps_are_found_by_number_and_by_id():
+def test_messages_may_name_their_steps():
     rollout = rollout_of(
         user("q"), assistant("a", step_id="think"), assistant("b"), assistant("c", step_id="say")
     )
-    assert rollout.places == {0: 0, 1: 1, 2: 2, "think": 0, "say": 2}
     assert [action.step_id for action, _ in rollout.steps] == ["think", None, "say"]
-
-
-def test_an_id_of_several_steps_is_that_of_none():
-    rollout = rollout_of(*(assistant("a", step_id=name) for name in "sts"), assistant("b"))
-    assert rollout.places == {0: 0, 1: 1, 2: 2, 3: 3, "s": None, "t": 1}
-    rollout = rollout_of(*(assistant("a", step_id="s") for _ in range(3)))
-    assert rollout.places["s"] is None
 
 
 @pytest.mark.parametrize("name", [None, 0, 1.5, ["s"], {"a": 1}, True])
 def test_an_id_that_is_no_text_is_none(name):
     rollout = rollout_of(assistant("a", step_id=name))
-    assert rollout.places == {0: 0}
     assert rollout.to_step_data()[0].step_info == {"assistant_turn_index": 0}
 
 
-def test_an_id_that_looks_like_a_number_is_no_number():
-    rollout = rollout_of(assistant("a"), assistant("b", step_id="0"))
-    assert rollout.places == {0: 0, 1: 1, "0": 1}
+def test_turns_before_the_first_are_examples_and_no_steps():
+    rollout = rollout_of(user("e"), assistant("x"), user("q"), assistant("a"), first_turn=1)
+    [(action, observation)] = rollout.steps
+    assert (action.content, action.turn, observation.done) == ("a", 1, True)
+    [step] = rollout.to_step_data()
+    assert step.step_info == {"assistant_turn_index": 1}
+    assert step.observation_data == "q"
+
+
+@pytest.mark.parametrize("first", [-1, 2, 10**9])
+def test_a_first_turn_that_is_none_of_the_rollouts_is_refused(first):
+    with pytest.raises(RolloutError, match="first_turn is"):
+        rollout_of(user("q"), assistant("a"), assistant("b"), first_turn=first)
+
+
+@pytest.mark.parametrize("column", ["opening", None, 1.5, True, [1]])
+def test_a_first_turn_that_is_no_int_is_somebodys_column(column):
+    assert len(rollout_of(assistant("a"), assistant("b"), first_turn=column).steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "failure"),
+    [
+        ({}, None),
+        ({"ended": "done", "error": "x"}, None),
+        ({"ended": "error", "error": "reset: OSError: down"}, "reset: OSError: down"),
+        ({"ended": "error"}, "nobody said which"),
+    ],
+    ids=range(4),
+)
+def test_a_row_says_how_its_episode_failed(columns, failure):
+    said = rollout_of(assistant("a"), **columns).failure
+    assert said == (failure and f"the episode ended with an error: {failure}")
 
 
 def test_the_steps_are_the_same_however_often_they_are_asked_for():

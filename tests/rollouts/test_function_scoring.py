@@ -102,7 +102,7 @@ def test_a_result_fills_the_row():
     assert row["components"] == {"n": 3.0, "half": 0.5}
     assert row["step_rewards"] == [0.0, 0.25, None]
     assert row["steps"] == [
-        {"step_index": 0, "base_reward": 0.0, "reason": None},
+        {"step_index": 0, "base_reward": 0.0},
         {"step_index": 1, "base_reward": 0.25, "reason": "good", "metrics": {"a": 1}},
     ]
     assert (row["reason"], row["notes"]) == ("why", [])

@@ -74,7 +74,7 @@ def test_what_is_no_observation_is_refused(answer):
     [
         pytest.param("plain", "plain", id="text"),
         pytest.param({"message": "m", "text": "t"}, "m", id="message first"),
-        pytest.param({"message": "", "text": "t", "content": "c"}, "t", id="not an empty one"),
+        pytest.param({"message": "", "text": "t", "prompt": "p"}, "t", id="not an empty one"),
         pytest.param({"content": "c", "reward": 1}, "c", id="content"),
         pytest.param({"messages": ["a", "b"], "text": "t"}, "a\nb", id="texts"),
         pytest.param(

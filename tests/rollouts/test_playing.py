@@ -114,8 +114,12 @@ def test_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples)
         assert history[turns[turn]].text == step.raw_policy_output
         assert step.is_done == (record.ended == "done" and step is record.steps[-1])
     assert (record.error is None) == (record.ended != "error")
-    if turns:
-        assert len(Rollout.from_row(record.to_row()).steps) == len(turns)
+    assert record.first_turn == examples
+    if record.steps:
+        read = Rollout.from_row(record.to_row()).steps
+        assert [action.turn for action, _ in read] == [
+            step.step_info["assistant_turn_index"] for step in record.steps
+        ]
 
 
 # How it ends

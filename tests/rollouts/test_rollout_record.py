@@ -31,6 +31,7 @@ def test_a_row_is_read_as_a_rollout():
         "error": None,
         "seed": 3,
         "env_rewards": [0.5],
+        "first_turn": 0,
         "level": [1],
     }
     rollout = Rollout.from_row(row)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import Message, StepData
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.models import Rollout
 from guerdon.rollouts.state_keys import last_messages, state_key, whole_history
 
@@ -153,7 +153,40 @@ def test_a_step_without_an_assistant_turn_is_known_by_all_that_was_said():
         system_step_index=0, resulting_messages_history=[Message(role="user", content="A seat?")]
     )
     assert state_key("last")(step) == (("user", "A seat?"),)
-    assert state_key("last")(StepData(system_step_index=0)) == ()
+
+
+@pytest.mark.parametrize("name", ["last", "last-3", "history"])
+def test_a_step_without_messages_has_no_state(name):
+    with pytest.raises(CreditError, match="it has no messages"):
+        state_key(name)(StepData(system_step_index=0, observation_data="start"))
+
+
+def test_answers_to_the_calls_of_one_turn_are_one():
+    said = [
+        Message(role="user", content="Fly me."),
+        Message(role="assistant", tool_calls=[{"id": "a"}, {"id": "b"}]),
+        Message(role="tool", tool_call_id="a", content="A"),
+        Message(role="tool", tool_call_id="b", content="B"),
+        Message(role="assistant", content="Done."),
+    ]
+    step = StepData(
+        system_step_index=0,
+        step_info={"assistant_turn_index": 1},
+        resulting_messages_history=said,
+    )
+    assert state_key("last")(step) == (("tool", "A"), ("tool", "B"))
+    assert state_key("last-2")(step) == (("user", "Fly me."), ("tool", "A"), ("tool", "B"))
+
+
+def test_of_a_history_that_is_cut_off_the_last_turn_is_the_steps_own():
+    step = StepData(
+        system_step_index=7,
+        step_info={"assistant_turn_index": 7},
+        resulting_messages_history=[
+            Message(role="user", content="Where?"), Message(role="assistant", content="Here.")
+        ],
+    )  # fmt: skip
+    assert state_key("history")(step) == (("user", "Where?", ()),)
 
 
 def test_a_function_is_a_key_already():

@@ -132,6 +132,13 @@ def score(
             help="A further option of the method, such as normalize=mean. May be repeated.",
         ),
     ] = None,
+    score_failed: Annotated[
+        bool,
+        typer.Option(
+            "--score-failed",
+            help="Score episodes that ended with an error, too; else their rows are invalid.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
     ] = False,
@@ -160,6 +167,7 @@ def score(
         passing=passing,
         format=format,
         parameters=_named("--param", param),
+        score_failed=score_failed,
         credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
     )
     with _progress(job):

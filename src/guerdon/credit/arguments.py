@@ -90,6 +90,8 @@ def floats(value: ArrayLike, name: str) -> Floats:
     if isinstance(value, list | tuple) and bool in set(map(type, value)):  # numpy would take it
         wrong = [row for row, item in enumerate(value) if isinstance(item, bool)]
         raise refused(f"{name} holds no number", wrong, accepted="numbers or None are accepted")
+    if isinstance(value, np.ma.MaskedArray):  # what is masked was not given
+        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
     array = as_array(value, name)
     if array.ndim != 1:
         raise CreditError(

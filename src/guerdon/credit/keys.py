@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Set
 from itertools import count
@@ -100,6 +101,8 @@ def key_of(value: Any) -> Hashable:
         return (bytearray, bytes(value))
     if hasattr(value, "__array__"):
         return _array_key(value)
+    if dataclasses.is_dataclass(kind):
+        return (kind, *(key_of(getattr(value, each.name)) for each in dataclasses.fields(kind)))
     if getattr(kind, "__hash__", None) in (None, object.__hash__):
         raise _NoKeyError(kind.__qualname__)  # equal to itself alone
     try:

@@ -6,14 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from guerdon.models.message import Message
+from guerdon.models.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["oddities"]
 
 _raw_decode = json.JSONDecoder().raw_decode
-
-# Who doesn't speak, but says how to.
-_INSTRUCTIONS = ("system", "developer")
 
 
 def oddities(messages: list[Message]) -> list[str]:
@@ -28,10 +25,10 @@ def oddities(messages: list[Message]) -> list[str]:
         ['it begins with the assistant']
     """
     found = []
-    spoken = next((each.role for each in messages if each.role not in _INSTRUCTIONS), "")
+    spoken = next((each.role for each in messages if each.role not in INSTRUCTION_ROLES), "")
     if spoken == "assistant":
         found.append("it begins with the assistant")
-    open_calls: dict[str, str] = {}
+    open_calls: dict[str, list[str]] = {}
     # One pass over all, then one over the few: this runs for every rollout.
     concerned = [
         (place, each)
@@ -42,37 +39,48 @@ def oddities(messages: list[Message]) -> list[str]:
         if message.tool_calls:
             found += _odd_calls(message.tool_calls, place, open_calls)
         else:
-            open_calls.pop(str(message.tool_call_id), None)
-    if open_calls:
-        names = ", ".join(open_calls.values())
-        found.append(f"nobody answered {len(open_calls)} of its tool calls: {names}")
+            _answer(message, place, open_calls, found)
+    names = [name for waiting in open_calls.values() for name in waiting]
+    if names:
+        found.append(f"nobody answered {len(names)} of its tool calls: {', '.join(names[:5])}")
     return found
 
 
 def _odd_calls(
-    calls: Iterable[dict[str, Any]], place: int, open_calls: dict[str, str]
+    calls: Iterable[dict[str, Any]], place: int, open_calls: dict[str, list[str]]
 ) -> Iterator[str]:
     for call in calls:
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
         name = str(function.get("name", "(no name)"))
-        open_calls[str(call.get("id"))] = f"{name} (messages[{place}])"
+        open_calls.setdefault(str(call.get("id")), []).append(f"{name} (messages[{place}])")
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             problem = _no_json(arguments)
             if problem is not None:
-                yield f"messages[{place}]: the arguments of {name} are no JSON: {problem}"
+                yield f"messages[{place}]: the arguments of {name} are no JSON object: {problem}"
+
+
+def _answer(
+    message: Message, place: int, open_calls: dict[str, list[str]], found: list[str]
+) -> None:
+    waiting = open_calls.get(str(message.tool_call_id))
+    if waiting:
+        waiting.pop()
+    elif message.tool_call_id is not None:
+        found.append(f"messages[{place}] answers {message.tool_call_id}, which nobody called")
 
 
 def _no_json(text: str) -> str | None:
-    """Why a text is no JSON."""
+    """Why a text is no JSON object."""
     try:
-        if _raw_decode(text)[1] == len(text):  # nearly always
+        value, end = _raw_decode(text)
+        if end == len(text) and type(value) is dict:  # nearly always
             return None
     except (ValueError, RecursionError):
         pass
     try:
-        json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         return str(error)
-    return None
+    return None if isinstance(value, dict) else f"it is {type(value).__name__}"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
+
+import anyio
 
 from guerdon.errors import (
     InvalidChildError,
@@ -12,9 +16,9 @@ from guerdon.errors import (
     TrajectoryError,
 )
 from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.placement import place_outputs
+from guerdon.functions.placement import place_outputs, places_of
 from guerdon.models.evaluate_result import EvaluateResult, StepOutput
-from guerdon.models.message import Message
+from guerdon.models.message import TEXT_FIELDS, Message
 from guerdon.models.rollout import MessageAction, Rollout
 from guerdon.rubrics.checks.inputs import text_of
 from guerdon.rubrics.function import RubricLike, as_rubric
@@ -23,9 +27,6 @@ from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 
 __all__ = ["RewardFunctionRubric", "as_reward_function", "rubric_of"]
-
-# Where an observation may hold what it says.
-TEXTS = ("content", "message", "text", "prompt")
 
 
 def rubric_of(function: RewardFunction) -> Rubric:
@@ -83,7 +84,7 @@ class RewardFunctionRubric(TrajectoryRubric):
         outputs = self._result.step_outputs if self._result is not None else None
         if not outputs:
             rewards[-1] = score
-        placed, misfits = place_outputs(outputs or (), _places(self._trajectory))
+        placed, misfits = place_outputs(outputs or (), _numbered(self._trajectory))
         if misfits:
             raise TrajectoryError(f"{self._function.__name__}: {'; '.join(map(str, misfits))}")
         for place, output in placed.items():
@@ -131,8 +132,8 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
         (1.0, 0)
 
     Args:
-        rubric: The rubric. Nobody else may call it meanwhile. Of an async tree, the function is
-            async.
+        rubric: The rubric. Of an async tree, the function is async. The function may be called by
+            several threads or tasks at once; the rubric itself, by nobody else.
 
     Raises:
         InvalidChildError: It is none.
@@ -141,17 +142,24 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
         return rubric
     tree = as_rubric(rubric)
 
+    traits = tree._look()
+    # What remembers steps sees one rollout at a time, however many are scored at once.
+    alone = threading.Lock() if traits.stateful or traits.holds_trajectory else nullcontext()
+    alone_async = anyio.Lock()
+
     def scored(messages: list[Message], **columns: Any) -> EvaluateResult:
-        done = Replay()
-        replay(tree, _steps(messages, columns), done)
+        done, steps = Replay(), _steps(messages, columns)
+        with alone:
+            replay(tree, steps, done)
         return _result(done)
 
     async def scored_async(messages: list[Message], **columns: Any) -> EvaluateResult:
-        done = Replay()
-        await replay_async(tree, _steps(messages, columns), done)
+        done, steps = Replay(), _steps(messages, columns)
+        async with nullcontext() if isinstance(alone, nullcontext) else alone_async:
+            await replay_async(tree, steps, done)
         return _result(done)
 
-    function = scored_async if tree._look().is_async else scored
+    function = scored_async if traits.is_async else scored
     function.__name__ = function.__qualname__ = tree._title()
     function.__doc__ = tree.__doc__
     return RewardFunction(function)
@@ -192,14 +200,14 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
     messages = []
     for place, (action, observation) in enumerate(trajectory):
         messages.append(Message(role="assistant", content=text_of(action)))
-        texts = (_of(observation, name) for name in TEXTS)
+        texts = (_of(observation, name) for name in TEXT_FIELDS)
         text = next((each for each in texts if isinstance(each, str)), None)
         if text is not None:
             messages.append(Message(role="user", content=text))
         elif place + 1 < len(trajectory):
             raise MissingInputError(
                 f"the observation of step {place} ({type(observation).__name__}) says nothing that "
-                f"could be a message; one of {', '.join(TEXTS)} takes its text"
+                f"could be a message; one of {', '.join(TEXT_FIELDS)} takes its text"
             )
     return messages
 
@@ -211,13 +219,8 @@ def _of(observation: Any, name: str) -> Any:
     return getattr(observation, name, None)
 
 
-def _places(trajectory: list[tuple[Any, Any]]) -> dict[int | str, int | None]:
-    """The places of the steps, by the number of the assistant turn and by their ids."""
-    places: dict[int | str, int | None] = {}
-    for place, (action, _) in enumerate(trajectory):
-        recorded = isinstance(action, MessageAction)
-        places[action.turn if recorded else place] = place
-        name = action.step_id if recorded else None
-        if name is not None:
-            places[name] = None if name in places else place
-    return places
+def _numbered(trajectory: list[tuple[Any, Any]]) -> dict[int | str, int | None]:
+    return places_of(
+        (action.turn, action.step_id) if isinstance(action, MessageAction) else (place, None)
+        for place, (action, _) in enumerate(trajectory)
+    )

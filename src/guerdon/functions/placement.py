@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from guerdon.models.evaluate_result import StepOutput
 
-__all__ = ["Misfit", "Problem", "place_outputs"]
+__all__ = ["Misfit", "Problem", "place_outputs", "places_of"]
 
 Problem: TypeAlias = Literal[
     "no such step",
@@ -23,6 +23,7 @@ Problem: TypeAlias = Literal[
     "result without a rollout",
     "rollout not asked for",
     "rollout asked for twice",
+    "failed episode",
 ]
 
 _NUMBER = re.compile(r" *(-?\d{1,9}) *")
@@ -53,6 +54,27 @@ class Misfit:
 
     def __str__(self) -> str:
         return self.text if self.rollout is None else f"rollout {self.rollout!r}: {self.text}"
+
+
+def places_of(steps: Iterable[tuple[int | None, str | None]]) -> dict[int | str, int | None]:
+    """The places of steps, by their numbers and ids.
+
+    Example:
+        >>> places_of([(0, None), (1, "ask"), (2, "ask")])
+        {0: 0, 1: 1, 'ask': None, 2: 2}
+
+    Args:
+        steps: The number and the id of each; None where it has none.
+
+    Returns:
+        Numbers and ids to places, from 0; those that several steps have, to None.
+    """
+    places: dict[int | str, int | None] = {}
+    for place, names in enumerate(steps):
+        for name in names:
+            if name is not None:
+                places[name] = None if name in places else place
+    return places
 
 
 def place_outputs(

@@ -18,9 +18,17 @@ from guerdon.errors import InvalidArgumentError
 
 __all__ = ["Message", "read_messages"]
 
+# The roles that only say how to behave.
+INSTRUCTION_ROLES = ("system", "developer")
+
+# Where an action or an observation may hold what it says, the likeliest first.
+TEXT_FIELDS = ("content", "message", "text", "prompt")
+
 
 class Message(BaseModel):
     """One message of a conversation.
+
+    It never changes: what a reward function is given is what was recorded.
 
     It takes OpenAI's chat format and gives it back without loss: fields that it doesn't know
     are kept. Besides attributes it offers a dict's look, ``message["content"]``.
@@ -41,7 +49,7 @@ class Message(BaseModel):
         reasoning_content: What the model thought before it answered, where it is told.
     """
 
-    model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants")
+    model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None

@@ -114,6 +114,12 @@ class Rollout:
     )
 
     @property
+    def first_turn(self) -> int:
+        """The first assistant turn that was played; those before it are examples."""
+        first = self.columns.get("first_turn")
+        return first if type(first) is int else 0
+
+    @property
     def steps(self) -> list[tuple[MessageAction, MessageObservation]]:
         """The assistant turns, each with what followed it: pairs of an action and an observation.
 
@@ -121,7 +127,7 @@ class Rollout:
         """
         found = self._steps
         if found is None:
-            found = _steps(self.messages, self.columns)
+            found = _steps(self.messages, self.columns, self.first_turn)
             object.__setattr__(self, "_steps", found)
         return found
 
@@ -130,7 +136,9 @@ class Rollout:
         """Read a rollout from a row of a JSONL file.
 
         Args:
-            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``.
+            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``. An
+                int ``first_turn`` says which assistant turn was played first, from 0: those
+                before it are examples, and no steps.
             line: Its line in the file, from 1.
 
         Raises:
@@ -155,7 +163,15 @@ class Rollout:
             messages = read_messages(given)
         except InvalidArgumentError as error:
             raise RolloutError(str(error), line=line, row=row) from None
-        if not any(message.role == "assistant" for message in messages):
+        turns = sum(message.role == "assistant" for message in messages)
+        first = row.get("first_turn")
+        if turns and type(first) is int and not 0 <= first < turns:
+            raise RolloutError(
+                f"first_turn is {first}; the rollout has {turns} assistant turns, from 0",
+                line=line,
+                row=row,
+            )
+        if not turns:
             roles = sorted({message.role for message in messages})
             raise RolloutError(
                 f"the rollout has no assistant turn to score; its roles are {roles}",
@@ -165,14 +181,13 @@ class Rollout:
         return cls(row.get("id", line), row.get("group"), messages, row)
 
     @property
-    def places(self) -> dict[int | str, int | None]:
-        """The assistant turns by number and by ``step_id``; None for an id of several."""
-        places: dict[int | str, int | None] = {turn: turn for turn in range(len(self.steps))}
-        for action, _ in self.steps:
-            name = action.step_id
-            if name is not None:
-                places[name] = None if name in places else action.turn
-        return places
+    def failure(self) -> str | None:
+        """How the episode failed, where its row says so, as that of a `RolloutRecord` does."""
+        if self.columns.get("ended") != "error":
+            return None
+        return (
+            f"the episode ended with an error: {self.columns.get('error') or 'nobody said which'}"
+        )
 
     def to_step_data(self) -> list[StepData]:
         """The assistant turns as `StepData`, ready to be aligned and credited.
@@ -205,11 +220,11 @@ class Rollout:
 
 
 def _steps(
-    messages: list[Message], columns: Mapping[str, Any]
+    messages: list[Message], columns: Mapping[str, Any], first: int
 ) -> list[tuple[MessageAction, MessageObservation]]:
     turns = [place for place, message in enumerate(messages) if message.role == "assistant"]
     steps = []
-    for turn, place in enumerate(turns):
+    for turn, place in enumerate(turns[first:], start=first):
         last = turn + 1 == len(turns)
         message = messages[place]
         content = message.content

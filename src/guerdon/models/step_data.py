@@ -27,7 +27,8 @@ class StepData(BaseModel):
 
     Attributes:
         system_step_index: The number of the step in its rollout, from 0, as the system counts.
-        observation_data: What the policy saw before it decided.
+        observation_data: What the policy saw before it decided: of an episode that was played, what
+            the environment showed; of a recorded conversation, the text of the message before.
         action_taken: The structured action.
         raw_policy_output: The text that the action was read from.
         resulting_messages_history: The conversation after the step.
@@ -38,7 +39,8 @@ class StepData(BaseModel):
             aligned, and perhaps a ``step_id``.
         base_reward: The step's own reward; None where nobody gave one.
         advantage: Its advantage; None where no credit was assigned.
-        return_to_go: The discounted sum of the rewards from here on; None likewise.
+        return_to_go: The discounted sum of the rewards from here on, or what the method has in its
+            place; None likewise.
     """
 
     model_config = ConfigDict(

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from guerdon.errors import AlignmentError
-from guerdon.functions.placement import Misfit, place_outputs
+from guerdon.functions.placement import Misfit, place_outputs, places_of
 from guerdon.models.evaluate_result import EvaluateResult
 from guerdon.models.step_data import StepData
 
@@ -235,6 +235,10 @@ def _aligned(
         ]
         for place, output in placed.items():
             copies[place].base_reward = output.base_reward
+    failed = next((s.step_info["error"] for s in copies if s.step_info.get("error")), None)
+    if failed is not None and result.is_score_valid:
+        text = f"its episode ended with an error, and its score counts: {failed}"
+        misfits.append(Misfit("failed episode", text, rollout_id))
     valid = result.is_score_valid
     why = None if valid else result.error or result.reason or "it was marked invalid"
     return AlignedRollout(rollout_id, copies, result.score, valid, _group(copies), why)
@@ -243,21 +247,19 @@ def _aligned(
 def _places(
     steps: Sequence[StepData], rollout_id: Any, misfits: list[Misfit]
 ) -> dict[int | str, int | None]:
-    places: dict[int | str, int | None] = {}
+    names: list[tuple[int | None, str | None]] = []
     for place, step in enumerate(steps):
         number, name = step.step_info.get("assistant_turn_index"), step.step_info.get("step_id")
         if type(number) is not int:
             told = "has no" if number is None else f"has {number!r} as"
             text = f"step {place} of its record {told} assistant_turn_index; it takes an int"
             misfits.append(Misfit("step without a number", text, rollout_id))
-        else:
-            places[number] = None if number in places else place
-        if isinstance(name, str):
-            places[name] = None if name in places else place
-        elif name is not None:
+        if name is not None and not isinstance(name, str):
             text = f"step {place} of its record has {name!r:.60} as step_id; it takes a text"
             misfits.append(Misfit("step id that is no text", text, rollout_id))
-    return places
+        known = isinstance(name, str)
+        names.append((number if type(number) is int else None, name if known else None))
+    return places_of(names)
 
 
 def _group(steps: Sequence[StepData]) -> Any:

@@ -34,6 +34,9 @@ def apply_credit(
 ) -> Credit:
     """Fill in `advantage` and `return_to_go` of every step of a batch.
 
+    `return_to_go` is what the method has for the returns: the discounted sum of the rewards from
+    the step on, but for ``pure``, the least of them, and ``gae``, the advantage plus the value.
+
     A rollout whose score isn't valid takes part in no statistic, and its steps keep None. Where
     anything is refused, nothing is filled in.
 
@@ -94,8 +97,10 @@ def system_apply_gigpo_to_batch_steps(
 
     Example:
         >>> from guerdon import StepData, system_apply_gigpo_to_batch_steps
-        >>> batch = [[StepData(system_step_index=0, base_reward=r)] for r in (1.0, 0.0)]
-        >>> filled = system_apply_gigpo_to_batch_steps(batch, [1.0, 0.0])
+        >>> batch = [[StepData(system_step_index=0, observation_data="start", base_reward=r)]
+        ...          for r in (1.0, 0.0)]
+        >>> filled = system_apply_gigpo_to_batch_steps(
+        ...     batch, [1.0, 0.0], state_hashing_function=lambda step: step.observation_data)
         >>> [round(steps[0].advantage, 3) for steps in filled]
         [1.414, -1.414]
 
@@ -263,6 +268,10 @@ def _check(rollouts: Sequence[Any]) -> None:
 def _keyed(key: StateKey, step: StepData, rollout: AlignedRollout) -> Any:
     try:
         return key(step)
+    except CreditError as error:
+        raise CreditError(
+            f"step {step.system_step_index} of rollout {rollout.id!r}: {error}"
+        ) from None
     except Exception as error:
         raise CreditError(
             f"the state key raised {type(error).__name__}: {error}, at step "

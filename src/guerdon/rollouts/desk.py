@@ -39,6 +39,7 @@ class Settings:
         passing: The score from which on the summary counts a row as passed.
         parameters: What a reward function is given by name.
         credit: How credit is assigned; None assigns none.
+        score_failed: Whether an episode that ended with an error is scored all the same.
     """
 
     reward: str
@@ -46,6 +47,7 @@ class Settings:
     passing: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
+    score_failed: bool = False
 
 
 class Scored(NamedTuple):
@@ -76,6 +78,7 @@ class Desk:
     def __init__(self, settings: Settings) -> None:
         reward = load_reward(settings.reward)
         self.by = settings.by
+        self.score_failed = settings.score_failed
         self.scorer = scorer_of(reward, dict(settings.parameters))
         self.credit = RowCredit(settings.credit) if settings.credit is not None else None
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
@@ -101,6 +104,8 @@ class Desk:
         for line in lines:
             try:
                 rollout = parse_line(*line)
+                if rollout.failure is not None and not self.score_failed:
+                    raise RolloutError(rollout.failure, line=line[0], row=rollout.columns)
             except RolloutError as error:
                 rows.append(self.scorer.failed(error))
                 parts.append(self._part(error.row))

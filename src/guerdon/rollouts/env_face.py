@@ -62,8 +62,15 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
     action_type = _action_type(environment)
     if isinstance(environment, Environment):
         driver = make(lambda: environment)
+        takes = _takes(environment.reset_async if driver.reset_is_async else environment.reset)
+        reset_driver = driver.reset_async if driver.reset_is_async else driver.reset
+
+        def reset_ours(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
+            _check_taken(extra, *takes)
+            return reset_driver(seed, episode_id, extra)
+
         return EnvFace(
-            driver.reset_async if driver.reset_is_async else driver.reset,
+            reset_ours,
             driver.step_async if driver.step_is_async else driver.step,
             driver.close,
             (driver.reset_is_async, driver.step_is_async, False),
@@ -81,6 +88,7 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
     close = closer_of(environment)
 
     def reset_it(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
+        _check_taken(extra, reset_takes, takes_any)
         given = {**extra, "seed": seed, "episode_id": episode_id}
         return reset(
             **{
@@ -98,6 +106,16 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
     is_async = inspect.iscoroutinefunction
     are_async = (is_async(reset), is_async(step), is_async(close))
     return EnvFace(reset_it, step_it, close, are_async, action_type, tools)
+
+
+def _check_taken(extra: Mapping[str, Any], takes: frozenset[str], takes_any: bool) -> None:
+    """Refuse what a person wrote for a reset that doesn't take it."""
+    unknown = [] if takes_any else sorted(extra.keys() - takes)
+    if unknown:
+        raise InvalidArgumentError(
+            f"the environment's reset takes no {', '.join(map(repr, unknown))}; it takes "
+            f"{', '.join(sorted(takes))}"
+        )
 
 
 def _method(environment: Any, name: str) -> Any:

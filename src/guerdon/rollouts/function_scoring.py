@@ -11,7 +11,7 @@ from typing import Any, Self
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.functions.conversation import oddities
 from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.placement import place_outputs
+from guerdon.functions.placement import place_outputs, places_of
 from guerdon.functions.results import failed
 from guerdon.models.evaluate_result import EvaluateResult
 from guerdon.models.rollout import Rollout
@@ -151,16 +151,18 @@ class FunctionScorer:
 
 def _add_steps(row: ResultRow, rollout: Rollout, result: EvaluateResult) -> None:
     """Put what is said of steps on the assistant turns; what doesn't fit is noted."""
-    count = len(rollout.steps)
-    placed, misfits = place_outputs(result.step_outputs or (), rollout.places)
+    turns = [action.turn for action, _ in rollout.steps]
+    places = places_of((action.turn, action.step_id) for action, _ in rollout.steps)
+    placed, misfits = place_outputs(result.step_outputs or (), places)
     row["step_rewards"] = [
-        placed[turn].base_reward if turn in placed else None for turn in range(count)
+        placed[place].base_reward if place in placed else None for place in range(len(turns))
     ]
     row["notes"] += [str(misfit) for misfit in misfits]
     row["steps"] = [
-        {"step_index": turn, "base_reward": output.base_reward, "reason": output.reason}
+        {"step_index": turns[place], "base_reward": output.base_reward}
+        | ({"reason": output.reason} if output.reason is not None else {})
         | ({"metrics": output.metrics} if output.metrics else {})
-        for turn, output in sorted(placed.items())
+        for place, output in sorted(placed.items())
     ]
 
 

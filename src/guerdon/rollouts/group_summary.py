@@ -48,7 +48,12 @@ class GroupFacts:
     @property
     def mean(self) -> float | None:
         """The mean of the valid scores."""
-        return math.fsum(self.scores) / len(self.scores) if self.scores else None
+        if not self.scores:
+            return None
+        try:
+            return math.fsum(self.scores) / len(self.scores)
+        except OverflowError:  # their sum is beyond every float, and their mean isn't
+            return math.fsum(score / len(self.scores) for score in self.scores)
 
 
 def facts_of(rows: Sequence[ResultRow], *, credited: bool) -> GroupFacts:

@@ -80,6 +80,8 @@ class Job:
         parameters: What a reward function is given by name.
         credit: How credit is assigned; None assigns none. With credit, and with a reward function
             of batches, the rollouts of a group are scored together and stand together in the file.
+        score_failed: Whether an episode that ended with an error (a row whose ``ended`` is
+            ``error``) is scored all the same; else its row is invalid.
     """
 
     rollouts: str
@@ -93,6 +95,7 @@ class Job:
     format: str = "jsonl"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
+    score_failed: bool = False
     _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
     _read: int = field(default=0, init=False, repr=False)
     _told: float = field(default=0.0, init=False, repr=False)
@@ -109,7 +112,9 @@ class Job:
             WorkerError: A worker process died.
         """
         self._check()
-        settings = Settings(self.reward, self.by, self.passing, self.parameters, self.credit)
+        settings = Settings(
+            self.reward, self.by, self.passing, self.parameters, self.credit, self.score_failed
+        )
         desk = Desk(settings)
         report = JobReport(desk.summary, desk.fingerprint)
         with contextlib.ExitStack() as stack:

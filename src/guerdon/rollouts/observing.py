@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from guerdon.errors import InvalidObservationError
-from guerdon.models.message import Message
+from guerdon.models.message import TEXT_FIELDS, Message
 from guerdon.models.numbers import FiniteFloat
 from guerdon.models.step_result import StepResult
 from guerdon.rollouts.json_forms import as_json
@@ -18,8 +18,6 @@ __all__ = ["answer_messages", "first_messages", "read_result", "shown"]
 
 # What an observation says beside what it shows.
 BESIDE = frozenset({"done", "reward", "metadata"})
-# The fields that hold an observation's own words, the likeliest first.
-WORDS = ("message", "text", "content")
 
 _reward = TypeAdapter(FiniteFloat | None)
 
@@ -125,7 +123,7 @@ def _text(view: Any) -> str:
             return "\n".join(Message.model_validate(each).text for each in given)
         if isinstance(given, list) and given and all(isinstance(each, str) for each in given):
             return "\n".join(given)
-        for name in WORDS:
+        for name in TEXT_FIELDS:
             if isinstance(view.get(name), str) and view[name]:
                 return str(view[name])
     return json.dumps(view, ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from guerdon.envs.amounts import check_seconds
 from guerdon.errors import InvalidArgumentError, PolicyError
-from guerdon.models.message import Message
+from guerdon.models.message import INSTRUCTION_ROLES, Message
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.observing import first_messages, shown
 from guerdon.rollouts.policies import PolicyOutput, action_of
@@ -20,6 +21,8 @@ __all__ = ["OpenAIPolicy"]
 
 # What a server without keys is sent, as the client insists on one.
 NO_KEY = "none"
+# Seconds that the client may wait before it tries again.
+RETRY_S = 8.0
 # What is kept of an assistant's message: what the next request may hold again.
 KEPT = ("role", "content", "tool_calls", "reasoning_content")
 
@@ -53,7 +56,8 @@ class OpenAIPolicy:
             list of ``{"token", "logprob"}``, with ``top_logprobs`` where those were asked for.
         tool_choice: ``"auto"``, ``"required"``, ``"none"`` or a tool; only where there are tools.
         system: Instructions, put in front of a conversation that has none at its beginning.
-        timeout: Seconds that one attempt may take.
+        timeout: Seconds that one attempt may take; all together may take as long for each, and
+            a few for the pauses between them.
         max_retries: How often to try again, at least 0.
         to_action: Makes the action of the assistant's `Message`.
         **request: What else the request says, such as ``max_tokens``, ``top_p``, ``seed``.
@@ -81,7 +85,7 @@ class OpenAIPolicy:
     ) -> None:
         if client is not None and (base_url is not None or api_key is not None):
             raise InvalidArgumentError("a client has its own base_url and api_key; give either")
-        if not isinstance(max_retries, int) or max_retries < 0:
+        if type(max_retries) is not int or max_retries < 0:
             raise InvalidArgumentError(f"max_retries is {max_retries!r}; it takes at least 0")
         if request.keys() & {"messages", "tools", "stream", "n"}:
             raise InvalidArgumentError(
@@ -98,6 +102,7 @@ class OpenAIPolicy:
             self._request["temperature"] = temperature
         if logprobs:
             self._request["logprobs"] = True
+        self._limit = (timeout + RETRY_S) * (max_retries + 1)
         self._client = client if client is not None else _connect(base_url, api_key, max_retries)
 
     async def get_action(
@@ -125,15 +130,25 @@ class OpenAIPolicy:
                 request["tool_choice"] = self._tool_choice
         conversation = self._conversation(messages or first_messages(shown(observation)))
         try:
-            completion = await self._client.chat.completions.create(
-                model=self.model, messages=conversation, **request
-            )
+            async with asyncio.timeout(self._limit):  # one that drips is never silent for long
+                completion = await self._client.chat.completions.create(
+                    model=self.model, messages=conversation, **request
+                )
         except Exception as error:
             raise PolicyError(f"{self.model} gave no answer: {_say(error)}") from error
-        choice = self._choice(completion)
-        message = _message(choice.message, self.model)
+        try:
+            choice = self._choice(completion)
+            message, logprobs = _message(choice.message, self.model), _logprobs(choice)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise PolicyError(
+                f"{self.model} gave an answer that can't be read: {_say(error)}"
+            ) from error
         return PolicyOutput(
-            self._to_action(message), message.text, _logprobs(choice), message=message
+            self._to_action(message),
+            message.text,
+            logprobs,
+            message=message,
+            info=_info(completion),
         )
 
     async def aclose(self) -> None:
@@ -143,7 +158,7 @@ class OpenAIPolicy:
 
     def _conversation(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         sent = [message.to_openai() for message in messages]
-        if self._system is not None and messages[0].role not in ("system", "developer"):
+        if self._system is not None and messages[0].role not in INSTRUCTION_ROLES:
             sent.insert(0, {"role": "system", "content": self._system})
         return sent
 
@@ -192,6 +207,9 @@ def _message(said: Any, model: str) -> Message:
     """The assistant's message, as it goes on in the conversation."""
     told = said.model_dump(exclude_none=True)
     fields = {name: told[name] for name in KEPT if name in told}
+    for call in fields.get("tool_calls") or ():
+        if isinstance(call.get("function"), dict):  # without them, the next request is refused
+            call["function"].setdefault("arguments", "{}")
     if not fields.get("tool_calls"):
         fields.pop("tool_calls", None)
         fields.setdefault("content", "")
@@ -199,6 +217,17 @@ def _message(said: Any, model: str) -> Message:
         return Message.model_validate({**fields, "role": "assistant"})
     except ValidationError as error:
         raise PolicyError(f"{model} gave what is no message: {error}") from error
+
+
+def _info(completion: Any) -> dict[str, Any]:
+    """Why the model stopped, and what it used: an answer that was cut off says so."""
+    usage = getattr(completion, "usage", None)
+    told = {
+        "finish_reason": getattr(completion.choices[0], "finish_reason", None),
+        "usage": None if usage is None else as_json(usage),
+        "model": getattr(completion, "model", None),
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _logprobs(choice: Any) -> list[dict[str, Any]] | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from guerdon.errors import PolicyError
-from guerdon.models.message import Message
+from guerdon.models.message import INSTRUCTION_ROLES, Message
 from guerdon.models.numbers import FiniteFloat
 from guerdon.models.step_data import StepData
 from guerdon.models.step_result import StepResult
@@ -31,11 +31,8 @@ __all__ = ["Rules", "ToMessages", "bind_policy", "play"]
 
 # Makes messages of an observation and of the tool calls that it answers.
 ToMessages: TypeAlias = Callable[[Any, list[dict[str, Any]]], list[Message]]
-_Decide: TypeAlias = Callable[[Any, Any, list[Message]], Any]
+_Decide: TypeAlias = Callable[..., Any]
 _value = TypeAdapter(FiniteFloat | None)
-
-# The roles of a conversation that only says how to behave.
-INSTRUCTIONS = frozenset({"system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class Rules:
     """How episodes are played.
 
     Attributes:
-        decide: Asks the policy: takes an observation, tools and messages.
+        decide: Asks the policy: takes an observation, tools, messages and the turn.
         max_steps: Steps of an episode, at most.
         policy_timeout: Seconds that the policy may take for a decision.
         tools: The tools there are; None: what the environment says.
@@ -62,13 +59,13 @@ class Rules:
 
 
 def bind_policy(policy: Any) -> _Decide:
-    """How to ask a policy, found out once: whether it takes the conversation.
+    """How to ask a policy, found out once: whether it takes the conversation, and the turn.
 
     Example:
         >>> import asyncio
         >>> from guerdon import ScriptedPolicy
         >>> decide = bind_policy(ScriptedPolicy([{"column": 3}]))
-        >>> asyncio.run(decide(None, None, [])).action
+        >>> asyncio.run(decide(None, None, messages=[], turn=0)).action
         {'column': 3}
 
     Raises:
@@ -76,16 +73,16 @@ def bind_policy(policy: Any) -> _Decide:
     """
     ask = policy.get_action
     parameters = inspect.signature(ask).parameters.values()
-    takes_messages = any(
-        each.kind is each.VAR_KEYWORD
-        or (each.name == "messages" and each.kind is not each.POSITIONAL_ONLY)
-        for each in parameters
-    )
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    named = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
+    takes_messages = takes_any or "messages" in named
+    takes_turn = "turn" in named  # not where all is handed on to another policy
 
-    def decide(observation: Any, tools: Any, messages: list[Message]) -> Any:
-        if takes_messages:
-            return ask(observation, tools, messages=list(messages))
-        return ask(observation, tools)
+    def decide(observation: Any, tools: Any, *, messages: list[Message], turn: int) -> Any:
+        more: dict[str, Any] = {"messages": list(messages)} if takes_messages else {}
+        if takes_turn:
+            more["turn"] = turn
+        return ask(observation, tools, **more)
 
     return decide
 
@@ -142,16 +139,16 @@ class _Episode:
         self._result = await self._stage.reset(record.seed, record.id, reset)
         self._reset_metadata = json_items(self._result.metadata)
         messages = record.messages
-        self._see(None, answering=all(each.role in INSTRUCTIONS for each in messages))
+        self._see(None, answering=all(each.role in INSTRUCTION_ROLES for each in messages))
         self._turns = sum(message.role == "assistant" for message in messages)
+        record.first_turn = self._turns
 
     async def turn(self) -> Ending | None:
         """Have the policy decide, and take the step; how the episode ends with it, if it does."""
         record, rules = self._record, self._rules
-        number = len(record.steps)
-        self.doing = f"the policy at step {number}"
+        self.doing = f"the policy at step {self._turns}"
         output = await self._decide()
-        self.doing = f"step {number}"
+        self.doing = f"step {self._turns}"
         message = _spoken(output, self._turns)
         record.messages.append(message)
         step = self._open_step(output)
@@ -174,11 +171,14 @@ class _Episode:
             return "done"
         if rules.stop_pattern is not None and rules.stop_pattern.search(output.raw_output):
             return "pattern"
-        return "max_steps" if number + 1 == rules.max_steps else None
+        return "max_steps" if len(record.steps) == rules.max_steps else None
 
     async def _decide(self) -> PolicyOutput:
         limit = self._rules.policy_timeout
-        asking = self._rules.decide(self._result.observation, self._tools, self._record.messages)
+        record = self._record
+        asking = self._rules.decide(
+            self._result.observation, self._tools, messages=record.messages, turn=len(record.steps)
+        )
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action gave {asking!r:.60}; it is async and gives it awaited")
         late = PolicyError(f"the policy took longer than {limit:g} s")
@@ -193,14 +193,16 @@ class _Episode:
             resulting_messages_history=self._record.messages,
             policy_logprobs=output.logprobs,
             policy_value_estimate=output.value_estimate,
-            step_info=self._info(),
+            step_info=self._info(output),
         )
         self._record.steps.append(step)
         self._turns += 1
         return step
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self, output: PolicyOutput) -> dict[str, Any]:
         info: dict[str, Any] = {"assistant_turn_index": self._turns, "env_reward": None}
+        if output.info:
+            info["policy_info"] = as_json(output.info)
         if self._record.group is not None:
             info["group"] = self._record.group
         if self._reset_metadata and not self._record.steps:

@@ -40,9 +40,12 @@ class PolicyOutput(_Output):
         value_estimate: The policy's own estimate of the return, where it has one.
         message: The assistant's message, where there is more to it than `raw_output` and the
             tool calls of `action`. It is no member of the tuple.
+        info: What else is known of the decision, such as why a model stopped; it comes into
+            ``step_info["policy_info"]``. It is no member of the tuple either.
     """
 
     message: Message | None = None
+    info: Mapping[str, Any] | None = None
 
     def __new__(
         cls,
@@ -52,10 +55,12 @@ class PolicyOutput(_Output):
         value_estimate: float | None = None,
         *,
         message: Message | None = None,
+        info: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Make the tuple, and put the message beside it."""
+        """Make the tuple, and put the message and the rest beside it."""
         output = super().__new__(cls, action, raw_output, logprobs, value_estimate)
         output.message = message
+        output.info = info
         return output
 
 
@@ -63,9 +68,9 @@ class PolicyOutput(_Output):
 class AgentPolicy(Protocol):
     """Anything that decides on the next action.
 
-    A policy may also take a keyword ``messages: list[Message]``: the conversation so far, which
-    `RLRolloutWorker` holds. A policy that reads all it needs from there has no state, and any
-    number of episodes may share it.
+    A policy may also take keywords that `RLRolloutWorker` gives: ``messages: list[Message]``, the
+    conversation so far, and ``turn: int``, how many steps the episode has had. A policy that reads
+    all it needs from there has no state, and any number of episodes may share it.
 
     Example:
         >>> from guerdon import AgentPolicy, PolicyOutput
@@ -94,8 +99,8 @@ class AgentPolicy(Protocol):
 class ScriptedPolicy:
     """Takes given actions in turn.
 
-    The turn is the number of assistant messages in the conversation, where that is given; so
-    episodes may share the policy. Without it, each call is the next turn.
+    The worker says which turn it is, so that episodes may share the policy. Without it, the turn is
+    the number of assistant messages in the conversation, or else each call is the next.
 
     Example:
         >>> import asyncio
@@ -115,6 +120,7 @@ class ScriptedPolicy:
     """
 
     _what = "the script"
+    _by_conversation = False  # whether the turn is that of the whole conversation
 
     def __init__(self, actions: Sequence[Any], *, first_turn: int = 0) -> None:
         if isinstance(actions, (str, bytes, Mapping)) or not isinstance(actions, Sequence):
@@ -131,17 +137,18 @@ class ScriptedPolicy:
         available_tools_specs: list[Any] | None = None,
         *,
         messages: Sequence[Message] | None = None,
+        turn: int | None = None,
     ) -> PolicyOutput:
         """The action of this turn.
 
         Raises:
             PolicyError: There is none: all were given.
         """
-        if messages is None:
+        if messages is not None and (turn is None or self._by_conversation):
+            turn = sum(message.role == "assistant" for message in messages) - self._first_turn
+        elif turn is None:
             turn = self._calls
             self._calls += 1
-        else:
-            turn = sum(message.role == "assistant" for message in messages) - self._first_turn
         if not 0 <= turn < len(self._actions):
             raise PolicyError(
                 f"{self._what} has {len(self._actions)} turns and none for turn {turn}, from 0"
@@ -183,6 +190,7 @@ class ReplayPolicy(ScriptedPolicy):
             super().__init__([_of_step(step) for step in steps], first_turn=turns[0])
         else:
             super().__init__(_of_messages(steps))
+            self._by_conversation = True  # it may begin with examples, which were recorded too
 
 
 def _turn(step: Any) -> int:

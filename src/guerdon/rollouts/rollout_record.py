@@ -47,6 +47,8 @@ class RolloutRecord:
         error: What failed, in words; None unless `ended` is ``error``.
         seed: What the environment was reset with.
         columns: Other columns of the task, which rows have too.
+        first_turn: How many assistant turns the conversation began with; the first step is the
+            turn of that number.
     """
 
     id: str
@@ -58,6 +60,7 @@ class RolloutRecord:
     error: str | None = None
     seed: int | None = None
     columns: dict[str, Any] = field(default_factory=dict)
+    first_turn: int = 0
 
     @property
     def env_rewards(self) -> list[float | None]:
@@ -75,6 +78,7 @@ class RolloutRecord:
             "error": self.error,
             "seed": self.seed,
             "env_rewards": self.env_rewards,
+            "first_turn": self.first_turn,
         }
         if self.ground_truth is not None:
             row["ground_truth"] = self.ground_truth

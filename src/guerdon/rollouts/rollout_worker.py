@@ -21,6 +21,9 @@ from guerdon.rubrics.failure import say_failure
 
 __all__ = ["RLRolloutWorker"]
 
+# Columns of a row that the episode gives, and no task.
+_OF_RECORDS = frozenset(("group", "seed", "ended", "error", "env_rewards", "first_turn"))
+
 
 class _Task(NamedTuple):
     """What a task says.
@@ -306,6 +309,9 @@ def _read(task: Any, ground_truth: Any) -> _Task:
     given = [columns.pop(name) for name in ("messages", "prompt") if columns.get(name) is not None]
     if len(given) > 1:
         raise InvalidArgumentError("the task has 'messages' and a 'prompt'; it takes one of them")
+    taken = sorted(_OF_RECORDS & columns.keys())
+    if taken:
+        raise InvalidArgumentError(f"the task has {taken}, which rows have of the episode")
     reset = columns.pop("reset", None) or {}
     truth = columns.pop("ground_truth", None)
     if not isinstance(reset, Mapping):

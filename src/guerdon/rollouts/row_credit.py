@@ -134,7 +134,8 @@ def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:
 def _add(rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]) -> None:
     said = {each["step_index"]: each for each in row.get("steps", ())}
     row["steps"] = steps = []
-    for turn, step in enumerate(rollout.steps):
+    for step in rollout.steps:
+        turn = step.step_info["assistant_turn_index"]
         told = {
             "step_index": turn,
             "base_reward": step.base_reward,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.models.message import Message
 from guerdon.models.step_data import StepData
 
@@ -56,15 +56,23 @@ def state_key(name: str | StateKey) -> StateKey:
 def last_messages(count: int) -> StateKey:
     """The last `count` messages before the step that aren't the assistant's.
 
-    Identifiers of tool calls are left out: they differ in each rollout.
+    Answers to several calls of one turn are one. Identifiers of calls are left out: they differ in
+    each rollout.
 
     Args:
         count: How many, at least 1.
     """
 
     def key(step: StepData) -> Hashable:
-        said = [each for each in _before(step) if each.role != "assistant"]
-        return tuple((each.role, _content(each)) for each in said[-count:])
+        said: list[list[tuple[str, Any]]] = []
+        before = "assistant"
+        for each in _before(step):
+            if each.role == "tool" == before:
+                said[-1].append((each.role, _content(each)))
+            elif each.role != "assistant":
+                said.append([(each.role, _content(each))])
+            before = each.role
+        return tuple(message for together in said[-count:] for message in together)
 
     return key
 
@@ -75,8 +83,17 @@ def whole_history(step: StepData) -> Hashable:
 
 
 def _before(step: StepData) -> Sequence[Message]:
-    """The conversation up to the step's own assistant turn."""
+    """The conversation up to the step's own assistant turn.
+
+    Raises:
+        CreditError: The step has no messages.
+    """
     history = step.resulting_messages_history
+    if not history:
+        raise CreditError(
+            "it has no messages, so that they say nothing of its state; give a state_key of your "
+            "own, such as lambda step: step.observation_data"
+        )
     turns = [place for place, each in enumerate(history) if each.role == "assistant"]
     if not turns:
         return history
@@ -87,15 +104,17 @@ def _before(step: StepData) -> Sequence[Message]:
     return history[: turns[number]]
 
 
-def _content(message: Message) -> str:
+def _content(message: Message) -> Hashable:
     content = message.content
     if content is None or isinstance(content, str):
         return content or ""
-    return json.dumps(content, sort_keys=True)
+    return ("parts", json.dumps(content, sort_keys=True))
 
 
 def _calls(message: Message) -> tuple[tuple[str, str], ...]:
     functions = [call.get("function") for call in message.tool_calls or ()]
+    if message.role == "assistant" and "function_call" in message:  # as it once was
+        functions.append(message["function_call"])
     return tuple(
         (str(each.get("name")), str(each.get("arguments")))
         if isinstance(each, dict)

@@ -14,6 +14,9 @@ from guerdon.rubrics.rubric import Rubric
 __all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
 
 RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
+# What rewards of other libraries take.
+_OF_OTHERS = frozenset(("completions", "data_source", "solution_str"))
+
 RubricLike: TypeAlias = "Rubric | RewardCallable"
 
 
@@ -96,6 +99,13 @@ def as_rubric(rubric: RubricLike) -> Rubric:
         raise InvalidChildError(
             f"{_name(rubric)} can't be called with an action and an observation: {error}"
         ) from None
+    names = set() if signature is None else signature.parameters.keys() & _OF_OTHERS
+    if names:
+        raise InvalidChildError(
+            f"{_name(rubric)} takes {', '.join(sorted(names))}, as a reward of TRL or verl does, "
+            "and no action and observation; make a reward function on messages of it: "
+            "@reward_function"
+        )
     if signature is not None and {"messages", "rollouts_messages"} & signature.parameters.keys():
         raise InvalidChildError(
             f"{_name(rubric)} takes messages, not an action and an observation; make a reward "
