@@ -45,6 +45,7 @@ class RolloutScorer:
         self.rubric = rubric
         self.fingerprint = rubric.fingerprint()
         self._loop = OwnLoop()
+        self._done = Replay()  # one for all: each begins it anew
 
     def __enter__(self) -> Self:
         return self
@@ -67,12 +68,12 @@ class RolloutScorer:
         Raises:
             AsyncRubricError: The rubric is async and an event loop is running here already.
         """
-        rubric, done = self.rubric, Replay()
+        rubric, done = self.rubric, self._done
         try:
             if (rubric._traits or rubric._look()).is_async:
                 self._loop.run(replay_async(rubric, rollout.steps, done), type(rubric).__name__)
             else:
-                replay(rubric, rollout.steps, done)
+                replay(rubric, rollout._steps or rollout.steps, done)
         except LoopRunningError:
             raise
         except (KeyboardInterrupt, GeneratorExit):

@@ -71,15 +71,18 @@ def replay(rubric: Rubric, steps: list[tuple[Any, Any]], into: Replay) -> None:
     Args:
         rubric: The tree. Nobody else may call it meanwhile.
         steps: Pairs of an action and an observation, `done` on the last.
-        into: Where to put what it gives, as far as it comes.
+        into: Where to put what it gives, as far as it comes; what stood there is forgotten.
 
     Raises:
         Exception: What a rubric raised.
     """
+    values: list[float] = []
+    begun: list[dict[str, float]] = []
+    into.values, into.steps, into.told = values, begun, ()
     traits = rubric._traits or rubric._look()
     if traits.stateful or rubric._log:
         rubric.reset()
-    call, values, begun = namer(rubric), into.values, into.steps
+    call = namer(rubric)
     caught: dict[str, Exception] = {}
     for action, observation in steps:
         named: dict[str, float] = {}
@@ -97,6 +100,7 @@ def replay(rubric: Rubric, steps: list[tuple[Any, Any]], into: Replay) -> None:
 async def replay_async(rubric: Rubric, steps: Iterable[tuple[Any, Any]], into: Replay) -> None:
     """The same of a tree with an async member."""
     steps = list(steps)
+    into.values, into.steps, into.told = [], [], ()
     rubric.reset()
     for action, observation in steps:
         named: dict[str, float] = {}
