@@ -17,10 +17,12 @@ help:  ## Say what there is to make.
 setup: $(filter .tools/bin/uv,$(UV))  ## Install everything into .venv, as the lock says.
 	@$(UV) sync --frozen --quiet
 
-demo: setup  ## Score model-written solutions; serve an environment and play it.
+demo: setup  ## Score model-written solutions; serve an environment and play it; credit moves.
 	@$(RUN) python -m examples.gsm8k.demo
 	@echo
 	@$(RUN) python -m examples.coding_env.demo
+	@echo
+	@$(RUN) python -m examples.connect4.advantages
 
 test: setup  ## Run the tests.
 	$(RUN) pytest -n 2 --dist worksteal
