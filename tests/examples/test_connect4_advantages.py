@@ -1,5 +1,7 @@
 """From games of connect four to advantages: played, scored, aligned, credited."""
 
+import sys
+
 import pytest
 
 from examples.connect4 import advantages
@@ -54,7 +56,8 @@ def test_the_score_is_the_outcome(winner, score):
     assert advantages.won([Message(role="user", content=text)]).score == score
 
 
-def test_it_prints_what_each_opening_was_worth(capsys):
+def test_it_prints_what_each_opening_was_worth(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["advantages"])
     assert advantages.main() == 0
     said = capsys.readouterr().out
     assert "32 games of connect four from seed 3" in said
