@@ -1,5 +1,9 @@
 """Reward functions as rubrics, and rubrics as reward functions."""
 
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import anyio
@@ -29,6 +33,8 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
+
+SOON = 10  # seconds after which what should happen is taken not to happen
 
 CHAT = [
     {"role": "user", "content": "6 × 7?"},
@@ -510,6 +516,158 @@ def test_a_trajectory_rubric_spreads_its_score():
     assert (result.score, [each.base_reward for each in result.step_outputs]) == (1.0, [0.5, 1.0])
     again = function(CHAT)  # it was reset
     assert again == result
+
+
+# A rubric that several call at once
+
+
+class Lengths(TrajectoryRubric):
+    """The length of each turn; the score is that of the last."""
+
+    def score_trajectory(self, trajectory):
+        self.meet()
+        return float(len(trajectory[-1][0].content))
+
+    def compute_step_rewards(self):
+        return [float(len(action.content)) for action, _ in self.trajectory]
+
+    def meet(self):
+        """Wait for another that scores at the same time; there should be none."""
+
+
+def spoken(*lengths):
+    """A conversation with turns of these lengths."""
+    return [
+        message
+        for length in lengths
+        for message in (
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "x" * length},
+        )
+    ]
+
+
+def base_rewards(result):
+    return [each.base_reward for each in result.step_outputs]
+
+
+CONVERSATIONS = [(number, *range(1, number + 2)) for number in range(1, 9)]
+
+
+def test_each_of_several_threads_gets_the_rewards_of_its_own_steps():
+    start, together = threading.Barrier(8, timeout=SOON), threading.Barrier(2)
+
+    class Meets(Lengths):
+        def meet(self):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.wait(0.05)  # after the first, who meets nobody, nobody waits
+
+    function = as_reward_function(Meets())
+
+    def scored(lengths):
+        start.wait()
+        return function(spoken(*lengths))
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(scored, CONVERSATIONS))
+    assert [base_rewards(each) for each in results] == [list(each) for each in CONVERSATIONS]
+    assert [each.score for each in results] == [each[-1] for each in CONVERSATIONS]
+
+
+class AsyncLengths(Lengths):
+    async def score_trajectory(self, trajectory):
+        await anyio.lowlevel.checkpoint()  # here the others begin, where they may
+        return float(len(trajectory[-1][0].content))
+
+
+@pytest.mark.anyio
+async def test_each_of_several_tasks_gets_the_rewards_of_its_own_steps():
+    function = as_reward_function(AsyncLengths())
+    results = {}
+
+    async def scored(lengths):
+        results[lengths] = await function(spoken(*lengths))
+
+    async with anyio.create_task_group() as tasks:
+        for lengths in CONVERSATIONS:
+            tasks.start_soon(scored, lengths)
+    for lengths, result in results.items():
+        assert (base_rewards(result), result.score) == (list(lengths), lengths[-1])
+    assert len(results) == 8
+
+
+def test_gathered_calls_get_the_rewards_of_their_own_steps_in_each_loop():
+    function = as_reward_function(AsyncLengths())
+
+    async def main():
+        return await asyncio.gather(*(function(spoken(*each)) for each in CONVERSATIONS))
+
+    for _ in range(2):  # what it waits with belongs to no loop
+        results = asyncio.run(main())
+        assert [base_rewards(each) for each in results] == [list(each) for each in CONVERSATIONS]
+
+
+@pytest.mark.anyio
+async def test_a_failure_lets_the_next_task_in():
+    class Picky(AsyncLengths):
+        async def score_trajectory(self, trajectory):
+            if len(trajectory) == 1:
+                raise ValueError("too short")
+            return await super().score_trajectory(trajectory)
+
+    function = as_reward_function(Picky())
+    assert "too short" in (await function(spoken(3))).error
+    assert base_rewards(await function(spoken(3, 4))) == [3.0, 4.0]
+
+
+def test_a_failure_lets_the_next_thread_in():
+    class Picky(Lengths):
+        def score_trajectory(self, trajectory):
+            if len(trajectory) == 1:
+                raise ValueError("too short")
+            return super().score_trajectory(trajectory)
+
+    function = as_reward_function(Picky())
+    assert "too short" in function(spoken(3)).error
+    with ThreadPoolExecutor(1) as pool:
+        assert base_rewards(pool.submit(function, spoken(3, 4)).result(SOON)) == [3.0, 4.0]
+
+
+def test_threads_score_at_the_same_time_what_remembers_nothing():
+    both = threading.Barrier(2, timeout=SOON)
+
+    @as_reward_function
+    def meets(action, observation):
+        both.wait()
+        return 1.0
+
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(meets, [CHAT[:2]] * 2))
+    assert [each.score for each in results] == [1.0, 1.0]
+
+
+@pytest.mark.anyio
+async def test_tasks_score_at_the_same_time_what_remembers_nothing():
+    inside, both = [], anyio.Event()
+
+    @as_reward_function
+    async def meets(action, observation):
+        inside.append(action)
+        if len(inside) == 2:
+            both.set()
+        await both.wait()
+        return 1.0
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(meets, CHAT[:2])
+    assert len(inside) == 2
+
+
+def test_steps_are_numbered_by_the_turn_where_the_conversation_begins_with_examples():
+    result = as_reward_function(Words())(CHAT, first_turn=1)
+    assert [(each.step_index, each.base_reward) for each in result.step_outputs] == [(1, 0.4)]
 
 
 @pytest.mark.anyio

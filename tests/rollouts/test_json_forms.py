@@ -1,6 +1,9 @@
 """What JSON can hold of anything."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
-from guerdon.rollouts.json_forms import as_json, json_items
+from guerdon.rollouts.json_forms import as_json, as_text, json_items
 
 
 @dataclass
@@ -56,3 +59,87 @@ def test_everything_has_a_form(value, form):
 def test_items_that_json_cant_hold_are_left_out():
     items = {"components": {"a": 1.0}, 3: "three", "socket": object()}
     assert json_items(items) == {"components": {"a": 1.0}, "3": "three"}
+
+
+# As text, for strict JSON
+
+
+class Unsayable:
+    def __repr__(self):
+        raise OSError("no words")
+
+
+class Unreadable:
+    """An object that raises whatever it is asked for."""
+
+    def __getattr__(self, name):
+        raise OSError(f"no {name}")
+
+
+def inside_itself():
+    value = {"list": [1]}
+    value["list"].append(value)
+    return value
+
+
+def deep(levels):
+    value = {1}
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+INFINITY = float("inf")
+SHARED = [INFINITY]
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        pytest.param(inside_itself(), {"list": [1, "…"]}, id="inside itself"),
+        pytest.param(CIRCLE, ["…"], id="circle"),
+        pytest.param([SHARED, SHARED], [["inf"], ["inf"]], id="twice is no circle"),
+        pytest.param(
+            {Unsayable(): INFINITY}, {"(its text can't be made: OSError)": "inf"}, id="key"
+        ),
+        pytest.param([Unsayable()], ["(its text can't be made: OSError)"], id="value"),
+        pytest.param([Unreadable()], ["(it can't be read: OSError)"], id="unreadable"),
+        pytest.param({(1, 2): {3}, 4: 5}, {"(1, 2)": [3], "4": 5}, id="keys of any kind"),
+        pytest.param({"b", "a", "c"}, ["a", "b", "c"], id="set"),
+        pytest.param({frozenset("b"), "a"}, ["a", ["b"]], id="set in a set"),
+        pytest.param(np.array([1.0, INFINITY]), [1.0, "inf"], id="array"),
+        pytest.param({np.int64(3): np.float64("nan")}, {"3": "nan"}, id="numbers of numpy"),
+        pytest.param(np.arange(4).reshape(2, 2), [[0, 1], [2, 3]], id="matrix"),
+        pytest.param((1, INFINITY), [1, "inf"], id="tuple"),
+        pytest.param(MappingProxyType({"a": {1}}), {"a": [1]}, id="mapping"),
+        pytest.param(3 + 4j, "(3+4j)", id="complex"),
+    ],
+)
+def test_everything_has_a_text(value, form):
+    text = as_text(value)
+    assert text == form
+    json.dumps(text, allow_nan=False)
+
+
+@pytest.mark.parametrize("value", [{"a": [1, 2.5, None, "é"]}, (1, 2), "text", 5, None], ids=str)
+def test_what_json_can_hold_stays_the_object_that_it_is(value):
+    assert as_text(value) is value
+
+
+def test_what_is_too_deep_is_cut_off():
+    text = as_text(deep(5_000))
+    assert json.dumps(text, ensure_ascii=False).strip("[]") == '"…"'
+    assert as_text(deep(5)) == [[[[[[1]]]]]]
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_sets_have_the_same_order_in_every_process(seed):
+    code = (
+        "import json; from guerdon.rollouts.json_forms import as_text; "
+        "print(json.dumps(as_text({'a': set('abcdef'), 'b': frozenset({(1, 'x'), (0, 'y')})})))"
+    )
+    environ = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == {"a": list("abcdef"), "b": [[0, "y"], [1, "x"]]}

@@ -1,6 +1,7 @@
 """Episodes, turn by turn: what is recorded, how they end, what goes wrong."""
 
 import asyncio
+import itertools
 import json
 import re
 
@@ -82,6 +83,14 @@ def test_what_the_policy_tells_is_recorded():
     [step] = play(Guessing, policy).steps
     assert step.policy_logprobs == [-0.5]
     assert step.policy_value_estimate == 0.25
+
+
+def test_what_else_is_known_of_a_decision_is_recorded():
+    told = {"finish_reason": "length", "seen": {1}}
+    policy = ScriptedPolicy([PolicyOutput({"number": 8}, info=told), {"number": 7}])
+    first, second = play(Guessing, policy).steps
+    assert first.step_info["policy_info"] == {"finish_reason": "length", "seen": [1]}
+    assert "policy_info" not in second.step_info
 
 
 def test_run_sync_awaits_nothing():
@@ -288,6 +297,28 @@ def test_a_policy_that_cancels_itself_cancels_nobody_else():
             raise asyncio.CancelledError
 
     assert "PolicyError: it ended itself" in play(Guessing, Policy()).error
+
+
+def test_a_policy_that_ends_the_program_ends_its_episode_only():
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            raise SystemExit(3)
+
+    record = play(Guessing, Policy())
+    assert record.ended == "error"
+    assert record.error == "the policy at step 0: PolicyError: the policy raised SystemExit(3)"
+
+
+def test_a_policy_that_ends_the_program_leaves_the_others_of_its_group():
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            if next(numbers) == 1:
+                raise SystemExit(3)
+            return {"number": 7}, "", None, None
+
+    numbers = itertools.count()
+    records = RLRolloutWorker(Guessing, Policy(), max_steps=3).run_group_sync(None, 3, seed=7)
+    assert sorted(record.ended for record in records) == ["done", "done", "error"]
 
 
 def test_a_policy_that_hangs_is_given_up():

@@ -46,6 +46,13 @@ def test_an_output_is_a_tuple_of_four():
     assert (output.action, output.raw_output, output.logprobs, output.value_estimate) == output
 
 
+def test_what_else_is_known_is_no_member_of_the_tuple():
+    output = PolicyOutput({"column": 3}, info={"finish_reason": "stop"})
+    assert output == ({"column": 3}, "", None, None)
+    assert output.info == {"finish_reason": "stop"}
+    assert PolicyOutput({}).info is None
+
+
 @pytest.mark.parametrize("policy", [ScriptedPolicy([]), ScriptedPolicy(["a"])], ids=["0", "1"])
 def test_scripts_are_policies(policy):
     assert isinstance(policy, AgentPolicy)

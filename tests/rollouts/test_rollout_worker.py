@@ -1,6 +1,7 @@
 """The worker: groups, tasks, conversations, and what it refuses."""
 
 import asyncio
+import json
 import re
 import threading
 
@@ -9,11 +10,13 @@ import pytest
 from guerdon import (
     InvalidArgumentError,
     Message,
+    Rollout,
 )
-from guerdon.rollouts.policies import ScriptedPolicy
+from guerdon.rollouts.policies import ReplayPolicy, ScriptedPolicy
 from guerdon.rollouts.rollout_worker import RLRolloutWorker
 from tests.envs.client.servers import SOON
 from tests.rollouts.guessing import (
+    AsyncGuessing,
     Guessing,
     Hangs,
     Hint,
@@ -125,9 +128,130 @@ def test_examples_count_as_turns():
     assert [step.system_step_index for step in record.steps] == [0, 1]
 
 
+EXAMPLES = [
+    {"role": "user", "content": "Guess 1."},
+    {"role": "assistant", "content": '{"number": 1}'},
+    {"role": "user", "content": "Guess."},
+]
+
+
+def test_a_script_starts_at_its_first_action_after_examples():
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
+    assert (record.ended, record.env_rewards) == ("done", [0.5, 1.0])
+    assert [text for role, text in texts(record) if role == "assistant"] == [
+        '{"number": 1}',
+        '{"number": 8}',
+        '{"number": 7}',
+    ]
+
+
+def test_the_first_turn_that_was_played_is_recorded():
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
+    assert (record.first_turn, record.to_row()["first_turn"]) == (1, 1)
+    assert [step.step_info["assistant_turn_index"] for step in record.steps] == [1, 2]
+    assert [action.turn for action, _ in Rollout.from_row(record.to_row()).steps] == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["messages", "rollout", "record", "steps"])
+def test_a_recording_that_begins_with_examples_is_replayed_after_them(form):
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, seed=7)
+    recording = {
+        "messages": record.messages,
+        "rollout": Rollout.from_row(record.to_row()),
+        "record": record,
+        "steps": record.steps,
+    }[form]
+
+    def read(action):
+        return json.loads(action["content"]) if "content" in action else action
+
+    policy = ReplayPolicy(recording)
+    again = play(Guessing, policy, {"messages": EXAMPLES}, seed=7, to_action=read)
+    assert (again.ended, again.error, again.messages) == ("done", None, record.messages)
+
+
+def test_errors_name_the_turn_of_the_conversation():
+    failed = play(Guessing, guesses(8, 13), {"messages": EXAMPLES})
+    assert failed.error == "step 2: OSError: the game is down"
+    assert [step.step_info.get("error") for step in failed.steps] == [None, failed.error]
+    ended = play(Guessing, guesses(8), {"messages": EXAMPLES})
+    assert ended.error.startswith("the policy at step 2: PolicyError: ")
+
+
+@pytest.mark.parametrize("prompt", ["Guess!", [{"role": "user", "content": "Guess!"}]], ids=type)
+def test_a_task_may_give_a_prompt_as_text_or_messages(prompt):
+    record = play(Guessing, guesses(7), {"prompt": prompt, "level": 2})
+    assert texts(record)[0] == ("user", "Guess!")
+    row = record.to_row()
+    assert "prompt" not in row
+    assert row["level"] == 2
+
+
+def test_messages_and_a_prompt_are_one_too_many():
+    task = {"prompt": "Guess!", "messages": EXAMPLES}
+    with pytest.raises(InvalidArgumentError, match="it takes one of them"):
+        play(Guessing, guesses(7), task)
+    assert texts(play(Guessing, guesses(7), task | {"prompt": None}))[0] == ("user", "Guess 1.")
+
+
 def test_a_task_reaches_the_reset():
     record = play(Guessing, guesses(9), {"reset": {"more": 2, "unknown": 1}}, seed=7)
     assert record.ended == "done"
+
+
+class Strict(Guessing):
+    def reset(self, seed=None, episode_id=None, more=0):
+        return super().reset(seed, episode_id, more)
+
+
+class AsyncStrict(AsyncGuessing):
+    async def reset_async(self, seed=None, episode_id=None, more=0):
+        return Guessing.reset(self, seed, episode_id, more)
+
+
+class Duck:
+    """An environment of nobody's."""
+
+    def reset(self, seed=None, more=0):
+        self.secret = 7 + more
+        return {"text": "Which number?", "done": False}
+
+    def step(self, action):
+        return {"text": "?", "done": action["number"] == self.secret, "reward": 1.0}
+
+
+class AsyncDuck(Duck):
+    async def reset(self, seed=None, *, more=0):
+        return super().reset(seed, more)
+
+
+STRICT = pytest.mark.parametrize("kind", [Strict, AsyncStrict, Duck, AsyncDuck])
+
+
+@STRICT
+def test_an_argument_that_the_reset_doesnt_take_is_an_error_that_names_it(kind):
+    record = play(kind, guesses(9), {"reset": {"more": 2, "moer": 1, "board": 3}})
+    assert (record.ended, record.steps) == ("error", [])
+    assert record.error.startswith("reset: InvalidArgumentError: ")
+    assert "takes no 'board', 'moer'; it takes " in record.error
+    assert "more, seed" in record.error
+
+
+@STRICT
+def test_an_argument_that_the_reset_takes_reaches_it(kind):
+    assert play(kind, guesses(9), {"reset": {"more": 2}}).ended == "done"
+
+
+def test_what_was_said_of_the_reset_is_on_the_first_step_alone():
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, rollout_id="e1")
+    told = [step.step_info.get("reset_metadata") for step in record.steps]
+    assert told == [{"episode": "e1"}, None]  # the lock is nothing that JSON can hold
+
+
+def test_a_reset_that_says_nothing_leaves_nothing():
+    record = play(Duck, guesses(7))
+    assert record.ended == "done"
+    assert "reset_metadata" not in record.steps[0].step_info
 
 
 def test_an_answer_of_ones_own_goes_before_the_tasks():
@@ -250,3 +374,17 @@ def test_a_group_is_of_at_least_one(n):
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     with pytest.raises(InvalidArgumentError, match="n is"):
         run(worker.run_group(None, n))
+
+
+@pytest.mark.parametrize("name", ["group", "seed", "ended", "error", "env_rewards", "first_turn"])
+def test_a_column_that_the_episode_gives_is_no_tasks(name):
+    with pytest.raises(InvalidArgumentError, match=re.escape(f"the task has ['{name}']")):
+        play(Guessing, guesses(7), {"id": "q", name: 1})
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", True, [1]], ids=str)
+def test_what_is_no_seed_is_refused(seed):
+    worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
+    for asked in (worker.run(seed=seed), worker.run_group(None, 1, seed=seed)):
+        with pytest.raises(InvalidArgumentError, match="it takes a whole number of at least 0"):
+            run(asked)

@@ -219,6 +219,65 @@ def test_bare_functions_on_messages_are_not_called_with_an_action(function):
         as_rubric(function)
 
 
+def of_trl(prompts, completions, **kwargs):
+    return [1.0]
+
+
+def of_trl_alone(completions, **kwargs):
+    return [1.0]
+
+
+def of_trl_with_a_column(prompts, completions, ground_truth, **kwargs):
+    return [1.0]
+
+
+def of_verl(data_source, solution_str, ground_truth, extra_info=None):
+    return 1.0
+
+
+def of_verl_in_short(solution_str, ground_truth):
+    return 1.0
+
+
+async def of_verl_async(data_source, solution_str):
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (of_trl, "completions"),
+        (of_trl_alone, "completions"),
+        (of_trl_with_a_column, "completions"),
+        (of_verl, "data_source, solution_str"),
+        (of_verl_in_short, "solution_str"),
+        (of_verl_async, "data_source, solution_str"),
+        (functools.partial(of_verl, "gsm8k"), "solution_str"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_rewards_of_other_libraries_are_refused_with_a_hint(function, named):
+    with pytest.raises(InvalidChildError, match=rf"takes {named}.*TRL or verl.*@reward_function"):
+        as_rubric(function)
+    with pytest.raises(InvalidChildError, match="@reward_function"):
+        Sequential(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda messages: 1.0,
+        lambda messages, ground_truth, level: 1.0,
+        lambda *, messages, ground_truth=None: 1.0,
+        lambda rollouts_messages, **kwargs: [1.0],
+    ],
+    ids=["alone", "with columns", "by name", "batch"],
+)
+def test_functions_on_messages_of_any_signature_are_refused_with_the_hint(function):
+    with pytest.raises(InvalidChildError, match=r"takes messages, .* @reward_function"):
+        as_rubric(function)
+
+
 class Holds:
     """A callable that has a function inside, and is not async for that."""
 

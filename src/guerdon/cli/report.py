@@ -47,7 +47,7 @@ def report_tables(report: JobReport, job: Job) -> Iterator[Table | Text]:
         table.add_row(label, *cells)
     yield table
     if len(parts) > len(shown):
-        yield Text(f"{len(parts) - len(shown)} more values of {job.by} are in --json")
+        yield Text(f"{len(parts) - len(shown)} more values of {plain(str(job.by))} are in --json")
     if summary.groups is not None:
         yield from group_tables(summary.groups, job.credit)
     if summary.failures:
@@ -103,7 +103,7 @@ def _last_line(report: JobReport, job: Job) -> str:
     if report.resumed:
         parts.append(f"{report.resumed:,} were there already")
     if job.out not in (None, "-"):
-        parts.append(f"written to {job.out}")
+        parts.append(f"written to {plain(str(job.out))}")
     if report.interrupted:
         parts.append("interrupted: every finished row is kept, --resume goes on")
     return "; ".join(parts) + f"\nreward {report.fingerprint}"

@@ -20,6 +20,8 @@ Integers = NDArray[np.int64]
 Column = Sequence[Any] | NDArray[Any]
 PerTrajectory = Column | Mapping[Any, Any]
 
+_BOOLS = frozenset((bool, np.bool_))
+
 # How many rows, ids or values a message names.
 NAMED = 5
 
@@ -68,12 +70,23 @@ def column(value: Any, name: str) -> Column:
 
 def as_array(value: Any, name: str) -> NDArray[Any]:
     """Anything that numpy can read, as an array."""
+    if isinstance(value, np.ma.MaskedArray):  # which numpy would read with what is under the mask
+        value = _unmasked(value, name)
     try:
         return np.asarray(value)
     except Exception as error:  # tensors on a GPU, ragged lists: each library has its own
         raise CreditError(
             f"{name} can't be read as an array: {error}; it must be 1-d, in the machine's memory"
         ) from error
+
+
+def _unmasked(value: Any, name: str) -> NDArray[Any]:
+    masked = np.ma.getmaskarray(value)
+    if not masked.any():
+        return np.asarray(value.data)
+    if value.ndim != 1 or value.dtype.kind not in "iuf":
+        raise CreditError(f"{name} is masked in places; only numbers can be left out so")
+    return np.where(masked, np.nan, value.data)
 
 
 def same_lengths(columns: Mapping[str, Column]) -> int:
@@ -87,11 +100,9 @@ def same_lengths(columns: Mapping[str, Column]) -> int:
 
 def floats(value: ArrayLike, name: str) -> Floats:
     """Numbers, one for each row, as floats; None reads as NaN."""
-    if isinstance(value, list | tuple) and bool in set(map(type, value)):  # numpy would take it
-        wrong = [row for row, item in enumerate(value) if isinstance(item, bool)]
+    if isinstance(value, list | tuple) and _BOOLS & set(map(type, value)):  # numpy would take it
+        wrong = [row for row, item in enumerate(value) if type(item) in _BOOLS]
         raise refused(f"{name} holds no number", wrong, accepted="numbers or None are accepted")
-    if isinstance(value, np.ma.MaskedArray):  # what is masked was not given
-        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
     array = as_array(value, name)
     if array.ndim != 1:
         raise CreditError(

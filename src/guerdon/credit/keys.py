@@ -70,6 +70,8 @@ def states_as_keys(states: list[Any], rows: Integers) -> list[Hashable]:
             wrong[row] = str(error)
         except RecursionError:
             wrong[row] = f"{type(state).__name__} that is nested too deeply"
+        except Exception as error:  # whatever a class of somebody's own raises
+            wrong[row] = f"{type(state).__name__} ({type(error).__name__})"
     if wrong:
         kinds = ", ".join(sorted(set(wrong.values())))
         raise refused(
@@ -143,6 +145,7 @@ def ids_of(values: Any, size: int, name: str) -> Numbered:
         found = numbered(values, size)
     except Exception:  # whatever an id of somebody's own class raises
         wrong = [row for row, value in enumerate(values) if not _hashable(value)]
+        wrong = wrong or list(range(size))
         raise refused(
             f"{name} can't be told apart", wrong, accepted="ids must be hashable"
         ) from None
@@ -171,8 +174,7 @@ def _has_order(one: Any) -> bool:
     """Whether an id is sorted the same in every process: not by a hash or an address."""
     if isinstance(one, tuple):
         return all(map(_has_order, one))
-    plain: Any = object.__repr__  # which tells the address
-    return not isinstance(one, Set) and type(one).__repr__ is not plain
+    return not isinstance(one, Set) and (type(one) in _OWN_KEYS or " at 0x" not in repr(one))
 
 
 def ranks(ids: list[Any]) -> Integers:

@@ -151,13 +151,13 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
         done, steps = Replay(), _steps(messages, columns)
         with alone:
             replay(tree, steps, done)
-        return _result(done)
+        return _result(done, steps)
 
     async def scored_async(messages: list[Message], **columns: Any) -> EvaluateResult:
         done, steps = Replay(), _steps(messages, columns)
         async with nullcontext() if isinstance(alone, nullcontext) else alone_async:
             await replay_async(tree, steps, done)
-        return _result(done)
+        return _result(done, steps)
 
     function = scored_async if traits.is_async else scored
     function.__name__ = function.__qualname__ = tree._title()
@@ -169,9 +169,10 @@ def _steps(messages: list[Message], columns: dict[str, Any]) -> list[tuple[Any, 
     return list(Rollout.from_row({"messages": messages, **columns}).steps)
 
 
-def _result(done: Replay) -> EvaluateResult:
+def _result(done: Replay, steps: list[tuple[Any, Any]]) -> EvaluateResult:
     outputs = [
-        StepOutput(step_index=turn, base_reward=reward) for turn, reward in enumerate(done.rewards)
+        StepOutput(step_index=action.turn, base_reward=reward)
+        for (action, _), reward in zip(steps, done.rewards, strict=True)
     ]
     return EvaluateResult(
         score=done.score,

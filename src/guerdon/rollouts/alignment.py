@@ -235,7 +235,8 @@ def _aligned(
         ]
         for place, output in placed.items():
             copies[place].base_reward = output.base_reward
-    failed = next((s.step_info["error"] for s in copies if s.step_info.get("error")), None)
+    told = (step.step_info.get(name) for step in copies for name in ("error", "episode_error"))
+    failed = next((each for each in told if each), None)
     if failed is not None and result.is_score_valid:
         text = f"its episode ended with an error, and its score counts: {failed}"
         misfits.append(Misfit("failed episode", text, rollout_id))

@@ -131,13 +131,7 @@ def system_apply_gigpo_to_batch_steps(
             f"there are {len(scores)} final scores for {len(lists)} rollouts; it takes one for each"
         )
     rollouts = [
-        AlignedRollout(
-            number,
-            steps,
-            score,
-            score is not None,
-            steps[0].step_info.get("group") if steps else None,
-        )
+        AlignedRollout(number, steps, score, score is not None, _said_group(steps))
         for number, (steps, score) in enumerate(zip(lists, scores, strict=True))
     ]
     apply_credit(
@@ -239,6 +233,10 @@ def _hashable(group: Any) -> Any:
     return group
 
 
+def _said_group(steps: Sequence[Any]) -> Any:
+    return steps[0].step_info.get("group") if steps and isinstance(steps[0], StepData) else None
+
+
 def _sequence(given: Any, name: str, what: str) -> list[Any]:
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise CreditError(f"{name} is {given!r:.60}; it takes a list of {what}")
@@ -249,11 +247,17 @@ def _check(rollouts: Sequence[Any]) -> None:
     """Refuse what are no rollouts, and steps that several share: each has one advantage."""
     owners: dict[int, Any] = {}
     for place, rollout in enumerate(rollouts):
-        if not isinstance(rollout, AlignedRollout):
+        if not isinstance(rollout, AlignedRollout) or not isinstance(rollout.steps, list):
             raise CreditError(
-                f"batch[{place}] is {type(rollout).__name__}; it takes AlignedRollout, as the "
+                f"batch[{place}] is {rollout!r:.60}; it takes AlignedRollout, as the "
                 "aligner gives, and lists of steps go to system_apply_gigpo_to_batch_steps"
             )
+        try:
+            hash(rollout.id)
+        except TypeError:
+            raise CreditError(
+                f"the id of batch[{place}] is {rollout.id!r:.60}; an id is a text or a number"
+            ) from None
         for step in rollout.steps:
             if not isinstance(step, StepData):
                 raise CreditError(f"rollout {rollout.id!r} has {step!r:.60} among its StepData")

@@ -86,6 +86,9 @@ class Desk:
         if self.credit is not None:
             self.fingerprint = fingerprint_of(self.fingerprint, *self.credit.identity)
             self.scorer.fingerprint = self.fingerprint
+        if settings.score_failed:
+            self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
+            self.scorer.fingerprint = self.fingerprint
         gates = gates_of(reward) if isinstance(reward, Rubric) else ()
         groups = GroupSummary() if self.takes_groups else None
         self.summary = Summary(tuple(gates), settings.passing, groups=groups)

@@ -83,13 +83,13 @@ def as_text(value: Any, inside: tuple[int, ...] = ()) -> Any:
         if id(value) in inside or len(inside) >= MAX_DEPTH:
             return "…"
     inside = (*inside, id(value))
-    if isinstance(value, Mapping):
-        return {_said(name): as_text(each, inside) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_text(each, inside) for each in value]
-    if isinstance(value, set | frozenset):  # in an order that stays
-        return sorted((as_text(each, inside) for each in value), key=repr)
     try:
+        if isinstance(value, Mapping):
+            return {_said(name): as_text(each, inside) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [as_text(each, inside) for each in value]
+        if isinstance(value, set | frozenset):  # in an order that stays
+            return sorted((as_text(each, inside) for each in value), key=repr)
         if hasattr(value, "tolist"):  # an array, or one of its numbers
             return as_text(value.tolist(), inside)
     except Exception as unreadable:

@@ -139,17 +139,12 @@ class OpenAIPolicy:
         try:
             choice = self._choice(completion)
             message, logprobs = _message(choice.message, self.model), _logprobs(choice)
-        except (AttributeError, TypeError, ValueError) as error:
+            action = self._to_action(message)
+        except (AttributeError, TypeError, ValueError, LookupError) as error:
             raise PolicyError(
                 f"{self.model} gave an answer that can't be read: {_say(error)}"
             ) from error
-        return PolicyOutput(
-            self._to_action(message),
-            message.text,
-            logprobs,
-            message=message,
-            info=_info(completion),
-        )
+        return PolicyOutput(action, message.text, logprobs, message=message, info=_info(completion))
 
     async def aclose(self) -> None:
         """Let go of the connections, unless the client was given."""
@@ -205,7 +200,7 @@ def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any
 
 def _message(said: Any, model: str) -> Message:
     """The assistant's message, as it goes on in the conversation."""
-    told = said.model_dump(exclude_none=True)
+    told = said.model_dump(exclude_none=True, warnings=False)
     fields = {name: told[name] for name in KEPT if name in told}
     for call in fields.get("tool_calls") or ():
         if isinstance(call.get("function"), dict):  # without them, the next request is refused

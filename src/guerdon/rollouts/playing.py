@@ -105,10 +105,11 @@ async def play(
             ended = await episode.turn()
             if ended is not None:
                 break
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # what ends the program ends an episode here
         record.ended, record.error = "error", say_failure(error, episode.doing)
-        if record.steps and episode.is_stepping:
-            record.steps[-1].step_info["error"] = record.error
+        if record.steps:
+            last = record.steps[-1].step_info
+            last["error" if episode.is_stepping else "episode_error"] = record.error
     else:
         record.ended = ended
 

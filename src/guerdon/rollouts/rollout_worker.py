@@ -306,7 +306,8 @@ def _read(task: Any, ground_truth: Any) -> _Task:
             f"the task is {task!r:.60}; it is a prompt, or a dict with 'messages'"
         )
     columns = dict(task)
-    given = [columns.pop(name) for name in ("messages", "prompt") if columns.get(name) is not None]
+    said = {name: columns.pop(name, None) for name in ("messages", "prompt")}
+    given = {name: each for name, each in said.items() if each is not None}
     if len(given) > 1:
         raise InvalidArgumentError("the task has 'messages' and a 'prompt'; it takes one of them")
     taken = sorted(_OF_RECORDS & columns.keys())
@@ -316,11 +317,14 @@ def _read(task: Any, ground_truth: Any) -> _Task:
     truth = columns.pop("ground_truth", None)
     if not isinstance(reset, Mapping):
         raise InvalidArgumentError(f"task['reset'] is {reset!r:.60}; it is a dict of arguments")
-    messages = [Message(role="user", content=each) for each in given if isinstance(each, str)]
-    if given and not messages:
-        messages = read_messages(given[0], "task['messages']")
+    begins: list[Message] = []
+    for name, each in given.items():
+        if isinstance(each, str):
+            begins = [Message(role="user", content=each)]
+        else:
+            begins = read_messages(each, f"task[{name!r}]")
     return _Task(
-        messages,
+        begins,
         columns.pop("id", None),
         truth if ground_truth is None else ground_truth,
         dict(reset),

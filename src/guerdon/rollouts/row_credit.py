@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -108,9 +109,12 @@ class RowCredit:
                 row.setdefault("notes", []).append(said)
             return
         anchors = iter(credit.anchor.tolist())
+        ids = Counter(str(row["id"]) for row in rows)
         for rollout, row in zip(aligned, rows, strict=True):
             _add(rollout, row, anchors)
             row.setdefault("notes", []).extend(self._notes(row, credit))
+            if ids[str(row["id"])] > 1 and row["id"] is not None:
+                row["notes"].append("another rollout of its group has the same id")
 
     def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:
         if self.settings.method in _ALONE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from guerdon.rollouts.group_summary import GroupSummary
@@ -35,8 +36,8 @@ class Mean:
 
     @property
     def value(self) -> float | None:
-        """The mean; None of nothing."""
-        return self.total / self.count if self.count else None
+        """The mean; None of nothing, and where the sum is beyond every float."""
+        return self.total / self.count if self.count and isfinite(self.total) else None
 
 
 @dataclass(slots=True)

@@ -92,13 +92,6 @@ def as_rubric(rubric: RubricLike) -> Rubric:
     signature = None
     with contextlib.suppress(ValueError):
         signature = inspect.signature(rubric)
-    try:
-        if signature is not None:
-            signature.bind(None, None)
-    except TypeError as error:
-        raise InvalidChildError(
-            f"{_name(rubric)} can't be called with an action and an observation: {error}"
-        ) from None
     names = set() if signature is None else signature.parameters.keys() & _OF_OTHERS
     if names:
         raise InvalidChildError(
@@ -111,6 +104,13 @@ def as_rubric(rubric: RubricLike) -> Rubric:
             f"{_name(rubric)} takes messages, not an action and an observation; make a reward "
             "function of it: @reward_function"
         )
+    try:
+        if signature is not None:
+            signature.bind(None, None)
+    except TypeError as error:
+        raise InvalidChildError(
+            f"{_name(rubric)} can't be called with an action and an observation: {error}"
+        ) from None
     return FunctionRubric(rubric)
 
 
