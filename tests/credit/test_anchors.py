@@ -1,6 +1,6 @@
 """Which steps share an anchor group: by state, by similarity, by history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -94,6 +94,64 @@ def test_states_may_be_an_array(states):
 def test_dataclasses_are_the_same_where_their_fields_are():
     states = [Place(1, 2), Place(1, 2), Place(1.0, 2), Place(True, 2), Unhashable(1), Unhashable(1)]
     assert list(anchors(states)) == [0, 0, 1, 2, 3, 3]
+
+
+@dataclass
+class Board:
+    """Equal by its fields, which no hash can be made of."""
+
+    cells: object
+    turn: int = 0
+
+
+def test_a_dataclass_of_lists_and_arrays_is_a_state():
+    states = [Board([1, [2]]), Board(np.arange(3)), Board([1, [2]]), Board([1, [2.0]])]
+    assert list(anchors([*states, Board(np.arange(3)), Board([1, [2]], turn=1)])) == [0, 1, 0, 2, 1, 3]
+
+
+def test_a_dataclass_in_a_state_is_one_too():
+    states = [{"board": Board({1, 2})}, (Board({1}),), {"board": Board({2, 1})}]
+    assert list(anchors(states)) == [0, 1, 0]
+
+
+class Raises:
+    """A state that raises, whatever it is asked."""
+
+    def __init__(self, error=OSError):
+        self._error = error
+
+    def __hash__(self):
+        raise self._error("no hash")
+
+
+class Items(dict):
+    def items(self):
+        raise OSError("no items")
+
+
+@dataclass
+class Half:
+    x: int
+    y: int = field(init=False)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (Raises(), "Raises"),
+        (Raises(TypeError), "Raises"),
+        ([1, {"a": Raises()}], "Raises"),
+        (Board(Raises()), "Raises"),
+        (Board(object()), "object"),
+        (Items(a=1), "Items"),
+        (Half(1), "Half"),
+    ],
+    ids=["hash", "type error", "inside", "field", "no content", "items", "unset field"],
+)
+def test_whatever_a_state_raises_is_told_with_its_row(state, kind):
+    with pytest.raises(CreditError, match=f"state can't be compared: {kind}") as refusal:
+        anchors(["a", state, "b", state])
+    assert refusal.value.rows == (1, 3)
 
 
 def nested():

@@ -3,6 +3,7 @@
 import copy
 import re
 from collections import deque
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -159,6 +160,107 @@ def test_an_empty_batch_is_empty():
     none = np.empty(0)
     out = gigpo(none, group=none, trajectory=none, step=none, state=none, episode_score=none)
     assert out.advantage.dtype == np.float64
+
+
+def masked(values, *places):
+    return np.ma.array(values, mask=[place in places for place in range(len(values))])
+
+
+@pytest.mark.parametrize(
+    "rewards", [masked([0.0, 1.0, 99.0, 0.0], 2), masked([0, 1, 99, 0], 2)], ids=["floats", "ints"]
+)
+def test_what_is_masked_was_not_given(rewards):
+    without = credit(rewards=[0.0, 1.0, None, 0.0], default_step_reward=0.25)
+    out = credit(rewards=rewards, default_step_reward=0.25)
+    assert out.advantage.tolist() == without.advantage.tolist()
+    assert out.returns.tolist() == [1.0, 1.0, 0.25, 0.0]
+
+
+def test_a_masked_score_was_not_given():
+    assert refusal_of(episode_score=masked([1.0, 7.0], 1)).rows == (2,)
+    out = credit(episode_score=masked([1.0, 7.0], 1), valid=[True, False])
+    assert out.advantage[:2].tolist() == [0.0, 0.0]
+
+
+def test_an_array_that_masks_nothing_is_one_like_any_other():
+    given = {name: np.ma.array(column) for name, column in COLUMNS.items()}
+    assert credit(**given).advantage.tolist() == ADVANTAGES
+
+
+@pytest.mark.parametrize("name", ["group", "trajectory", "step", "state", "valid"])
+def test_what_every_row_needs_is_not_masked(name):
+    column = {"valid": [True] * 4, "step": [0.0, 1.0, 0.0, 1.0]}.get(name, COLUMNS[name])
+    refusal = refusal_of(**{name: masked(column, 3)})
+    assert name in str(refusal)
+
+
+class Opaque:
+    pass
+
+
+OPAQUE = Opaque()
+
+
+@dataclass(frozen=True)
+class Name:
+    of: object
+
+
+@pytest.mark.parametrize("column", ["group", "trajectory"])
+@pytest.mark.parametrize(
+    "one",
+    [frozenset("ab"), OPAQUE, ("q", OPAQUE), (1, ("q", frozenset("ab"))), Name(OPAQUE)],
+    ids=["set", "address", "address in a tuple", "set in a tuple", "address in a field"],
+)
+def test_an_id_whose_order_changes_from_process_to_process_is_refused(column, one):
+    refusal = refusal_of(**{column: [one, one, "b", "b"]})
+    assert "no order that stays in rows 0, 1" in str(refusal)
+    assert refusal.rows == (0, 1)
+
+
+def test_an_id_of_a_class_of_ones_own_that_is_told_by_its_content_is_taken():
+    ids = [Name("a"), Name("a"), Name(("b", 1)), Name(("b", 1))]
+    assert credit(trajectory=ids).advantage.tolist() == ADVANTAGES
+
+
+class Unhashable:
+    def __hash__(self):
+        raise OSError("no hash")
+
+
+class Incomparable:
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise OSError("no comparing")
+
+
+@pytest.mark.parametrize("column", ["group", "trajectory"])
+def test_an_id_whose_hash_raises_is_named(column):
+    refusal = refusal_of(**{column: ["a", Unhashable(), "b", Unhashable()]})
+    assert f"{column} can't be told apart in rows 1, 3" in str(refusal)
+
+
+def test_ids_whose_comparing_raises_are_refused():
+    refusal = refusal_of(trajectory=[Incomparable() for _ in range(4)])
+    assert "trajectory can't be told apart" in str(refusal)
+    assert refusal.rows
+
+
+@pytest.mark.parametrize("rewards", [list, tuple, deque], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("truth", [True, np.True_], ids=["Python's", "numpy's"])
+def test_a_truth_among_floats_is_no_number(rewards, truth):
+    refusal = refusal_of(rewards=rewards([0.0, truth, 0.5, truth]))
+    assert "rewards holds no number in rows 1, 3" in str(refusal)
+    assert refusal.rows == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "score", [[True, 0.5], {"a": True, "b": 0.5}, [1.0, 1.0, False, False]], ids=str
+)
+def test_a_truth_among_scores_is_no_number(score):
+    assert "episode_score holds no number" in str(refusal_of(episode_score=score))
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,8 @@ def test_sums_that_no_float_can_hold_are_refused():
         ({"normalize": []}, "normalize is []"),
         ({"history": -1}, "history is -1; a whole number from 0 to 1,000 is needed"),
         ({"history": 1.0}, "history is 1.0"),
+        ({"history": 1_001}, "history is 1001; a whole number from 0 to 1,000 is needed"),
+        ({"history": True}, "history is True"),
         ({"similarity": 0.0}, "similarity is 0, at which all texts are similar"),
         ({"similarity": 1.1}, "similarity is 1.1"),
         ({"default_step_reward": NAN}, "default_step_reward is nan"),
@@ -312,3 +314,12 @@ def test_hgpo_without_history_has_the_step_advantages_of_gigpo():
 def test_hgpo_refuses_a_negative_alpha():
     with pytest.raises(CreditError, match="alpha is -1"):
         hgpo(WON, **HISTORY, alpha=-1)
+
+
+@pytest.mark.parametrize("history", [1_000, np.int64(1_000)], ids=["int", "numpy"])
+def test_history_may_be_longer_than_every_trajectory(history):
+    deepest, long = hgpo(WON, **HISTORY, history=3), hgpo(WON, **HISTORY, history=history)
+    assert long.anchor.tolist() == deepest.anchor.tolist()
+    assert np.isfinite(long.advantage).all()
+    with pytest.raises(CreditError, match="history is 1001; a whole number from 0 to 1,000"):
+        hgpo(WON, **HISTORY, history=history + 1)

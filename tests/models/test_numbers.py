@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from guerdon.models.numbers import FiniteFloat, Metrics
+from guerdon.models.evaluate_result import StepOutput
+from guerdon.models.numbers import FiniteFloat, Index, Metrics
 
 NUMBER = TypeAdapter(FiniteFloat)
 METRICS = TypeAdapter(Metrics)
+INDEX = TypeAdapter(Index)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -125,3 +127,27 @@ def test_numbers_of_numpy_among_metrics_fit_json():
 def test_what_are_no_metrics_is_refused(value):
     with pytest.raises(ValidationError):
         METRICS.validate_python(value)
+
+
+# Indices
+
+
+@pytest.mark.parametrize(
+    "number", [3, np.int64(3), np.uint8(3), np.argmax([0, 1, 2, 5])], ids=lambda n: type(n).__name__
+)
+def test_a_whole_number_of_any_kind_is_an_index(number):
+    index = INDEX.validate_python(number)
+    assert (index, type(index)) == (3, int)
+
+
+@pytest.mark.parametrize(
+    "value", [True, np.True_, 3.0, np.float64(3), "3", None, Fraction(3), [3]], ids=repr
+)
+def test_anything_else_is_no_index(value):
+    with pytest.raises(ValidationError):
+        INDEX.validate_python(value)
+
+
+def test_a_step_may_be_named_by_a_number_of_numpy():
+    named = StepOutput(step_index=np.int32(2), base_reward=0.5).step_index
+    assert (named, type(named)) == (2, int)

@@ -262,6 +262,41 @@ def test_a_rollout_that_is_asked_for_twice_is_there_once():
     assert batch.final_scores == [0.0]
 
 
+def failed_step(**info):
+    return StepData(system_step_index=1, step_info={"assistant_turn_index": 1} | info)
+
+
+DOWN = "step 1: OSError: down"
+
+
+@pytest.mark.parametrize("name", ["error", "episode_error"])
+def test_the_score_of_an_episode_that_failed_does_not_count_and_is_told(name):
+    recorded = [*steps(0), failed_step(**{name: DOWN})]
+    batch = align(result([(0, 0.5)]), {"a": recorded})
+    assert problems(batch) == [("failed episode", "a", None)]
+    assert f"its score doesn't count: the episode ended with an error: {DOWN}" in str(batch.report)
+    assert (batch["a"].score, batch["a"].is_score_valid) == (1.0, False)
+    assert batch["a"].error == f"the episode ended with an error: {DOWN}"
+    assert rewards(batch["a"]) == [0.5, None]
+    with pytest.raises(AlignmentError, match=DOWN):
+        align(result(), {"a": recorded}, strict=True)
+
+
+@pytest.mark.parametrize("name", ["error", "episode_error"])
+def test_the_score_of_an_episode_that_failed_counts_where_that_is_asked_for(name):
+    recorded = [*steps(0), failed_step(**{name: DOWN})]
+    batch = align(result([(0, 0.5)]), {"a": recorded}, score_failed=True)
+    assert not batch.report
+    assert (batch["a"].score, batch["a"].is_score_valid, batch["a"].error) == (1.0, True, None)
+
+
+def test_an_episode_that_failed_and_has_no_valid_score_fits():
+    recorded = [*steps(0), failed_step(error=DOWN)]
+    batch = align(result(score=0.0, is_score_valid=False, error="no judge"), {"a": recorded})
+    assert not batch.report
+    assert batch["a"].error == "no judge"
+
+
 def test_the_report_counts_by_kind():
     batch = align(result([(7, 1.0), (8, 1.0), ("0", 1.0)]), {"a": steps(0)})
     assert batch.report.counts() == {"no such step": 2, "text for a number": 1}

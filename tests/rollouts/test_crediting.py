@@ -13,6 +13,7 @@ from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts import RLDataAligner, apply_credit, system_apply_gigpo_to_batch_steps
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.crediting import check_options
+from guerdon.rollouts.grouping import group_key
 
 
 def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):
@@ -193,6 +194,27 @@ def test_groups_may_be_given(group):
     assert advantages(rollouts) == GROUPED
 
 
+GROUPS = [{"task": 1, "level": [2]}, ["q", 1], {"level": [2], "task": 1}, ["q", 1], ["q", 1.5]]
+
+
+def test_groups_of_any_json_are_those_of_a_file():
+    scores = [1.0, 5.0, 0.0, 7.0, 3.0]
+    pairs = list(enumerate(zip(scores, GROUPS, strict=True)))
+    rollouts = [rollout(i, score, "s", group=group) for i, (score, group) in pairs]
+    apply_credit(rollouts, "grpo", normalize="mean")
+    assert advantages(rollouts) == [[0.5], [-1.0], [-0.5], [1.0], [0.0]]
+    keys = [group_key(each) for each in GROUPS]
+    for one, key in zip(rollouts, keys, strict=True):
+        alike = [each.score for each, other in zip(rollouts, keys, strict=True) if other == key]
+        assert one.steps[0].advantage == one.score - sum(alike) / len(alike)
+
+
+def test_a_function_may_give_a_group_that_no_dict_could_hold():
+    rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "s")]
+    apply_credit(rollouts, "grpo", normalize="mean", group=lambda each: {"task": [1]})
+    assert advantages(rollouts) == [[0.5], [-0.5]]
+
+
 def test_without_groups_all_is_one():
     rollouts = [rollout(name, score, "s") for name, score in (("a", 1.0), ("b", 0.0))]
     apply_credit(rollouts, "grpo", normalize="mean")
@@ -291,6 +313,83 @@ def test_gae_without_value_estimates():
 def test_returns_that_become_infinite():
     rollouts = [rollout("a", 1.0, "s", "l", rewards=(1e308, 1e308)), rollout("b", 0.0, "s")]
     refused(rollouts, "too large")
+
+
+def test_a_step_that_two_rollouts_share():
+    won, lost = rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s")
+    lost.steps[0] = won.steps[0]
+    refused([won, lost], "a step of rollout 'b' is that of 'a', the very same object")
+
+
+def test_a_step_that_stands_in_a_rollout_twice():
+    twice = rollout("a", 1.0, "s", "s")
+    twice.steps[1] = twice.steps[0]
+    refused([twice], "a step of rollout 'a' is that of 'a'")
+
+
+def test_lists_that_share_steps():
+    steps = rollout("a", 1.0, "s").steps
+    with pytest.raises(CreditError, match="a step of rollout 1 is that of 0"):
+        system_apply_gigpo_to_batch_steps([steps, steps], [1.0, 0.0])
+    assert steps[0].advantage is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "match"),
+    [
+        ([rollout("a", 1.0, "s").steps], r"batch\[0\] .* system_apply_gigpo_to_batch_steps"),
+        ({"a": rollout("a", 1.0, "s")}, "batch is .*; it takes a list of rollouts"),
+        ("ab", "batch is 'ab'; it takes a list of rollouts"),
+        (None, "batch is None; it takes a list of rollouts"),
+        ([AlignedRollout("a", [{}], 1.0)], "rollout 'a' has {} among its StepData"),
+        ([AlignedRollout("a", None, 1.0)], r"batch\[0\] "),
+        ([rollout(["a"], 1.0, "s")], r"\['a'\]"),
+        ([rollout("a", "1", "s")], "episode_score holds <U1 values"),
+    ],
+    ids=["lists", "mapping", "text", "nothing", "dicts", "no steps", "list as id", "text score"],
+)
+def test_what_is_no_batch(batch, match):
+    with pytest.raises(CreditError, match=match):
+        apply_credit(batch)
+
+
+@pytest.mark.parametrize(
+    ("lists", "scores", "match"),
+    [
+        ([rollout("a", 1.0, "s").steps], {"a": 1.0}, "final_scores_for_rollouts is .* of scores"),
+        ([rollout("a", 1.0, "s").steps], 1.0, "final_scores_for_rollouts is 1.0"),
+        ({"a": rollout("a", 1.0, "s").steps}, [1.0], "batch_of_step_data_lists is .* of steps"),
+        (rollout("a", 1.0, "s").steps, [1.0], r"batch_of_step_data_lists\[0\] is StepData"),
+        ([[{}]], [1.0], "has {} among its StepData"),
+        ([[[]]], [1.0], r"has \[\] among its StepData"),
+    ],
+    ids=["scores by id", "one score", "lists by id", "one list", "dicts", "lists of lists"],
+)
+def test_what_are_no_lists_of_steps(lists, scores, match):
+    with pytest.raises(CreditError, match=match):
+        system_apply_gigpo_to_batch_steps(lists, scores)
+
+
+def test_a_step_without_messages_has_no_state_of_its_own():
+    silent = rollout("b", 0.0, "s", "l")
+    silent.steps[1].resulting_messages_history = []
+    refused([rollout("a", 1.0, "s"), silent], "step 1 of rollout 'b': it has no messages")
+    apply_credit([rollout("a", 1.0, "s"), silent], state_key=lambda step: step.system_step_index)
+    assert silent.steps[1].advantage is not None
+
+
+def test_a_state_key_that_raises_names_the_step_and_the_rollout():
+    def key(step):
+        if step.system_step_index == 1:
+            raise LookupError("no such room")
+        return "s"
+
+    rollouts = [rollout("a", 1.0, "s"), rollout("b", 1.0, "s", "l")]
+    told = "the state key raised LookupError: no such room, at step 1 of rollout 'b'"
+    refused(rollouts, told, state_key=key)
+    with pytest.raises(CreditError) as refusal:
+        apply_credit(rollouts, state_key=key)
+    assert isinstance(refusal.value.__cause__, LookupError)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,20 @@ def test_the_mean_of_large_scores_is_exact():
     assert GroupFacts("g", 3, (1e16, 1.0, -1e16)).mean == pytest.approx(1 / 3)
 
 
+HUGE = 1.7e308
+
+
+@pytest.mark.parametrize(
+    ("scores", "mean"),
+    [((HUGE,) * 4, HUGE), ((HUGE, HUGE, -HUGE, -HUGE), 0.0), ((-HUGE,) * 3, -HUGE)],
+    ids=["large", "both", "small"],
+)
+def test_the_mean_of_scores_whose_sum_is_no_float_is_one(scores, mean):
+    facts = facts_of([row(score) for score in scores], credited=False)
+    assert facts.mean == pytest.approx(mean)
+    json.dumps(summary_of(facts).to_dict(), allow_nan=False)
+
+
 # Over groups
 
 

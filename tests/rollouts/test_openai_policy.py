@@ -10,7 +10,7 @@ import openai
 import pytest
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from guerdon import (
@@ -23,6 +23,7 @@ from guerdon import (
     Rubric,
     State,
 )
+from guerdon.rollouts import openai_policy
 from guerdon.rollouts.openai_policy import OpenAIPolicy
 from guerdon.rollouts.rollout_worker import RLRolloutWorker
 
@@ -82,7 +83,7 @@ class Endpoint:
         assert not self._thread.is_alive()
 
 
-def completion(message, *, finish_reason="stop", logprobs=None):
+def completion(message, *, finish_reason="stop", logprobs=None, **more):
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": None, **message},
@@ -96,6 +97,7 @@ def completion(message, *, finish_reason="stop", logprobs=None):
             "created": 0,
             "model": "m",
             "choices": [choice],
+            **more,
         }
     )
 
@@ -243,6 +245,38 @@ def test_what_the_model_thought_stays_in_its_message(endpoint):
     assert output.raw_output == "42"
 
 
+def test_why_the_model_stopped_and_what_it_used_is_told(endpoint):
+    usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+    output = ask(endpoint, completion(said("4"), finish_reason="length", usage=usage))
+    assert (output.info["finish_reason"], output.info["model"]) == ("length", "m")
+    assert {name: output.info["usage"][name] for name in usage} == usage
+    json.dumps(output.info, allow_nan=False)
+
+
+def test_what_the_endpoint_doesnt_tell_is_left_out(endpoint):
+    assert ask(endpoint, said("42")).info == {"finish_reason": "stop", "model": "m"}
+
+
+def test_why_the_model_stopped_is_on_the_step(endpoint):
+    async def main():
+        endpoint.answers = [completion(calls('{"number": 7}'), finish_reason="tool_calls")]
+        async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
+            worker = RLRolloutWorker(Guessing, policy, max_steps=3, to_action=arguments)
+            return await worker.run()
+
+    [step] = run(main()).steps
+    assert step.step_info["policy_info"] == {"finish_reason": "tool_calls", "model": "m"}
+
+
+def test_no_arguments_are_an_empty_object_in_the_conversation(endpoint):
+    output = ask(endpoint, calls(None), tools=TOOLS)
+    assert output.action == {"type": "tool_call", "name": "guess", "arguments": {}, "id": "c0"}
+    assert output.message.tool_calls[0]["function"] == {"name": "guess", "arguments": "{}"}
+    ask(endpoint, messages=[Message(role="user", content="?"), output.message])
+    sent = endpoint.asked[-1]["messages"][-1]
+    assert sent["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
 def test_an_empty_answer_is_an_empty_message(endpoint):
     assert ask(endpoint, {}).action == {"type": "message", "content": ""}
 
@@ -281,6 +315,24 @@ def test_an_endpoint_that_is_too_slow(endpoint):
     assert isinstance(error.__cause__, openai.APITimeoutError)
 
 
+def test_an_endpoint_that_drips_is_given_up_and_left(endpoint, monkeypatch):
+    monkeypatch.setattr(openai_policy, "RETRY_S", 0.0)
+    gone = threading.Event()
+
+    async def drip():
+        try:
+            while True:  # never silent for as long as one attempt may be
+                yield b" "
+                await asyncio.sleep(0)
+        finally:
+            gone.set()
+
+    error = failing(endpoint, StreamingResponse(drip()), timeout=0.3)
+    assert isinstance(error.__cause__, (TimeoutError, openai.APITimeoutError))
+    assert "m gave no answer" in str(error)
+    assert gone.wait(SOON)
+
+
 def test_an_endpoint_that_isnt_there(endpoint):
     error = failing(endpoint, base_url="http://127.0.0.1:1/v1")
     assert isinstance(error.__cause__, openai.APIConnectionError)
@@ -314,6 +366,36 @@ def test_an_answer_that_is_broken_json(endpoint):
 )
 def test_a_refusal_is_told(endpoint, answer, told):
     assert told in str(failing(endpoint, answer))
+
+
+def called(function):
+    return {"tool_calls": [{"id": "c0", "type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(called("f"), id="a call that is text"),
+        pytest.param({"tool_calls": ["f"]}, id="a text among calls"),
+        pytest.param({"tool_calls": "f"}, id="text for calls"),
+        pytest.param({"content": 7}, id="content that is a number"),
+        pytest.param(completion(said("4"), logprobs={"content": ["x"]}), id="tokens that are text"),
+        pytest.param(completion(said("4"), logprobs={"content": 5}), id="no list of tokens"),
+        pytest.param(completion({}, choices={"a": 1}), id="choices by name"),
+        pytest.param(completion({}, choices=["x"]), id="a choice that is text"),
+        pytest.param(
+            completion({}, choices=[{"index": 0, "message": "x"}]), id="a message that is text"
+        ),
+    ],
+)
+def test_an_answer_of_another_form_is_a_policy_error(endpoint, answer):
+    assert str(failing(endpoint, answer)).startswith("m gave ")
+
+
+def test_a_call_with_arguments_of_another_form_is_data(endpoint):
+    action = ask(endpoint, called({"name": "guess", "arguments": 7})).action
+    assert action["arguments"] == 7
+    assert "no JSON" in action["arguments_error"]
 
 
 def test_a_failure_is_tried_again(endpoint):

@@ -123,6 +123,37 @@ def test_parts_and_failures_are_bounded():
     assert sum(counted.failures.values()) == 1000
 
 
+def test_the_first_failure_of_a_kind_is_told():
+    counted = summary_of(
+        result(None, "step 0: ValueError: one"),
+        result(None, "KeyError: two"),
+        result(None, "step 1: ValueError: three"),
+        result(1.0, "ValueError: dealt with"),
+    )
+    first = {"ValueError": "step 0: ValueError: one", "KeyError": "KeyError: two"}
+    assert counted.first_failures == counted.to_dict()["first_failures"] == first
+    merged = Summary()
+    merged.merge(counted)
+    merged.merge(summary_of(result(None, "ValueError: four"), result(None, "OSError: five")))
+    assert merged.first_failures == first | {"OSError": "OSError: five"}
+
+
+def test_what_the_first_failures_say_is_bounded():
+    counted = Summary()
+    for i in range(300):
+        counted.add(result(None, f"Error{i}: {'x' * 10_000}"))
+    assert len(counted.first_failures) == summary.MAX_PARTS + 1
+    assert {len(each) for each in counted.first_failures.values()} == {summary.MAX_TEXT}
+    merged = Summary()
+    for _ in range(2):
+        merged.merge(counted)
+    assert merged.first_failures.keys() == merged.failures.keys() == counted.failures.keys()
+
+
+def test_a_failure_that_says_nothing_is_counted():
+    assert summary_of(result(None)).first_failures == {"unknown": ""}
+
+
 def test_an_empty_one_counts_the_same():
     full = summary_of(result(1.0, gate=0.0), gates=("gate",), passing=0.5)
     assert full.empty() == Summary(gates=("gate",), passing=0.5)

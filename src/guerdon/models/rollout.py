@@ -151,43 +151,18 @@ class Rollout:
                 line=line,
                 row=row,
             )
-        given = row.get("messages")
-        if not isinstance(given, list) or not given:
-            raise RolloutError(
-                "the rollout has no messages; 'messages' takes a list of {role, content}, "
-                f"not {reprlib.repr(given)}",
-                line=line,
-                row=row,
-            )
         try:
-            messages = read_messages(given)
+            messages = _read(row)
         except InvalidArgumentError as error:
-            raise RolloutError(str(error), line=line, row=row) from None
-        turns = sum(message.role == "assistant" for message in messages)
-        first = row.get("first_turn")
-        if turns and type(first) is int and not 0 <= first < turns:
-            raise RolloutError(
-                f"first_turn is {first}; the rollout has {turns} assistant turns, from 0",
-                line=line,
-                row=row,
-            )
-        if not turns:
-            roles = sorted({message.role for message in messages})
-            raise RolloutError(
-                f"the rollout has no assistant turn to score; its roles are {roles}",
-                line=line,
-                row=row,
-            )
+            failed = _failure(row)  # which is why there is nothing to read
+            said = f"{failed}; {error}" if failed else str(error)
+            raise RolloutError(said, line=line, row=row) from None
         return cls(row.get("id", line), row.get("group"), messages, row)
 
     @property
     def failure(self) -> str | None:
         """How the episode failed, where its row says so, as that of a `RolloutRecord` does."""
-        if self.columns.get("ended") != "error":
-            return None
-        return (
-            f"the episode ended with an error: {self.columns.get('error') or 'nobody said which'}"
-        )
+        return _failure(self.columns)
 
     def to_step_data(self) -> list[StepData]:
         """The assistant turns as `StepData`, ready to be aligned and credited.
@@ -217,6 +192,39 @@ class Rollout:
             )
             data.append(step)
         return data
+
+
+def _read(row: Mapping[str, Any]) -> list[Message]:
+    """The messages of a row, among which is a turn that was played.
+
+    Raises:
+        InvalidArgumentError: There are none.
+    """
+    given = row.get("messages")
+    if not isinstance(given, list) or not given:
+        raise InvalidArgumentError(
+            "the rollout has no messages; 'messages' takes a list of {role, content}, "
+            f"not {reprlib.repr(given)}"
+        )
+    messages = read_messages(given)
+    turns = sum(message.role == "assistant" for message in messages)
+    first = row.get("first_turn")
+    if not turns:
+        roles = sorted({message.role for message in messages})
+        raise InvalidArgumentError(
+            f"the rollout has no assistant turn to score; its roles are {roles}"
+        )
+    if type(first) is int and not 0 <= first < turns:
+        raise InvalidArgumentError(
+            f"first_turn is {first}; the rollout has {turns} assistant turns, from 0"
+        )
+    return messages
+
+
+def _failure(row: Mapping[str, Any]) -> str | None:
+    if row.get("ended") != "error":
+        return None
+    return f"the episode ended with an error: {row.get('error') or 'nobody said which'}"
 
 
 def _steps(

@@ -20,6 +20,9 @@ __all__ = [
     "RLDataAligner",
 ]
 
+# Where a step says that its episode failed.
+_FAILURES = ("error", "episode_error")
+
 
 @dataclass(frozen=True, slots=True)
 class AlignmentReport:
@@ -135,10 +138,13 @@ class RLDataAligner:
 
     Args:
         strict: Whether to raise where anything doesn't fit.
+        score_failed: Whether the score of an episode that failed counts; else it doesn't, and the
+            report says so.
     """
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False, score_failed: bool = False) -> None:
         self.strict = strict
+        self.score_failed = score_failed
 
     def align_data_for_rl_processing(
         self,
@@ -181,7 +187,10 @@ class RLDataAligner:
             seen.add(rollout_id)
             steps = raw_rollout_step_data_map.get(rollout_id)
             result = results[place] if place < len(results) else None
-            rollouts.append(_aligned(rollout_id, steps, result, misfits))
+            aligned = _aligned(rollout_id, steps, result, misfits)
+            if not self.score_failed:
+                _mask_failed(aligned, misfits)
+            rollouts.append(aligned)
         misfits += _left_over(len(results), len(ids), seen, raw_rollout_step_data_map)
         report = AlignmentReport(misfits)
         if misfits and (self.strict if strict is None else strict):
@@ -235,14 +244,20 @@ def _aligned(
         ]
         for place, output in placed.items():
             copies[place].base_reward = output.base_reward
-    told = (step.step_info.get(name) for step in copies for name in ("error", "episode_error"))
-    failed = next((each for each in told if each), None)
-    if failed is not None and result.is_score_valid:
-        text = f"its episode ended with an error, and its score counts: {failed}"
-        misfits.append(Misfit("failed episode", text, rollout_id))
     valid = result.is_score_valid
     why = None if valid else result.error or result.reason or "it was marked invalid"
     return AlignedRollout(rollout_id, copies, result.score, valid, _group(copies), why)
+
+
+def _mask_failed(rollout: AlignedRollout, misfits: list[Misfit]) -> None:
+    """Let the score of an episode that failed not count: it is that of a beginning."""
+    told = (each.step_info.get(name) for each in rollout.steps for name in _FAILURES)
+    failed = next((each for each in told if each), None)
+    if failed is not None and rollout.is_score_valid:
+        rollout.is_score_valid = False
+        rollout.error = f"the episode ended with an error: {failed}"
+        text = f"its score doesn't count: {rollout.error}"
+        misfits.append(Misfit("failed episode", text, rollout.id))
 
 
 def _places(

@@ -35,6 +35,7 @@ class EnvFace:
         is_async: Whether reset, step and close are awaited in the event loop, each.
         action_type: What a dict is made into before it is an action; None: it stays a dict.
         tools: The tools that the environment has, where it says so.
+        takes_seed: Whether its reset takes a seed, as far as that is known here.
     """
 
     reset: Callable[[int | None, str | None, Mapping[str, Any]], Any]
@@ -43,6 +44,7 @@ class EnvFace:
     is_async: tuple[bool, bool, bool]
     action_type: type[BaseModel] | None
     tools: list[Any] | None
+    takes_seed: bool
 
 
 def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
@@ -76,6 +78,7 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
             (driver.reset_is_async, driver.step_is_async, False),
             action_type,
             tools,
+            takes[1] or "seed" in takes[0],
         )
     reset, step = _method(environment, "reset"), _method(environment, "step")
     if not callable(reset) or not callable(step):
@@ -85,6 +88,7 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
         )
     reset_takes, takes_any = _takes(reset)
     takes_timeout = "timeout_s" in _takes(step)[0]
+    takes_seed = takes_any or "seed" in reset_takes
     close = closer_of(environment)
 
     def reset_it(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
@@ -102,10 +106,10 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
         return step(action, timeout_s=timeout_s) if takes_timeout else step(action)
 
     if _is_async_client(environment) and not lent_by_sync_code:
-        return EnvFace(reset_it, step_it, close, (True, True, True), action_type, tools)
+        return EnvFace(reset_it, step_it, close, (True, True, True), action_type, tools, takes_seed)
     is_async = inspect.iscoroutinefunction
     are_async = (is_async(reset), is_async(step), is_async(close))
-    return EnvFace(reset_it, step_it, close, are_async, action_type, tools)
+    return EnvFace(reset_it, step_it, close, are_async, action_type, tools, takes_seed)
 
 
 def _check_taken(extra: Mapping[str, Any], takes: frozenset[str], takes_any: bool) -> None:

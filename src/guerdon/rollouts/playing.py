@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from guerdon.rollouts.stage import Stage, within
 from guerdon.rubrics.failure import say_failure
 
 __all__ = ["Rules", "ToMessages", "bind_policy", "play"]
+
+logger = logging.getLogger("guerdon.rollouts")
 
 # Makes messages of an observation and of the tool calls that it answers.
 ToMessages: TypeAlias = Callable[[Any, list[dict[str, Any]]], list[Message]]
@@ -137,6 +140,13 @@ class _Episode:
     async def begin(self, reset: Mapping[str, Any]) -> None:
         """Reset the environment, and begin the conversation."""
         record = self._record
+        if record.seed is not None and not self._stage.takes_seed:
+            logger.warning(
+                "the environment's reset takes no seed, so that %r may begin unlike the others of "
+                "its group",
+                record.id,
+            )
+            record.seed = None
         self._result = await self._stage.reset(record.seed, record.id, reset)
         self._reset_metadata = json_items(self._result.metadata)
         messages = record.messages

@@ -203,12 +203,16 @@ def _turn(step: Any) -> int:
 def _of_step(step: Any) -> PolicyOutput:
     said = [message for message in step.resulting_messages_history if message.role == "assistant"]
     place = _turn(step)
+    message = said[place] if place < len(said) else None
+    action = step.action_taken
+    if message is not None and isinstance(action, Mapping) and action.get("role") == "assistant":
+        action = action_of(message)  # of a recorded conversation, which holds the message
     return PolicyOutput(
-        step.action_taken,
+        action,
         step.raw_policy_output or "",
         step.policy_logprobs,
         step.policy_value_estimate,
-        message=said[place] if place < len(said) else None,
+        message=message,
     )
 
 

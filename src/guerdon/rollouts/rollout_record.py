@@ -46,7 +46,7 @@ class RolloutRecord:
             policy did), ``pattern`` (its output matched the stop pattern), ``max_steps``, or
             ``error``.
         error: What failed, in words; None unless `ended` is ``error``.
-        seed: What the environment was reset with.
+        seed: What the environment was reset with; None where its reset takes no seed.
         columns: Other columns of the task, which rows have too.
         first_turn: How many assistant turns the conversation began with; the first step is the
             turn of that number.

@@ -317,6 +317,11 @@ def _read(task: Any, ground_truth: Any) -> _Task:
     truth = columns.pop("ground_truth", None)
     if not isinstance(reset, Mapping):
         raise InvalidArgumentError(f"task['reset'] is {reset!r:.60}; it is a dict of arguments")
+    own = sorted({"seed", "episode_id"} & reset.keys())
+    if own:
+        raise InvalidArgumentError(
+            f"task['reset'] has {own}, which the worker gives: seed=…, and the rollout's id"
+        )
     begins: list[Message] = []
     for name, each in given.items():
         if isinstance(each, str):

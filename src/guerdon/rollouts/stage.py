@@ -101,6 +101,12 @@ class Stage:
         assert self._face is not None
         return self._face.tools
 
+    @property
+    def takes_seed(self) -> bool:
+        """Whether the environment's reset takes a seed."""
+        assert self._face is not None
+        return self._face.takes_seed
+
     async def reset(
         self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any]
     ) -> StepResult[Any]:
