@@ -675,6 +675,112 @@ def test_names_that_no_terminal_can_show_end_nothing(guerdon, functions, tmp_pat
         assert "groups 6" in " ".join(done.stdout.split())
 
 
+# Episodes that failed, and what a file may do to a terminal
+
+
+def failed_episode(**columns):
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "1"}]
+    return {"id": 1, "messages": messages, "ended": "error", "error": "the game is down", **columns}
+
+
+def write(tmp_path, *rows):
+    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_an_episode_that_failed_exits_with_1_and_says_why(inside, tmp_path):
+    write(tmp_path, failed_episode(), failed_episode(id=2, ended="done", error=None))
+    done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT)
+    assert (done.returncode, done.stderr) == (1, "")
+    failed, scored = scored_rows(tmp_path)
+    assert (failed["score"], failed["is_score_valid"], scored["score"]) == (None, False, 1.0)
+    assert "the episode ended with an error: the game is down" in failed["error"]
+    table = " ".join(done.stdout.split())
+    assert "failed 1" in table
+    assert "the episode ended with an error: the game is down" in table
+
+
+def test_an_episode_that_failed_is_scored_where_that_is_asked_for(inside, tmp_path):
+    write(tmp_path, failed_episode())
+    done = inside("rollouts.jsonl", "-r", "functions.py:length", "--score-failed", *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    [scored] = scored_rows(tmp_path)
+    assert (scored["score"], scored["error"]) == (1.0, None)
+
+
+@pytest.mark.parametrize("asked", [[], ["--score-failed"]], ids=["no", "yes"])
+def test_going_on_is_not_hindered_by_episodes_that_failed(inside, tmp_path, asked):
+    write(tmp_path, failed_episode(), failed_episode(id=2))
+    arguments = ("rollouts.jsonl", "-r", "functions.py:length", *asked, *OUT)
+    first = inside(*arguments)
+    again = inside(*arguments, "--resume")
+    assert again.returncode == first.returncode == (0 if asked else 1)
+    assert "2 were there already" in again.stdout
+
+
+def test_the_first_failure_of_each_kind_is_told(inside, grouped):
+    grouped(("g", "fail"), ("g", "1"), ("g", "fail"))
+    done = inside("rollouts.jsonl", "-r", "functions.py:length")
+    assert done.returncode == 1
+    assert "ValueError 2 ValueError: no luck" in " ".join(done.stdout.split())
+    told = json.loads(inside("rollouts.jsonl", "-r", "functions.py:length", "--json").stdout)
+    assert told["failures"] == {"ValueError": 2}
+    assert told["first_failures"]["ValueError"].startswith("ValueError: no luck")
+
+
+STEERS = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\x08\u202e"
+STEERING = """
+    from guerdon import EvaluateResult, reward_function
+
+    @reward_function
+    def reward(messages):
+        if messages[-1].text.startswith("fail"):
+            raise ValueError(messages[-1].text)
+        return EvaluateResult(score=1.0, metrics={messages[-1].text: 1.0})
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--credit", "grpo"]], ids=["alone", "credit"])
+def test_nothing_of_a_file_reaches_the_terminal_that_would_steer_it(inside, tmp_path, more):
+    (tmp_path / "steering.py").write_text(textwrap.dedent(STEERING))
+    rows = [
+        failed_episode(id=f"i{STEERS}", group=f"g{STEERS}", kind=f"k{STEERS}", ended=ended,
+                       error=f"e{STEERS}", messages=[{"role": "assistant", "content": said}])
+        for said, ended in ((f"n{STEERS}", "done"), (f"fail{STEERS}", "done"), ("", "error"))
+    ]  # fmt: skip
+    write(tmp_path, *rows)
+    arguments = ("rollouts.jsonl", "-r", "steering.py:reward", "--by", "kind", *more)
+    done = inside(*arguments)
+    assert done.returncode == 1
+    assert all(each.isprintable() or each == "\n" for each in done.stdout + done.stderr)
+    told = "".join(done.stdout.split())
+    escaped = r"\x1b[2J\x1b]0;owned\x07\x9b31m\r\x08\u202e"
+    for expected in (f"k{escaped}", f"n{escaped}", f"fail{escaped}", f"e{escaped}"):
+        assert expected in told
+    assert (f"g{escaped}" in told) is bool(more)
+
+
+def test_names_of_ones_own_reach_the_terminal_escaped_too(inside, tmp_path):
+    column = "kind\x1b[2J"
+    rows = [failed_episode(id=i, ended="done", **{column: str(i)}) for i in range(10)]
+    write(tmp_path, *rows)
+    done = inside(
+        "rollouts.jsonl", "-r", "functions.py:plain", "--by", column, "-o", "out\x1b[2J.jsonl"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert r"more values of kind\x1b[2J" in done.stdout
+    assert r"written to out\x1b[2J.jsonl" in done.stdout
+
+
+def test_errors_of_a_file_are_told_without_what_would_steer(inside, tmp_path):
+    rows = [failed_episode(id=i, group=group) for i, group in enumerate([STEERS, "b", STEERS])]
+    write(tmp_path, *rows)
+    done = inside("rollouts.jsonl", "-r", "functions.py:best")
+    assert done.returncode == 2
+    assert "is split" in done.stderr
+    assert all(each.isprintable() or each == "\n" for each in done.stderr)
+
+
 # Recordings of tau-bench
 
 

@@ -124,6 +124,14 @@ class Raises:
         raise self._error("no hash")
 
 
+class Incomparable:
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise OSError("no comparing")
+
+
 class Items(dict):
     def items(self):
         raise OSError("no items")
@@ -260,3 +268,8 @@ def test_history_is_in_the_order_of_the_steps():
     shuffled = {name: [column[row] for row in order] for name, column in WALKS.items()}
     credit = gigpo([0.0] * 12, **shuffled, history=2)
     assert credit.anchor.tolist() == gigpo([0.0] * 12, **WALKS, history=2).anchor[order].tolist()
+
+
+def test_states_whose_comparing_raises_are_refused():
+    with pytest.raises(CreditError, match="state"):
+        anchors([Incomparable(), Incomparable(), "b"])

@@ -189,9 +189,8 @@ def test_an_array_that_masks_nothing_is_one_like_any_other():
 
 @pytest.mark.parametrize("name", ["group", "trajectory", "step", "state", "valid"])
 def test_what_every_row_needs_is_not_masked(name):
-    column = {"valid": [True] * 4, "step": [0.0, 1.0, 0.0, 1.0]}.get(name, COLUMNS[name])
-    refusal = refusal_of(**{name: masked(column, 3)})
-    assert name in str(refusal)
+    given = {**COLUMNS, "valid": [True] * 4}[name]
+    assert name in str(refusal_of(**{name: masked(given, 3)}))
 
 
 class Opaque:

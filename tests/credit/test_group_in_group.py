@@ -321,5 +321,5 @@ def test_history_may_be_longer_than_every_trajectory(history):
     deepest, long = hgpo(WON, **HISTORY, history=3), hgpo(WON, **HISTORY, history=history)
     assert long.anchor.tolist() == deepest.anchor.tolist()
     assert np.isfinite(long.advantage).all()
-    with pytest.raises(CreditError, match="history is 1001; a whole number from 0 to 1,000"):
+    with pytest.raises(CreditError, match="a whole number from 0 to 1,000 is needed"):
         hgpo(WON, **HISTORY, history=history + 1)

@@ -15,7 +15,8 @@ from guerdon.errors import (
     SpecError,
     WorkerError,
 )
-from guerdon.rollouts import Job
+from guerdon.models import EvaluateResult, Rollout, StepOutput
+from guerdon.rollouts import Job, RLDataAligner, apply_credit
 from guerdon.rollouts.row_credit import CreditSettings
 
 REWARD = """
@@ -853,3 +854,150 @@ def test_half_characters_in_all_places_come_out_as_they_came_in(
         rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO, resume=True
     ).run()
     assert (again.resumed, again.summary) == (1, report.summary)
+
+
+# Episodes that failed
+
+
+FAILED = {"ended": "error", "error": "step 1: OSError: the game is down"}
+
+
+def test_an_episode_that_failed_has_no_score_and_says_why(row, write_rows, run):
+    path = write_rows([row("1", id="a", group="g", **FAILED), row("1", id="b", ended="done")])
+    report, [failed, other] = run(path)
+    assert (failed["id"], failed["group"]) == ("a", "g")
+    assert (failed["score"], failed["is_score_valid"], failed["step_rewards"]) == (None, False, None)
+    assert failed["error"].endswith(f"the episode ended with an error: {FAILED['error']}")
+    assert failed["error"].startswith("line 1: ")
+    assert other["score"] == 1.5
+    assert (report.summary.failed, report.summary.score.value) == (1, 1.5)
+
+
+def test_an_episode_that_failed_is_scored_where_that_is_asked_for(row, write_rows, run):
+    path = write_rows([row("1", id="a", **FAILED), row("no number", id="b", **FAILED)])
+    report, [scored, failed] = run(path, score_failed=True)
+    assert (scored["score"], scored["is_score_valid"], scored["error"]) == (1.5, True, None)
+    assert "the episode ended" not in failed["error"]
+    assert report.summary.failed == 1
+
+
+@pytest.mark.parametrize("error", [None, "", 0], ids=repr)
+def test_a_failure_of_which_nobody_said_anything_is_one(row, write_rows, run, error):
+    _, [failed] = run(write_rows([row("1", ended="error", error=error)]))
+    assert failed["error"].endswith("the episode ended with an error: nobody said which")
+
+
+@pytest.mark.parametrize("ended", ["done", "max_steps", "errors", None, True], ids=repr)
+def test_an_episode_that_ended_otherwise_is_scored(row, write_rows, run, ended):
+    _, [scored] = run(write_rows([row("1", ended=ended, error="of something else")]))
+    assert scored["score"] == 1.5
+
+
+@pytest.mark.parametrize("score_failed", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_on_episodes_that_failed_goes_on_to_the_same_file(
+    row, write_rows, run, tmp_path, score_failed, workers
+):
+    path = write_rows([row(f"0.{i}", id=i, **(FAILED if i % 2 else {})) for i in range(6)])
+    out = tmp_path / "scored.jsonl"
+    whole, _ = run(path, score_failed=score_failed)
+    full = out.read_bytes()
+    for rows in range(6):
+        out.write_bytes(b"".join(full.splitlines(keepends=True)[:rows]))
+        report, _ = run(path, resume=True, score_failed=score_failed, workers=workers)
+        assert out.read_bytes() == full
+        assert report.resumed == rows
+        assert report.summary.to_dict() == whole.summary.to_dict()
+
+
+@pytest.mark.parametrize("score_failed", [False, True])
+def test_going_on_as_before_or_not_with_episodes_that_failed_is_told_apart(
+    row, write_rows, run, score_failed
+):
+    path = write_rows([row("1", id="a", **FAILED), row("1", id="b")])
+    run(path, score_failed=score_failed)
+    with pytest.raises(ResumeError):
+        run(path, resume=True, score_failed=not score_failed)
+
+
+def test_an_episode_that_failed_takes_no_part_in_its_group(row, write_rows, of_groups):
+    rows = [row("a", group="g", **FAILED), row("bb", group="g"), row("c", group="g")]
+    _, [failed, best, other] = of_groups(write_rows(rows), credit=CreditSettings("grpo"))
+    assert (failed["score"], "steps" in failed) == (None, False)
+    assert (best["score"], other["score"]) == (1.0, 0.0)
+    assert best["steps"][0]["advantage"] == -other["steps"][0]["advantage"] > 0
+
+
+# Episodes that begin with examples
+
+EXAMPLED = """
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    @reward_function
+    def reward(messages):
+        turns = [message for message in messages if message.role == "assistant"]
+        outputs = [StepOutput(step_index=turn, base_reward=len(each.text), reason=each.text)
+                   for turn, each in enumerate(turns)]
+        return EvaluateResult(score=sum(o.base_reward for o in outputs[1:]), step_outputs=outputs)
+"""
+
+
+def exampled(row):
+    """Two episodes of a group, of which the first turn is an example."""
+    return [
+        row("example", "a", "bbb", id="a", group="g", first_turn=1, ended="done"),
+        row("example", "cc", id="b", group="g", first_turn=1, ended="done"),
+    ]
+
+
+def test_steps_are_numbered_by_the_turn_after_examples(row, write_rows, run, reward):
+    _, [first, second] = run(write_rows(exampled(row)), reward=reward(EXAMPLED))
+    assert [each["step_rewards"] for each in (first, second)] == [[1.0, 3.0], [2.0]]
+    assert first["steps"] == [
+        {"step_index": 1, "base_reward": 1.0, "reason": "a"},
+        {"step_index": 2, "base_reward": 3.0, "reason": "bbb"},
+    ]
+    assert [each["step_index"] for each in second["steps"]] == [1]
+    assert ["step 0" in note for note in first["notes"] + second["notes"]].count(True) == 2
+
+
+@pytest.mark.parametrize("method", ["gigpo", "grpo"])
+@pytest.mark.parametrize("kind", ["function", "rubric", "rubric as function"])
+def test_credit_goes_to_the_turns_after_examples_as_in_the_library(
+    row, write_rows, run, reward, kind, method
+):
+    spec = reward(
+        {
+            "function": EXAMPLED,
+            "rubric": "def reward(action, observation):\n    return len(action.content)\n",
+            "rubric as function": """
+                from guerdon import as_reward_function
+
+                @as_reward_function
+                def reward(action, observation):
+                    return len(action.content)
+            """,
+        }[kind]
+    )
+    rows = exampled(row)
+    _, scored = run(write_rows(rows), reward=spec, credit=CreditSettings(method))
+    assert [each["score"] for each in scored] == [4.0, 2.0]
+    turns = [[step["step_index"] for step in each["steps"]] for each in scored]
+    assert turns == [[1, 2], [1]]
+    recorded = {each["id"]: Rollout.from_row(each).to_step_data() for each in rows}
+    results = [
+        EvaluateResult(
+            score=each["score"],
+            step_outputs=[
+                StepOutput(step_index=step["step_index"], base_reward=step["base_reward"])
+                for step in each["steps"]
+            ],
+        )
+        for each in scored
+    ]
+    batch = RLDataAligner(strict=True).align_data_for_rl_processing(results, recorded, ["a", "b"])
+    apply_credit(batch, method)
+    assert [[step["advantage"] for step in each["steps"]] for each in scored] == [
+        [step.advantage for step in steps] for steps in batch.step_lists
+    ]
+    assert batch.step_lists[0][0].step_info["assistant_turn_index"] == 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from guerdon.errors import CreditError, InvalidArgumentError
@@ -14,6 +15,8 @@ from guerdon.models.step_data import StepData
 __all__ = ["StateKey", "last_messages", "state_key", "whole_history"]
 
 _COUNT = re.compile("[1-9][0-9]{0,8}")
+
+_role = attrgetter("role")
 
 StateKey: TypeAlias = Callable[[StepData], Any]
 
@@ -64,26 +67,29 @@ def last_messages(count: int) -> StateKey:
     """
 
     def key(step: StepData) -> Hashable:
-        said: list[list[tuple[str, Any]]] = []
-        before = "assistant"
-        for each in _before(step):
-            if each.role == "tool" == before:
-                said[-1].append((each.role, _content(each)))
-            elif each.role != "assistant":
-                said.append([(each.role, _content(each))])
-            before = each.role
-        return tuple(message for together in said[-count:] for message in together)
+        history, place = step.resulting_messages_history, _own_turn(step)
+        said: list[tuple[str, Hashable]] = []
+        together, after = 0, ""
+        for each in reversed(history[:place]):  # most of a long history is never looked at
+            if each.role != "assistant":
+                together += not (each.role == "tool" == after)
+                if together > count:
+                    break
+                said.append((each.role, _content(each)))
+            after = each.role
+        return tuple(reversed(said))
 
     return key
 
 
 def whole_history(step: StepData) -> Hashable:
     """All messages before the step, with the tools that were called and their arguments."""
-    return tuple((each.role, _content(each), _calls(each)) for each in _before(step))
+    before = step.resulting_messages_history[: _own_turn(step)]
+    return tuple((each.role, _content(each), _calls(each)) for each in before)
 
 
-def _before(step: StepData) -> Sequence[Message]:
-    """The conversation up to the step's own assistant turn.
+def _own_turn(step: StepData) -> int:
+    """The place of the step's own assistant turn in its conversation; its end where it has none.
 
     Raises:
         CreditError: The step has no messages.
@@ -94,14 +100,13 @@ def _before(step: StepData) -> Sequence[Message]:
             "it has no messages, so that they say nothing of its state; give a state_key of your "
             "own, such as lambda step: step.observation_data"
         )
-    turns = [place for place, each in enumerate(history) if each.role == "assistant"]
-    if not turns:
-        return history
+    roles = list(map(_role, history))
+    turns = roles.count("assistant")
     number = step.step_info.get("assistant_turn_index")
-    # A history may be cut off at its beginning: then the step's own turn is its last.
-    if type(number) is not int or not 0 <= number < len(turns):
-        number = -1
-    return history[: turns[number]]
+    if type(number) is int and 0 <= number < turns - 1:  # the conversation went on
+        return [place for place, role in enumerate(roles) if role == "assistant"][number]
+    # Its own turn is the last, also of a history that is cut off at its beginning.
+    return len(roles) - 1 - roles[::-1].index("assistant") if turns else len(roles)
 
 
 def _content(message: Message) -> Hashable:
