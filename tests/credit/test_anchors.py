@@ -106,7 +106,14 @@ class Board:
 
 def test_a_dataclass_of_lists_and_arrays_is_a_state():
     states = [Board([1, [2]]), Board(np.arange(3)), Board([1, [2]]), Board([1, [2.0]])]
-    assert list(anchors([*states, Board(np.arange(3)), Board([1, [2]], turn=1)])) == [0, 1, 0, 2, 1, 3]
+    assert list(anchors([*states, Board(np.arange(3)), Board([1, [2]], turn=1)])) == [
+        0,
+        1,
+        0,
+        2,
+        1,
+        3,
+    ]
 
 
 def test_a_dataclass_in_a_state_is_one_too():

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import EnvTimeoutError
-from guerdon.envs.workers import Job, Workers
+from guerdon import EnvFailedError, EnvTimeoutError
+from guerdon.envs.workers import Job, Workers, settle
 from tests.envs.worlds import SOON
 
 
@@ -428,3 +429,74 @@ def test_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
                 assert (job.result, job.error) == (place, None)
 
     played(main)
+
+
+# What waits for a job
+
+
+def waited(function):
+    """What a future gives that waits for a job."""
+
+    async def main():
+        workers = Workers(1)
+        waiting = workers.loop.create_future()
+        workers.submit([Job(function, partial(settle, waiting))])
+        try:
+            async with asyncio.timeout(SOON):
+                return await waiting
+        finally:
+            workers.close()
+
+    return played(main)
+
+
+def test_a_future_gets_what_the_job_gave():
+    given = object()
+    assert waited(lambda: given) is given
+
+
+def test_a_future_gets_what_the_job_raised():
+    error = OSError("down")
+
+    def raises():
+        raise error
+
+    with pytest.raises(OSError, match="down") as raised:
+        waited(raises)
+    assert raised.value is error
+
+
+class Mine(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(),
+     StopIteration(7), Mine("mine")],
+    ids=repr,
+)  # fmt: skip
+def test_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_cause(error):
+    def raises():
+        raise error
+
+    with pytest.raises(EnvFailedError, match="the environment raised") as raised:
+        waited(raises)
+    assert raised.value.exception is error
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_future_that_nobody_waits_for_any_more_is_left_as_it_is(fails):
+    async def main():
+        job = Job(lambda: 1 / 0 if fails else 7, lambda job: None)
+        job.run()
+        loop = asyncio.get_running_loop()
+        cancelled, answered = loop.create_future(), loop.create_future()
+        cancelled.cancel()
+        answered.set_result("before")
+        settle(cancelled, job)
+        settle(answered, job)
+        assert cancelled.cancelled()
+        assert answered.result() == "before"
+
+    asyncio.run(main())

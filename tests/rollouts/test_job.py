@@ -781,6 +781,14 @@ STRANGE = """
         def tolist(self):
             raise RuntimeError("no")
 
+    class Items(dict):
+        def items(self):
+            raise RuntimeError("no")
+
+    class Unending(list):
+        def __iter__(self):
+            raise RuntimeError("no")
+
     def circle():
         round = {"name": "round"}
         round["self"] = [round]
@@ -795,7 +803,7 @@ STRANGE = """
         "nan": float("nan"), "inf": -float("inf"), "numpy": np.int64(3), "array": np.arange(2.0),
         "set": {"b", "a", "c"}, "keys": {(1, 2): {3: 4}}, "circle": circle(), "bytes": b"x",
         "unsayable": Unsayable(), "no list": NoList(), "key": {Unsayable(): 1},
-        "circles": circles(),
+        "circles": circles(), "items": Items(a=1), "list": Unending([1]),
         "half": "\\ud800", "huge": 10**400, "object": object,
     }
 
@@ -822,6 +830,14 @@ def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward
     assert rows[1]["steps"][0]["metrics"] == {"numpy": 3}
     assert rows[1]["components"] == {"numpy": 3.0}
     assert report.summary.failed == 0
+
+
+@pytest.mark.parametrize("what", ["items", "list"])
+def test_a_metric_whose_container_raises_ends_no_other_row(row, write_rows, run, reward, what):
+    spec = reward(STRANGE, "strange")
+    _, rows = run(write_rows([row("numpy"), row(what), row("numpy")]), reward=spec)
+    assert [r["score"] for r in rows[::2]] == [1.0, 1.0]
+    assert rows[1]["is_score_valid"] or "RuntimeError: no" in rows[1]["error"]
 
 
 def test_a_metric_that_raises_where_it_is_read_ends_no_other_row(row, write_rows, run, reward):
@@ -866,7 +882,11 @@ def test_an_episode_that_failed_has_no_score_and_says_why(row, write_rows, run):
     path = write_rows([row("1", id="a", group="g", **FAILED), row("1", id="b", ended="done")])
     report, [failed, other] = run(path)
     assert (failed["id"], failed["group"]) == ("a", "g")
-    assert (failed["score"], failed["is_score_valid"], failed["step_rewards"]) == (None, False, None)
+    assert (failed["score"], failed["is_score_valid"], failed["step_rewards"]) == (
+        None,
+        False,
+        None,
+    )
     assert failed["error"].endswith(f"the episode ended with an error: {FAILED['error']}")
     assert failed["error"].startswith("line 1: ")
     assert other["score"] == 1.5

@@ -76,6 +76,16 @@ class Unreadable:
         raise OSError(f"no {name}")
 
 
+class Items(dict):
+    def items(self):
+        raise OSError("no items")
+
+
+class Unending(list):
+    def __iter__(self):
+        raise OSError("no beginning")
+
+
 def inside_itself():
     value = {"list": [1]}
     value["list"].append(value)
@@ -104,6 +114,8 @@ SHARED = [INFINITY]
         ),
         pytest.param([Unsayable()], ["(its text can't be made: OSError)"], id="value"),
         pytest.param([Unreadable()], ["(it can't be read: OSError)"], id="unreadable"),
+        pytest.param([Items({1: {2}})], ["(it can't be read: OSError)"], id="items"),
+        pytest.param([Unending([{2}])], ["(it can't be read: OSError)"], id="list"),
         pytest.param({(1, 2): {3}, 4: 5}, {"(1, 2)": [3], "4": 5}, id="keys of any kind"),
         pytest.param({"b", "a", "c"}, ["a", "b", "c"], id="set"),
         pytest.param({frozenset("b"), "a"}, ["a", ["b"]], id="set in a set"),

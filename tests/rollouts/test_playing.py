@@ -131,6 +131,29 @@ def test_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples)
         ]
 
 
+class Unseeded:
+    """An environment whose reset takes no seed."""
+
+    def reset(self):
+        return {"text": "Which number?", "done": False}
+
+    def step(self, action):
+        return {"text": "yes", "done": True, "reward": 1.0}
+
+
+def test_a_seed_that_the_reset_doesnt_take_is_told_and_not_recorded(caplog):
+    record = play(Unseeded, guesses(7), seed=7, rollout_id="e1")
+    assert (record.ended, record.seed, record.to_row()["seed"]) == ("done", None, None)
+    assert "takes no seed" in caplog.text
+    assert "'e1'" in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(Unseeded, None), (Guessing, 7)], ids=["none", "taken"])
+def test_of_a_seed_that_does_what_it_should_nothing_is_told(kind, seed, caplog):
+    record = play(kind, guesses(7), seed=seed)
+    assert (record.ended, record.seed, caplog.text) == ("done", seed, "")
+
+
 # How it ends
 
 
@@ -307,6 +330,37 @@ def test_a_policy_that_ends_the_program_ends_its_episode_only():
     record = play(Guessing, Policy())
     assert record.ended == "error"
     assert record.error == "the policy at step 0: PolicyError: the policy raised SystemExit(3)"
+
+
+def ends_the_program(*given):
+    raise SystemExit(3)
+
+
+class SyncExit:
+    def get_action(self, observation, available_tools_specs=None):
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "doing"),
+    [
+        pytest.param({"policy": SyncExit()}, "the policy at step 0: ", id="sync policy"),
+        pytest.param({"to_action": ends_the_program}, "step 0: ", id="to_action"),
+        pytest.param({"to_messages": ends_the_program}, "reset: ", id="to_messages"),
+    ],
+)
+def test_whatever_ends_the_program_ends_an_episode_only(options, doing):
+    record = play(Guessing, **{"policy": guesses(8)} | options)
+    assert record.ended == "error"
+    assert record.error.startswith(doing)
+    assert "SystemExit" in record.error
+
+
+def test_what_fails_after_a_step_is_told_on_it_and_not_as_its_own():
+    record = play(Guessing, guesses(8, 9))
+    assert "the policy at step 2" in record.error
+    assert [step.step_info.get("episode_error") for step in record.steps] == [None, record.error]
+    assert [step.step_info.get("error") for step in record.steps] == [None, None]
 
 
 def test_a_policy_that_ends_the_program_leaves_the_others_of_its_group():

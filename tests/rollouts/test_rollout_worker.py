@@ -35,8 +35,8 @@ def test_a_group_is_of_one_task_and_seed():
     factory = Makes(Guessing)
     worker = RLRolloutWorker(factory, guesses(1, 5), max_steps=5)
     records = run(worker.run_group({"id": "q7"}, 3, seed=5))
-    assert [record.id for record in records] == ["q7-0", "q7-1", "q7-2"]
-    assert {record.group for record in records} == {"q7"}
+    assert [record.id for record in records] == ["q7:5-0", "q7:5-1", "q7:5-2"]
+    assert {record.group for record in records} == {"q7:5"}
     assert {record.seed for record in records} == {5}
     assert [record.ended for record in records] == ["done"] * 3
     assert [made.closed for made in factory.made] == [1, 1, 1]
@@ -293,7 +293,9 @@ class Listens:
     def __init__(self):
         self.given = []
 
-    async def get_action(self, observation, available_tools_specs=None, *, messages=None):
+    async def get_action(
+        self, observation, available_tools_specs=None, *, messages=None, turn=None
+    ):
         self.given.append((observation, available_tools_specs, messages))
         messages.append("nothing of the worker's")
         return {"number": 7}, "seven", None, None
@@ -376,7 +378,7 @@ def test_a_group_is_of_at_least_one(n):
         run(worker.run_group(None, n))
 
 
-@pytest.mark.parametrize("name", ["group", "seed", "ended", "error", "env_rewards", "first_turn"])
+@pytest.mark.parametrize("name", ["seed", "ended", "error", "env_rewards", "first_turn"])
 def test_a_column_that_the_episode_gives_is_no_tasks(name):
     with pytest.raises(InvalidArgumentError, match=re.escape(f"the task has ['{name}']")):
         play(Guessing, guesses(7), {"id": "q", name: 1})

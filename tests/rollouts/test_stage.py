@@ -112,11 +112,11 @@ def test_a_cancelled_episode_closes_the_environment_it_made():
 def test_a_cancelled_scope_closes_them_too():
     async def main():
         factory = Makes(Guessing)
-        asked = asyncio.Event()
+        asked = asyncio.Barrier(4)  # all three wait for their policy: no thread is in the middle
 
         class Waits:
             async def get_action(self, observation, available_tools_specs=None):
-                asked.set()
+                await asked.wait()
                 await asyncio.Event().wait()
 
         worker = RLRolloutWorker(factory, Waits(), max_steps=1)

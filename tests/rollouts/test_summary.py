@@ -144,10 +144,19 @@ def test_what_the_first_failures_say_is_bounded():
         counted.add(result(None, f"Error{i}: {'x' * 10_000}"))
     assert len(counted.first_failures) == summary.MAX_PARTS + 1
     assert {len(each) for each in counted.first_failures.values()} == {summary.MAX_TEXT}
+
+
+def test_merging_more_kinds_of_failures_than_may_be_tells_the_first_of_the_others(monkeypatch):
+    monkeypatch.setattr(summary, "MAX_PARTS", 2)
     merged = Summary()
-    for _ in range(2):
-        merged.merge(counted)
-    assert merged.first_failures.keys() == merged.failures.keys() == counted.failures.keys()
+    for kinds in (["AError", "BError"], ["AError", "CError", "DError"]):
+        merged.merge(summary_of(*(result(None, f"{kind}: {kinds[0]}") for kind in kinds)))
+    assert merged.failures == {"AError": 2, "BError": 1, "(others)": 2}
+    assert merged.first_failures == {
+        "AError": "AError: AError",
+        "BError": "BError: AError",
+        "(others)": "CError: AError",
+    }
 
 
 def test_a_failure_that_says_nothing_is_counted():

@@ -12,6 +12,7 @@ import numpy as np
 from guerdon.credit.arguments import Integers, refused
 from guerdon.credit.batch import Batch
 from guerdon.credit.keys import numbered, states_as_keys
+from guerdon.errors import CreditError
 
 __all__: list[str] = []
 
@@ -41,7 +42,13 @@ def anchors_of(batch: Batch, state: Any, similarity: float | None) -> Integers:
     for start, end in pairwise(_bounds(batch)):
         table: dict[Hashable, int] = defaultdict(number.__next__)
         codes.append(map(table.__getitem__, keys[start:end]))
-    return np.fromiter(chain.from_iterable(codes), np.int64, len(keys))
+    try:
+        return np.fromiter(chain.from_iterable(codes), np.int64, len(keys))
+    except Exception as error:  # whatever a class of somebody's own raises when it is compared
+        raise CreditError(
+            f"states can't be compared: {type(error).__name__}: {error}; pass a key of your own, "
+            "such as a text or a tuple of numbers"
+        ) from error
 
 
 def deeper(batch: Batch, anchor: Integers, state: Integers, depth: int) -> Integers:

@@ -174,7 +174,12 @@ def _has_order(one: Any) -> bool:
     """Whether an id is sorted the same in every process: not by a hash or an address."""
     if isinstance(one, tuple):
         return all(map(_has_order, one))
-    return not isinstance(one, Set) and (type(one) in _OWN_KEYS or " at 0x" not in repr(one))
+    if type(one) in _OWN_KEYS:
+        return True
+    try:
+        return not isinstance(one, Set) and " at 0x" not in repr(one)
+    except Exception:  # whatever a class of somebody's own raises
+        return False
 
 
 def ranks(ids: list[Any]) -> Integers:

@@ -40,6 +40,15 @@ def to_token_advantages(
         CreditError: Shapes don't fit, or a value is none of those.
     """
     values, there = as_array(advantage, "advantage"), as_array(mask, "mask")
+    is_object = values.dtype == object
+    none = [row for row, each in enumerate(values.flat) if each is None] if is_object else []
+    if none:
+        raise refused(
+            "advantage is None",
+            none,
+            accepted="those are steps of rollouts that don't count: leave them out, or take the "
+            "array of the Credit, whose mask says which count",
+        )
     if values.ndim != 1 or (values.dtype.kind not in "iuf" and values.size):
         raise CreditError(
             f"advantage has shape {values.shape} and holds {values.dtype} values; a 1-d array with "

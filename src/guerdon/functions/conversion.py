@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from guerdon.errors import (
     InvalidChildError,
@@ -27,6 +28,9 @@ from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 
 __all__ = ["RewardFunctionRubric", "as_reward_function", "rubric_of"]
+
+# Seconds between two looks at what another thread or task holds.
+LOOK_AGAIN_S = 0.001
 
 
 def rubric_of(function: RewardFunction) -> Rubric:
@@ -144,8 +148,7 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
 
     traits = tree._look()
     # What remembers steps sees one rollout at a time, however many are scored at once.
-    alone = threading.Lock() if traits.stateful or traits.holds_trajectory else nullcontext()
-    alone_async = anyio.Lock()
+    alone = _Alone() if traits.stateful or traits.holds_trajectory else nullcontext()
 
     def scored(messages: list[Message], **columns: Any) -> EvaluateResult:
         done, steps = Replay(), _steps(messages, columns)
@@ -155,7 +158,7 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
 
     async def scored_async(messages: list[Message], **columns: Any) -> EvaluateResult:
         done, steps = Replay(), _steps(messages, columns)
-        async with nullcontext() if isinstance(alone, nullcontext) else alone_async:
+        async with alone:
             await replay_async(tree, steps, done)
         return _result(done, steps)
 
@@ -163,6 +166,33 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
     function.__name__ = function.__qualname__ = tree._title()
     function.__doc__ = tree.__doc__
     return RewardFunction(function)
+
+
+class _Alone:
+    """Lets in one at a time, whatever thread or event loop it comes from."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # A loop's own tasks queue up before its lock, so that one of them at most looks again.
+        self._queue: RunVar[anyio.Lock] = RunVar("guerdon_alone")
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    async def __aenter__(self) -> None:
+        queue = self._queue.get(None)
+        if queue is None:
+            queue = anyio.Lock()
+            self._queue.set(queue)
+        async with queue:
+            while not self._lock.acquire(blocking=False):
+                await anyio.sleep(LOOK_AGAIN_S)
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 def _steps(messages: list[Message], columns: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -116,8 +116,7 @@ class Rollout:
     @property
     def first_turn(self) -> int:
         """The first assistant turn that was played; those before it are examples."""
-        first = self.columns.get("first_turn")
-        return first if type(first) is int else 0
+        return int(self.columns.get("first_turn") or 0)
 
     @property
     def steps(self) -> list[tuple[MessageAction, MessageObservation]]:
@@ -137,7 +136,7 @@ class Rollout:
 
         Args:
             row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``. An
-                int ``first_turn`` says which assistant turn was played first, from 0: those
+                ``first_turn`` says which assistant turn was played first, from 0: those
                 before it are examples, and no steps.
             line: Its line in the file, from 1.
 
@@ -214,9 +213,11 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
         raise InvalidArgumentError(
             f"the rollout has no assistant turn to score; its roles are {roles}"
         )
-    if type(first) is int and not 0 <= first < turns:
+    right = first is None or (type(first) in (int, float) and first % 1 == 0)
+    if not right or not 0 <= (first or 0) < turns:
         raise InvalidArgumentError(
-            f"first_turn is {first}; the rollout has {turns} assistant turns, from 0"
+            f"first_turn is {reprlib.repr(first)}; it takes the number of an assistant turn, of "
+            f"which the rollout has {turns}, from 0"
         )
     return messages
 

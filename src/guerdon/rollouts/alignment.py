@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from guerdon.errors import AlignmentError
@@ -80,7 +79,7 @@ class AlignedRollout:
     error: str | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class AlignedBatch:
     """Rollouts whose steps have their base rewards, and what didn't fit.
 
@@ -108,11 +107,10 @@ class AlignedBatch:
         return [rollout.score if rollout.is_score_valid else None for rollout in self.rollouts]
 
     def __getitem__(self, rollout_id: Hashable) -> AlignedRollout:
-        return self._by_id[rollout_id]
-
-    @cached_property
-    def _by_id(self) -> dict[Hashable, AlignedRollout]:
-        return {rollout.id: rollout for rollout in self.rollouts}
+        for rollout in self.rollouts:
+            if rollout.id == rollout_id:
+                return rollout
+        raise KeyError(rollout_id)
 
     def __iter__(self) -> Iterator[AlignedRollout]:
         return iter(self.rollouts)

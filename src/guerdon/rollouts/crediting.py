@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import CreditError, InvalidArgumentError
@@ -14,7 +15,7 @@ from guerdon.rollouts.grouping import group_key
 from guerdon.rollouts.state_keys import StateKey
 
 if TYPE_CHECKING:
-    from guerdon.credit import Credit
+    from guerdon.credit import Credit, CreditDiagnostics
 
 __all__ = ["apply_credit", "check_options", "system_apply_gigpo_to_batch_steps"]
 
@@ -75,7 +76,7 @@ def apply_credit(
     key = state_keys.state_key(state_key)
     steps = [(number, each) for number, rollout in enumerate(rollouts) for each in rollout.steps]
     given = _arguments(rollouts, steps, key, estimator, _groups(rollouts, group))
-    credit: Credit = estimator(**given, **options)
+    credit: Credit = _noting_empty(estimator(**given, **options), rollouts)
     numbers = zip(
         steps, credit.advantage.tolist(), credit.returns.tolist(), credit.mask.tolist(), strict=True
     )
@@ -181,7 +182,8 @@ def _groups(
     without = [rollout.id for rollout in asked if rollout.group is None]
     if without and len(without) < len(asked):
         raise CreditError(
-            f"the rollouts {without[:5]} say no group, and others do; give group=… for all"
+            f"the rollouts {without[:5]} say no group, and others do; all say one "
+            "(step_info['group'], or apply_credit(group=…)), or none does"
         )
     return [rollout.group for rollout in rollouts]
 
@@ -219,6 +221,20 @@ def _arguments(
         "values": lambda: [_or_nan(step.policy_value_estimate) for _, step in steps],
     }
     return {name: make() for name, make in read.items() if name in takes}
+
+
+def _noting_empty(credit: Credit, rollouts: Sequence[AlignedRollout]) -> Credit:
+    """The same credit, whose notes tell of rollouts without steps: nobody is compared with them."""
+    empty = [rollout.id for rollout in rollouts if rollout.is_score_valid and not rollout.steps]
+    if not empty:
+        return credit
+    note = f"Rollouts without steps, whose scores are compared with nobody's: {empty[:5]}."
+
+    def diagnose() -> CreditDiagnostics:
+        known = credit.diagnostics
+        return replace(known, notes=(*known.notes, note))
+
+    return replace(credit, _diagnose=diagnose)
 
 
 def _or_nan(value: float | None) -> float:

@@ -105,7 +105,7 @@ class FunctionScorer:
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that could not be read."""
-        return failed_row(error, self.fingerprint)
+        return failed_row(error, self.fingerprint) | {"reason": None, "notes": []}
 
     def _result(self, rollout: Rollout) -> EvaluateResult:
         others = {name: value for name, value in rollout.columns.items() if name not in _OWN}

@@ -50,6 +50,7 @@ class Rules:
         to_action: Makes the environment's action of the policy's.
         to_messages: Makes messages of an observation and of the tool calls that it answers.
         stop_pattern: Ends the episode where it is found in the policy's output.
+        first_observation: Whether the conversation shows the first observation.
     """
 
     decide: _Decide
@@ -59,6 +60,7 @@ class Rules:
     to_action: Callable[[Any], Any] | None
     to_messages: ToMessages | None
     stop_pattern: re.Pattern[str] | None
+    first_observation: str
 
 
 def bind_policy(policy: Any) -> _Decide:
@@ -79,7 +81,7 @@ def bind_policy(policy: Any) -> _Decide:
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     named = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
     takes_messages = takes_any or "messages" in named
-    takes_turn = "turn" in named  # not where all is handed on to another policy
+    takes_turn = takes_any or "turn" in named
 
     def decide(observation: Any, tools: Any, *, messages: list[Message], turn: int) -> Any:
         more: dict[str, Any] = {"messages": list(messages)} if takes_messages else {}
@@ -150,7 +152,11 @@ class _Episode:
         self._result = await self._stage.reset(record.seed, record.id, reset)
         self._reset_metadata = json_items(self._result.metadata)
         messages = record.messages
-        self._see(None, answering=all(each.role in INSTRUCTION_ROLES for each in messages))
+        shows = self._rules.first_observation
+        if shows == "auto":
+            only_told = all(each.role in INSTRUCTION_ROLES for each in messages)
+            shows = "always" if only_told else "never"
+        self._see(None, answering=shows == "always")
         self._turns = sum(message.role == "assistant" for message in messages)
         record.first_turn = self._turns
 

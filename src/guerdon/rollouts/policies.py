@@ -70,7 +70,8 @@ class AgentPolicy(Protocol):
 
     A policy may also take keywords that `RLRolloutWorker` gives: ``messages: list[Message]``, the
     conversation so far, and ``turn: int``, how many steps the episode has had. A policy that reads
-    all it needs from there has no state, and any number of episodes may share it.
+    all it needs from there has no state, and any number of episodes may share it. One with
+    ``**kwargs`` is given both.
 
     Example:
         >>> from guerdon import AgentPolicy, PolicyOutput
@@ -115,8 +116,8 @@ class ScriptedPolicy:
         actions: One a turn: an action (a text is what the assistant says,
             ``{"type": "message", "content": …}``), a `PolicyOutput`, or a function of the
             observation that gives one of these.
-        first_turn: How many assistant messages the conversation begins with, such as examples;
-            at least 0.
+        first_turn: How many assistant messages the conversation begins with, such as examples, for
+            callers that give messages and no turn; at least 0.
     """
 
     _what = "the script"

@@ -21,9 +21,10 @@ class RolloutRecord:
     Each step is one assistant turn of the conversation. Its ``step_info`` holds
     ``assistant_turn_index`` (the number of that turn in the conversation, from 0; examples at the
     beginning count), ``env_reward`` (the environment's reward; None where it gave none),
-    ``env_metadata`` (what else it said of the step), ``group``, ``error`` on a step that failed,
-    ``episode_error`` on the last step where something failed after it, and on the first
-    ``reset_metadata`` (what else the environment said of its reset).
+    ``env_metadata`` (what else it said of the step), ``policy_info`` (what the policy said of its
+    decision), ``group``, ``error`` on a step that failed, ``episode_error`` on the last step where
+    something failed after it, and on the first ``reset_metadata`` (what else the environment said
+    of its reset).
     ``is_done`` is true on a last step with which the environment or the policy ended the episode,
     and on no other: an episode that was cut off isn't done.
 

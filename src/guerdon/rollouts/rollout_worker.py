@@ -7,7 +7,7 @@ import random
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from guerdon._background import run
 from guerdon.envs.amounts import check_seconds
@@ -22,7 +22,7 @@ from guerdon.rubrics.failure import say_failure
 __all__ = ["RLRolloutWorker"]
 
 # Columns of a row that the episode gives, and no task.
-_OF_RECORDS = frozenset(("group", "seed", "ended", "error", "env_rewards", "first_turn"))
+_OF_RECORDS = frozenset(("seed", "ended", "error", "env_rewards", "first_turn"))
 
 
 class _Task(NamedTuple):
@@ -31,6 +31,7 @@ class _Task(NamedTuple):
     Attributes:
         messages: How the conversation begins.
         id: Its name.
+        group: What it shares with others, where it says so.
         ground_truth: Its answer.
         reset: Arguments of the environment's reset.
         columns: Whatever else it says.
@@ -38,6 +39,7 @@ class _Task(NamedTuple):
 
     messages: list[Message]
     id: Any
+    group: Any
     ground_truth: Any
     reset: dict[str, Any]
     columns: dict[str, Any]
@@ -94,9 +96,12 @@ class RLRolloutWorker:
         max_steps: Steps of an episode, at most; at least 1.
         to_action: Makes the environment's action of the policy's. By default it goes as it is; a
             dict becomes the environment's type of action, where that is known.
+        first_observation: Whether the conversation shows the first observation: ``always``,
+            ``never``, or ``auto``, where the task says nothing but instructions.
         to_messages: Makes messages of an observation and of the tool calls that it answers, none
             for the first. By default a message for each call, or one of the user's; its text is
-            the observation's own (`messages`, `message`, `text`, `content`), or else its JSON.
+            the observation's own (`messages`, `content`, `message`, `text`, `prompt`), or else
+            its JSON.
         stop_pattern: A regular expression that ends the episode where it is found in the raw
             output.
         tools: The tools that the policy is told of; by default the environment's own `tools`.
@@ -116,6 +121,7 @@ class RLRolloutWorker:
         to_action: Callable[[Any], Any] | None = None,
         to_messages: ToMessages | None = None,
         stop_pattern: str | re.Pattern[str] | None = None,
+        first_observation: Literal["auto", "always", "never"] = "auto",
         tools: Sequence[Any] | None = None,
         step_timeout: float = 60.0,
         policy_timeout: float = 600.0,
@@ -126,6 +132,10 @@ class RLRolloutWorker:
             raise InvalidArgumentError(
                 f"{policy!r:.60} is no policy; it has `async def get_action(self, observation, "
                 "available_tools_specs=None)`"
+            )
+        if first_observation not in ("auto", "always", "never"):
+            raise InvalidArgumentError(
+                f"first_observation is {first_observation!r}; it takes 'auto', 'always' or 'never'"
             )
         self._env = env
         self._is_factory = _is_factory(env)
@@ -139,6 +149,7 @@ class RLRolloutWorker:
             to_action=to_action,
             to_messages=to_messages,
             stop_pattern=_pattern(stop_pattern),
+            first_observation=first_observation,
         )
 
     async def run(
@@ -166,7 +177,8 @@ class RLRolloutWorker:
         read = _read(task, ground_truth)
         _check_seed(seed)
         name = rollout_id or str(uuid.uuid4())
-        return await self._play(read, seed=seed, name=name, group=read.id)
+        group = read.id if read.group is None else read.group
+        return await self._play(read, seed=seed, name=name, group=group)
 
     async def run_group(
         self,
@@ -187,8 +199,9 @@ class RLRolloutWorker:
             task: As of `run`.
             n: How many, at least 1; more than one need a class or a factory as environment.
             seed: Of all of them; without one, one is drawn for them.
-            group: What to call the group: by default the task's id; else a name is made up. The
-                episodes are called after it, ``"<group>-0"`` and so on.
+            group: What to call the group: by default what the task says, or its id with the seed,
+                ``"q7:5"``; else a name is made up. The episodes are called after it,
+                ``"q7:5-0"`` and so on.
             ground_truth: As of `run`.
 
         Returns:
@@ -206,10 +219,11 @@ class RLRolloutWorker:
             )
         read = _read(task, ground_truth)
         _check_seed(seed)
-        if group is None:
-            group = str(uuid.uuid4()) if read.id is None else read.id
         if seed is None:
             seed = random.SystemRandom().getrandbits(31)
+        if group is None:
+            # With the seed: the same task begins otherwise with another.
+            group = read.group or (str(uuid.uuid4()) if read.id is None else f"{read.id}:{seed}")
         episodes = (
             self._play(read, seed=seed, name=f"{group}-{number}", group=group)
             for number in range(n)
@@ -300,7 +314,7 @@ def _check_seed(seed: Any) -> None:
 def _read(task: Any, ground_truth: Any) -> _Task:
     if task is None or isinstance(task, str):
         messages = [] if task is None else [Message(role="user", content=task)]
-        return _Task(messages, None, ground_truth, {}, {})
+        return _Task(messages, None, None, ground_truth, {}, {})
     if not isinstance(task, Mapping):
         raise InvalidArgumentError(
             f"the task is {task!r:.60}; it is a prompt, or a dict with 'messages'"
@@ -331,6 +345,7 @@ def _read(task: Any, ground_truth: Any) -> _Task:
     return _Task(
         begins,
         columns.pop("id", None),
+        columns.pop("group", None),
         truth if ground_truth is None else ground_truth,
         dict(reset),
         columns,

@@ -79,7 +79,7 @@ class RolloutScorer:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # also sys.exit() and the like: they end a row, not the run
-            said = say_failure(error, done.where())
+            said = say_failure(error, done.where(rollout.first_turn))
             return invalid_row(
                 rollout.id,
                 rollout.group,

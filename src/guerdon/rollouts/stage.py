@@ -115,9 +115,10 @@ class Stage:
         Args:
             seed: Makes it repeatable.
             episode_id: What to call it.
-            extra: Further arguments, of which the environment gets those that it takes.
+            extra: Further arguments.
 
         Raises:
+            InvalidArgumentError: The environment's reset doesn't take a further argument.
             EnvTimeoutError: It took too long.
             InvalidObservationError: What came is no observation.
             Exception: What the environment raised.

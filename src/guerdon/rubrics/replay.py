@@ -49,9 +49,13 @@ class Replay:
             last[f"{name}/mean"] = sum(of_name) / len(of_name)
         return last
 
-    def where(self) -> str | None:
-        """The step that was under way, in words."""
-        return f"step {len(self.values)}" if self.steps else None
+    def where(self, first: int = 0) -> str | None:
+        """The step that was under way, in words.
+
+        Args:
+            first: The number of the first.
+        """
+        return f"step {first + len(self.values)}" if self.steps else None
 
     def _finish(self, rubric: Rubric) -> None:
         values = self.rewards = self.values
@@ -60,8 +64,9 @@ class Replay:
             self.rewards = rubric.compute_step_rewards()
             step_rewards.check(rubric, self.rewards, len(values))
 
-    def _tell(self, caught: dict[str, Exception], steps: int) -> None:
-        where = f"step {len(self.values) - 1}: " if steps > 1 else ""
+    def _tell(self, caught: dict[str, Exception], steps: list[tuple[Any, Any]]) -> None:
+        number = getattr(steps[0][0], "turn", 0) + len(self.values) - 1
+        where = f"step {number}: " if len(steps) > 1 else ""
         self.told = [*self.told, say_caught(caught, where)]
 
 
@@ -89,7 +94,7 @@ def replay(rubric: Rubric, steps: list[tuple[Any, Any]], into: Replay) -> None:
         begun.append(named)
         values.append(call(rubric, action, observation, named, caught))
         if caught:
-            into._tell(caught, len(steps))
+            into._tell(caught, steps)
             caught.clear()
     if len(values) == 1 and not traits.holds_trajectory:  # the usual case, in the hot loop
         into.score, into.rewards = values[0], values
@@ -115,5 +120,5 @@ async def replay_async(rubric: Rubric, steps: Iterable[tuple[Any, Any]], into: R
             if recorder.entries:
                 add_components(named, rubric, recorder.entries[-1][3], "", caught)
         if caught:
-            into._tell(caught, len(steps))
+            into._tell(caught, steps)
     into._finish(rubric)
