@@ -607,6 +607,50 @@ def test_gathered_calls_get_the_rewards_of_their_own_steps_in_each_loop():
         assert [base_rewards(each) for each in results] == [list(each) for each in CONVERSATIONS]
 
 
+def test_each_of_several_event_loops_gets_the_rewards_of_its_own_steps():
+    start, together = threading.Barrier(4, timeout=SOON), threading.Barrier(2)
+
+    class Meets(AsyncLengths):
+        async def score_trajectory(self, trajectory):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.wait(0.05)  # after the first, who meets nobody, nobody waits
+            return await super().score_trajectory(trajectory)
+
+    function = as_reward_function(Meets())
+
+    async def main(lengths):
+        start.wait()
+        async with asyncio.timeout(SOON):
+            return await asyncio.gather(*(function(spoken(*lengths)) for _ in range(2)))
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(asyncio.run, main(lengths)) for lengths in CONVERSATIONS[:4]]
+        results = [each.result(SOON) for each in runs]
+    for lengths, both in zip(CONVERSATIONS, results, strict=False):
+        assert [base_rewards(each) for each in both] == [list(lengths)] * 2
+
+
+@pytest.mark.anyio
+async def test_a_rubric_that_asks_another_waits_for_no_one_that_waits_for_it():
+    inner = as_reward_function(AsyncLengths())
+
+    class Asks(AsyncLengths):
+        async def score_trajectory(self, trajectory):
+            await anyio.lowlevel.checkpoint()
+            return (await inner(spoken(len(trajectory)))).score
+
+    outer, scores = as_reward_function(Asks()), []
+
+    async def scored(lengths):
+        scores.append((await outer(spoken(*lengths))).score)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for lengths in CONVERSATIONS:
+                tasks.start_soon(scored, lengths)
+    assert sorted(scores) == [len(each) for each in CONVERSATIONS]
+
+
 @pytest.mark.anyio
 async def test_a_failure_lets_the_next_task_in():
     class Picky(AsyncLengths):

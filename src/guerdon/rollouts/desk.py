@@ -156,7 +156,7 @@ class Desk:
 def _line(row: ResultRow) -> bytes:
     try:
         text = _encode(row)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # also that of a class of somebody's own
         text = _encode({name: as_text(value) for name, value in row.items()})
     # A lone surrogate goes out as the escape that it came in as.
     return text.encode("utf-8", "backslashreplace") + b"\n"
