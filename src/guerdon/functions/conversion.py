@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -28,6 +29,8 @@ from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 
 __all__ = ["RewardFunctionRubric", "as_reward_function", "rubric_of"]
+
+_numbers = itertools.count()
 
 # Seconds between two looks at what another thread or task holds.
 LOOK_AGAIN_S = 0.001
@@ -174,7 +177,8 @@ class _Alone:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # A loop's own tasks queue up before its lock, so that one of them at most looks again.
-        self._queue: RunVar[anyio.Lock] = RunVar("guerdon_alone")
+        # Some versions of anyio tell variables apart by their names alone.
+        self._queue: RunVar[anyio.Lock] = RunVar(f"guerdon_alone_{next(_numbers)}")
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -190,6 +190,8 @@ class Rollout:
                 resulting_messages_history=self.messages[:end],
             )
             data.append(step)
+        if self.failure is not None:
+            data[-1].step_info["episode_error"] = self.columns.get("error") or self.failure
         return data
 
 

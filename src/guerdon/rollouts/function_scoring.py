@@ -91,6 +91,11 @@ class FunctionScorer:
         Raises:
             AsyncRubricError: The function is async and an event loop is running here already.
         """
+        for rollout in rollouts:
+            if not isinstance(rollout, Rollout):
+                raise InvalidArgumentError(
+                    f"{rollout!r:.60} is no Rollout; of a record, record.to_rollout() is one"
+                )
         if not self.takes_groups:
             return [self._row(rollout, self._result(rollout)) for rollout in rollouts]
         messages = [rollout.messages for rollout in rollouts]

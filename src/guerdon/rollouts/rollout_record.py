@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from guerdon.models.message import Message
+from guerdon.models.rollout import Rollout
 from guerdon.models.step_data import StepData
 from guerdon.rollouts.json_forms import as_json
 
@@ -68,6 +69,14 @@ class RolloutRecord:
     def env_rewards(self) -> list[float | None]:
         """The environment's own rewards, one a step; None where it gave none."""
         return [step.step_info.get("env_reward") for step in self.steps]
+
+    def to_rollout(self) -> Rollout:
+        """The episode as a rollout, ready to be scored.
+
+        Raises:
+            RolloutError: No turn was played.
+        """
+        return Rollout.from_row(self.to_row())
 
     def to_row(self) -> dict[str, Any]:
         """The episode as a row of JSONL, as ``guerdon score`` and `Rollout.from_row` read it."""

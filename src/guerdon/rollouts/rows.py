@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, TypedDict
+from typing import Any, TypedDict
 
 from guerdon.errors import RolloutError
-from guerdon.models.rollout import Rollout
 
 __all__ = [
     "ResultRow",
-    "Scorer",
     "failed_row",
     "invalid_row",
 ]
@@ -62,26 +60,6 @@ class ResultRow(_Always, total=False):
     notes: list[str]
     metrics: dict[str, Any]
     steps: list[dict[str, Any]]
-
-
-class Scorer(Protocol):
-    """What scores rollouts: a rubric's scorer or a function's."""
-
-    fingerprint: str
-
-    @property
-    def takes_groups(self) -> bool:
-        """Whether it scores the rollouts of a group together."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: Any) -> None: ...
-
-    def score_group(self, rollouts: list[Rollout]) -> list[ResultRow]:
-        """Score rollouts; those of a group together."""
-
-    def failed(self, error: RolloutError) -> ResultRow:
-        """The row of a rollout that could not be read."""
 
 
 def failed_row(error: RolloutError, fingerprint: str) -> ResultRow:

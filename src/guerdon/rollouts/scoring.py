@@ -126,7 +126,10 @@ def scorer_of(
 
 
 def score_rollouts(
-    reward: Rubric | RewardFunction, rollouts: Iterable[Rollout]
+    reward: Rubric | RewardFunction,
+    rollouts: Iterable[Rollout],
+    *,
+    score_failed: bool = False,
 ) -> Iterator[ResultRow]:
     """Score rollouts, in order.
 
@@ -140,6 +143,8 @@ def score_rollouts(
         reward: A rubric, which is reset before each; or a reward function. One that scores
             batches gets the rollouts of a group together, which must follow each other.
         rollouts: Any number of rollouts; no more than one, or than one group, is held.
+        score_failed: Whether an episode that ended with an error is scored all the same; else its
+            row is invalid and says why.
 
     Yields:
         A row for each. What fails is told in its row.
@@ -148,8 +153,29 @@ def score_rollouts(
         RolloutError: The reward scores batches, and the rollouts of a group stand apart.
     """
     with scorer_of(reward) as scorer:
-        if isinstance(scorer, RolloutScorer) or not scorer.takes_groups:
-            yield from map(scorer.score, rollouts)
+        if scorer.takes_groups:
+            for together in groups_of(rollouts):
+                yield from _scored_together(scorer, together, score_failed)
             return
-        for together in groups_of(rollouts):
-            yield from scorer.score_group(together)
+        score = scorer.score
+        for rollout in rollouts:
+            if "ended" in rollout.columns and rollout.failure and not score_failed:
+                yield scorer.failed(failure_of(rollout))
+            else:
+                yield score(rollout)
+
+
+def failure_of(rollout: Rollout) -> RolloutError:
+    """The error of an episode that failed, for its row."""
+    return RolloutError(str(rollout.failure), row=rollout.columns)
+
+
+def _scored_together(
+    scorer: RolloutScorer | FunctionScorer, rollouts: Sequence[Rollout], score_failed: bool
+) -> Iterator[ResultRow]:
+    """The rows of a group; the episodes that failed are compared with nobody."""
+    counted = [each for each in rollouts if score_failed or each.failure is None]
+    rows = iter(scorer.score_group(counted) if counted else ())
+    for rollout in rollouts:
+        failed = not score_failed and rollout.failure is not None
+        yield scorer.failed(failure_of(rollout)) if failed else next(rows)

@@ -55,7 +55,11 @@ class Replay:
         Args:
             first: The number of the first.
         """
-        return f"step {first + len(self.values)}" if self.steps else None
+        if not self.steps:
+            return None
+        if len(self.values) == len(self.steps):  # all were scored: it is about the episode
+            return "after the last step"
+        return f"step {first + len(self.values)}"
 
     def _finish(self, rubric: Rubric) -> None:
         values = self.rewards = self.values
