@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from guerdon.cli.group_report import group_tables
-from guerdon.rollouts.group_summary import GroupFacts, GroupSummary
-from guerdon.rollouts.row_credit import CreditSettings
+from guerdon.rollouts.scoring.group_summary import GroupFacts, GroupSummary
+from guerdon.rollouts.scoring.row_credit import CreditSettings
 
 GIGPO = CreditSettings("gigpo")
 

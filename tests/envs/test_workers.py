@@ -221,6 +221,8 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_too():
 
 
 def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closing_too():
+    before = set(threading.enumerate())
+
     async def main():
         workers, desk = Workers(1), Desk()
         cleaned, ended = threading.Event(), threading.Event()
@@ -235,7 +237,7 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closin
         job = Ends(lambda: None, desk.finish)
         workers.submit([job])
         assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
-        [thread] = [each for each in threading.enumerate() if each.name == "guerdon-env"]
+        [thread] = set(threading.enumerate()) - before
         workers.give_up(job, cleaned.set)
         workers.close()
         thread.join(SOON)  # it has taken leave before the cleanup could come to it

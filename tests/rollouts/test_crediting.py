@@ -13,7 +13,7 @@ from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts import RLDataAligner, apply_credit, system_apply_gigpo_to_batch_steps
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.crediting import check_options
-from guerdon.rollouts.grouping import group_key
+from guerdon.rollouts.group_keys import group_key
 
 
 def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from guerdon.cli.consoles import plain
-from guerdon.rollouts.group_summary import GroupFacts, GroupSummary
-from guerdon.rollouts.row_credit import CreditSettings
+from guerdon.rollouts.scoring.group_summary import GroupFacts, GroupSummary
+from guerdon.rollouts.scoring.row_credit import CreditSettings
 
 __all__ = ["group_tables"]
 

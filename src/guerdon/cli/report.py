@@ -11,8 +11,8 @@ from rich.text import Text
 
 from guerdon.cli.consoles import plain
 from guerdon.cli.group_report import group_tables
-from guerdon.rollouts.job import Job, JobReport
-from guerdon.rollouts.summary import Summary
+from guerdon.rollouts.scoring.job import Job, JobReport
+from guerdon.rollouts.scoring.summary import Summary
 
 __all__ = ["report_as_json", "report_tables"]
 

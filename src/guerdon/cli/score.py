@@ -14,10 +14,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from guerdon.cli.consoles import console
 from guerdon.cli.report import report_as_json, report_tables
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.formats import FORMATS
-from guerdon.rollouts.job import Job, JobReport
 from guerdon.rollouts.json_forms import as_text
-from guerdon.rollouts.row_credit import CreditSettings
+from guerdon.rollouts.scoring.formats import FORMATS
+from guerdon.rollouts.scoring.job import Job, JobReport
+from guerdon.rollouts.scoring.row_credit import CreditSettings
 
 __all__ = ["score"]
 

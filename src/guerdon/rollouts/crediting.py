@@ -11,7 +11,7 @@ from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.models.step_data import StepData
 from guerdon.rollouts import state_keys
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
-from guerdon.rollouts.grouping import group_key
+from guerdon.rollouts.group_keys import group_key
 from guerdon.rollouts.state_keys import StateKey
 
 if TYPE_CHECKING:

@@ -27,8 +27,6 @@ _LOOK_ALIKES = {
 _BEFORE, _AFTER = r"(?<![^\W_])", r"(?![^\W_])"
 _TOKEN = re.compile(r"(?P<letter>[^\W\d_])(?P=letter)*|\s+|['’]|-|.", re.DOTALL)
 
-_END = ""
-
 
 @dataclass(frozen=True, slots=True)
 class LexiconEntry:

@@ -1,0 +1,241 @@
+"""`OpenAIPolicy`: a model behind any endpoint that speaks OpenAI's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from guerdon.envs.amounts import check_seconds
+from guerdon.errors import InvalidArgumentError, PolicyError
+from guerdon.models.message import INSTRUCTION_ROLES, Message
+from guerdon.rollouts.json_forms import as_json
+from guerdon.rollouts.playing.observing import first_messages, shown
+from guerdon.rollouts.playing.policies import PolicyOutput, action_of
+
+__all__ = ["OpenAIPolicy"]
+
+# What a server without keys is sent, as the client insists on one.
+NO_KEY = "none"
+# Seconds that the client may wait before it tries again.
+RETRY_S = 8.0
+# What is kept of an assistant's message: what the next request may hold again.
+KEPT = ("role", "content", "tool_calls", "reasoning_content")
+
+
+class OpenAIPolicy:
+    """Asks a model: OpenAI's own, or any behind a compatible endpoint (vLLM, SGLang, Ollama).
+
+    It needs the extra ``judge``: ``pip install 'guerdon[judge]'``. It holds no state but the
+    connection, and any number of episodes may share it.
+
+    The action is the message's tool call, ``{"type": "tool_call", "name", "arguments", "id"}``;
+    of several calls ``{"type": "tool_calls", "calls": [...]}``; without calls
+    ``{"type": "message", "content"}``. Arguments that are no JSON object stay the text that they
+    are, and ``arguments_error`` says what is wrong with them: the environment decides.
+
+    Example:
+        >>> from guerdon import OpenAIPolicy
+        >>> async def main():
+        ...     async with OpenAIPolicy("qwen3-8b", base_url="http://localhost:8000/v1") as policy:
+        ...         return await policy.get_action({"text": "6 × 7?"})
+
+    Args:
+        model: The model's name.
+        base_url: The endpoint; by default OpenAI's.
+        api_key: By default that of the environment variable ``OPENAI_API_KEY``; an endpoint of
+            one's own needs none.
+        client: An ``openai.AsyncOpenAI`` to use instead of one of its own; it isn't closed here,
+            and keeps its own key, address and retries.
+        temperature: Of sampling, in [0, 2]; by default the endpoint's.
+        logprobs: Whether to ask for the log-probabilities of the tokens. The output then has a
+            list of ``{"token", "logprob"}``, with ``top_logprobs`` where those were asked for.
+        tool_choice: ``"auto"``, ``"required"``, ``"none"`` or a tool; only where there are tools.
+        system: Instructions, put in front of a conversation that has none at its beginning.
+        timeout: Seconds that one attempt may take; all together may take as long for each, and
+            a few for the pauses between them.
+        max_retries: How often to try again, at least 0.
+        to_action: Makes the action of the assistant's `Message`.
+        **request: What else the request says, such as ``max_tokens``, ``top_p``, ``seed``.
+
+    Raises:
+        InvalidArgumentError: An argument can't be meant, or there is no key.
+        ImportError: The package ``openai`` isn't there.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: Any = None,
+        temperature: float | None = None,
+        logprobs: bool = False,
+        tool_choice: Any = None,
+        system: str | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        to_action: Callable[[Message], Any] | None = None,
+        **request: Any,
+    ) -> None:
+        if client is not None and (base_url is not None or api_key is not None):
+            raise InvalidArgumentError("a client has its own base_url and api_key; give either")
+        if type(max_retries) is not int or max_retries < 0:
+            raise InvalidArgumentError(f"max_retries is {max_retries!r}; it takes at least 0")
+        if request.keys() & {"messages", "tools", "stream", "n"}:
+            raise InvalidArgumentError(
+                "messages and tools are the worker's, and an answer is one and comes whole; "
+                f"leave out {sorted(request.keys() & {'messages', 'tools', 'stream', 'n'})}"
+            )
+        self.model = model
+        self._system = system
+        self._tool_choice = tool_choice
+        self._to_action = to_action or action_of
+        self._owns_client = client is None
+        self._request = {**request, "timeout": check_seconds("timeout", timeout)}
+        if temperature is not None:
+            self._request["temperature"] = temperature
+        if logprobs:
+            self._request["logprobs"] = True
+        self._limit = (timeout + RETRY_S) * (max_retries + 1)
+        self._client = client if client is not None else _connect(base_url, api_key, max_retries)
+
+    async def get_action(
+        self,
+        observation: Any,
+        available_tools_specs: list[Any] | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+    ) -> PolicyOutput:
+        """Ask the model.
+
+        Args:
+            observation: What the environment shows; it is sent where there are no messages.
+            available_tools_specs: The tools there are, in OpenAI's format.
+            messages: The conversation.
+
+        Raises:
+            PolicyError: The endpoint failed, was too slow, or gave no answer; or the model
+                refused. Its cause is the client's exception, where there is one.
+        """
+        request = dict(self._request)
+        if available_tools_specs:
+            request["tools"] = available_tools_specs
+            if self._tool_choice is not None:
+                request["tool_choice"] = self._tool_choice
+        conversation = self._conversation(messages or first_messages(shown(observation)))
+        try:
+            async with asyncio.timeout(self._limit):  # one that drips is never silent for long
+                completion = await self._client.chat.completions.create(
+                    model=self.model, messages=conversation, **request
+                )
+        except Exception as error:
+            raise PolicyError(f"{self.model} gave no answer: {_say(error)}") from error
+        try:
+            choice = self._choice(completion)
+            message, logprobs = _message(choice.message, self.model), _logprobs(choice)
+            action = self._to_action(message)
+        except (AttributeError, TypeError, ValueError, LookupError) as error:
+            raise PolicyError(
+                f"{self.model} gave an answer that can't be read: {_say(error)}"
+            ) from error
+        return PolicyOutput(action, message.text, logprobs, message=message, info=_info(completion))
+
+    async def aclose(self) -> None:
+        """Let go of the connections, unless the client was given."""
+        if self._owns_client:
+            await self._client.close()
+
+    def _conversation(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        sent = [message.to_openai() for message in messages]
+        if self._system is not None and messages[0].role not in INSTRUCTION_ROLES:
+            sent.insert(0, {"role": "system", "content": self._system})
+        return sent
+
+    def _choice(self, completion: Any) -> Any:
+        """The answer that a completion holds."""
+        choices = getattr(completion, "choices", None)
+        message = getattr(choices[0], "message", None) if choices else None
+        if not choices or message is None:
+            raise PolicyError(f"{self.model} gave an answer with no choices: {completion!r:.200}")
+        says = message.content or message.tool_calls
+        refusal = getattr(message, "refusal", None)
+        if refusal and not says:
+            raise PolicyError(f"{self.model} refused: {refusal}")
+        if getattr(choices[0], "finish_reason", None) == "content_filter" and not says:
+            raise PolicyError(f"{self.model} refused: its answer was filtered")
+        return choices[0]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any:
+    try:
+        import openai
+    except ImportError as error:
+        raise ImportError(
+            "OpenAIPolicy needs the package openai: pip install 'guerdon[judge]'"
+        ) from error
+    if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
+        api_key = NO_KEY
+    try:
+        return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=max_retries)
+    except openai.OpenAIError as error:
+        raise InvalidArgumentError(f"can't connect to the model's endpoint: {error}") from error
+
+
+def _message(said: Any, model: str) -> Message:
+    """The assistant's message, as it goes on in the conversation."""
+    told = said.model_dump(exclude_none=True, warnings=False)
+    fields = {name: told[name] for name in KEPT if name in told}
+    for call in fields.get("tool_calls") or ():
+        if isinstance(call.get("function"), dict):  # without them, the next request is refused
+            call["function"].setdefault("arguments", "{}")
+    if not fields.get("tool_calls"):
+        fields.pop("tool_calls", None)
+        fields.setdefault("content", "")
+    try:
+        return Message.model_validate({**fields, "role": "assistant"})
+    except ValidationError as error:
+        raise PolicyError(f"{model} gave what is no message: {error}") from error
+
+
+def _info(completion: Any) -> dict[str, Any]:
+    """Why the model stopped, and what it used: an answer that was cut off says so."""
+    usage = getattr(completion, "usage", None)
+    told = {
+        "finish_reason": getattr(completion.choices[0], "finish_reason", None),
+        "usage": None if usage is None else as_json(usage),
+        "model": getattr(completion, "model", None),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _logprobs(choice: Any) -> list[dict[str, Any]] | None:
+    tokens = getattr(getattr(choice, "logprobs", None), "content", None)
+    return None if tokens is None else [_token(token) for token in tokens]
+
+
+def _token(token: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"token": token.token, "logprob": as_json(token.logprob)}
+    if getattr(token, "top_logprobs", None):
+        told["top_logprobs"] = [_token(other) for other in token.top_logprobs]
+    return told
+
+
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,301 @@
+"""`AgentPolicy`: what decides on the next action, and the policies that need no model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+
+from guerdon.errors import InvalidArgumentError, PolicyError
+from guerdon.models.action import Action
+from guerdon.models.message import Message, read_messages
+from guerdon.models.rollout import Rollout
+from guerdon.models.step_data import StepData
+from guerdon.rollouts.json_forms import as_json
+from guerdon.rollouts.playing.record import RolloutRecord
+
+__all__ = ["AgentPolicy", "PolicyOutput", "ReplayPolicy", "ScriptedPolicy"]
+
+
+class _Output(NamedTuple):
+    action: Any
+    raw_output: str
+    logprobs: Any
+    value_estimate: float | None
+
+
+class PolicyOutput(_Output):
+    """What a policy decided: a tuple of four.
+
+    Example:
+        >>> from guerdon import PolicyOutput
+        >>> action, raw_output, logprobs, value = PolicyOutput({"column": 3}, "I take 3.")
+        >>> action, raw_output, logprobs, value
+        ({'column': 3}, 'I take 3.', None, None)
+
+    Args:
+        action: The structured action: anything that JSON can hold, or an `Action`.
+        raw_output: The text that the action was read from.
+        logprobs: The log-probabilities of what was sampled, where the policy tells them.
+        value_estimate: The policy's own estimate of the return, where it has one.
+        message: The assistant's message, where there is more to it than `raw_output` and the
+            tool calls of `action`. It is no member of the tuple.
+        info: What else is known of the decision, such as why a model stopped; it comes into
+            ``step_info["policy_info"]``. It is no member of the tuple either.
+    """
+
+    message: Message | None = None
+    info: Mapping[str, Any] | None = None
+
+    def __new__(
+        cls,
+        action: Any,
+        raw_output: str = "",
+        logprobs: Any = None,
+        value_estimate: float | None = None,
+        *,
+        message: Message | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Make the tuple, and put the message and the rest beside it."""
+        output = super().__new__(cls, action, raw_output, logprobs, value_estimate)
+        output.message = message
+        output.info = info
+        return output
+
+
+@runtime_checkable
+class AgentPolicy(Protocol):
+    """Anything that decides on the next action.
+
+    A policy may also take keywords that `RLRolloutWorker` gives: ``messages: list[Message]``, the
+    conversation so far, and ``turn: int``, how many steps the episode has had. A policy that reads
+    all it needs from there has no state, and any number of episodes may share it. One with
+    ``**kwargs`` is given both.
+
+    Example:
+        >>> from guerdon import AgentPolicy, PolicyOutput
+        >>> class Middle:
+        ...     async def get_action(self, observation, available_tools_specs=None):
+        ...         return PolicyOutput({"column": 3}, "The middle is best.")
+        >>> isinstance(Middle(), AgentPolicy)
+        True
+    """
+
+    async def get_action(
+        self, observation: Any, available_tools_specs: list[Any] | None = None
+    ) -> tuple[Any, str, Any, float | None]:
+        """Decide.
+
+        Args:
+            observation: What the environment shows.
+            available_tools_specs: The tools there are, in OpenAI's format.
+
+        Returns:
+            A `PolicyOutput`, or any tuple of the same four.
+        """
+        ...
+
+
+class ScriptedPolicy:
+    """Takes given actions in turn.
+
+    The worker says which turn it is, so that episodes may share the policy. Without it, the turn is
+    the number of assistant messages in the conversation, or else each call is the next.
+
+    Example:
+        >>> import asyncio
+        >>> from guerdon import ScriptedPolicy
+        >>> policy = ScriptedPolicy([{"column": 3}, lambda observation: {"column": observation}])
+        >>> asyncio.run(policy.get_action(None)).raw_output
+        '{"column": 3}'
+        >>> asyncio.run(policy.get_action(5)).action
+        {'column': 5}
+
+    Args:
+        actions: One a turn: an action (a text is what the assistant says,
+            ``{"type": "message", "content": …}``), a `PolicyOutput`, or a function of the
+            observation that gives one of these.
+        first_turn: How many assistant messages the conversation begins with, such as examples, for
+            callers that give messages and no turn; at least 0.
+    """
+
+    _what = "the script"
+    _by_conversation = False  # whether the turn is that of the whole conversation
+
+    def __init__(self, actions: Sequence[Any], *, first_turn: int = 0) -> None:
+        if isinstance(actions, (str, bytes, Mapping)) or not isinstance(actions, Sequence):
+            raise InvalidArgumentError(f"{actions!r:.60} is no list of actions, one a turn")
+        if first_turn < 0:
+            raise InvalidArgumentError(f"first_turn is {first_turn}; it takes at least 0")
+        self._actions = tuple(actions)
+        self._first_turn = first_turn
+        self._calls = 0
+
+    async def get_action(
+        self,
+        observation: Any,
+        available_tools_specs: list[Any] | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        turn: int | None = None,
+    ) -> PolicyOutput:
+        """The action of this turn.
+
+        Raises:
+            PolicyError: There is none: all were given.
+        """
+        if messages is not None and (turn is None or self._by_conversation):
+            turn = sum(message.role == "assistant" for message in messages) - self._first_turn
+        elif turn is None:
+            turn = self._calls
+            self._calls += 1
+        if not 0 <= turn < len(self._actions):
+            raise PolicyError(
+                f"{self._what} has {len(self._actions)} turns and none for turn {turn}, from 0"
+            )
+        entry = self._actions[turn]
+        return _output(entry(observation) if callable(entry) else entry)
+
+
+class ReplayPolicy(ScriptedPolicy):
+    """Takes the actions of a recording again, turn by turn, with what was said.
+
+    Example:
+        >>> import asyncio
+        >>> from guerdon import ReplayPolicy
+        >>> policy = ReplayPolicy([{"role": "user", "content": "6 × 7?"},
+        ...                        {"role": "assistant", "content": "42"}])
+        >>> asyncio.run(policy.get_action(None)).action
+        {'type': 'message', 'content': '42'}
+
+    Args:
+        recording: A `Rollout`, a `RolloutRecord`, a list of messages, or a list of `StepData`.
+
+    Raises:
+        InvalidArgumentError: It is none of these, holds no assistant turn, or leaves one out.
+    """
+
+    _what = "the recording"
+
+    def __init__(
+        self, recording: Rollout | RolloutRecord | Sequence[Message | dict[str, Any] | StepData]
+    ) -> None:
+        steps = recording.steps if isinstance(recording, RolloutRecord) else recording
+        if isinstance(steps, Sequence) and steps and isinstance(steps[0], StepData):
+            turns = [_turn(step) for step in steps]
+            if turns != list(range(turns[0], turns[0] + len(turns))):
+                raise InvalidArgumentError(
+                    f"the steps are of the turns {turns!r:.80}; a recording has one after another"
+                )
+            super().__init__([_of_step(step) for step in steps], first_turn=turns[0])
+        else:
+            super().__init__(_of_messages(steps))
+            self._by_conversation = True  # it may begin with examples, which were recorded too
+
+
+def _turn(step: Any) -> int:
+    if not isinstance(step, StepData):
+        raise InvalidArgumentError(f"a recording is of steps or of messages; {step!r:.60} is none")
+    turn: int = step.step_info.get("assistant_turn_index", step.system_step_index)
+    return turn
+
+
+def _of_step(step: Any) -> PolicyOutput:
+    said = [message for message in step.resulting_messages_history if message.role == "assistant"]
+    place = _turn(step)
+    message = said[place] if place < len(said) else None
+    action = step.action_taken
+    if message is not None and isinstance(action, Mapping) and action.get("role") == "assistant":
+        action = action_of(message)  # of a recorded conversation, which holds the message
+    return PolicyOutput(
+        action,
+        step.raw_policy_output or "",
+        step.policy_logprobs,
+        step.policy_value_estimate,
+        message=message,
+    )
+
+
+def _of_messages(recording: Any) -> list[PolicyOutput]:
+    messages = recording.messages if isinstance(recording, Rollout) else recording
+    if not isinstance(messages, (list, tuple)):
+        raise InvalidArgumentError(
+            f"{recording!r:.60} is no recording; it is a Rollout, a RolloutRecord, or a list of "
+            "messages or StepData"
+        )
+    outputs = [
+        PolicyOutput(action_of(message), message.text, message=message)
+        for message in read_messages(messages, "the recording")
+        if message.role == "assistant"
+    ]
+    if not outputs:
+        raise InvalidArgumentError("the recording has no assistant turn to replay")
+    return outputs
+
+
+def _output(entry: Any) -> PolicyOutput:
+    if isinstance(entry, PolicyOutput):
+        return entry
+    if isinstance(entry, str):
+        return PolicyOutput({"type": "message", "content": entry}, entry)
+    if calls_of(entry):
+        return PolicyOutput(entry)
+    if isinstance(entry, Mapping) and entry.get("type") == "message":
+        return PolicyOutput(entry, str(entry.get("content") or ""))
+    # A model's text has no field of its own by which to leave out what was never set.
+    shown = entry.model_dump(exclude_unset=True) if isinstance(entry, Action) else entry
+    return PolicyOutput(entry, json.dumps(as_json(shown), ensure_ascii=False))
+
+
+def action_of(message: Message) -> dict[str, Any]:
+    """The structured action of an assistant's message: its tool calls, or else its text.
+
+    Example:
+        >>> action_of(Message(role="assistant", content="hi"))
+        {'type': 'message', 'content': 'hi'}
+    """
+    calls = [_call(call) for call in message.tool_calls or ()]
+    if not calls:
+        return {"type": "message", "content": message.text}
+    return calls[0] if len(calls) == 1 else {"type": "tool_calls", "calls": calls}
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or {}
+    given = function.get("arguments")
+    action = {"type": "tool_call", "name": function.get("name"), "arguments": given}
+    action["id"] = call.get("id")
+    if isinstance(given, Mapping):
+        return action
+    try:
+        arguments = _decode(given or "{}")
+    except (ValueError, TypeError, RecursionError) as error:
+        return {**action, "arguments_error": f"the arguments are no JSON: {error}"}
+    if not isinstance(arguments, dict):
+        said = f"the arguments are a JSON {type(arguments).__name__}; they are an object"
+        return {**action, "arguments_error": said}
+    return {**action, "arguments": arguments}
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decode: Callable[[str], Any] = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
+def calls_of(action: Any) -> list[dict[str, Any]]:
+    """The tool calls of a structured action, as it tells them; none where it is something else.
+
+    Example:
+        >>> calls_of({"type": "tool_call", "name": "look", "arguments": {}})
+        [{'type': 'tool_call', 'name': 'look', 'arguments': {}}]
+        >>> calls_of({"column": 3})
+        []
+    """
+    if not isinstance(action, Mapping):
+        return []
+    if action.get("type") == "tool_call":
+        return [dict(action)]
+    return list(action.get("calls") or ()) if action.get("type") == "tool_calls" else []

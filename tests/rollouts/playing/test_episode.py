@@ -1,0 +1,390 @@
+"""Episodes, turn by turn: what is recorded, how they end, what goes wrong."""
+
+import asyncio
+import itertools
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples.connect4.environment import Connect4Environment
+from guerdon import (
+    Message,
+    NumericAnswer,
+    Rollout,
+    Rubric,
+    score_rollouts,
+)
+from guerdon.rollouts.playing.policies import PolicyOutput, ReplayPolicy, ScriptedPolicy
+from guerdon.rollouts.playing.worker import RLRolloutWorker
+from tests.rollouts.playing.guessing import AsyncGuessing, Guessing, guesses, play, texts
+
+# An episode
+
+
+@pytest.mark.parametrize("kind", [Guessing, AsyncGuessing])
+def test_an_episode_is_recorded_step_by_step(kind):
+    record = play(kind, guesses(8, 7), rollout_id="e1")
+    assert (record.id, record.ended, record.error) == ("e1", "done", None)
+    assert texts(record) == [
+        ("user", "Which number?"),
+        ("assistant", '{"number": 8}'),
+        ("user", "no"),
+        ("assistant", '{"number": 7}'),
+        ("user", "yes"),
+    ]
+    first, second = record.steps
+    assert first.observation_data == {"text": "Which number?", "secret": 0}
+    # The lock is nothing that JSON can hold.
+    assert first.step_info["reset_metadata"] == {"episode": "e1"}
+    assert "reset_metadata" not in second.step_info
+    assert first.action_taken == {"number": 8}
+    assert first.raw_policy_output == '{"number": 8}'
+    assert (first.is_done, second.is_done) == (False, True)
+    assert record.env_rewards == [0.5, 1.0]
+    assert second.step_info["assistant_turn_index"] == 1
+    assert second.step_info["env_metadata"] == {"reward_components": {}}
+    assert second.observation_data["text"] == "no"
+
+
+def test_messages_are_shared_between_steps():
+    record = play(Guessing, guesses(8, 7))
+    first, second = record.steps
+    assert [len(step.resulting_messages_history) for step in record.steps] == [3, 5]
+    for history in (first.resulting_messages_history, second.resulting_messages_history):
+        for mine, whole in zip(history, record.messages, strict=False):
+            assert mine is whole
+
+
+def test_a_row_is_scored_as_any_rollout_is():
+    policy = ScriptedPolicy([PolicyOutput({"number": 7}, "A: 7")])
+    record = play(Guessing, policy, {"id": "q", "ground_truth": "7", "level": 2})
+    row = json.loads(json.dumps(record.to_row(), allow_nan=False))
+    assert (row["group"], row["level"], row["ground_truth"]) == ("q", 2, "7")
+    [scored] = score_rollouts(NumericAnswer(), [Rollout.from_row(row)])
+    assert scored["score"] == 1.0
+
+
+def test_an_episode_is_played_again_from_its_record():
+    record = play(Connect4Environment, ScriptedPolicy([{"column": 3}, {"column": 2}]), seed=5)
+    assert record.ended == "error"  # the script ended
+    again = play(Connect4Environment, ReplayPolicy(record), seed=5, max_steps=2)
+    assert again.ended == "max_steps"
+    assert again.messages == record.messages
+    assert [step.observation_data for step in again.steps] == [
+        step.observation_data for step in record.steps
+    ]
+
+
+def test_what_the_policy_tells_is_recorded():
+    policy = ScriptedPolicy([PolicyOutput({"number": 7}, "seven!", [-0.5], 0.25)])
+    [step] = play(Guessing, policy).steps
+    assert step.policy_logprobs == [-0.5]
+    assert step.policy_value_estimate == 0.25
+
+
+def test_what_else_is_known_of_a_decision_is_recorded():
+    told = {"finish_reason": "length", "seen": {1}}
+    policy = ScriptedPolicy([PolicyOutput({"number": 8}, info=told), {"number": 7}])
+    first, second = play(Guessing, policy).steps
+    assert first.step_info["policy_info"] == {"finish_reason": "length", "seen": [1]}
+    assert "policy_info" not in second.step_info
+
+
+def test_run_sync_awaits_nothing():
+    record = RLRolloutWorker(Guessing, guesses(7), max_steps=3).run_sync(seed=7)
+    assert (record.ended, record.seed) == ("done", 7)
+
+
+def test_run_sync_of_a_group():
+    worker = RLRolloutWorker(Guessing, guesses(7), max_steps=3)
+    assert [record.ended for record in worker.run_group_sync(None, 2, seed=7)] == ["done"] * 2
+
+
+@given(
+    numbers=st.lists(st.integers(1, 9) | st.sampled_from([13, "x"]), max_size=6),
+    max_steps=st.integers(1, 6),
+    examples=st.integers(0, 2),
+)
+@settings(max_examples=50, deadline=None)
+def test_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples):
+    policy = ScriptedPolicy([{"number": n} for n in numbers], first_turn=examples)
+    said = [{"role": "assistant", "content": "…"}] * examples
+    record = play(Guessing, policy, {"messages": said} if said else None, max_steps=max_steps)
+    turns = [place for place, each in enumerate(record.messages) if each.role == "assistant"]
+    assert len(record.steps) == len(turns) - examples <= max_steps
+    for number, step in enumerate(record.steps):
+        turn = step.step_info["assistant_turn_index"]
+        history = step.resulting_messages_history
+        assert (step.system_step_index, turn) == (number, number + examples)
+        assert history == record.messages[: len(history)]
+        assert history[turns[turn]].text == step.raw_policy_output
+        assert step.is_done == (record.ended == "done" and step is record.steps[-1])
+    assert (record.error is None) == (record.ended != "error")
+    assert record.first_turn == examples
+    if record.steps:
+        read = Rollout.from_row(record.to_row()).steps
+        assert [action.turn for action, _ in read] == [
+            step.step_info["assistant_turn_index"] for step in record.steps
+        ]
+
+
+class Unseeded:
+    """An environment whose reset takes no seed."""
+
+    def reset(self):
+        return {"text": "Which number?", "done": False}
+
+    def step(self, action):
+        return {"text": "yes", "done": True, "reward": 1.0}
+
+
+def test_a_seed_that_the_reset_doesnt_take_is_told_and_not_recorded(caplog):
+    record = play(Unseeded, guesses(7), seed=7, rollout_id="e1")
+    assert (record.ended, record.seed, record.to_row()["seed"]) == ("done", None, None)
+    assert "takes no seed" in caplog.text
+    assert "'e1'" in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(Unseeded, None), (Guessing, 7)], ids=["none", "taken"])
+def test_of_a_seed_that_does_what_it_should_nothing_is_told(kind, seed, caplog):
+    record = play(kind, guesses(7), seed=seed)
+    assert (record.ended, record.seed, caplog.text) == ("done", seed, "")
+
+
+# How it ends
+
+
+def test_the_step_limit_ends_an_episode():
+    record = play(Guessing, guesses(1, 2, 3), max_steps=2)
+    assert (record.ended, len(record.steps), record.steps[-1].is_done) == ("max_steps", 2, False)
+
+
+def test_done_at_the_step_limit_is_done():
+    assert play(Guessing, guesses(7), max_steps=1).ended == "done"
+
+
+class Stop:
+    type = "terminate"
+
+
+@pytest.mark.parametrize("stop", [{"type": "terminate"}, Stop()], ids=["dict", "object"])
+def test_a_terminating_action_is_recorded_and_not_sent(stop):
+    environment = Guessing()
+    record = play(environment, ScriptedPolicy([{"number": 1}, PolicyOutput(stop, "enough")]))
+    assert record.ended == "terminate"
+    assert [step.is_done for step in record.steps] == [False, True]
+    assert record.env_rewards == [pytest.approx(1 / 7), None]
+    assert texts(record)[-1] == ("assistant", "enough")
+
+
+def test_to_action_may_terminate():
+    def read(action):
+        return {"type": "terminate"} if action["content"] == "stop" else {"number": 1}
+
+    record = play(Guessing, ScriptedPolicy(["go", "stop"]), to_action=read)
+    assert (record.ended, len(record.steps)) == ("terminate", 2)
+
+
+def test_a_pattern_ends_the_episode_after_its_step():
+    policy = ScriptedPolicy([PolicyOutput({"number": n}, f"{n} FINAL") for n in (1, 2)])
+    record = play(Guessing, policy, stop_pattern=r"2\s+FINAL")
+    assert (record.ended, len(record.steps)) == ("pattern", 2)
+    assert record.env_rewards[-1] == pytest.approx(1 / 6)
+    assert record.steps[-1].is_done is False
+
+
+def test_a_compiled_pattern_is_taken():
+    record = play(Guessing, guesses(1), stop_pattern=re.compile("NUMBER", re.IGNORECASE))
+    assert record.ended == "pattern"
+
+
+# What goes wrong
+
+
+def test_a_step_that_fails_is_recorded_with_its_error():
+    record = play(Guessing, guesses(8, 13))
+    assert record.ended == "error"
+    assert record.error == "step 1: OSError: the game is down"
+    assert [step.step_info.get("error") for step in record.steps] == [None, record.error]
+    assert record.env_rewards == [0.5, None]
+    assert texts(record)[-1] == ("assistant", '{"number": 13}')
+    assert record.steps[-1].resulting_messages_history == record.messages
+
+
+def test_a_policy_that_fails_leaves_the_steps_so_far():
+    record = play(Guessing, guesses(8))
+    assert record.ended == "error"
+    assert "the policy at step 1: PolicyError: the script has 1 turns" in record.error
+    assert [step.step_info.get("error") for step in record.steps] == [None]
+
+
+def test_an_action_that_is_none_is_refused_with_a_reason():
+    record = play(Guessing, ScriptedPolicy([{"nummer": 8}]))
+    assert record.ended == "error"
+    assert "is no Guess: number: Field required" in record.error
+
+
+def test_a_reset_that_fails():
+    class Broken(Guessing):
+        def reset(self, seed=None, **kwargs):
+            raise OSError("no board")
+
+    record = play(Broken, guesses(8))
+    assert (record.ended, record.error, record.steps) == ("error", "reset: OSError: no board", [])
+
+
+def test_an_environment_that_cant_be_made():
+    def factory():
+        raise OSError("no room")
+
+    record = play(factory, guesses(8))
+    assert record.error == "making the environment: OSError: no room"
+
+
+def test_what_a_factory_gives_is_an_environment():
+    assert "5 is no environment" in play(lambda: 5, guesses(8)).error
+
+
+def test_an_environment_that_calls_sys_exit_ends_its_episode_only():
+    class Exits(Guessing):
+        def step(self, action, **kwargs):
+            raise SystemExit(3)
+
+    assert "sys.exit(3)" in play(Exits, guesses(8)).error
+
+
+def test_a_rubric_that_fails_ends_nothing():
+    class Down(Rubric):
+        def forward(self, action, observation):
+            raise OSError("the judge is down")
+
+    class Unjudged(Guessing):
+        def __init__(self):
+            super().__init__()
+            self.rubric = Down()
+
+    record = play(Unjudged, guesses(8, 7))
+    assert record.ended == "done"
+    assert record.env_rewards == [None, None]
+    assert "the judge is down" in record.steps[0].step_info["env_metadata"]["reward_error"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param(None, "gave None", id="nothing"),
+        pytest.param(({}, "", None), "tuple of 3", id="three"),
+        pytest.param("column 3", "gave 'column 3'", id="text"),
+        pytest.param([{}, "", None, None], "list of 4", id="list"),
+        pytest.param(
+            PolicyOutput({}, message=Message(role="user", content="?")), "of 'user'", id="user"
+        ),
+        pytest.param(({}, None, None, None), "raw output is None", id="no text"),
+        pytest.param(({}, "", None, float("nan")), "value estimate is nan", id="NaN"),
+    ],
+)
+def test_what_is_no_output_is_a_policy_error(given, said):
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            return given
+
+    record = play(Guessing, Policy())
+    assert record.ended == "error"
+    assert "PolicyError" in record.error
+    assert said in record.error
+    assert record.steps == []
+
+
+def test_a_policy_that_isnt_async_is_a_policy_error():
+    class Policy:
+        def get_action(self, observation, available_tools_specs=None):
+            return {"number": 7}, "", None, None
+
+    assert "it is async" in play(Guessing, Policy()).error
+
+
+def test_any_tuple_of_four_is_an_output():
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            return {"number": 7}, "seven", None, 1
+
+    assert play(Guessing, Policy()).ended == "done"
+
+
+def test_a_policy_that_cancels_itself_cancels_nobody_else():
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            raise asyncio.CancelledError
+
+    assert "PolicyError: it ended itself" in play(Guessing, Policy()).error
+
+
+def test_a_policy_that_ends_the_program_ends_its_episode_only():
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            raise SystemExit(3)
+
+    record = play(Guessing, Policy())
+    assert record.ended == "error"
+    assert record.error == "the policy at step 0: PolicyError: the policy raised SystemExit(3)"
+
+
+def ends_the_program(*given):
+    raise SystemExit(3)
+
+
+class SyncExit:
+    def get_action(self, observation, available_tools_specs=None):
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "doing"),
+    [
+        pytest.param({"policy": SyncExit()}, "the policy at step 0: ", id="sync policy"),
+        pytest.param({"to_action": ends_the_program}, "step 0: ", id="to_action"),
+        pytest.param({"to_messages": ends_the_program}, "reset: ", id="to_messages"),
+    ],
+)
+def test_whatever_ends_the_program_ends_an_episode_only(options, doing):
+    record = play(Guessing, **{"policy": guesses(8)} | options)
+    assert record.ended == "error"
+    assert record.error.startswith(doing)
+    assert "SystemExit" in record.error
+
+
+def test_what_fails_after_a_step_is_told_on_it_and_not_as_its_own():
+    record = play(Guessing, guesses(8, 9))
+    assert "the policy at step 2" in record.error
+    assert [step.step_info.get("episode_error") for step in record.steps] == [None, record.error]
+    assert [step.step_info.get("error") for step in record.steps] == [None, None]
+
+
+def test_a_policy_that_ends_the_program_leaves_the_others_of_its_group():
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            if next(numbers) == 1:
+                raise SystemExit(3)
+            return {"number": 7}, "", None, None
+
+    numbers = itertools.count()
+    records = RLRolloutWorker(Guessing, Policy(), max_steps=3).run_group_sync(None, 3, seed=7)
+    assert sorted(record.ended for record in records) == ["done", "done", "error"]
+
+
+def test_a_policy_that_hangs_is_given_up():
+    ended = []
+
+    class Policy:
+        async def get_action(self, observation, available_tools_specs=None):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("policy")
+
+    record = play(Guessing, Policy(), policy_timeout=0.05)
+    assert record.error == "the policy at step 0: PolicyError: the policy took longer than 0.05 s"
+    assert ended == ["policy"]

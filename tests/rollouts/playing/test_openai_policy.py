@@ -1,0 +1,540 @@
+"""A policy behind an endpoint that speaks OpenAI's protocol: a real server, the real client."""
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+
+import openai
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from guerdon import (
+    Action,
+    Environment,
+    InvalidArgumentError,
+    Message,
+    Observation,
+    PolicyError,
+    Rubric,
+    State,
+)
+from guerdon.rollouts.playing import openai_policy
+from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
+from guerdon.rollouts.playing.worker import RLRolloutWorker
+
+SOON = 10  # seconds after which what should happen is taken not to happen
+TOOLS = [{"type": "function", "function": {"name": "guess", "parameters": {"type": "object"}}}]
+
+
+class Server(uvicorn.Server):
+    """Says when it is there."""
+
+    def __init__(self, app):
+        super().__init__(uvicorn.Config(app, log_config=None, lifespan="off"))
+        self.is_there = threading.Event()
+
+    async def startup(self, sockets=None):
+        await super().startup(sockets=sockets)
+        self.is_there.set()
+
+
+class Endpoint:
+    """Answers each request with the next of its answers, and keeps what it was asked.
+
+    Attributes:
+        answers: Messages, responses, or functions of the request; the last one stays.
+        asked: The requests' bodies.
+        keys: What each authorised itself with.
+        is_asleep: Set when an answer of "sleep" is not being given.
+    """
+
+    def __init__(self):
+        self.answers, self.asked, self.keys = [], [], []
+        self.is_asleep = threading.Event()
+        app = Starlette(routes=[Route("/v1/chat/completions", self._answer, methods=["POST"])])
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._server = Server(app)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+        self._thread.start()
+        assert self._server.is_there.wait(SOON)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+
+    async def _answer(self, request):
+        self.asked.append(await request.json())
+        self.keys.append(request.headers.get("authorization"))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer == "sleep":
+            self.is_asleep.set()
+            await request.receive()  # until the client goes
+            return Response()
+        if isinstance(answer, Response):
+            return answer
+        return completion(answer(self.asked[-1]) if callable(answer) else answer)
+
+    def stop(self):
+        self._server.should_exit = True
+        self._thread.join(SOON)
+        self._socket.close()
+        assert not self._thread.is_alive()
+
+
+def completion(message, *, finish_reason="stop", logprobs=None, **more):
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": None, **message},
+        "finish_reason": finish_reason,
+        "logprobs": logprobs,
+    }
+    return JSONResponse(
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": [choice],
+            **more,
+        }
+    )
+
+
+def said(text):
+    return {"content": text}
+
+
+def calls(*arguments):
+    return {
+        "tool_calls": [
+            {"id": f"c{number}", "type": "function", "function": {"name": "guess", "arguments": a}}
+            for number, a in enumerate(arguments)
+        ]
+    }
+
+
+@pytest.fixture(scope="module")
+def served():
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.stop()
+
+
+@pytest.fixture
+def endpoint(served):
+    served.answers, served.asked, served.keys = [said("hi")], [], []
+    return served
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, SOON))
+
+
+def ask(endpoint, *answers, tools=None, messages=None, observation="6 × 7?", **options):
+    """What a policy gives, asked once."""
+    if answers:
+        endpoint.answers = list(answers)
+    options = {"base_url": endpoint.url, "max_retries": 0, **options}
+
+    async def asking():
+        async with OpenAIPolicy("m", **options) as policy:
+            return await policy.get_action(observation, tools, messages=messages)
+
+    return run(asking())
+
+
+# What is sent
+
+
+def test_the_conversation_and_the_tools_are_sent(endpoint):
+    messages = [
+        Message(role="user", content="?"),
+        Message(role="assistant", **{"content": None, **calls("{}")}),
+        Message(role="tool", content="no", tool_call_id="c0"),
+    ]
+    ask(
+        endpoint, tools=TOOLS, messages=messages, temperature=0.5, tool_choice="required",
+        logprobs=True, max_tokens=9, seed=3,
+    )  # fmt: skip
+    assert endpoint.asked == [
+        {
+            "model": "m",
+            "messages": [message.to_openai() for message in messages],
+            "tools": TOOLS,
+            "tool_choice": "required",
+            "temperature": 0.5,
+            "logprobs": True,
+            "max_tokens": 9,
+            "seed": 3,
+        }
+    ]
+
+
+def test_nothing_is_sent_that_nobody_asked_for(endpoint):
+    ask(endpoint, tool_choice="required")  # without tools there is nothing to choose
+    assert endpoint.asked == [{"model": "m", "messages": [{"role": "user", "content": "6 × 7?"}]}]
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_go_in_front_of_conversations_without_any(endpoint, role):
+    ask(endpoint, system="Be brief.")
+    ask(endpoint, system="Be brief.", messages=[Message(role=role, content="Be long.")])
+    firsts = [asked["messages"][0] for asked in endpoint.asked]
+    assert firsts == [
+        {"role": "system", "content": "Be brief."},
+        {"role": role, "content": "Be long."},
+    ]
+
+
+def test_an_endpoint_of_ones_own_needs_no_key(endpoint, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    ask(endpoint)
+    ask(endpoint, api_key="k1")
+    assert endpoint.keys == ["Bearer none", "Bearer k1"]
+
+
+# What comes back
+
+
+def test_a_text_is_a_message(endpoint):
+    output = ask(endpoint, said("42"))
+    assert output == ({"type": "message", "content": "42"}, "42", None, None)
+    assert output.message.to_openai() == {"role": "assistant", "content": "42"}
+
+
+def test_a_tool_call_is_the_action(endpoint):
+    output = ask(endpoint, {**calls('{"number": 7}'), "content": "I guess."}, tools=TOOLS)
+    assert output.action == {
+        "type": "tool_call", "name": "guess", "arguments": {"number": 7}, "id": "c0",
+    }  # fmt: skip
+    assert output.raw_output == "I guess."
+    assert output.message.tool_calls == calls('{"number": 7}')["tool_calls"]
+
+
+def test_several_tool_calls_are_one_action(endpoint):
+    action = ask(endpoint, calls('{"number": 7}', '{"number": 8}'), tools=TOOLS).action
+    assert action["type"] == "tool_calls"
+    assert [call["arguments"]["number"] for call in action["calls"]] == [7, 8]
+
+
+def test_broken_arguments_are_data(endpoint):
+    output = ask(endpoint, calls('{"number": '), tools=TOOLS)
+    assert output.action["arguments"] == '{"number": '
+    assert "no JSON" in output.action["arguments_error"]
+    assert output.raw_output == ""
+
+
+def test_logprobs_are_read(endpoint):
+    other = {"token": "43", "logprob": -1.5, "bytes": None}
+    tokens = [
+        {"token": "4", "logprob": -0.25, "bytes": [52], "top_logprobs": [other]},
+        {"token": "2", "logprob": -0.5, "bytes": [50], "top_logprobs": []},
+    ]
+    answer = completion(said("42"), logprobs={"content": tokens, "refusal": None})
+    assert ask(endpoint, answer, logprobs=True).logprobs == [
+        {"token": "4", "logprob": -0.25, "top_logprobs": [{"token": "43", "logprob": -1.5}]},
+        {"token": "2", "logprob": -0.5},
+    ]
+
+
+def test_what_the_model_thought_stays_in_its_message(endpoint):
+    output = ask(endpoint, {"content": "42", "reasoning_content": "6 times 7"})
+    assert output.message.reasoning_content == "6 times 7"
+    assert output.raw_output == "42"
+
+
+def test_why_the_model_stopped_and_what_it_used_is_told(endpoint):
+    usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+    output = ask(endpoint, completion(said("4"), finish_reason="length", usage=usage))
+    assert (output.info["finish_reason"], output.info["model"]) == ("length", "m")
+    assert {name: output.info["usage"][name] for name in usage} == usage
+    json.dumps(output.info, allow_nan=False)
+
+
+def test_what_the_endpoint_doesnt_tell_is_left_out(endpoint):
+    assert ask(endpoint, said("42")).info == {"finish_reason": "stop", "model": "m"}
+
+
+def test_why_the_model_stopped_is_on_the_step(endpoint):
+    async def main():
+        endpoint.answers = [completion(calls('{"number": 7}'), finish_reason="tool_calls")]
+        async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
+            worker = RLRolloutWorker(Guessing, policy, max_steps=3, to_action=arguments)
+            return await worker.run()
+
+    [step] = run(main()).steps
+    assert step.step_info["policy_info"] == {"finish_reason": "tool_calls", "model": "m"}
+
+
+def test_no_arguments_are_an_empty_object_in_the_conversation(endpoint):
+    output = ask(endpoint, calls(None), tools=TOOLS)
+    assert output.action == {"type": "tool_call", "name": "guess", "arguments": {}, "id": "c0"}
+    assert output.message.tool_calls[0]["function"] == {"name": "guess", "arguments": "{}"}
+    ask(endpoint, messages=[Message(role="user", content="?"), output.message])
+    sent = endpoint.asked[-1]["messages"][-1]
+    assert sent["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_an_empty_answer_is_an_empty_message(endpoint):
+    assert ask(endpoint, {}).action == {"type": "message", "content": ""}
+
+
+def test_an_action_of_ones_own(endpoint):
+    output = ask(endpoint, said("column 3"), to_action=lambda message: int(message.text[-1]))
+    assert (output.action, output.raw_output) == (3, "column 3")
+
+
+# What goes wrong
+
+
+def failing(endpoint, *answers, **options):
+    with pytest.raises(PolicyError) as caught:
+        ask(endpoint, *answers, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        pytest.param(400, openai.BadRequestError, id="400"),
+        pytest.param(401, openai.AuthenticationError, id="401"),
+        pytest.param(500, openai.InternalServerError, id="500"),
+    ],
+)
+def test_a_status_is_told_with_its_cause(endpoint, status, cause):
+    error = failing(endpoint, JSONResponse({"error": {"message": "no!"}}, status))
+    assert isinstance(error.__cause__, cause)
+    assert "m gave no answer" in str(error)
+    assert "no!" in str(error)
+
+
+def test_an_endpoint_that_is_too_slow(endpoint):
+    error = failing(endpoint, "sleep", timeout=0.1)
+    assert isinstance(error.__cause__, openai.APITimeoutError)
+
+
+def test_an_endpoint_that_drips_is_given_up_and_left(endpoint, monkeypatch):
+    monkeypatch.setattr(openai_policy, "RETRY_S", 0.0)
+    gone = threading.Event()
+
+    async def drip():
+        try:
+            while True:  # never silent for as long as one attempt may be
+                yield b" "
+                await asyncio.sleep(0)
+        finally:
+            gone.set()
+
+    error = failing(endpoint, StreamingResponse(drip()), timeout=0.3)
+    assert isinstance(error.__cause__, (TimeoutError, openai.APITimeoutError))
+    assert "m gave no answer" in str(error)
+    assert gone.wait(SOON)
+
+
+def test_an_endpoint_that_isnt_there(endpoint):
+    error = failing(endpoint, base_url="http://127.0.0.1:1/v1")
+    assert isinstance(error.__cause__, openai.APIConnectionError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(JSONResponse({"id": "c", "choices": []}), id="empty"),
+        pytest.param(JSONResponse({"id": "c"}), id="missing"),
+        pytest.param(JSONResponse({"id": "c", "choices": [{"index": 0}]}), id="no message"),
+        pytest.param(JSONResponse([]), id="list"),
+        pytest.param(PlainTextResponse("<html>"), id="page"),
+    ],
+)
+def test_an_answer_without_choices(endpoint, answer):
+    assert "no choices" in str(failing(endpoint, answer))
+
+
+def test_an_answer_that_is_broken_json(endpoint):
+    answer = PlainTextResponse('{"choices": ', media_type="application/json")
+    assert failing(endpoint, answer).__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        pytest.param({"refusal": "I won't."}, "refused: I won't.", id="refusal"),
+        pytest.param(completion({}, finish_reason="content_filter"), "was filtered", id="filter"),
+    ],
+)
+def test_a_refusal_is_told(endpoint, answer, told):
+    assert told in str(failing(endpoint, answer))
+
+
+def called(function):
+    return {"tool_calls": [{"id": "c0", "type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(called("f"), id="a call that is text"),
+        pytest.param({"tool_calls": ["f"]}, id="a text among calls"),
+        pytest.param({"tool_calls": "f"}, id="text for calls"),
+        pytest.param({"content": 7}, id="content that is a number"),
+        pytest.param(completion(said("4"), logprobs={"content": ["x"]}), id="tokens that are text"),
+        pytest.param(completion(said("4"), logprobs={"content": 5}), id="no list of tokens"),
+        pytest.param(completion({}, choices={"a": 1}), id="choices by name"),
+        pytest.param(completion({}, choices=["x"]), id="a choice that is text"),
+        pytest.param(
+            completion({}, choices=[{"index": 0, "message": "x"}]), id="a message that is text"
+        ),
+    ],
+)
+def test_an_answer_of_another_form_is_a_policy_error(endpoint, answer):
+    assert str(failing(endpoint, answer)).startswith("m gave ")
+
+
+def test_a_call_with_arguments_of_another_form_is_data(endpoint):
+    action = ask(endpoint, called({"name": "guess", "arguments": 7})).action
+    assert action["arguments"] == 7
+    assert "no JSON" in action["arguments_error"]
+
+
+def test_a_failure_is_tried_again(endpoint):
+    down = JSONResponse({"error": {}}, 500, headers={"retry-after-ms": "1"})
+    assert ask(endpoint, down, said("42"), max_retries=1).raw_output == "42"
+    assert len(endpoint.asked) == 2
+
+
+# Clients
+
+
+def test_a_client_that_was_given_is_not_closed(endpoint):
+    async def main():
+        async with openai.AsyncOpenAI(base_url=endpoint.url, api_key="k2") as client:
+            async with OpenAIPolicy("m", client=client) as policy:
+                await policy.get_action("?")
+            assert not client.is_closed()
+
+    run(main())
+    assert endpoint.keys == ["Bearer k2"]
+
+
+def test_a_client_of_its_own_is_closed(endpoint):
+    async def main():
+        async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
+            assert not policy._client.is_closed()
+        assert policy._client.is_closed()
+
+    run(main())
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ImportError, match=r"pip install 'guerdon\[judge\]'"):
+        OpenAIPolicy("m")
+
+
+def test_without_a_key_it_says_so(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(InvalidArgumentError, match="api_key"):
+        OpenAIPolicy("m")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param({"client": object(), "api_key": "k"}, "give either", id="client and key"),
+        pytest.param({"max_retries": -1}, "max_retries is -1", id="retries"),
+        pytest.param({"timeout": 0}, "timeout is 0", id="timeout"),
+        pytest.param({"stream": True}, r"leave out \['stream'\]", id="stream"),
+        pytest.param({"messages": []}, r"leave out \['messages'\]", id="messages"),
+    ],
+)
+def test_what_cant_be_meant_is_refused(options, told):
+    with pytest.raises(InvalidArgumentError, match=told):
+        OpenAIPolicy("m", **options)
+
+
+# In a worker
+
+
+class Guess(Action):
+    number: int
+
+
+class Hint(Observation):
+    text: str
+
+
+class Right(Rubric):
+    def forward(self, action, observation):
+        return float(action.number == 7)
+
+
+class Guessing(Environment[Guess, Hint, State]):
+    tools = TOOLS
+
+    def __init__(self):
+        super().__init__(rubric=Right())
+
+    def reset(self, seed=None, **kwargs):
+        return Hint(text="Which number?")
+
+    def step(self, action, **kwargs):
+        return self.score(action, Hint(text="hm", done=action.number == 7))
+
+    @property
+    def state(self):
+        return State()
+
+
+def arguments(action):
+    if "arguments_error" in action:
+        return {"number": -1}
+    return action["arguments"]
+
+
+def test_a_model_plays_a_group(endpoint):
+    def answer(request):
+        turn = sum(message["role"] == "assistant" for message in request["messages"])
+        return calls('{"number": 7}' if turn else '{"number": 3')
+
+    async def main():
+        endpoint.answers = [answer]
+        async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
+            worker = RLRolloutWorker(Guessing, policy, max_steps=3, to_action=arguments)
+            return await worker.run_group({"id": "q"}, 3, seed=1)
+
+    for record in run(main()):
+        assert (record.ended, record.error) == ("done", None)
+        assert record.env_rewards == [0.0, 1.0]
+        roles = [message.role for message in record.messages]
+        assert roles == ["user", "assistant", "tool", "assistant", "tool"]
+        assert record.steps[0].action_taken["arguments"] == '{"number": 3'
+        json.dumps(record.to_row(), allow_nan=False)
+
+
+def test_a_cancelled_episode_leaves_the_endpoint(endpoint):
+    async def main():
+        endpoint.answers = ["sleep"]
+        endpoint.is_asleep.clear()
+        async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
+            worker = RLRolloutWorker(Guessing, policy, max_steps=3)
+            task = asyncio.ensure_future(worker.run())
+            assert await asyncio.to_thread(endpoint.is_asleep.wait, SOON)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(main())
+
+
+def test_a_failing_endpoint_ends_the_episode_with_an_error(endpoint):
+    async def main():
+        endpoint.answers = [calls('{"number": 3}'), JSONResponse({"error": {}}, 400)]
+        async with OpenAIPolicy("m", base_url=endpoint.url, max_retries=0) as policy:
+            worker = RLRolloutWorker(Guessing, policy, max_steps=3, to_action=arguments)
+            return await worker.run()
+
+    record = run(main())
+    assert (record.ended, len(record.steps)) == ("error", 1)
+    assert "the policy at step 1: PolicyError: m gave no answer: BadRequestError" in record.error

@@ -1,0 +1,223 @@
+"""Policies that need no model: scripts and replays."""
+
+import asyncio
+import json
+
+import pytest
+
+from guerdon import Action, InvalidArgumentError, Message, PolicyError, Rollout, StepData
+from guerdon.rollouts.playing.policies import (
+    AgentPolicy,
+    PolicyOutput,
+    ReplayPolicy,
+    ScriptedPolicy,
+    action_of,
+)
+from guerdon.rollouts.playing.record import RolloutRecord
+
+
+class Move(Action):
+    column: int
+
+
+def conversation(*roles):
+    return [Message(role=role, content="…") for role in roles]
+
+
+def decide(policy, observation=None, messages=None):
+    return asyncio.run(policy.get_action(observation, None, messages=messages))
+
+
+def called(name, arguments, id="c1"):
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+LOOK = {"type": "tool_call", "name": "look", "arguments": {"at": "door"}, "id": "c1"}
+
+
+# Outputs
+
+
+def test_an_output_is_a_tuple_of_four():
+    message = Message(role="assistant", content="3!")
+    output = PolicyOutput({"column": 3}, "3!", [-0.1], 0.5, message=message)
+    assert output == ({"column": 3}, "3!", [-0.1], 0.5)
+    assert output.message is message
+    assert (output.action, output.raw_output, output.logprobs, output.value_estimate) == output
+
+
+def test_what_else_is_known_is_no_member_of_the_tuple():
+    output = PolicyOutput({"column": 3}, info={"finish_reason": "stop"})
+    assert output == ({"column": 3}, "", None, None)
+    assert output.info == {"finish_reason": "stop"}
+    assert PolicyOutput({}).info is None
+
+
+@pytest.mark.parametrize("policy", [ScriptedPolicy([]), ScriptedPolicy(["a"])], ids=["0", "1"])
+def test_scripts_are_policies(policy):
+    assert isinstance(policy, AgentPolicy)
+
+
+# Scripts
+
+
+@pytest.mark.parametrize(
+    ("entry", "action", "raw"),
+    [
+        pytest.param({"column": 3}, {"column": 3}, '{"column": 3}', id="dict"),
+        pytest.param(Move(column=3), Move(column=3), '{"column": 3}', id="model"),
+        pytest.param("hi", {"type": "message", "content": "hi"}, "hi", id="text"),
+        pytest.param(
+            {"type": "message", "content": "hi"},
+            {"type": "message", "content": "hi"},
+            "hi",
+            id="message",
+        ),
+        pytest.param(LOOK, LOOK, "", id="call"),
+        pytest.param(7, 7, "7", id="number"),
+        pytest.param(PolicyOutput(7, "seven"), 7, "seven", id="output"),
+        pytest.param(
+            lambda seen: {"column": seen}, {"column": "o"}, '{"column": "o"}', id="call it"
+        ),
+    ],
+)
+def test_an_entry_of_a_script_is_an_action(entry, action, raw):
+    output = decide(ScriptedPolicy([entry]), "o", [])
+    assert output == (action, raw, None, None)
+
+
+def test_the_turn_is_the_number_of_assistant_messages():
+    policy = ScriptedPolicy(["a", "b", "c"])
+    for _ in range(2):  # it holds no state
+        assert decide(policy, None, conversation("user", "assistant", "user")).raw_output == "b"
+    assert decide(policy, None, conversation("user")).raw_output == "a"
+
+
+def test_without_a_conversation_each_call_is_the_next_turn():
+    policy = ScriptedPolicy(["a", "b"])
+    assert [decide(policy).raw_output for _ in range(2)] == ["a", "b"]
+
+
+def test_examples_at_the_beginning_are_no_turns():
+    policy = ScriptedPolicy(["a"], first_turn=1)
+    assert decide(policy, None, conversation("user", "assistant", "user")).raw_output == "a"
+
+
+def test_the_end_of_a_script_names_the_turn():
+    with pytest.raises(PolicyError, match="the script has 2 turns and none for turn 2"):
+        decide(ScriptedPolicy(["a", "b"]), None, conversation("assistant", "assistant"))
+
+
+@pytest.mark.parametrize("script", ["hello", {"column": 3}, 5, None])
+def test_what_is_no_list_is_no_script(script):
+    with pytest.raises(InvalidArgumentError, match="no list of actions"):
+        ScriptedPolicy(script)
+
+
+def test_a_negative_first_turn_is_refused():
+    with pytest.raises(InvalidArgumentError, match="first_turn is -1"):
+        ScriptedPolicy([], first_turn=-1)
+
+
+# Replays
+
+SAID = [
+    {"role": "user", "content": "?"},
+    {"role": "assistant", "content": None, "tool_calls": [called("look", '{"at": "door"}')]},
+    {"role": "tool", "content": "open", "tool_call_id": "c1"},
+    {"role": "assistant", "content": "It's open.", "name": "bob"},
+]
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [SAID, [Message(**each) for each in SAID], Rollout.from_row({"messages": SAID})],
+    ids=["dicts", "messages", "rollout"],
+)
+def test_a_conversation_is_replayed_as_it_was_said(recording):
+    policy = ReplayPolicy(recording)
+    first = decide(policy, None, conversation("user"))
+    assert first == (LOOK, "", None, None)
+    assert first.message.to_openai() == SAID[1]
+    second = decide(policy, None, conversation("user", "assistant"))
+    assert second.action == {"type": "message", "content": "It's open."}
+    assert second.message.to_openai() == SAID[3]
+
+
+def step(turn, action, **fields):
+    return StepData(
+        system_step_index=fields.pop("index", turn),
+        action_taken=action,
+        step_info={"assistant_turn_index": turn},
+        **fields,
+    )
+
+
+def test_steps_are_replayed_with_all_that_the_policy_told():
+    told = {"raw_policy_output": "3!", "policy_logprobs": [-0.5], "policy_value_estimate": 0.25}
+    steps = [step(1, {"column": 3}, index=0, **told), step(2, {"column": 4}, index=1)]
+    policy = ReplayPolicy(steps)
+    assert decide(policy, None, conversation("assistant")) == ({"column": 3}, "3!", [-0.5], 0.25)
+    assert decide(policy, None, conversation("assistant", "assistant")).action == {"column": 4}
+    with pytest.raises(PolicyError, match="the recording has 2 turns"):
+        decide(policy, None, conversation(*["assistant"] * 3))
+
+
+def test_a_record_is_replayed():
+    record = RolloutRecord("a", steps=[step(0, {"column": 3})])
+    assert decide(ReplayPolicy(record), None, []).action == {"column": 3}
+
+
+@pytest.mark.parametrize(
+    ("recording", "said"),
+    [
+        pytest.param([], "no assistant turn", id="nothing"),
+        pytest.param(SAID[:1], "no assistant turn", id="only a user"),
+        pytest.param("hello", "is no recording", id="text"),
+        pytest.param(5, "is no recording", id="number"),
+        pytest.param([{"role": "nobody"}], r"the recording\[0\].role: .*nobody", id="no message"),
+        pytest.param([step(0, 1), step(2, 1)], "one after another", id="a turn is left out"),
+        pytest.param([step(0, 1), SAID[1]], "is none", id="mixed"),
+        pytest.param(RolloutRecord("a"), "no assistant turn", id="empty record"),
+    ],
+)
+def test_what_cant_be_replayed_is_refused(recording, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        ReplayPolicy(recording)
+
+
+# Actions of messages
+
+
+def message(*calls, content=None):
+    return Message(role="assistant", content=content, tool_calls=list(calls))
+
+
+def test_several_calls_are_one_action():
+    action = action_of(message(called("a", "{}"), called("b", '{"x": 1}', id="c2")))
+    assert action["type"] == "tool_calls"
+    assert [call["arguments"] for call in action["calls"]] == [{}, {"x": 1}]
+    assert [call["id"] for call in action["calls"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("nothing", ["", None], ids=["empty", "null"])
+def test_a_call_without_arguments_has_none(nothing):
+    action = action_of(message(called("a", nothing)))
+    assert action == {"type": "tool_call", "name": "a", "arguments": {}, "id": "c1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param('{"x": ', "no JSON", id="cut off"),
+        pytest.param('{"x": NaN}', "no JSON", id="NaN"),
+        pytest.param("[1]", "a JSON list", id="list"),
+        pytest.param("null", "a JSON NoneType", id="null"),
+        pytest.param("[" * 100_000, "no JSON", id="deep"),
+    ],
+)
+def test_broken_arguments_stay_the_text_that_they_are(arguments, said):
+    action = action_of(message(called("a", arguments)))
+    assert action["arguments"] == arguments
+    assert said in action["arguments_error"]
+    json.dumps(action)

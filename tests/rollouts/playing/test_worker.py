@@ -1,0 +1,392 @@
+"""The worker: groups, tasks, conversations, and what it refuses."""
+
+import asyncio
+import json
+import re
+import threading
+
+import pytest
+
+from guerdon import (
+    InvalidArgumentError,
+    Message,
+    Rollout,
+)
+from guerdon.rollouts.playing.policies import ReplayPolicy, ScriptedPolicy
+from guerdon.rollouts.playing.worker import RLRolloutWorker
+from tests.envs.client.servers import SOON
+from tests.rollouts.playing.guessing import (
+    AsyncGuessing,
+    Guessing,
+    Hangs,
+    Hint,
+    Makes,
+    begun,
+    guesses,
+    play,
+    run,
+    texts,
+)
+
+# Groups
+
+
+def test_a_group_is_of_one_task_and_seed():
+    factory = Makes(Guessing)
+    worker = RLRolloutWorker(factory, guesses(1, 5), max_steps=5)
+    records = run(worker.run_group({"id": "q7"}, 3, seed=5))
+    assert [record.id for record in records] == ["q7:5-0", "q7:5-1", "q7:5-2"]
+    assert {record.group for record in records} == {"q7:5"}
+    assert {record.seed for record in records} == {5}
+    assert [record.ended for record in records] == ["done"] * 3
+    assert [made.closed for made in factory.made] == [1, 1, 1]
+
+
+def test_a_group_without_a_seed_and_a_name_gets_one_of_each():
+    worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
+    first, second = run(worker.run_group("?", 2)), run(worker.run_group("?", 2))
+    assert first[0].group == first[1].group != second[0].group
+    assert first[0].seed == first[1].seed is not None
+
+
+def test_a_group_may_be_named():
+    worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
+    [record] = run(worker.run_group({"id": "q7"}, 1, group="epoch-2/q7"))
+    assert (record.id, record.group) == ("epoch-2/q7-0", "epoch-2/q7")
+
+
+def test_the_episodes_of_a_group_run_at_the_same_time():
+    barrier = threading.Barrier(4, timeout=SOON)
+
+    class Meets(Guessing):
+        def step(self, action, **kwargs):
+            barrier.wait()
+            return super().step(action)
+
+    worker = RLRolloutWorker(Meets, guesses(1), max_steps=1)
+    assert [each.ended for each in run(worker.run_group(None, 4))] == ["max_steps"] * 4
+
+
+def test_an_episode_that_fails_doesnt_disturb_the_others():
+    numbers = iter(range(3))
+
+    def factory():
+        if next(numbers) == 1:
+            raise OSError("no room")
+        return Guessing()
+
+    records = run(RLRolloutWorker(factory, guesses(8, 7), max_steps=5).run_group(None, 3, seed=7))
+    assert sorted(record.ended for record in records) == ["done", "done", "error"]
+
+
+def test_a_group_needs_more_than_one_environment():
+    worker = RLRolloutWorker(Guessing(), guesses(7), max_steps=5)
+    with pytest.raises(InvalidArgumentError, match="2 episodes at once need 2 environments"):
+        run(worker.run_group(None, 2))
+    assert [record.ended for record in run(worker.run_group(None, 1, seed=7))] == ["done"]
+
+
+def test_an_environment_plays_one_episode_at_a_time():
+    async def main():
+        environment = Hangs()
+        worker = RLRolloutWorker(environment, guesses(1), max_steps=1)
+        first = asyncio.ensure_future(worker.run())
+        await begun(environment.begun)
+        with pytest.raises(InvalidArgumentError, match="plays an episode"):
+            await worker.run()
+        environment.gate.set()
+        assert (await first).ended == "max_steps"
+        assert (await worker.run()).ended == "max_steps"
+        assert environment.closed == 0
+
+    run(main())
+
+
+# Tasks and conversations
+
+
+def test_a_prompt_begins_the_conversation():
+    record = play(Guessing, guesses(7), "Guess a number under 10.")
+    assert texts(record)[:2] == [
+        ("user", "Guess a number under 10."),
+        ("assistant", '{"number": 7}'),
+    ]
+
+
+def test_instructions_are_followed_by_the_first_observation():
+    record = play(Guessing, guesses(7), {"messages": [{"role": "system", "content": "Be brief."}]})
+    assert texts(record)[:2] == [("system", "Be brief."), ("user", "Which number?")]
+
+
+def test_examples_count_as_turns():
+    said = [("user", "Guess 1."), ("assistant", '{"number": 1}'), ("user", "Guess.")]
+    task = {"messages": [{"role": role, "content": content} for role, content in said]}
+    policy = ScriptedPolicy([{"number": 8}, {"number": 7}], first_turn=1)
+    record = play(Guessing, policy, task)
+    assert record.ended == "done"
+    assert [step.step_info["assistant_turn_index"] for step in record.steps] == [1, 2]
+    assert [step.system_step_index for step in record.steps] == [0, 1]
+
+
+EXAMPLES = [
+    {"role": "user", "content": "Guess 1."},
+    {"role": "assistant", "content": '{"number": 1}'},
+    {"role": "user", "content": "Guess."},
+]
+
+
+def test_a_script_starts_at_its_first_action_after_examples():
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
+    assert (record.ended, record.env_rewards) == ("done", [0.5, 1.0])
+    assert [text for role, text in texts(record) if role == "assistant"] == [
+        '{"number": 1}',
+        '{"number": 8}',
+        '{"number": 7}',
+    ]
+
+
+def test_the_first_turn_that_was_played_is_recorded():
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
+    assert (record.first_turn, record.to_row()["first_turn"]) == (1, 1)
+    assert [step.step_info["assistant_turn_index"] for step in record.steps] == [1, 2]
+    assert [action.turn for action, _ in Rollout.from_row(record.to_row()).steps] == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["messages", "rollout", "record", "steps"])
+def test_a_recording_that_begins_with_examples_is_replayed_after_them(form):
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, seed=7)
+    recording = {
+        "messages": record.messages,
+        "rollout": Rollout.from_row(record.to_row()),
+        "record": record,
+        "steps": record.steps,
+    }[form]
+
+    def read(action):
+        return json.loads(action["content"]) if "content" in action else action
+
+    policy = ReplayPolicy(recording)
+    again = play(Guessing, policy, {"messages": EXAMPLES}, seed=7, to_action=read)
+    assert (again.ended, again.error, again.messages) == ("done", None, record.messages)
+
+
+def test_errors_name_the_turn_of_the_conversation():
+    failed = play(Guessing, guesses(8, 13), {"messages": EXAMPLES})
+    assert failed.error == "step 2: OSError: the game is down"
+    assert [step.step_info.get("error") for step in failed.steps] == [None, failed.error]
+    ended = play(Guessing, guesses(8), {"messages": EXAMPLES})
+    assert ended.error.startswith("the policy at step 2: PolicyError: ")
+
+
+@pytest.mark.parametrize("prompt", ["Guess!", [{"role": "user", "content": "Guess!"}]], ids=type)
+def test_a_task_may_give_a_prompt_as_text_or_messages(prompt):
+    record = play(Guessing, guesses(7), {"prompt": prompt, "level": 2})
+    assert texts(record)[0] == ("user", "Guess!")
+    row = record.to_row()
+    assert "prompt" not in row
+    assert row["level"] == 2
+
+
+def test_messages_and_a_prompt_are_one_too_many():
+    task = {"prompt": "Guess!", "messages": EXAMPLES}
+    with pytest.raises(InvalidArgumentError, match="it takes one of them"):
+        play(Guessing, guesses(7), task)
+    assert texts(play(Guessing, guesses(7), task | {"prompt": None}))[0] == ("user", "Guess 1.")
+
+
+def test_a_task_reaches_the_reset():
+    record = play(Guessing, guesses(9), {"reset": {"more": 2, "unknown": 1}}, seed=7)
+    assert record.ended == "done"
+
+
+class Strict(Guessing):
+    def reset(self, seed=None, episode_id=None, more=0):
+        return super().reset(seed, episode_id, more)
+
+
+class AsyncStrict(AsyncGuessing):
+    async def reset_async(self, seed=None, episode_id=None, more=0):
+        return Guessing.reset(self, seed, episode_id, more)
+
+
+class Duck:
+    """An environment of nobody's."""
+
+    def reset(self, seed=None, more=0):
+        self.secret = 7 + more
+        return {"text": "Which number?", "done": False}
+
+    def step(self, action):
+        return {"text": "?", "done": action["number"] == self.secret, "reward": 1.0}
+
+
+class AsyncDuck(Duck):
+    async def reset(self, seed=None, *, more=0):
+        return super().reset(seed, more)
+
+
+STRICT = pytest.mark.parametrize("kind", [Strict, AsyncStrict, Duck, AsyncDuck])
+
+
+@STRICT
+def test_an_argument_that_the_reset_doesnt_take_is_an_error_that_names_it(kind):
+    record = play(kind, guesses(9), {"reset": {"more": 2, "moer": 1, "board": 3}})
+    assert (record.ended, record.steps) == ("error", [])
+    assert record.error.startswith("reset: InvalidArgumentError: ")
+    assert "takes no 'board', 'moer'; it takes " in record.error
+    assert "more, seed" in record.error
+
+
+@STRICT
+def test_an_argument_that_the_reset_takes_reaches_it(kind):
+    assert play(kind, guesses(9), {"reset": {"more": 2}}).ended == "done"
+
+
+def test_what_was_said_of_the_reset_is_on_the_first_step_alone():
+    record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, rollout_id="e1")
+    told = [step.step_info.get("reset_metadata") for step in record.steps]
+    assert told == [{"episode": "e1"}, None]  # the lock is nothing that JSON can hold
+
+
+def test_a_reset_that_says_nothing_leaves_nothing():
+    record = play(Duck, guesses(7))
+    assert record.ended == "done"
+    assert "reset_metadata" not in record.steps[0].step_info
+
+
+def test_an_answer_of_ones_own_goes_before_the_tasks():
+    worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
+    task = {"ground_truth": "6"}
+    assert run(worker.run(task)).ground_truth == "6"
+    assert run(worker.run(task, ground_truth="7")).ground_truth == "7"
+
+
+def test_messages_of_ones_own():
+    def said(observation, calls):
+        assert calls == []
+        return [Message(role="user", content=f"<{observation.text}>")]
+
+    record = play(Guessing, guesses(7), to_messages=said)
+    assert [text for role, text in texts(record) if role == "user"] == ["<Which number?>", "<yes>"]
+
+
+def test_each_tool_call_is_answered():
+    calls = [{"type": "tool_call", "name": "guess", "arguments": {"number": n}} for n in (7, 8)]
+    policy = ScriptedPolicy([{**calls[0], "id": "a"}, {"type": "tool_calls", "calls": calls}])
+
+    def read(action):
+        return {"number": 1}
+
+    record = play(Guessing, policy, to_action=read, max_steps=2)
+    first, answer, second, *answers = [message.to_openai() for message in record.messages[1:]]
+    function = {"name": "guess", "arguments": '{"number": 7}'}
+    assert first["tool_calls"] == [{"id": "a", "type": "function", "function": function}]
+    assert first["content"] is None
+    assert answer == {"role": "tool", "content": "no", "tool_call_id": "a"}
+    assert [call["id"] for call in second["tool_calls"]] == ["call_1_0", "call_1_1"]
+    assert [each["tool_call_id"] for each in answers] == ["call_1_0", "call_1_1"]
+
+
+class Listens:
+    """Notes what it is given."""
+
+    def __init__(self):
+        self.given = []
+
+    async def get_action(
+        self, observation, available_tools_specs=None, *, messages=None, turn=None
+    ):
+        self.given.append((observation, available_tools_specs, messages))
+        messages.append("nothing of the worker's")
+        return {"number": 7}, "seven", None, None
+
+
+def test_a_policy_is_given_observation_tools_and_conversation():
+    policy = Listens()
+    record = play(Guessing, policy, tools=[{"type": "function"}])
+    [(observation, tools, messages)] = policy.given
+    assert isinstance(observation, Hint)
+    assert tools == [{"type": "function"}]
+    assert messages[:-1] == record.messages[:1]
+    assert len(record.messages) == 3  # a policy's list is its own
+
+
+def test_tools_of_the_environment_are_told():
+    class Equipped(Guessing):
+        tools = ({"type": "function"},)
+
+    policy = Listens()
+    play(Equipped, policy)
+    assert policy.given[0][1] == [{"type": "function"}]
+
+
+def test_a_policy_with_any_keyword_is_given_the_conversation():
+    class Wraps:
+        async def get_action(self, observation, available_tools_specs=None, **kwargs):
+            return await inner.get_action(observation, available_tools_specs, **kwargs)
+
+    inner = Listens()
+    assert play(Guessing, Wraps()).ended == "done"
+    assert len(inner.given[0][2]) == 2
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
+def test_a_worker_needs_at_least_one_step(steps):
+    with pytest.raises(InvalidArgumentError, match="max_steps is"):
+        RLRolloutWorker(Guessing, guesses(1), max_steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param({"env": "env"}, "'env' is no environment", id="env"),
+        pytest.param({"policy": lambda o: o}, "is no policy", id="policy"),
+        pytest.param({"policy": ScriptedPolicy}, "is no policy", id="class"),
+        pytest.param({"stop_pattern": "("}, "no regular expression", id="pattern"),
+        pytest.param({"step_timeout": 0}, "step_timeout is 0", id="step_timeout"),
+        pytest.param({"policy_timeout": None}, "policy_timeout is None", id="policy_timeout"),
+    ],
+)
+def test_what_cant_be_meant_is_refused(options, said):
+    given = {"env": Guessing, "policy": guesses(1), **options}
+    with pytest.raises(InvalidArgumentError, match=re.escape(said)):
+        RLRolloutWorker(given.pop("env"), given.pop("policy"), max_steps=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        pytest.param(5, "the task is 5", id="number"),
+        pytest.param({"messages": [{"role": "nobody"}]}, "task['messages'][0].role", id="role"),
+        pytest.param({"messages": ["hi"]}, "task['messages'][0]: ", id="texts"),
+        pytest.param({"messages": 5}, "is 5; it takes a list of messages", id="no list"),
+        pytest.param({"reset": 5}, "task['reset'] is 5", id="reset"),
+    ],
+)
+def test_what_is_no_task_is_refused(task, said):
+    with pytest.raises(InvalidArgumentError, match=re.escape(said)):
+        play(Guessing, guesses(1), task)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_a_group_is_of_at_least_one(n):
+    worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
+    with pytest.raises(InvalidArgumentError, match="n is"):
+        run(worker.run_group(None, n))
+
+
+@pytest.mark.parametrize("name", ["seed", "ended", "error", "env_rewards", "first_turn"])
+def test_a_column_that_the_episode_gives_is_no_tasks(name):
+    with pytest.raises(InvalidArgumentError, match=re.escape(f"the task has ['{name}']")):
+        play(Guessing, guesses(7), {"id": "q", name: 1})
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", True, [1]], ids=str)
+def test_what_is_no_seed_is_refused(seed):
+    worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
+    for asked in (worker.run(seed=seed), worker.run_group(None, 1, seed=seed)):
+        with pytest.raises(InvalidArgumentError, match="it takes a whole number of at least 0"):
+            run(asked)

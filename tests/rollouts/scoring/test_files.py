@@ -1,0 +1,229 @@
+"""read_lines, parse_line, read_rollouts: JSONL as people have it."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.errors import RolloutError
+from guerdon.models import Rollout
+from guerdon.rollouts.scoring import files, read_rollouts
+from guerdon.rollouts.scoring.files import decode_line, parse_line, read_lines
+
+ROW = b'{"id": 1, "messages": [{"role": "assistant", "content": "x"}]}'
+BOM = b"\xef\xbb\xbf"
+
+
+def lines_of(data):
+    return list(read_lines(io.BytesIO(data)))
+
+
+# Lines
+
+
+def test_lines_have_their_numbers():
+    assert lines_of(b"a\nb\nc\n") == [(1, b"a\n"), (2, b"b\n"), (3, b"c\n")]
+
+
+def test_an_empty_file_has_no_lines():
+    assert lines_of(b"") == []
+
+
+def test_a_last_line_needs_no_newline():
+    assert lines_of(b"a\nb") == [(1, b"a\n"), (2, b"b")]
+
+
+def test_blank_lines_are_passed_over_and_counted():
+    assert lines_of(b"\n  \na\n\t\r\n\nb\n \n") == [(3, b"a\n"), (6, b"b\n")]
+
+
+def test_only_newlines_end_lines():
+    text = "a\u2028b\u0085c\x0bd\re\n".encode()
+    assert lines_of(text) == [(1, text)]
+
+
+def test_a_line_that_is_too_long_is_cut_off_and_the_rest_goes_on(monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE", 4)
+    assert lines_of(b"abc\nabcdefghijklm\nxyz\n") == [(1, b"abc\n"), (2, b"abcde"), (3, b"xyz\n")]
+
+
+@pytest.mark.parametrize("length", range(4, 20))
+def test_the_line_after_one_that_is_too_long_is_whole_whatever_the_length(monkeypatch, length):
+    monkeypatch.setattr(files, "MAX_LINE", 4)
+    assert lines_of(b"a" * length + b"\nxyz\n")[1:] == [(2, b"xyz\n")]
+    assert len(lines_of(b"a" * length)) == 1
+
+
+def test_long_blank_lines_are_never_held_whole(monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE", 4)
+    assert [len(line) <= 5 for _, line in lines_of(b" " * 1000 + b"\nxyz\n")] == [True, True]
+
+
+# Rows
+
+
+def test_a_line_is_a_rollout():
+    assert parse_line(1, ROW + b"\n").id == 1
+
+
+def test_a_line_without_an_id_has_its_number():
+    assert parse_line(7, b'{"messages": [{"role": "assistant"}]}\n').id == 7
+
+
+@pytest.mark.parametrize("line", [ROW, ROW + b"\n", ROW + b"\r\n", b"  " + ROW + b"\t\n"])
+def test_space_around_a_row_does_not_matter(line):
+    assert parse_line(2, line).id == 1
+
+
+def test_a_mark_at_the_beginning_of_the_file_is_passed_over():
+    assert parse_line(1, BOM + ROW).id == 1
+
+
+def test_a_mark_elsewhere_is_no_json():
+    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+        parse_line(2, BOM + ROW)
+    assert caught.value.line == 2
+
+
+def test_text_is_utf8():
+    line = '{"id": "ß", "messages": [{"role": "assistant", "content": "四十二 🙂"}]}'.encode()
+    rollout = parse_line(1, line)
+    assert (rollout.id, rollout.steps[0][0].content) == ("ß", "四十二 🙂")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"not json",
+        ROW + ROW,
+        ROW[:-1],
+        ROW.replace(b"1", b"NaN"),
+        ROW.replace(b"1", b"Infinity"),
+        ROW.replace(b"1", b"-Infinity"),
+        ROW.replace(b"x", b"\xff\xfe"),
+        ROW.replace(b'"x"', b"'x'"),
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"id": ' + b"9" * 10_000 + b"}",
+        b"\x00",
+    ],
+)
+def test_what_is_no_json_is_said_with_its_line(line):
+    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+        parse_line(5, line)
+    assert caught.value.line == 5
+
+
+def test_a_line_that_is_too_long_is_refused(monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE", 10)
+    with pytest.raises(RolloutError, match="the line has more than 10 bytes") as caught:
+        parse_line(3, ROW)
+    assert caught.value.line == 3
+
+
+def test_a_line_as_long_as_may_be_is_taken(monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE", len(ROW))
+    assert [parse_line(*line).id for line in lines_of(ROW)] == [1]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=12,
+)
+ROLES = st.sampled_from(["assistant", "user", "tool", "robot"])
+FIELDS = {
+    "role": ROLES | JSON,
+    "content": st.text(max_size=5) | JSON,
+    "tool_calls": st.lists(st.dictionaries(st.text(max_size=5), JSON), max_size=2) | JSON,
+    "name": JSON,
+}
+MESSAGES = st.lists(st.fixed_dictionaries({}, optional=FIELDS) | JSON, max_size=4) | JSON
+ROWS = JSON | st.fixed_dictionaries({"messages": MESSAGES}, optional={"id": JSON, "group": JSON})
+
+
+@given(row=ROWS, number=st.integers(1, 10**9))
+def test_any_json_is_a_rollout_or_an_error_with_its_line(row, number):
+    rollout = error = None
+    try:
+        rollout = parse_line(number, json.dumps(row, allow_nan=False).encode())
+    except RolloutError as raised:
+        error = raised
+    if error is not None:
+        assert error.line == number
+        assert str(error)
+    else:
+        assert isinstance(rollout, Rollout)
+        assert len(rollout.steps) == sum(m["role"] == "assistant" for m in row["messages"])
+        assert [m.to_openai() for m in rollout.messages] == row["messages"]
+
+
+@given(line=st.binary(max_size=60))
+def test_any_bytes_are_a_rollout_or_an_error_with_its_line(line):
+    with pytest.raises(RolloutError) as caught:
+        parse_line(4, line)
+    assert caught.value.line == 4
+
+
+# read_rollouts
+
+
+@pytest.mark.parametrize("kind", [bytes, bytes.decode])
+def test_rollouts_are_read_from_the_lines_of_an_open_file(kind):
+    data = [ROW + b"\n", b"\n", b'{"messages": [{"role": "assistant"}]}\n']
+    assert [rollout.id for rollout in read_rollouts(map(kind, data))] == [1, 3]
+
+
+def test_reading_rollouts_stops_at_a_broken_line_and_says_which():
+    rollouts = read_rollouts([ROW, b"\n", b"{"])
+    assert next(rollouts).id == 1
+    with pytest.raises(RolloutError) as caught:
+        next(rollouts)
+    assert caught.value.line == 3
+
+
+def test_text_that_begins_with_a_mark_is_read_as_bytes_are():
+    assert [rollout.id for rollout in read_rollouts([(BOM + ROW).decode()])] == [1]
+
+
+# What stands in a line, whatever it is
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [(b"3\n", 3), (b' {"a": [null]} \r\n', {"a": [None]}), (b"[]", []), (b'"\\ud800"', "\ud800")],
+    ids=["number", "object", "list", "half"],
+)
+def test_a_line_is_decoded_whatever_it_holds(line, value):
+    assert decode_line(2, line) == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"\xff", b"NaN", b"{} {}", b"[" * 100_000, b"9" * 5000, BOM + b"{}"],
+    ids=["empty", "broken", "bytes", "nan", "two", "deep", "huge", "mark"],
+)
+def test_a_line_that_is_no_json_says_which(line):
+    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+        decode_line(7, line)
+    assert caught.value.line == 7
+
+
+def test_a_mark_stands_at_the_beginning_alone():
+    assert decode_line(1, BOM + b"{}") == {}
+
+
+def test_a_line_that_is_too_long_is_not_decoded(monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE", 4)
+    assert decode_line(1, b"1234") == 1234
+    with pytest.raises(RolloutError, match="more than 4 bytes"):
+        decode_line(1, b"12345")

@@ -1,0 +1,173 @@
+"""Formats: recordings of tau-bench as lines of rollouts."""
+
+import io
+import json
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.rollouts.scoring import formats
+from guerdon.rollouts.scoring.files import parse_line, read_lines
+from guerdon.rollouts.scoring.formats import FORMATS, read_tau_bench, reader_of
+
+TRAJ = [
+    {"role": "system", "content": "Policy."},
+    {"role": "user", "content": "A seat?"},
+    {"role": "assistant", "content": "3A."},
+]
+TASK = {"user_id": "u", "actions": [{"name": "book", "kwargs": {}}], "outputs": []}
+
+
+def record(task_id=3, trial=0, **fields):
+    return {
+        "task_id": task_id, "trial": trial, "reward": 1.0, "info": {"task": TASK}, "traj": TRAJ,
+    } | fields  # fmt: skip
+
+
+def read(records):
+    data = records if isinstance(records, bytes) else json.dumps(records).encode()
+    return list(read_tau_bench(io.BytesIO(data)))
+
+
+def rows(records):
+    return [json.loads(line) for _, line in read(records)]
+
+
+def test_a_record_is_a_rollout():
+    [(number, line)] = read([record(task_id=3, trial=1)])
+    assert number == 1
+    rollout = parse_line(number, line)
+    assert (rollout.id, rollout.group, len(rollout.messages)) == ("3-1", 3, 3)
+    assert rollout.columns["ground_truth"] == TASK
+
+
+def test_the_other_columns_stay():
+    [row] = rows([record(reward=0.5, extra={"a": 1})])
+    assert (row["reward"], row["trial"], row["extra"], row["info"]) == (
+        0.5, 0, {"a": 1}, {"task": TASK},
+    )  # fmt: skip
+    assert "traj" not in row
+
+
+def test_trials_that_stand_apart_come_together_with_their_own_numbers():
+    given = [record(task, trial) for trial in range(2) for task in (7, 5, 6)]
+    found = read(given)
+    assert [number for number, _ in found] == [1, 4, 2, 5, 3, 6]
+    assert [json.loads(line)["id"] for _, line in found] == [
+        "7-0", "7-1", "5-0", "5-1", "6-0", "6-1",
+    ]  # fmt: skip
+
+
+def test_tasks_are_told_apart_by_kind():
+    found = rows([record(1), record("1"), record(1), record("1")])
+    assert [row["group"] for row in found] == [1, 1, "1", "1"]
+
+
+@pytest.mark.parametrize("info", [None, [], "x", {}, {"task": None}], ids=repr)
+def test_a_record_without_a_task_has_no_ground_truth(info):
+    [row] = rows([record(info=info)])
+    assert row["ground_truth"] is None
+    assert row["group"] == 3
+
+
+def test_a_record_without_numbers_is_named_by_its_place():
+    found = read([{"traj": TRAJ}, {"task_id": 3, "traj": TRAJ}])
+    assert [parse_line(*line).id for line in found] == [1, "3"]
+    assert [parse_line(*line).group for line in found] == [None, 3]
+
+
+@pytest.mark.parametrize("other", [None, 3, "x", [], [1]], ids=repr)
+def test_what_is_no_record_fails_where_it_is_scored(other):
+    found = read([record(1), other, record(2)])
+    assert sorted(number for number, _ in found) == [1, 2, 3]
+    [broken] = [line for line in found if line[0] == 2]
+    with pytest.raises(RolloutError, match="a rollout is an object") as caught:
+        parse_line(*broken)
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    "traj",
+    [None, [], {}, "x", [{"role": "user", "content": "?"}], [{"role": "robot"}], [3]],
+    ids=repr,
+)
+def test_a_record_whose_conversation_is_none_keeps_its_names(traj):
+    [line] = read([record(traj=traj)])
+    with pytest.raises(RolloutError) as caught:
+        parse_line(*line)
+    assert (caught.value.row["id"], caught.value.row["group"]) == ("3-0", 3)
+
+
+def test_a_number_that_is_none_fails_its_own_record():
+    data = json.dumps([record(1), record(2)]).replace('"reward": 1.0', '"reward": NaN', 1)
+    first, second = read(data.encode())
+    with pytest.raises(RolloutError, match="NaN is no JSON"):
+        parse_line(*first)
+    assert parse_line(*second).id == "2-0"
+
+
+def test_an_empty_array_has_no_lines():
+    assert read([]) == []
+    assert read(b" [ ] \n") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"", "the file is no JSON"),
+        (b"[{]", "the file is no JSON"),
+        (b"\xff\xfe\xfd", "the file is no JSON"),
+        (b'{"task_id": 1}\n{"task_id": 2}\n', "the file is no JSON"),
+        (b'{"task_id": 1}', "an array of records, not dict"),
+        (b"null", "an array of records, not NoneType"),
+        (b"3", "an array of records, not int"),
+        (b"[" * 100_000, "the file is no JSON"),
+    ],
+    ids=["empty", "broken", "bytes", "lines", "object", "null", "number", "deep"],
+)
+def test_what_is_no_array_is_refused(data, match):
+    with pytest.raises(RolloutError, match=match):
+        read(data)
+
+
+def test_records_that_are_nested_deeply_end_nothing():
+    for depth in (500, 900):
+        nested = b'[{"task_id": ' + b"[" * depth + b"]" * depth + b', "traj": []}]'
+        assert len(read(nested)) == 1
+
+
+def test_a_file_that_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(formats, "MAX_FILE", 100)
+    assert read(b" " * 98 + b"[]") == []
+    with pytest.raises(RolloutError, match="may have 100 bytes at most"):
+        read(b" " * 99 + b"[]")
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbf" + json.dumps([record()]).encode(),
+             json.dumps([record()]).encode("utf-16")], ids=["mark", "utf-16"],
+)  # fmt: skip
+def test_files_of_other_systems_are_read(data):
+    [line] = read(data)
+    assert parse_line(*line).id == "3-0"
+
+
+def test_text_stays_what_it_was():
+    said = "é 6 × 7 \u2028 \x00 🎲"
+    [line] = read([record(traj=[{"role": "assistant", "content": said}])])
+    assert b"\n" not in line
+    assert parse_line(*line).messages[0].text == said
+
+
+def test_half_a_character_is_no_failure():
+    parts = [{"type": "text", "text": "\ud800"}]
+    [line] = read([record(traj=[{"role": "assistant", "content": parts}], task_id="\udfff")])
+    assert parse_line(*line).messages[0].text == "\ud800"
+    assert parse_line(*line).group == "\udfff"
+
+
+def test_formats_have_names():
+    assert {"jsonl": read_lines, "tau-bench": read_tau_bench} == FORMATS
+    assert reader_of("tau-bench") is read_tau_bench
+    with pytest.raises(InvalidArgumentError, match=r"'csv'; there are \['jsonl', 'tau-bench'\]"):
+        reader_of("csv")

@@ -1,0 +1,183 @@
+"""GroupSummary: what a run over groups gave, in bounded memory."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.rollouts.scoring import group_summary
+from guerdon.rollouts.scoring.group_summary import GroupFacts, GroupSummary, facts_of
+
+
+def row(score=1.0, *steps, group="g", **fields):
+    """A row whose steps have these anchors and returns."""
+    told = [
+        {"step_index": turn, "advantage": 0.5, "return_to_go": value}
+        | ({} if anchor is None else {"anchor": anchor})
+        for turn, (anchor, value) in enumerate(steps)
+    ]
+    return {
+        "id": 1, "group": group, "score": score, "is_score_valid": score is not None,
+        "components": {}, "step_rewards": None, "error": None, "fingerprint": "f",
+    } | ({"steps": told} if steps else {}) | fields  # fmt: skip
+
+
+def summary_of(*facts):
+    counted = GroupSummary()
+    for each in facts:
+        counted.add(each)
+    return counted
+
+
+# The facts of one group
+
+
+def test_the_facts_of_rows_without_credit():
+    facts = facts_of([row(1.0), row(None), row(0.5)], credited=False)
+    assert facts == GroupFacts("g", 3, (1.0, 0.5))
+    assert (facts.mean, facts.is_dead, facts.uncredited) == (0.75, False, False)
+
+
+def test_steps_are_counted_by_the_states_that_they_share():
+    rows = [row(1.0, (0, 1.0), (1, 1.0), (0, 1.0)), row(0.0, (0, 0.0), (2, 0.5), (3, 0.5)),
+            row(0.0, (2, 0.5))]  # fmt: skip
+    facts = facts_of(rows, credited=True)
+    assert (facts.steps, facts.shared) == (7, 5)
+    assert facts.anchors == {1: 2, 2: 1, 3: 1}
+    assert facts.dead_anchors == 1
+    assert not facts.uncredited
+
+
+def test_steps_without_anchors_share_nothing():
+    facts = facts_of([row(1.0, (None, 1.0), (None, 1.0))], credited=True)
+    assert (facts.steps, facts.shared, facts.anchors, facts.dead_anchors) == (2, 0, {}, 0)
+
+
+def test_steps_without_an_advantage_are_not_counted():
+    masked = row(None, steps=[{"step_index": 0, "advantage": None, "return_to_go": None}])
+    uncredited = row(1.0, steps=[{"step_index": 0, "base_reward": 0.5, "reason": None}])
+    facts = facts_of([masked, uncredited], credited=True)
+    assert (facts.steps, facts.uncredited) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("scores", "dead"),
+    [((), False), ((1.0,), False), ((1.0, 1.0), True), ((0.0, -0.0), True), ((0.0, 1e-12), False)],
+    ids=str,
+)
+def test_a_group_is_dead_where_two_or_more_scores_are_the_same(scores, dead):
+    assert GroupFacts("g", 3, scores).is_dead is dead
+
+
+def test_no_score_has_no_mean_and_misses_no_credit():
+    facts = facts_of([row(None), row(None)], credited=True)
+    assert (facts.mean, facts.scores, facts.uncredited) == (None, (), False)
+
+
+def test_the_mean_of_large_scores_is_exact():
+    assert GroupFacts("g", 3, (1e16, 1.0, -1e16)).mean == pytest.approx(1 / 3)
+
+
+HUGE = 1.7e308
+
+
+@pytest.mark.parametrize(
+    ("scores", "mean"),
+    [((HUGE,) * 4, HUGE), ((HUGE, HUGE, -HUGE, -HUGE), 0.0), ((-HUGE,) * 3, -HUGE)],
+    ids=["large", "both", "small"],
+)
+def test_the_mean_of_scores_whose_sum_is_no_float_is_one(scores, mean):
+    facts = facts_of([row(score) for score in scores], credited=False)
+    assert facts.mean == pytest.approx(mean)
+    json.dumps(summary_of(facts).to_dict(), allow_nan=False)
+
+
+# Over groups
+
+
+def test_groups_are_counted_by_what_can_be_learnt():
+    counted = summary_of(
+        GroupFacts("a", 2, (1.0, 0.0)),
+        GroupFacts("b", 2, (1.0, 1.0)),
+        GroupFacts("c", 2, (1.0,)),
+        GroupFacts("d", 1, (), uncredited=False),
+        GroupFacts("e", 2, (1.0, 0.0), uncredited=True),
+    )
+    told = counted.to_dict()
+    assert (told["groups"], told["dead_groups"]) == (5, 1)
+    assert (told["groups_of_one"], told["uncredited_groups"]) == (1, 1)
+    assert [each["group"] for each in told["by_group"]] == list("abcde")
+    assert told["by_group"][1] == {
+        "group": "b", "rows": 2, "scores": [1.0, 1.0], "mean_score": 1.0, "dead": True,
+        "steps": 0, "shared_steps": 0,
+    }  # fmt: skip
+
+
+def test_rollouts_without_a_group_are_no_group():
+    counted = summary_of(
+        GroupFacts(None, 1, (1.0,), steps=2, anchors={1: 2}), GroupFacts(None, 1, ())
+    )
+    told = counted.to_dict()
+    assert (told["groups"], told["rows_without_group"], told["groups_of_one"]) == (0, 2, 0)
+    assert (told["steps"], told["anchor_sizes"], told["by_group"]) == (2, {"1": 2}, [])
+
+
+def test_anchors_are_counted_by_size():
+    counted = summary_of(
+        GroupFacts("a", 2, (1.0, 0.0), steps=4, shared=2, anchors={1: 2, 2: 1}, dead_anchors=1),
+        GroupFacts("b", 2, (1.0, 0.0), steps=12, shared=12, anchors={10: 1, 2: 1}),
+    )
+    told = counted.to_dict()
+    assert told["anchor_sizes"] == {"1": 2, "2": 2, "10": 1}
+    assert list(told["anchor_sizes"]) == ["1", "2", "10"]
+    assert (told["steps"], told["anchor_coverage"], told["dead_anchors"]) == (16, 14 / 16, 1)
+
+
+def test_nothing_has_no_coverage():
+    assert GroupSummary().to_dict() == {
+        "groups": 0, "rows_without_group": 0, "groups_of_one": 0, "dead_groups": 0,
+        "uncredited_groups": 0, "steps": 0, "anchor_coverage": None, "anchor_sizes": {},
+        "dead_anchors": 0, "by_group": [],
+    }  # fmt: skip
+
+
+def test_groups_are_told_one_by_one_up_to_a_bound():
+    counted = GroupSummary()
+    for number in range(1000):
+        counted.add(GroupFacts(number, 2, (1.0, 0.0)))
+    assert counted.groups == 1000
+    assert [each.name for each in counted.first] == list(range(group_summary.MAX_GROUPS))
+    assert len(counted.to_dict()["by_group"]) == group_summary.MAX_GROUPS == 100
+
+
+def test_the_bound_holds_where_summaries_meet(monkeypatch):
+    monkeypatch.setattr(group_summary, "MAX_GROUPS", 3)
+    one = summary_of(GroupFacts("a", 1, ()), GroupFacts("b", 1, ()))
+    one.merge(summary_of(GroupFacts("c", 1, ()), GroupFacts("d", 1, ())))
+    assert ([each.name for each in one.first], one.groups) == (["a", "b", "c"], 4)
+
+
+FACTS = st.builds(
+    GroupFacts,
+    st.none() | st.sampled_from(["a", 1]),
+    st.integers(1, 3),
+    st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=3).map(tuple),
+    steps=st.integers(0, 4),
+    shared=st.integers(0, 4),
+    anchors=st.dictionaries(st.integers(1, 3), st.integers(1, 3)),
+    dead_anchors=st.integers(0, 2),
+    uncredited=st.booleans(),
+)
+
+
+@given(chunks=st.lists(st.lists(FACTS, max_size=4), max_size=3))
+def test_merging_is_counting_in_one_go(chunks):
+    merged, parts = GroupSummary(), [summary_of(*chunk) for chunk in chunks]
+    before = copy.deepcopy(parts)
+    for part in parts:
+        merged.merge(part)
+    assert merged == summary_of(*(facts for chunk in chunks for facts in chunk))
+    assert parts == before
+    json.dumps(merged.to_dict(), allow_nan=False)

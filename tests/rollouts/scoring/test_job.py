@@ -1,0 +1,1023 @@
+"""Job: a file of rollouts in, a file of result rows out."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from guerdon.errors import (
+    CreditError,
+    InvalidArgumentError,
+    OutputError,
+    ResumeError,
+    RolloutError,
+    SpecError,
+    WorkerError,
+)
+from guerdon.models import EvaluateResult, Rollout, StepOutput
+from guerdon.rollouts import Job, RLDataAligner, apply_credit
+from guerdon.rollouts.scoring.row_credit import CreditSettings
+
+REWARD = """
+    from guerdon import Gate, Rubric, WeightedSum
+
+    class Number(Rubric):
+        '''The turn is a number.'''
+        def forward(self, action, observation):
+            return float(action.content)
+
+    def reward():
+        return WeightedSum([Gate(Number(), 0.5), Number()], [1.0, 0.5])
+"""
+
+
+@pytest.fixture
+def spec(reward):
+    return reward(REWARD)
+
+
+@pytest.fixture
+def run(tmp_path, spec):
+    """Runs a job; gives the report and the rows that it wrote."""
+
+    def run(rollouts, **options):
+        out = options.pop("out", str(tmp_path / "scored.jsonl"))
+        report = Job(rollouts, options.pop("reward", spec), out, **options).run()
+        return report, [json.loads(line) for line in Path(out).read_bytes().splitlines()]
+
+    return run
+
+
+def mixed(row):
+    """Rows of every kind, with lines that are none."""
+    return [
+        row("0.5", id="a", kind="x"),
+        b"{broken",
+        row("0.25", "1", id="b", kind="y"),
+        b"",
+        row("no number", id="ç", kind="x"),
+        {"id": "d", "messages": []},
+        row("0", id=["e", None], group={"g": 1}),
+        row("1" * 40, id=6, kind="y"),
+    ]
+
+
+def test_rows_keep_their_order(row, write_rows, run):
+    report, rows = run(write_rows([row("1", id=i, group=-i) for i in range(200)]))
+    assert [r["id"] for r in rows] == list(range(200))
+    assert [r["group"] for r in rows] == [-i for i in range(200)]
+    assert (report.scored, report.resumed, report.interrupted) == (200, 0, False)
+
+
+def test_a_row_is_what_the_scorer_gives(row, write_rows, run):
+    report, rows = run(write_rows([row("0.5", "1", id="a", group="g")]))
+    assert rows == [
+        {
+            "id": "a",
+            "group": "g",
+            "score": 2.25,
+            "is_score_valid": True,
+            "components": {
+                "rubric_0": 1.0,
+                "rubric_0.rubric": 1.0,
+                "rubric_1": 1.0,
+                "rubric_0/mean": 0.75,
+                "rubric_0.rubric/mean": 0.75,
+                "rubric_1/mean": 0.75,
+            },
+            "step_rewards": [0.75, 1.5],
+            "error": None,
+            "fingerprint": report.fingerprint,
+        }
+    ]
+
+
+def test_a_broken_line_is_reported_and_the_rest_goes_on(row, write_rows, run):
+    lines = [row("1", id="a"), b"{", b"\xff\xfe", b"", b"[]", row("1", id="b")]
+    report, rows = run(write_rows(lines))
+    assert [r["score"] for r in rows] == [1.5, None, None, None, 1.5]
+    assert [r["error"] and r["error"].partition(": ")[0] for r in rows] == [
+        None, "line 2", "line 3", "line 5", None,
+    ]  # fmt: skip
+    assert (report.summary.failed, report.summary.failures) == (3, {"RolloutError": 3})
+
+
+def test_a_row_that_is_no_rollout_keeps_its_id(write_rows, run):
+    _, rows = run(write_rows([{"id": "q7", "group": "g", "messages": []}]))
+    assert (rows[0]["id"], rows[0]["group"]) == ("q7", "g")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        rb'{"id": "\ud800", "messages": [{"role": "assistant", "content": "1"}]}',
+        rb'{"id": 1, "group": "\udfff", "messages": [{"role": "assistant", "content": "1"}]}',
+        rb'{"id": 1, "messages": [{"role": "assistant", "content": "\ud800"}]}',
+        rb'{"id": 1e999, "messages": [{"role": "assistant", "content": "1"}]}',
+        rb'{"id": 1, "group": [-1e999], "messages": [{"role": "assistant", "content": "1"}]}',
+        rb'{"id": ' + b"[" * 900 + b"]" * 900 + b', "messages": [{"role": "assistant"}]}',
+        b'{"id": 1, "messages": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+        b'{"id": 1, "messages": [{"role": ' + b"[" * 900 + b"]" * 900 + b"}]}",
+    ],
+)
+def test_strange_lines_never_end_a_run(row, write_rows, run, line):
+    _, rows = run(write_rows([row("1", id="a"), line, row("1", id="b")]))
+    assert [r["score"] for r in rows[::2]] == [1.5, 1.5]
+    assert len(rows) == 3
+
+
+def test_an_error_with_half_a_character_never_ends_a_run(row, write_rows, run, reward):
+    spec = reward(
+        r"""
+        def reward(action, observation):
+            raise ValueError("\ud800")
+        """
+    )
+    _, rows = run(write_rows([row("1"), row("1")]), reward=spec)
+    assert [r["is_score_valid"] for r in rows] == [False, False]
+
+
+def test_results_that_json_can_not_hold_are_failed_rows(row, write_rows, run, reward):
+    spec = reward(
+        """
+        def reward(action, observation):
+            return float(action.content)
+        """
+    )
+    _, rows = run(write_rows([row("1e308", "1e308", id=1), row("1", id=2)]), reward=spec)
+    assert [r["score"] for r in rows] == [None, 1.0]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+def test_an_empty_file_is_an_error(tmp_path, run, data):
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(RolloutError, match=r"rollouts\.jsonl holds no rollouts: it is empty"):
+        run(str(path))
+
+
+def test_a_file_that_is_not_there_is_an_error_and_the_output_stays(tmp_path, run):
+    out = tmp_path / "scored.jsonl"
+    out.write_bytes(b"precious\n")
+    with pytest.raises(RolloutError, match=r"can't read .*absent\.jsonl: No such file"):
+        run(str(tmp_path / "absent.jsonl"))
+    assert out.read_bytes() == b"precious\n"
+
+
+def test_a_reward_that_can_not_be_loaded_leaves_the_output_alone(tmp_path, row, write_rows, run):
+    out = tmp_path / "scored.jsonl"
+    out.write_bytes(b"precious\n")
+    with pytest.raises(SpecError):
+        run(write_rows([row("1")]), reward=f"{tmp_path}/absent.py:reward")
+    assert out.read_bytes() == b"precious\n"
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_less_than_one_worker_is_refused(row, write_rows, run, workers):
+    with pytest.raises(InvalidArgumentError, match="it takes at least 1"):
+        run(write_rows([row("1")]), workers=workers)
+
+
+@pytest.mark.parametrize("way", ["same", "symlink", "hardlink", "dotted"])
+def test_the_rollouts_are_never_written_over(tmp_path, row, write_rows, run, way):
+    rollouts = Path(write_rows([row("1")]))
+    before, other = rollouts.read_bytes(), tmp_path / "other.jsonl"
+    match way:
+        case "same":
+            other = rollouts
+        case "symlink":
+            other.symlink_to(rollouts)
+        case "hardlink":
+            other.hardlink_to(rollouts)
+        case "dotted":
+            other = tmp_path / "." / ".." / tmp_path.name / rollouts.name
+    with pytest.raises(InvalidArgumentError, match="is the file of the rollouts"):
+        run(str(rollouts), out=str(other))
+    assert rollouts.read_bytes() == before
+
+
+def test_a_full_disk_is_an_error(row, write_rows, spec):
+    with pytest.raises(OutputError, match="No space left"):
+        Job(write_rows([row("1")]), spec, "/dev/full").run()
+
+
+def test_without_an_output_there_is_a_summary(row, write_rows, spec):
+    report = Job(write_rows([row("1"), row("0")]), spec).run()
+    assert (report.summary.rows, report.summary.zeros, report.summary.score.value) == (2, 1, 0.75)
+
+
+def test_the_summary_is_broken_down_by_a_column(row, write_rows, run):
+    report, _ = run(write_rows(mixed(row)), by="kind", passing=0.75)
+    parts = report.summary.parts
+    assert {name: (part.rows, part.failed, part.passed) for name, part in parts.items()} == {
+        "x": (2, 1, 1),
+        "y": (2, 0, 2),
+        "(none)": (2, 1, 0),
+        "(unreadable)": (1, 1, 0),
+    }
+    assert (report.summary.rows, report.summary.passed) == (7, 3)
+    assert report.summary.gates == ("rubric_0",)
+    assert report.summary.stopped == {"rubric_0": 1}
+
+
+def test_progress_ends_with_all_rows_and_bytes(row, write_rows, run):
+    told = []
+    path = write_rows([row("1") for _ in range(300)])
+    run(path, progress=lambda rows, read: told.append((rows, read)))
+    assert told[-1] == (300, Path(path).stat().st_size)
+    assert told == sorted(told)
+
+
+# Going on
+
+
+@pytest.fixture
+def whole(row, write_rows, run, tmp_path):
+    """The rollouts, and the output of a run that nothing disturbed."""
+    rollouts = write_rows(mixed(row))
+    report, _ = run(rollouts, by="kind", passing=0.75)
+    return rollouts, (tmp_path / "scored.jsonl").read_bytes(), report.summary
+
+
+def test_a_run_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(whole, tmp_path, spec):
+    rollouts, data, summary = whole
+    out = tmp_path / "again.jsonl"
+    ends = [at for at, byte in enumerate(data) if byte == 10]
+    for size in sorted({*range(0, len(data), 13), *ends, *(end + 1 for end in ends)}):
+        out.write_bytes(data[:size])
+        report = Job(rollouts, spec, str(out), resume=True, by="kind", passing=0.75).run()
+        assert out.read_bytes() == data, size
+        assert report.summary == summary, size
+        assert report.resumed == data[:size].count(b"\n")
+        assert report.resumed + report.scored == 7
+
+
+def test_the_summary_after_going_on_counts_all_rows(whole, tmp_path, spec):
+    rollouts, data, _ = whole
+    fresh = Job(rollouts, spec).run()
+    out = tmp_path / "scored.jsonl"
+    out.write_bytes(data[: len(data) // 2])
+    assert Job(rollouts, spec, str(out), resume=True).run().summary == fresh.summary
+
+
+def test_going_on_without_a_file_begins(whole, tmp_path, spec):
+    rollouts, data, _ = whole
+    out = tmp_path / "fresh.jsonl"
+    assert Job(rollouts, spec, str(out), resume=True).run().resumed == 0
+    assert out.read_bytes() == data
+
+
+@pytest.mark.parametrize("out", [None, "-"])
+def test_going_on_needs_a_file(whole, spec, out):
+    with pytest.raises(InvalidArgumentError, match="resuming needs the file"):
+        Job(whole[0], spec, out, resume=True).run()
+
+
+def test_going_on_with_other_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
+    other = write_rows([row("1", id=f"other {i}") for i in range(9)], "other.jsonl")
+    with pytest.raises(ResumeError, match="it was made from other rollouts"):
+        run(other, resume=True)
+    assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
+
+
+def test_going_on_with_fewer_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
+    fewer = write_rows(mixed(row)[:2], "fewer.jsonl")
+    with pytest.raises(ResumeError, match=r"has more rows than .*fewer\.jsonl, which has 2"):
+        run(fewer, resume=True)
+    assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
+
+
+def test_going_on_with_another_reward_is_refused(whole, run, reward, tmp_path):
+    other = reward("def reward(action, observation): return 1.0", "other")
+    with pytest.raises(ResumeError, match="scored by reward"):
+        run(whole[0], reward=other, resume=True)
+    assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
+
+
+def test_going_on_with_more_rollouts_scores_those(whole, row, write_rows, run):
+    more = write_rows([*mixed(row), row("1", id="new")], "more.jsonl")
+    report, rows = run(more, resume=True)
+    assert (report.resumed, report.scored, rows[-1]["id"]) == (7, 1, "new")
+
+
+# Workers
+
+
+def test_workers_give_the_same_bytes_and_the_same_summary(row, write_rows, spec, tmp_path):
+    rollouts = write_rows([line for _ in range(40) for line in mixed(row)])
+    outs = [tmp_path / f"{workers}.jsonl" for workers in (1, 2)]
+    one, two = (
+        Job(rollouts, spec, str(out), workers, by="kind", passing=0.75).run()
+        for workers, out in enumerate(outs, start=1)
+    )
+    assert outs[1].read_bytes() == outs[0].read_bytes()
+    assert (two.scored, two.fingerprint) == (280, one.fingerprint)
+    assert rounded(two.summary.to_dict()) == rounded(one.summary.to_dict())
+
+
+def rounded(value):
+    """A summary, without what depends on the order of additions."""
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in value.items()}
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
+    row, write_rows, run, reward, tmp_path
+):
+    spec = reward(
+        """
+        import os
+
+        def reward(action, observation):
+            if action.content == "die" and not os.path.exists(observation.metadata["mended"]):
+                os._exit(7)
+            return 0.5
+        """
+    )
+    mended = str(tmp_path / "mended")
+    rows = [row("die" if i == 100 else "live", id=i, mended=mended) for i in range(120)]
+    rollouts, out = write_rows(rows), tmp_path / "scored.jsonl"
+    with pytest.raises(
+        WorkerError, match=r"a worker process died .* finished are kept, and --resume"
+    ):
+        run(rollouts, reward=spec, workers=2)
+    kept = out.read_bytes()
+    assert kept == b"" or kept.endswith(b"\n")
+    ids = [json.loads(line)["id"] for line in kept.splitlines()]
+    assert ids == list(range(len(ids)))
+    assert 0 < len(ids) <= 100
+    Path(mended).touch()
+    report, rows = run(rollouts, reward=spec, resume=True)
+    assert (report.resumed, [r["id"] for r in rows]) == (len(ids), list(range(120)))
+
+
+# What must not be lost -------------------------------------------------------------------------
+
+
+def test_results_that_stand_there_stay_until_there_is_a_row(row, write_rows, spec, tmp_path):
+    out = tmp_path / "scored.jsonl"
+    Job(write_rows([row("1")]), spec, str(out)).run()
+    before = out.read_bytes()
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    with pytest.raises(RolloutError, match="it is empty"):
+        Job(str(empty), spec, str(out)).run()
+    assert out.read_bytes() == before
+
+
+def test_a_reward_that_loads_only_here_is_told_as_it_is(row, write_rows, tmp_path):
+    path = tmp_path / "here.py"
+    path.write_text(
+        "import multiprocessing\n"
+        "if multiprocessing.parent_process():\n"
+        "    raise RuntimeError('no accelerator in here')\n"
+        "def reward(action, observation):\n"
+        "    return 1.0\n"
+    )
+    with pytest.raises(SpecError, match="no accelerator in here"):
+        Job(write_rows([row("1")]), f"{path}:reward", workers=2).run()
+
+
+def test_an_exception_that_is_no_exception_is_a_failed_row(row, write_rows, tmp_path):
+    path = tmp_path / "stops.py"
+    path.write_text(
+        "class Stop(BaseException):\n"
+        "    pass\n"
+        "def reward(action, observation):\n"
+        "    if action.content == '0':\n"
+        "        raise Stop('enough')\n"
+        "    return 1.0\n"
+    )
+    out = tmp_path / "scored.jsonl"
+    report = Job(write_rows([row("1"), row("0"), row("1")]), f"{path}:reward", str(out)).run()
+    assert (report.summary.rows, report.summary.failed) == (3, 1)
+    assert json.loads(out.read_text().splitlines()[1])["error"] == "step 0: Stop: enough"
+
+
+# Groups ----------------------------------------------------------------------------------------
+
+FUNCTIONS = """
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    @reward_function
+    def best(rollouts_messages, ground_truths=None, **kwargs):
+        if any(messages[-1].text == "fail" for messages in rollouts_messages):
+            raise ValueError("no luck")
+        if any(messages[-1].text == "few" for messages in rollouts_messages):
+            return [1.0]
+        lengths = [len(messages[-1].text) for messages in rollouts_messages]
+        return [float(each == max(lengths)) * kwargs.get("scale", 1.0) for each in lengths]
+
+    @reward_function
+    async def alone(messages, *, bonus=0.0):
+        turns = [each.text for each in messages if each.role == "assistant"]
+        if turns[-1] == "fail":
+            raise ValueError("no luck")
+        steps = [StepOutput(step_index=turn, base_reward=float(len(text)), reason="why",
+                            metrics={"words": {"x", "y", "z", text}})
+                 for turn, text in enumerate(turns)]
+        return EvaluateResult(score=float(len(turns[-1])) + bonus, step_outputs=steps)
+
+    reward = best
+
+    def place(step):
+        return step.system_step_index
+
+    def raises(step):
+        raise LookupError("no such room")
+"""
+GIGPO = CreditSettings("gigpo", options={"gamma": 0.9})
+
+
+@pytest.fixture
+def functions(reward):
+    """The path of a file with functions."""
+    return reward(FUNCTIONS, "functions").removesuffix(":reward")
+
+
+@pytest.fixture
+def of_groups(functions, run):
+    """Runs a job on groups; gives the report and the rows."""
+
+    def of_groups(rollouts, name="best", **options):
+        return run(rollouts, reward=f"{functions}:{name}", **options)
+
+    return of_groups
+
+
+def groups(row):
+    """Groups of every kind, with lines that are none."""
+    return [
+        row("1", "22", id="a", group="g", kind="x"),
+        row("333", id="b", group="g", kind="y"),
+        row("1", id="c", group=["h", 1], kind="x"),
+        b"{broken",
+        {"id": "d", "group": ["h", 1], "messages": []},
+        row("22", "1", id="e", group=["h", 1]),
+        row("1", id="f"),
+        b"",
+        row("fail", id="i", group="i"),
+        row("1", id="j", group="i", kind="y"),
+        row("1", id="k", group={"a": 1}),
+    ]
+
+
+def test_a_batch_function_scores_the_rollouts_of_a_group_against_each_other(
+    row, write_rows, of_groups
+):
+    report, rows = of_groups(write_rows(groups(row)))
+    assert [(r["id"], r["score"]) for r in rows] == [
+        ("a", 0.0), ("b", 1.0), ("c", 1.0), (None, None), ("d", None), ("e", 1.0), ("f", 1.0),
+        ("i", None), ("j", None), ("k", 1.0),
+    ]  # fmt: skip
+    assert [r["error"].partition(" (")[0] for r in rows[7:9]] == ["ValueError: no luck"] * 2
+    found = report.summary.groups.to_dict()
+    assert (found["groups"], found["rows_without_group"], found["dead_groups"]) == (4, 1, 1)
+    assert [each["group"] for each in found["by_group"]] == ["g", ["h", 1], "i", {"a": 1}]
+
+
+def test_a_broken_line_inside_a_group_ends_nothing(row, write_rows, of_groups):
+    lines = [row("1", id="a", group="g"), b"{", row("22", id="b", group="g")]
+    report, rows = of_groups(write_rows(lines))
+    assert [r["score"] for r in rows] == [0.0, None, 1.0]
+    assert rows[1]["error"].startswith("line 2: RolloutError")
+    assert (report.summary.failed, report.summary.groups.groups) == (1, 1)
+
+
+def test_too_few_results_fail_the_group_and_no_other(row, write_rows, of_groups):
+    lines = [row("few", group="g"), row("1", group="g"), row("1", group="h")]
+    _, rows = of_groups(write_rows(lines))
+    assert [r["score"] for r in rows] == [None, None, 1.0]
+    assert "1 results for 2 rollouts" in rows[0]["error"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_group_is_refused_before_anything_is_written(
+    row, write_rows, of_groups, tmp_path, workers
+):
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    lines = [row("1", group="g"), row("1", group="h"), row("1", group="g")]
+    with pytest.raises(RolloutError, match=r'group "g" is split: it stands up to line 1') as caught:
+        of_groups(write_rows(lines), workers=workers)
+    assert caught.value.line == 3
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_group_on_a_stream_keeps_the_rows_before(
+    row, write_rows, of_groups, tmp_path, monkeypatch, workers
+):
+    lines = [row("1", id=i, group=i // 4) for i in range(200)]
+    path = write_rows([*lines, row("1", id="late", group=0), row("1", id="later", group=1)])
+    with open(path, "rb") as file:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=file))
+        with pytest.raises(RolloutError, match="group 0 is split") as caught:
+            of_groups("-", workers=workers)
+    assert caught.value.line == 201
+    kept = (tmp_path / "scored.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["id"] for line in kept] == list(range(200))
+
+
+def test_groups_may_be_split_where_nothing_compares_them(row, write_rows, of_groups):
+    lines = [row("1", group="g"), row("1", group="h"), row("1", group="g")]
+    report, rows = of_groups(write_rows(lines), "alone")
+    assert [r["score"] for r in rows] == [1.0, 1.0, 1.0]
+    assert report.summary.groups is None
+
+
+def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, of_groups):
+    path = write_rows([row("1", group="g"), row("22", group="g")])
+    one, rows = of_groups(path, parameters={"scale": 0.5})
+    assert [r["score"] for r in rows] == [0.0, 0.5]
+    other, _ = of_groups(path)
+    assert one.fingerprint != other.fingerprint
+
+
+def test_a_rubric_takes_no_parameters(row, write_rows, run, tmp_path):
+    with pytest.raises(
+        InvalidArgumentError, match=r"a rubric takes no parameters, but \['level'\]"
+    ):
+        run(write_rows([row("1")]), parameters={"level": 1})
+    assert not (tmp_path / "scored.jsonl").exists()
+
+
+def test_credit_of_a_rubric_is_that_of_its_steps(row, write_rows, run):
+    report, rows = run(
+        write_rows([row("0.5", "1", id="a", group="g"), row("1", id="b", group="g")]), credit=GIGPO
+    )
+    assert [r["step_rewards"] for r in rows] == [[0.75, 1.5], [1.5]]
+    assert [[s["return_to_go"] for s in r["steps"]] for r in rows] == [
+        [pytest.approx(0.75 + 0.9 * 1.5), 1.5], [1.5],
+    ]  # fmt: skip
+    assert all(type(s["advantage"]) is float for r in rows for s in r["steps"])
+    assert report.summary.groups.steps == 3
+
+
+def test_credit_is_a_row_s_own_by_its_group(row, write_rows, of_groups):
+    report, rows = of_groups(write_rows(groups(row)), "alone", credit=GIGPO)
+    found = {r["id"]: [s["advantage"] for s in r.get("steps", ())] for r in rows}
+    assert all(value != 0.0 for name in "abce" for value in found[name])
+    assert (found["i"], found["j"], found["k"], found["d"]) == ([None], [0.0], [0.0], [])
+    assert report.summary.groups.uncredited == 0
+
+
+def test_a_state_key_that_raises_is_told_in_the_rows_and_the_scores_stay(
+    row, write_rows, of_groups, functions
+):
+    credit = CreditSettings("gigpo", f"{functions}:raises")
+    path = write_rows([row("1", group="g"), row("22", group="g"), row("1", group="h")])
+    report, rows = of_groups(path, "alone", credit=credit)
+    assert [r["score"] for r in rows] == [1.0, 2.0, 1.0]
+    assert all(
+        "no credit: CreditError: the state key raised LookupError: no such room"
+        in json.dumps(r["notes"])
+        for r in rows
+    )
+    assert (report.summary.failed, report.summary.groups.uncredited) == (0, 2)
+
+
+def test_a_breakdown_and_groups_do_not_hinder_each_other(row, write_rows, of_groups):
+    report, _ = of_groups(write_rows(groups(row)), "alone", credit=GIGPO, by="kind")
+    parts = report.summary.parts
+    assert {name: (part.rows, part.failed) for name, part in parts.items()} == {
+        "x": (2, 0), "y": (2, 0), "(none)": (5, 2), "(unreadable)": (1, 1),
+    }  # fmt: skip
+    assert report.summary.groups.groups == 4
+
+
+CREDITED = {"name": "alone", "credit": GIGPO, "by": "kind", "passing": 0.75}
+
+
+def test_a_run_on_groups_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(
+    row, write_rows, of_groups, tmp_path
+):
+    rollouts, out = write_rows(groups(row)), tmp_path / "scored.jsonl"
+    whole, _ = of_groups(rollouts, **CREDITED)
+    data = out.read_bytes()
+    ends = [at for at, byte in enumerate(data) if byte == 10]
+    of_group = [line.count(b"\n") for line in grouped_lines(data)]
+    starts = {sum(of_group[:place]) for place in range(len(of_group) + 1)}
+    for size in sorted({*range(0, len(data), 61), *ends, *(end + 1 for end in ends)}):
+        out.write_bytes(data[:size])
+        report, _ = of_groups(rollouts, resume=True, **CREDITED)
+        assert out.read_bytes() == data, size
+        assert report.summary == whole.summary, size
+        assert report.resumed == max(at for at in starts if at <= data[:size].count(b"\n")), size
+        assert report.resumed + report.scored == 10
+
+
+def grouped_lines(data):
+    """The bytes of each group of `groups`: a broken line stays with the group around it."""
+    lines = data.splitlines(keepends=True)
+    sizes = [2, 4, 1, 2, 1]
+    return [b"".join(lines[sum(sizes[:n]) : sum(sizes[: n + 1])]) for n in range(len(sizes))]
+
+
+def test_a_group_that_has_grown_is_scored_anew_as_a_whole(row, write_rows, of_groups):
+    lines = [row("1", id="a", group="g"), row("22", id="b", group="h")]
+    of_groups(write_rows(lines))
+    report, rows = of_groups(write_rows([*lines, row("333", id="c", group="h")]), resume=True)
+    assert (report.resumed, report.scored) == (1, 2)
+    assert [(r["id"], r["score"]) for r in rows] == [("a", 1.0), ("b", 0.0), ("c", 1.0)]
+
+
+def test_no_group_is_kept_in_part(row, write_rows, of_groups, tmp_path):
+    rollouts = write_rows([row("1", id=i, group=i // 3) for i in range(9)])
+    of_groups(rollouts)
+    out = tmp_path / "scored.jsonl"
+    lines = out.read_bytes().splitlines(keepends=True)
+    kept = {}
+    for count in range(10):
+        out.write_bytes(b"".join(lines[:count]))
+        kept[count] = of_groups(rollouts, resume=True)[0].resumed
+    assert kept == {count: count // 3 * 3 for count in range(10)}
+
+
+def test_workers_give_the_same_bytes_and_the_same_summary_of_groups(
+    row, write_rows, of_groups, tmp_path
+):
+    lines = []
+    for copy in range(25):
+        for line in groups(row):
+            named = isinstance(line, dict) and "group" in line
+            lines.append({**line, "group": [line["group"], copy]} if named else line)
+    rollouts, out = write_rows(lines), tmp_path / "scored.jsonl"
+    one, _ = of_groups(rollouts, **CREDITED)
+    data = out.read_bytes()
+    two, _ = of_groups(rollouts, workers=2, **CREDITED)
+    assert out.read_bytes() == data
+    assert rounded(two.summary.to_dict()) == rounded(one.summary.to_dict())
+    assert two.fingerprint == one.fingerprint
+    out.write_bytes(data[: len(data) // 2])
+    again, _ = of_groups(rollouts, workers=2, resume=True, **CREDITED)
+    assert out.read_bytes() == data
+    assert rounded(again.summary.to_dict()) == rounded(one.summary.to_dict())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"credit": CreditSettings("gigpo", options={"gamma": 0.95})},
+        {"credit": CreditSettings("gigpo")},
+        {"credit": CreditSettings("hgpo", options={"gamma": 0.9})},
+        {"credit": CreditSettings("gigpo", "history", {"gamma": 0.9})},
+        {"credit": None},
+        {"parameters": {"bonus": 0.5}},
+        {"name": "best"},
+    ],
+    ids=["gamma", "no gamma", "method", "state key", "no credit", "parameter", "function"],
+)
+def test_going_on_with_other_settings_is_refused(row, write_rows, of_groups, tmp_path, other):
+    rollouts = write_rows(groups(row))
+    of_groups(rollouts, "alone", credit=GIGPO)
+    before = (tmp_path / "scored.jsonl").read_bytes()
+    with pytest.raises(ResumeError, match="scored by reward"):
+        of_groups(rollouts, resume=True, **({"name": "alone", "credit": GIGPO} | other))
+    assert (tmp_path / "scored.jsonl").read_bytes() == before
+
+
+def test_going_on_with_another_function_as_the_state_key_is_refused(
+    row, write_rows, run, functions, reward
+):
+    rollouts = write_rows(groups(row))
+    keys = [reward(f"def reward(step): return {body}", name) for name, body in
+            (("one", "step.system_step_index"), ("two", "0"))]  # fmt: skip
+    spec = f"{functions}:alone"
+    run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[0]))
+    assert (
+        run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[0]), resume=True)[0].scored
+        == 0
+    )
+    with pytest.raises(ResumeError, match="scored by reward"):
+        run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[1]), resume=True)
+
+
+def test_what_credit_can_not_be_leaves_the_output_alone(row, write_rows, of_groups, tmp_path):
+    out = tmp_path / "scored.jsonl"
+    out.write_bytes(b"precious\n")
+    for settings in (("ppo",), ("gigpo", "first"), ("gigpo", "last", {"gamma": 2.0}), ("gae",)):
+        with pytest.raises((InvalidArgumentError, CreditError)):
+            of_groups(write_rows(groups(row)), credit=CreditSettings(*settings))
+    assert out.read_bytes() == b"precious\n"
+
+
+# Recordings of tau-bench
+
+
+def recordings(tmp_path, records):
+    path = tmp_path / "tau.json"
+    path.write_text(json.dumps(records))
+    return str(path)
+
+
+def tau(task, trial, text):
+    return {
+        "task_id": task, "trial": trial, "reward": 1.0, "info": {"task": {"actions": []}},
+        "traj": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}],
+    }  # fmt: skip
+
+
+def test_trials_of_a_task_that_stand_apart_are_a_group(of_groups, tmp_path):
+    records = [tau(task, trial, "x" * (task + trial)) for trial in range(2) for task in (1, 2)]
+    report, rows = of_groups(recordings(tmp_path, records), format="tau-bench")
+    assert [(r["id"], r["group"], r["score"]) for r in rows] == [
+        ("1-0", 1, 0.0), ("1-1", 1, 1.0), ("2-0", 2, 0.0), ("2-1", 2, 1.0),
+    ]  # fmt: skip
+    assert report.summary.groups.groups == 2
+
+
+def test_broken_recordings_are_failed_rows(of_groups, tmp_path):
+    records = [tau(1, 0, "x"), None, tau(1, 1, "xx"), {"task_id": 2, "traj": []}, tau(2, 0, "x")]
+    _, rows = of_groups(recordings(tmp_path, records), format="tau-bench")
+    found = {r["id"]: (r["score"], r["error"] and r["error"].partition(": ")[0]) for r in rows}
+    assert found == {
+        "1-0": (0.0, None), "1-1": (1.0, None), None: (None, "line 2"), "2": (None, "line 4"),
+        "2-0": (1.0, None),
+    }  # fmt: skip
+
+
+def test_an_empty_recording_is_an_error(of_groups, tmp_path):
+    with pytest.raises(RolloutError, match=r"tau\.json holds no rollouts: it is empty"):
+        of_groups(recordings(tmp_path, []), format="tau-bench")
+
+
+def test_a_recording_that_is_no_array_leaves_the_output_alone(of_groups, tmp_path):
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    with pytest.raises(RolloutError, match="is an array of records, not dict"):
+        of_groups(recordings(tmp_path, {"task_id": 1}), format="tau-bench")
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
+
+
+def test_a_format_that_there_is_not_is_refused(row, write_rows, run):
+    with pytest.raises(InvalidArgumentError, match="there is no format 'csv'"):
+        run(write_rows([row("1")]), format="csv")
+
+
+def test_going_on_with_recordings_comes_to_the_same_file(of_groups, tmp_path):
+    records = [tau(task, trial, "x" * trial) for trial in range(3) for task in range(4)]
+    path, out = recordings(tmp_path, records), tmp_path / "scored.jsonl"
+    of_groups(path, format="tau-bench")
+    data = out.read_bytes()
+    for size in range(0, len(data), 97):
+        out.write_bytes(data[:size])
+        report, _ = of_groups(path, format="tau-bench", resume=True)
+        assert (out.read_bytes(), report.resumed % 3) == (data, 0)
+
+
+# What JSON can't hold
+
+
+STRANGE = """
+    import numpy as np
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    class Unsayable:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    class NoList:
+        def tolist(self):
+            raise RuntimeError("no")
+
+    class Items(dict):
+        def items(self):
+            raise RuntimeError("no")
+
+    class Unending(list):
+        def __iter__(self):
+            raise RuntimeError("no")
+
+    def circle():
+        round = {"name": "round"}
+        round["self"] = [round]
+        return round
+
+    def circles():
+        round = []
+        round += [round, round]
+        return round
+
+    VALUES = {
+        "nan": float("nan"), "inf": -float("inf"), "numpy": np.int64(3), "array": np.arange(2.0),
+        "set": {"b", "a", "c"}, "keys": {(1, 2): {3: 4}}, "circle": circle(), "bytes": b"x",
+        "unsayable": Unsayable(), "no list": NoList(), "key": {Unsayable(): 1},
+        "circles": circles(), "items": Items(a=1), "list": Unending([1]),
+        "half": "\\ud800", "huge": 10**400, "object": object,
+    }
+
+    @reward_function
+    def reward(messages):
+        what = messages[-1].text
+        output = StepOutput(step_index=0, base_reward=0.5, metrics={what: VALUES[what]})
+        return EvaluateResult(score=1.0, reason=what, metrics={what: VALUES[what]},
+                              step_outputs=[output])
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["nan", "inf", "numpy", "array", "set", "keys", "circle", "circles", "bytes", "unsayable",
+     "key", "half", "huge", "object"],
+)  # fmt: skip
+def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward, what):
+    spec = reward(STRANGE, "strange")
+    report, rows = run(write_rows([row(what), row("numpy")]), reward=spec)
+    assert [r["score"] for r in rows] == [1.0, 1.0]
+    assert what in rows[0]["steps"][0]["metrics"]
+    assert len(json.dumps(rows[0])) < 10_000
+    assert rows[1]["steps"][0]["metrics"] == {"numpy": 3}
+    assert rows[1]["components"] == {"numpy": 3.0}
+    assert report.summary.failed == 0
+
+
+@pytest.mark.parametrize("what", ["items", "list"])
+def test_a_metric_whose_container_raises_ends_no_other_row(row, write_rows, run, reward, what):
+    spec = reward(STRANGE, "strange")
+    _, rows = run(write_rows([row("numpy"), row(what), row("numpy")]), reward=spec)
+    assert [r["score"] for r in rows[::2]] == [1.0, 1.0]
+    assert rows[1]["is_score_valid"] or "RuntimeError: no" in rows[1]["error"]
+
+
+def test_a_metric_that_raises_where_it_is_read_ends_no_other_row(row, write_rows, run, reward):
+    _, rows = run(write_rows([row("no list"), row("numpy")]), reward=reward(STRANGE, "strange"))
+    assert rows[0]["is_score_valid"] or "RuntimeError: no" in rows[0]["error"]
+    assert rows[1]["score"] == 1.0
+
+
+def test_sets_come_in_an_order_that_stays(row, write_rows, run, reward):
+    _, [found] = run(write_rows([row("set")]), reward=reward(STRANGE, "strange"))
+    assert found["steps"][0]["metrics"] == {"set": ["a", "b", "c"]}
+
+
+def test_half_characters_in_all_places_come_out_as_they_came_in(
+    row, write_rows, of_groups, tmp_path, reward
+):
+    spec = reward(
+        """
+        def reward(messages):
+            return {"score": 1.0, "reason": messages[-1].text, "metrics": {messages[-1].text: 1}}
+        """,
+        "halves",
+    )
+    rollouts = write_rows([row("\ud800", id="\udfff", group=["\udc00"], kind="\ud800")])
+    report = Job(rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO).run()
+    [found] = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert (found["id"], found["group"], found["reason"]) == ("\udfff", ["\udc00"], "\ud800")
+    assert found["components"] == {"\ud800": 1.0}
+    again = Job(
+        rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO, resume=True
+    ).run()
+    assert (again.resumed, again.summary) == (1, report.summary)
+
+
+# Episodes that failed
+
+
+FAILED = {"ended": "error", "error": "step 1: OSError: the game is down"}
+
+
+def test_an_episode_that_failed_has_no_score_and_says_why(row, write_rows, run):
+    path = write_rows([row("1", id="a", group="g", **FAILED), row("1", id="b", ended="done")])
+    report, [failed, other] = run(path)
+    assert (failed["id"], failed["group"]) == ("a", "g")
+    assert (failed["score"], failed["is_score_valid"], failed["step_rewards"]) == (
+        None,
+        False,
+        None,
+    )
+    assert failed["error"].endswith(f"the episode ended with an error: {FAILED['error']}")
+    assert failed["error"].startswith("line 1: ")
+    assert other["score"] == 1.5
+    assert (report.summary.failed, report.summary.score.value) == (1, 1.5)
+
+
+def test_an_episode_that_failed_is_scored_where_that_is_asked_for(row, write_rows, run):
+    path = write_rows([row("1", id="a", **FAILED), row("no number", id="b", **FAILED)])
+    report, [scored, failed] = run(path, score_failed=True)
+    assert (scored["score"], scored["is_score_valid"], scored["error"]) == (1.5, True, None)
+    assert "the episode ended" not in failed["error"]
+    assert report.summary.failed == 1
+
+
+@pytest.mark.parametrize("error", [None, "", 0], ids=repr)
+def test_a_failure_of_which_nobody_said_anything_is_one(row, write_rows, run, error):
+    _, [failed] = run(write_rows([row("1", ended="error", error=error)]))
+    assert failed["error"].endswith("the episode ended with an error: nobody said which")
+
+
+@pytest.mark.parametrize("ended", ["done", "max_steps", "errors", None, True], ids=repr)
+def test_an_episode_that_ended_otherwise_is_scored(row, write_rows, run, ended):
+    _, [scored] = run(write_rows([row("1", ended=ended, error="of something else")]))
+    assert scored["score"] == 1.5
+
+
+@pytest.mark.parametrize("score_failed", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_on_episodes_that_failed_goes_on_to_the_same_file(
+    row, write_rows, run, tmp_path, score_failed, workers
+):
+    path = write_rows([row(f"0.{i}", id=i, **(FAILED if i % 2 else {})) for i in range(6)])
+    out = tmp_path / "scored.jsonl"
+    whole, _ = run(path, score_failed=score_failed)
+    full = out.read_bytes()
+    for rows in range(6):
+        out.write_bytes(b"".join(full.splitlines(keepends=True)[:rows]))
+        report, _ = run(path, resume=True, score_failed=score_failed, workers=workers)
+        assert out.read_bytes() == full
+        assert report.resumed == rows
+        assert report.summary.to_dict() == whole.summary.to_dict()
+
+
+@pytest.mark.parametrize("score_failed", [False, True])
+def test_going_on_as_before_or_not_with_episodes_that_failed_is_told_apart(
+    row, write_rows, run, score_failed
+):
+    path = write_rows([row("1", id="a", **FAILED), row("1", id="b")])
+    run(path, score_failed=score_failed)
+    with pytest.raises(ResumeError):
+        run(path, resume=True, score_failed=not score_failed)
+
+
+def test_an_episode_that_failed_takes_no_part_in_its_group(row, write_rows, of_groups):
+    rows = [row("a", group="g", **FAILED), row("bb", group="g"), row("c", group="g")]
+    _, [failed, best, other] = of_groups(write_rows(rows), credit=CreditSettings("grpo"))
+    assert (failed["score"], "steps" in failed) == (None, False)
+    assert (best["score"], other["score"]) == (1.0, 0.0)
+    assert best["steps"][0]["advantage"] == -other["steps"][0]["advantage"] > 0
+
+
+# Episodes that begin with examples
+
+EXAMPLED = """
+    from guerdon import EvaluateResult, StepOutput, reward_function
+
+    @reward_function
+    def reward(messages):
+        turns = [message for message in messages if message.role == "assistant"]
+        outputs = [StepOutput(step_index=turn, base_reward=len(each.text), reason=each.text)
+                   for turn, each in enumerate(turns)]
+        return EvaluateResult(score=sum(o.base_reward for o in outputs[1:]), step_outputs=outputs)
+"""
+
+
+def exampled(row):
+    """Two episodes of a group, of which the first turn is an example."""
+    return [
+        row("example", "a", "bbb", id="a", group="g", first_turn=1, ended="done"),
+        row("example", "cc", id="b", group="g", first_turn=1, ended="done"),
+    ]
+
+
+def test_steps_are_numbered_by_the_turn_after_examples(row, write_rows, run, reward):
+    _, [first, second] = run(write_rows(exampled(row)), reward=reward(EXAMPLED))
+    assert [each["step_rewards"] for each in (first, second)] == [[1.0, 3.0], [2.0]]
+    assert first["steps"] == [
+        {"step_index": 1, "base_reward": 1.0, "reason": "a"},
+        {"step_index": 2, "base_reward": 3.0, "reason": "bbb"},
+    ]
+    assert [each["step_index"] for each in second["steps"]] == [1]
+    assert ["step 0" in note for note in first["notes"] + second["notes"]].count(True) == 2
+
+
+@pytest.mark.parametrize("method", ["gigpo", "grpo"])
+@pytest.mark.parametrize("kind", ["function", "rubric", "rubric as function"])
+def test_credit_goes_to_the_turns_after_examples_as_in_the_library(
+    row, write_rows, run, reward, kind, method
+):
+    spec = reward(
+        {
+            "function": EXAMPLED,
+            "rubric": "def reward(action, observation):\n    return len(action.content)\n",
+            "rubric as function": """
+                from guerdon import as_reward_function
+
+                @as_reward_function
+                def reward(action, observation):
+                    return len(action.content)
+            """,
+        }[kind]
+    )
+    rows = exampled(row)
+    _, scored = run(write_rows(rows), reward=spec, credit=CreditSettings(method))
+    assert [each["score"] for each in scored] == [4.0, 2.0]
+    turns = [[step["step_index"] for step in each["steps"]] for each in scored]
+    assert turns == [[1, 2], [1]]
+    recorded = {each["id"]: Rollout.from_row(each).to_step_data() for each in rows}
+    results = [
+        EvaluateResult(
+            score=each["score"],
+            step_outputs=[
+                StepOutput(step_index=step["step_index"], base_reward=step["base_reward"])
+                for step in each["steps"]
+            ],
+        )
+        for each in scored
+    ]
+    batch = RLDataAligner(strict=True).align_data_for_rl_processing(results, recorded, ["a", "b"])
+    apply_credit(batch, method)
+    assert [[step["advantage"] for step in each["steps"]] for each in scored] == [
+        [step.advantage for step in steps] for steps in batch.step_lists
+    ]
+    assert batch.step_lists[0][0].step_info["assistant_turn_index"] == 1

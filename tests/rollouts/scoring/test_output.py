@@ -1,0 +1,186 @@
+"""RowWriter and read_finished: whole lines, and a run that can go on."""
+
+import json
+
+import pytest
+
+from guerdon.errors import OutputError, ResumeError
+from guerdon.rollouts.scoring.output import BUFFER, RowWriter, read_finished
+
+
+def line(id, fingerprint="f"):
+    row = {
+        "id": id, "group": None, "score": 1.0, "is_score_valid": True, "components": {},
+        "step_rewards": [1.0], "error": None, "fingerprint": fingerprint,
+    }  # fmt: skip
+    return json.dumps(row).encode() + b"\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "scored.jsonl"
+
+
+@pytest.fixture
+def finished(path):
+    """Reads a file that holds this: rows, bytes, last id, the ids that were counted."""
+
+    def finished(data, fingerprint="f"):
+        path.write_bytes(data)
+        found = list(read_finished(str(path), fingerprint))
+        last, size = (found[-1][0]["id"], found[-1][1]) if found else (None, 0)
+        return len(found), size, last, [row["id"] for row, _ in found]
+
+    return finished
+
+
+# Writing
+
+
+def test_lines_are_written_in_order(path):
+    with RowWriter(str(path)) as writer:
+        writer.write(b"a\n")
+        writer.write(b"b\nc\n")
+    assert path.read_bytes() == b"a\nb\nc\n"
+
+
+def test_a_new_run_replaces_what_stood_there(path):
+    path.write_bytes(b"old\n" * 100)
+    with RowWriter(str(path)) as writer:
+        writer.write(b"new\n")
+    assert path.read_bytes() == b"new\n"
+
+
+def test_what_is_to_be_kept_is_kept_and_no_more(path):
+    path.write_bytes(b"a\nb\nhalf a li")
+    with RowWriter(str(path), keep=4) as writer:
+        writer.write(b"c\n")
+    assert path.read_bytes() == b"a\nb\nc\n"
+
+
+def test_flushing_writes_what_was_added(path):
+    with RowWriter(str(path)) as writer:
+        writer.write(b"a\n")
+        writer.flush()
+        assert path.read_bytes() == b"a\n"
+
+
+def test_much_is_written_before_the_end(path):
+    with RowWriter(str(path)) as writer:
+        for _ in range(BUFFER // 100 + 1):
+            writer.write(b"x" * 99 + b"\n")
+        assert path.stat().st_size >= BUFFER
+        assert path.stat().st_size % 100 == 0
+
+
+def test_what_was_added_is_written_when_the_run_fails(path):
+    writer = RowWriter(str(path))
+    writer.write(b"a\n")
+    writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert path.read_bytes() == b"a\n"
+
+
+def test_no_path_writes_nothing():
+    with RowWriter(None) as writer:
+        writer.write(b"a\n")
+
+
+@pytest.mark.parametrize("name", ["absent/scored.jsonl", "."])
+def test_a_file_that_can_not_be_written_is_named(tmp_path, name):
+    with pytest.raises(OutputError, match=r"can't write .*: (No such file|Is a directory)"):
+        RowWriter(str(tmp_path / name))
+
+
+def test_a_full_disk_says_what_to_do():
+    writer = RowWriter("/dev/full")
+    writer.write(b"a\n")
+    with pytest.raises(OutputError, match=r"No space left.*make room and go on with --resume"):
+        writer.flush()
+    writer.__exit__(None, None, None)
+
+
+def test_a_full_disk_is_told_once():
+    with RowWriter("/dev/full") as writer, pytest.raises(OutputError):
+        writer.write(b"x" * BUFFER)
+
+
+# Reading what is finished
+
+
+def test_a_file_that_is_not_there_has_no_rows(path):
+    assert list(read_finished(str(path), "f")) == []
+
+
+def test_an_empty_file_has_no_rows(finished):
+    assert finished(b"") == (0, 0, None, [])
+
+
+def test_finished_rows_are_counted(finished):
+    data = line("a") + line("b")
+    assert finished(data) == (2, len(data), "b", ["a", "b"])
+
+
+@pytest.mark.parametrize("cut", range(1, len(line("b"))))
+def test_a_line_that_was_cut_off_is_not_finished(finished, cut):
+    assert finished(line("a") + line("b")[:-cut]) == (1, len(line("a")), "a", ["a"])
+
+
+def test_another_reward_is_refused(finished):
+    with pytest.raises(ResumeError, match="scored by reward g, this one is f") as caught:
+        finished(line("a") + line("b", "g"))
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    "other", [b"x\n", b"[]\n", b"3\n", b'"text"\n', b"null\n", b'{"id": 1}\n', b"\n", b"\xff\n"]
+)
+def test_what_is_no_result_row_is_refused(finished, other):
+    with pytest.raises(ResumeError, match="something else than result rows") as caught:
+        finished(line("a") + other)
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("other", [b"precious notes", b"x", b'[{"id": 1', b"\xff"])
+def test_what_can_not_be_the_beginning_of_a_result_row_is_refused(finished, path, other):
+    with pytest.raises(ResumeError, match="something else than result rows"):
+        finished(other)
+
+
+def test_a_row_without_a_score_is_no_result_row(finished):
+    with pytest.raises(ResumeError, match="something else than result rows"):
+        finished(b'{"id": 1, "fingerprint": "f"}\n')
+
+
+def test_rows_of_functions_and_of_credit_are_result_rows(finished):
+    row = json.loads(line("a"))
+    more = {"reason": None, "notes": ["odd"], "steps": [{"step_index": 0, "advantage": 0.5}]}
+    data = b"".join(
+        json.dumps(row | {name: more[name] for name in names}).encode() + b"\n"
+        for names in (("reason", "notes"), ("steps",), ("reason", "notes", "steps"))
+    )
+    assert finished(data)[:2] == (3, len(data))
+
+
+def test_a_row_with_a_key_that_no_result_has_is_refused(finished):
+    row = json.loads(line("a")) | {"advantage": 0.5}
+    with pytest.raises(ResumeError, match="something else than result rows"):
+        finished(json.dumps(row).encode() + b"\n")
+
+
+def test_each_row_comes_with_the_bytes_up_to_its_end(path):
+    path.write_bytes(line("a") + line("bb") + line("c")[:-3])
+    sizes = [size for _, size in read_finished(str(path), "f")]
+    assert sizes == [len(line("a")), len(line("a") + line("bb"))]
+
+
+def test_rows_are_read_one_at_a_time(path):
+    path.write_bytes(line("a") + b"precious notes\n")
+    rows = read_finished(str(path), "f")
+    assert next(rows)[0]["id"] == "a"
+    with pytest.raises(ResumeError):
+        next(rows)
+
+
+def test_what_is_no_file_has_nothing_to_go_on_from(tmp_path):
+    with pytest.raises(ResumeError, match="is no regular file"):
+        list(read_finished(str(tmp_path), "f"))

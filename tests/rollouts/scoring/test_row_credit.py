@@ -1,0 +1,311 @@
+"""RowCredit: advantages in the rows of a group, the same as those of the aligner's way."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon import EvaluateResult, StepOutput, reward_function
+from guerdon.credit import METHODS
+from guerdon.errors import InvalidArgumentError, SpecError
+from guerdon.models import Rollout
+from guerdon.rollouts import FunctionScorer, RLDataAligner, apply_credit, score_rollouts
+from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
+from guerdon.rubrics import ExponentialDiscountingTrajectoryRubric, WeightedSum, as_rubric
+
+OF_FILES = sorted(set(METHODS) - {"gae", "reinforce_pp"})
+
+
+@reward_function
+def told(messages, score=0.0, steps=None):
+    """The score and the step rewards that stand in the rollout."""
+    if score is None:
+        raise ValueError("no luck")
+    outputs = None if steps is None else [
+        StepOutput(step_index=turn, base_reward=reward, reason="why", metrics={"n": 1})
+        for turn, reward in enumerate(steps) if reward is not None
+    ]  # fmt: skip
+    return EvaluateResult(score=score, step_outputs=outputs)
+
+
+def rollout(score, *states, id=None, group="g", steps=None):
+    """A rollout with a turn in each state."""
+    messages = []
+    for turn, state in enumerate(states):
+        messages.append({"role": "user", "content": state})
+        messages.append({"role": "assistant", "content": f"turn {turn}"})
+    row = {"id": id, "group": group, "score": score, "steps": steps, "messages": messages}
+    return Rollout.from_row(row)
+
+
+def credited(rollouts, method="gigpo", state_key="last", function=told, **options):
+    with FunctionScorer(function) as scorer:
+        rows = scorer.score_group(rollouts)
+    RowCredit(CreditSettings(method, state_key, options)).add(rollouts, rows)
+    return rows
+
+
+def advantages(rows):
+    return [[step["advantage"] for step in row["steps"]] for row in rows]
+
+
+def test_every_turn_has_its_advantage():
+    rollouts = [rollout(1.0, "s", "l"), rollout(0.0, "s", "r")]
+    rows = credited(rollouts, gamma=0.5, normalize="mean")
+    assert rows[0]["steps"] == [
+        {"step_index": 0, "base_reward": None, "advantage": 0.75, "return_to_go": 0.5, "anchor": 0},
+        {"step_index": 1, "base_reward": None, "advantage": 0.5, "return_to_go": 1.0, "anchor": 1},
+    ]
+    assert advantages(rows) == [[0.75, 0.5], [-0.75, -0.5]]
+    assert [row["notes"] for row in rows] == [[], []]
+    assert [row["error"] for row in rows] == [None, None]
+
+
+def test_what_was_said_of_steps_stays():
+    [row] = credited([rollout(1.0, "s", "l", "l", steps=[0.5, None, 0.25])])
+    first, second, third = row["steps"]
+    assert (first["base_reward"], first["reason"], first["metrics"]) == (0.5, "why", {"n": 1})
+    assert (second["base_reward"], "reason" in second) == (None, False)
+    assert [step["return_to_go"] for step in row["steps"]] == [0.75, 0.25, 0.25]
+    assert third["base_reward"] == 0.25
+
+
+def test_methods_without_states_have_no_anchors():
+    rows = credited([rollout(1.0, "s"), rollout(0.0, "s")], "grpo", normalize="mean")
+    assert advantages(rows) == [[0.5], [-0.5]]
+    assert not any("anchor" in step for row in rows for step in row["steps"])
+
+
+def test_a_row_without_a_score_takes_part_in_nothing():
+    rows = credited([rollout(1.0, "s"), rollout(None, "s", "s"), rollout(0.0, "s")])
+    assert rows[1]["error"].startswith("ValueError: no luck")
+    assert advantages(rows)[1] == [None, None]
+    assert [step["return_to_go"] for step in rows[1]["steps"]] == [None, None]
+    assert not any("anchor" in step for step in rows[1]["steps"])
+    assert advantages(rows)[::2] == advantages(credited([rollout(1.0, "s"), rollout(0.0, "s")]))
+
+
+def test_a_group_of_one_has_0_and_a_note():
+    [row] = credited([rollout(1.0, "s", "l")])
+    assert advantages([row]) == [[0.0, 0.0]]
+    assert row["notes"] == ["its group has no other valid score, so that nothing compares with it"]
+
+
+def test_a_rollout_without_a_group_has_a_note():
+    [row] = credited([rollout(1.0, "s", group=None)])
+    assert row["notes"] == ["it has no group, so that nothing compares with it"]
+    assert advantages([row]) == [[0.0]]
+
+
+def test_a_group_without_any_score_has_no_advantages():
+    rows = credited([rollout(None, "s"), rollout(None, "s")])
+    assert advantages(rows) == [[None], [None]]
+
+
+def test_rollouts_of_one_id_are_two():
+    rows = credited([rollout(1.0, "s", id="a"), rollout(0.0, "s", id="a")], "grpo")
+    assert advantages(rows)[0][0] > 0 > advantages(rows)[1][0]
+
+
+def test_rows_of_a_rubric_are_credited():
+    class Last(ExponentialDiscountingTrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return float(trajectory[-1][0].content == "turn 1")
+
+    rubric = WeightedSum([Last(gamma=0.5), as_rubric(lambda a, o: 0.25)], [1.0, 1.0])
+    rollouts = [rollout(0.0, "s", "l"), rollout(0.0, "s")]
+    rows = list(score_rollouts(rubric, rollouts))
+    assert [row["step_rewards"] for row in rows] == [[0.75, 1.25], [0.25]]
+    RowCredit(CreditSettings("gigpo", options={"normalize": "mean"})).add(rollouts, rows)
+    assert [[step["return_to_go"] for step in row["steps"]] for row in rows] == [
+        [2.0, 1.25], [0.25],
+    ]  # fmt: skip
+    assert rows[0]["steps"][0]["advantage"] > 0 > rows[1]["steps"][0]["advantage"]
+
+
+def test_half_a_character_is_no_failure():
+    said = [{"type": "text", "text": "\ud800"}]
+    rollouts = [
+        Rollout.from_row({"group": "\udfff", "score": score, "messages": [
+            {"role": "user", "content": said}, {"role": "assistant", "content": said}]})
+        for score in (1.0, 0.0)
+    ]  # fmt: skip
+    assert advantages(credited(rollouts, state_key="history"))[0][0] > 0
+
+
+# The same as the aligner's way
+
+SCORES = st.none() | st.sampled_from([0.0, 0.5, 1.0, -2.0])
+ROLLOUTS = st.lists(
+    st.tuples(
+        SCORES,
+        st.lists(st.sampled_from("st"), min_size=1, max_size=3),
+        st.none() | st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), max_size=3),
+    ),
+    min_size=1,
+    max_size=5,
+)
+KEYS = st.sampled_from(["last", "last-2", "history"])
+
+
+def made(drawn, group="g"):
+    return [
+        rollout(score, *states, id=f"{group}{place}", group=group,
+                steps=None if steps is None else steps[: len(states)])
+        for place, (score, states, steps) in enumerate(drawn)
+    ]  # fmt: skip
+
+
+def aligned(rollouts):
+    """The same rollouts by the aligner."""
+    with FunctionScorer(told) as scorer:
+        results = [scorer._result(each) for each in rollouts]
+    return RLDataAligner(strict=True).align_data_for_rl_processing(
+        results, {each.id: each.to_step_data() for each in rollouts}, [each.id for each in rollouts]
+    )
+
+
+@pytest.mark.parametrize("method", OF_FILES)
+@settings(max_examples=25)
+@given(drawn=ROLLOUTS, other=ROLLOUTS, key=KEYS)
+def test_rows_have_the_advantages_of_aligned_steps(method, drawn, other, key):
+    groups = made(drawn), made(other, "h")
+    try:
+        batch = aligned([*groups[0], *groups[1]])
+        apply_credit(batch, method, state_key=key)
+    except ValueError:
+        batch = None
+    rows = [row for group in groups for row in credited(group, method, key)]
+    if batch is None:
+        assert any("no credit" in note for row in rows for note in row["notes"])
+        return
+    found = [
+        [(step["base_reward"], step["advantage"], step["return_to_go"]) for step in row["steps"]]
+        for row in rows
+    ]
+    assert found == [
+        [
+            (step.base_reward, approximately(step.advantage), approximately(step.return_to_go))
+            for step in each.steps
+        ]
+        for each in batch
+    ]
+
+
+def approximately(value):
+    return None if value is None else pytest.approx(value, abs=1e-9)
+
+
+@settings(max_examples=50)
+@given(drawn=ROLLOUTS, key=KEYS, data=st.data())
+def test_the_order_of_rows_does_not_matter(drawn, key, data):
+    order = data.draw(st.permutations(range(len(drawn))))
+    rollouts = made(drawn)
+    rows = credited(rollouts, state_key=key, gamma=0.9)
+    shuffled = credited([rollouts[place] for place in order], state_key=key, gamma=0.9)
+    assert advantages(shuffled) == [
+        [approximately(value) for value in advantages(rows)[place]] for place in order
+    ]
+
+
+# What stands in the way
+
+
+def key_spec(tmp_path, body):
+    path = tmp_path / "keys.py"
+    path.write_text(f"def key(step):\n    {body}\n\nCONSTANT = 3\n")
+    return f"{path}:key"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "raise LookupError('no such room')",
+            "no credit: CreditError: the state key raised LookupError: no such room",
+        ),
+        ("return object()", "no credit: CreditError: state can't be compared: object in rows 0, 1"),
+        ("return lambda: 1", "no credit: CreditError: state can't be compared: function in rows"),
+    ],
+    ids=["raises", "object", "function"],
+)
+def test_states_that_can_not_be_keyed_are_told_and_the_scores_stay(tmp_path, body, said):
+    rollouts = [rollout(1.0, "s", "l", steps=[0.5]), rollout(0.5, "s")]
+    with FunctionScorer(told) as scorer:
+        rows = scorer.score_group(rollouts)
+    before = copy.deepcopy(rows)
+    RowCredit(CreditSettings("gigpo", key_spec(tmp_path, body))).add(rollouts, rows)
+    for row, was in zip(rows, before, strict=True):
+        assert any(note.startswith(said) for note in row["notes"])
+        assert {**row, "notes": None} == {**was, "notes": None}
+
+
+def test_a_function_of_a_file_is_a_state_key(tmp_path):
+    spec = key_spec(tmp_path, "return step.system_step_index")
+    rows = credited([rollout(1.0, "s", "l"), rollout(0.0, "t", "r")], state_key=spec)
+    assert [[step["anchor"] for step in row["steps"]] for row in rows] == [[0, 1], [0, 1]]
+
+
+def test_a_key_that_fails_only_where_a_score_is_missing_still_leaves_a_line(tmp_path):
+    spec = key_spec(tmp_path, "return object() if step.is_done else 1")
+    rows = credited([rollout(None, "s"), rollout(1.0, "s")], state_key=spec)
+    assert rows[0]["error"].startswith("ValueError: no luck")
+    assert any("no credit" in note and "row 1" in note for note in rows[1]["notes"])
+
+
+def test_returns_that_become_infinite_are_told(tmp_path):
+    rows = credited([rollout(1.0, "s", "l", steps=[1e308, 1e308]), rollout(0.0, "s")])
+    assert all("no credit: CreditError" in "".join(row["notes"]) for row in rows)
+    assert [row["score"] for row in rows] == [1.0, 0.0]
+
+
+# Settings
+
+
+@pytest.mark.parametrize("method", ["reinforce_pp", "gae"])
+def test_what_a_file_lacks_is_refused_before_anything_is_scored(method):
+    with pytest.raises(InvalidArgumentError, match=rf"{method} .* call it in the trainer"):
+        RowCredit(CreditSettings(method))
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "options"),
+    [
+        ("ppo", "last", {}),
+        ("gigpo", "first", {}),
+        ("gigpo", "", {}),
+        ("gigpo", "last", {"gama": 1.0}),
+        ("grpo", "last", {"omega": 1.0}),
+        ("gigpo", "last", {"gamma": 2.0}),
+        ("gigpo", "last", {"gamma": "x"}),
+        ("gigpo", "last", {"normalize": "std"}),
+        ("gigpo", "last", {"group": "x"}),
+        ("gigpo", "last", {"state_key": "history"}),
+        ("gigpo", "last", {"method": "grpo"}),
+        ("gigpo", "last", {"batch": []}),
+        ("gigpo", "last", {"rewards": []}),
+        ("gigpo", "math:pi", {}),
+    ],
+    ids=repr,
+)
+def test_what_can_not_be_meant_is_refused_before_anything_is_scored(method, key, options):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        RowCredit(CreditSettings(method, key, options))
+    assert type(caught.value).__module__ == "guerdon.errors"
+
+
+def test_a_state_key_that_can_not_be_loaded_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="there is no file"):
+        RowCredit(CreditSettings("gigpo", f"{tmp_path}/absent.py:key"))
+    with pytest.raises(SpecError, match="has no 'kee'"):
+        RowCredit(CreditSettings("gigpo", key_spec(tmp_path, "return 1").replace(":key", ":kee")))
+
+
+def test_the_identity_tells_settings_apart():
+    identities = [
+        RowCredit(CreditSettings(*each)).identity
+        for each in (("gigpo",), ("grpo",), ("gigpo", "history"), ("gigpo", "last", {"gamma": 0.9}))
+    ]
+    assert len({json.dumps(each) for each in identities}) == 4

@@ -1,0 +1,282 @@
+"""Summary: counts and means over rows, in bounded memory."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.rollouts.scoring import Summary, summary
+from guerdon.rollouts.scoring.group_summary import GroupFacts, GroupSummary
+from guerdon.rollouts.scoring.summary import gates_of
+from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
+
+
+class One(Rubric):
+    def forward(self, action, observation):
+        return 1.0
+
+
+def result(score=1.0, error=None, **components):
+    return {
+        "id": 1,
+        "group": None,
+        "score": score,
+        "is_score_valid": score is not None,
+        "components": components,
+        "step_rewards": None if score is None else [score],
+        "error": error,
+        "fingerprint": "f",
+    }
+
+
+def summary_of(*rows, **options):
+    counted = Summary(**options)
+    for row in rows:
+        counted.add(row)
+    return counted
+
+
+def test_nothing_has_no_mean():
+    assert Summary(passing=0.5).to_dict() == {
+        "rows": 0,
+        "valid": 0,
+        "failed": 0,
+        "zeros": 0,
+        "mean_score": None,
+        "passing": 0.5,
+        "accuracy": None,
+        "components": {},
+        "stopped": {},
+        "failures": {},
+        "dealt_with": 0,
+        "first_failures": {},
+        "noted": 0,
+    }
+
+
+def test_failures_are_apart_from_zeros():
+    counted = summary_of(
+        result(0.0), result(1.0), result(None, "step 0: ValueError: no"), result(0.0, "guarded")
+    )
+    assert (counted.rows, counted.failed, counted.zeros, counted.dealt_with) == (4, 1, 2, 1)
+    assert counted.score.value == 1 / 3
+    assert counted.to_dict()["valid"] == 3
+
+
+def test_rows_pass_at_equality_and_failed_ones_never_count():
+    rows = [result(0.5), result(0.49), result(1.0), result(None, "x")]
+    counted = summary_of(*rows, passing=0.5)
+    assert (counted.passed, counted.accuracy) == (2, 2 / 3)
+    assert "accuracy" not in summary_of(*rows).to_dict()
+
+
+def test_components_are_means_over_the_rows_that_have_them():
+    counted = summary_of(result(a=1.0, b=0.5), result(a=0.0), result(None, "x", a=9.0))
+    assert counted.to_dict()["components"] == {
+        "a": {"mean": 0.5, "rows": 2},
+        "b": {"mean": 0.5, "rows": 1},
+    }
+
+
+def test_gates_count_whom_they_stopped():
+    rows = [result(0.0, gate=0.0), result(0.0, gate=0.0), result(1.0, gate=1.0), result(1.0)]
+    counted = summary_of(*rows, gates=("gate", "other"))
+    assert counted.to_dict()["stopped"] == {"gate": 2, "other": 0}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("step 0: rubric 'a.b': ValueError: no: luck", "ValueError"),
+        ("ValueError", "ValueError"),
+        ("line 3: RolloutError: the line is no JSON: x", "RolloutError"),
+        ("step 2: KeyError: 'x'", "KeyError"),
+        (None, "unknown"),
+    ],
+)
+def test_failures_are_counted_by_their_kind(error, kind):
+    assert summary_of(result(None, error), result(None, error)).failures == {kind: 2}
+
+
+def test_the_parts_count_their_own_rows():
+    counted = Summary(passing=1.0)
+    counted.add(result(1.0), "small")
+    counted.add(result(0.0), "large")
+    counted.add(result(1.0), "large")
+    counted.add(result(1.0))
+    assert counted.rows == 4
+    by = counted.to_dict()["by"]
+    assert {name: (part["rows"], part["accuracy"]) for name, part in by.items()} == {
+        "small": (1, 1.0),
+        "large": (2, 0.5),
+    }
+
+
+def test_parts_and_failures_are_bounded():
+    counted = Summary()
+    for i in range(1000):
+        counted.add(result(None, f"Error{i}: x"), f"part {i}")
+    for counts in (counted.parts, counted.failures):
+        assert len(counts) == summary.MAX_PARTS + 1
+    assert counted.parts["(others)"].rows == 1000 - summary.MAX_PARTS
+    assert sum(counted.failures.values()) == 1000
+
+
+def test_the_first_failure_of_a_kind_is_told():
+    counted = summary_of(
+        result(None, "step 0: ValueError: one"),
+        result(None, "KeyError: two"),
+        result(None, "step 1: ValueError: three"),
+        result(1.0, "ValueError: dealt with"),
+    )
+    first = {"ValueError": "step 0: ValueError: one", "KeyError": "KeyError: two"}
+    assert counted.first_failures == counted.to_dict()["first_failures"] == first
+    merged = Summary()
+    merged.merge(counted)
+    merged.merge(summary_of(result(None, "ValueError: four"), result(None, "OSError: five")))
+    assert merged.first_failures == first | {"OSError": "OSError: five"}
+
+
+def test_what_the_first_failures_say_is_bounded():
+    counted = Summary()
+    for i in range(300):
+        counted.add(result(None, f"Error{i}: {'x' * 10_000}"))
+    assert len(counted.first_failures) == summary.MAX_PARTS + 1
+    assert {len(each) for each in counted.first_failures.values()} == {summary.MAX_TEXT}
+
+
+def test_merging_more_kinds_of_failures_than_may_be_tells_the_first_of_the_others(monkeypatch):
+    monkeypatch.setattr(summary, "MAX_PARTS", 2)
+    merged = Summary()
+    for kinds in (["AError", "BError"], ["AError", "CError", "DError"]):
+        merged.merge(summary_of(*(result(None, f"{kind}: {kinds[0]}") for kind in kinds)))
+    assert merged.failures == {"AError": 2, "BError": 1, "(others)": 2}
+    assert merged.first_failures == {
+        "AError": "AError: AError",
+        "BError": "BError: AError",
+        "(others)": "CError: AError",
+    }
+
+
+def test_a_failure_that_says_nothing_is_counted():
+    assert summary_of(result(None)).first_failures == {"unknown": ""}
+
+
+def test_an_empty_one_counts_the_same():
+    full = summary_of(result(1.0, gate=0.0), gates=("gate",), passing=0.5)
+    assert full.empty() == Summary(gates=("gate",), passing=0.5)
+
+
+SCORES = st.sampled_from([0.0, 0.25, 0.5, 1.0, -2.0])  # their sums are exact
+RESULTS = st.builds(
+    lambda score, error, components: result(
+        score, error if score is not None else f"step 0: {error or 'E'}: x", **components
+    ),
+    st.none() | SCORES,
+    st.none() | st.sampled_from(["ValueError", "KeyError", "OSError"]),
+    st.dictionaries(st.sampled_from("abc"), SCORES),
+)
+COUNTED = st.lists(st.tuples(RESULTS, st.none() | st.sampled_from(["x", "y", "z", "w"])))
+
+
+def counted_in_one_go(rows):
+    whole = Summary(("a", "b"), 0.5)
+    for row, part in rows:
+        whole.add(row, part)
+    return whole
+
+
+@given(chunks=st.lists(COUNTED, max_size=4))
+def test_merging_is_counting_in_one_go(chunks):
+    merged = Summary(("a", "b"), 0.5)
+    for chunk in chunks:
+        merged.merge(counted_in_one_go(chunk))
+    assert merged == counted_in_one_go([row for chunk in chunks for row in chunk])
+
+
+@given(one=COUNTED, two=COUNTED)
+def test_merging_leaves_what_was_merged_as_it_was(one, two):
+    first, second = counted_in_one_go(one), counted_in_one_go(two)
+    before = copy.deepcopy(second)
+    first.merge(second)
+    first.merge(counted_in_one_go(one))
+    assert second == before
+
+
+def test_merging_more_parts_than_may_be_loses_no_row(monkeypatch):
+    monkeypatch.setattr(summary, "MAX_PARTS", 2)
+    merged = Summary()
+    for names in (["x", "y"], ["w", "z", "x", "y"]):
+        merged.merge(counted_in_one_go([(result(1.0), name) for name in names]))
+    assert list(merged.parts) == ["x", "y", "(others)"]
+    assert sum(part.rows for part in merged.parts.values()) == merged.rows == 6
+
+
+# Which gates there are
+
+
+def test_gates_and_all_but_the_last_of_a_sequence_can_stop_an_evaluation():
+    rubric = Sequential(One(), Gate(WeightedSum([Gate(One())], [1.0])), One())
+    assert list(gates_of(rubric)) == ["rubric_0", "rubric_1", "rubric_1.rubric.rubric_0"]
+
+
+def test_a_gate_at_the_end_of_a_sequence_can_stop_it_too():
+    assert list(gates_of(Sequential(One(), Gate(One())))) == ["rubric_0", "rubric_1"]
+
+
+def test_a_tree_without_gates_has_none():
+    assert list(gates_of(WeightedSum([One(), One()], [1.0, 1.0]))) == []
+
+
+def test_the_root_may_be_a_gate():
+    assert list(gates_of(Gate(One()))) == [""]
+
+
+def test_a_gate_at_the_root_counts_whom_it_stopped(row):
+    from guerdon.models import Rollout
+    from guerdon.rollouts import score_rollouts
+
+    gate = Gate(WeightedSum([One()], [0.5]))
+    counted = summary_of(
+        *score_rollouts(gate, [Rollout.from_row(row("x"))]), gates=tuple(gates_of(gate))
+    )
+    assert (counted.zeros, counted.to_dict()["stopped"]) == (1, {"": 1})
+
+
+# Notes and groups
+
+
+def test_rows_with_a_note_are_counted():
+    rows = [result() | {"notes": ["odd"]}, result() | {"notes": []}, result(),
+            result(None, "x") | {"notes": ["odd", "too"]}]  # fmt: skip
+    assert summary_of(*rows).to_dict()["noted"] == 2
+
+
+def test_groups_are_told_only_where_they_matter():
+    assert "groups" not in summary_of(result()).to_dict()
+    assert summary_of(groups=GroupSummary()).to_dict()["groups"]["groups"] == 0
+
+
+def test_an_empty_one_counts_groups_likewise():
+    full = Summary(groups=GroupSummary())
+    full.groups.add(GroupFacts("g", 1, (1.0,)))
+    assert full.empty() == Summary(groups=GroupSummary())
+    assert Summary().empty().groups is None
+
+
+def test_merging_counts_notes_and_groups():
+    merged = Summary(groups=GroupSummary())
+    for name in "gh":
+        other = Summary(groups=GroupSummary())
+        other.add(result() | {"notes": ["odd"]}, "x")
+        other.groups.add(GroupFacts(name, 1, (1.0,)))
+        merged.merge(other)
+    told = merged.to_dict()
+    assert (told["noted"], told["groups"]["groups"], told["by"]["x"]["noted"]) == (2, 2, 2)
+
+
+def test_the_parts_of_a_breakdown_have_no_groups():
+    counted = Summary(groups=GroupSummary())
+    counted.add(result(), "x")
+    assert "groups" not in counted.to_dict()["by"]["x"]
