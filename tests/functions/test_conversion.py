@@ -19,7 +19,7 @@ from guerdon.errors import (
     TrajectoryError,
 )
 from guerdon.functions import RewardFunctionRubric, as_reward_function, reward_function
-from guerdon.functions.conversion import rubric_of
+from guerdon.functions.rubric import rubric_of
 from guerdon.models import Action, EvaluateResult, Observation, Rollout, State, StepOutput
 from guerdon.rollouts import score_rollouts
 from guerdon.rubrics import (

@@ -6,10 +6,11 @@ import functools
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from guerdon.errors import RewardFunctionError
 from guerdon.functions.results import failed, result_of, results_of
+from guerdon.functions.rubric import rubric_of
 from guerdon.functions.signature import (
     GROUND_TRUTH,
     MESSAGES_OF,
@@ -19,9 +20,7 @@ from guerdon.functions.signature import (
 )
 from guerdon.models.message import read_messages
 from guerdon.rubrics.hooks import is_async_callable
-
-if TYPE_CHECKING:
-    from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["RewardFunction", "reward_function", "takes_messages"]
 
@@ -163,8 +162,6 @@ class RewardFunction:
 
     def __rubric__(self) -> Rubric:
         """The rubric that `as_rubric` makes of it."""
-        from guerdon.functions.conversion import rubric_of
-
         return rubric_of(self)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
