@@ -56,3 +56,9 @@ def test_what_does_not_fit_is_refused(advantage, mask, index, message):
     with pytest.raises(CreditError) as refusal:
         to_token_advantages(advantage, mask, index=index)
     assert message in str(refusal.value)
+
+
+def test_steps_of_rollouts_that_do_not_count_are_refused_by_name():
+    with pytest.raises(CreditError, match="advantage is None in row 1") as refusal:
+        to_token_advantages([0.5, None], [[1, 1], [1, 0]])
+    assert refusal.value.rows == (1,)

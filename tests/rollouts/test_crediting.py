@@ -538,3 +538,10 @@ def test_an_empty_batch_and_a_rollout_without_steps_give_nothing():
         steps[0].step_info["group"] = "g"
     assert system_apply_gigpo_to_batch_steps(lists, [1.0, None, 0.0])[1] == []
     assert lists[0][0].advantage > 0 > lists[2][0].advantage
+
+
+def test_rollouts_without_steps_are_noted():
+    rollouts = [rollout("a", 1.0), rollout("b", 0.0, "s"), rollout("c", 1.0, "s")]
+    notes = apply_credit(rollouts, "grpo").diagnostics.notes
+    assert any("without steps" in note and "'a'" in note for note in notes)
+    assert not any("without steps" in note for note in apply_credit(rollouts[1:]).diagnostics.notes)

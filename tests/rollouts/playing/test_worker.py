@@ -390,3 +390,50 @@ def test_what_is_no_seed_is_refused(seed):
     for asked in (worker.run(seed=seed), worker.run_group(None, 1, seed=seed)):
         with pytest.raises(InvalidArgumentError, match="it takes a whole number of at least 0"):
             run(asked)
+
+
+# What a conversation shows first
+
+TOLD = [{"role": "system", "content": "Guess well."}]
+
+
+@pytest.mark.parametrize(
+    ("shown", "task", "roles"),
+    [
+        ("auto", "Guess.", ["user", "assistant"]),
+        ("always", "Guess.", ["user", "user", "assistant"]),
+        ("never", "Guess.", ["user", "assistant"]),
+        ("auto", None, ["user", "assistant"]),
+        ("never", None, ["assistant"]),
+        (
+            "auto",
+            {"messages": [{"role": "system", "content": "s"}]},
+            ["system", "user", "assistant"],
+        ),
+        ("never", {"messages": [{"role": "system", "content": "s"}]}, ["system", "assistant"]),
+    ],
+    ids=range(7),
+)
+def test_the_first_observation_is_shown_where_it_is_asked_for(shown, task, roles):
+    record = play(Guessing, guesses(7), task, first_observation=shown)
+    assert [message.role for message in record.messages[:-1]] == roles
+    assert record.ended == "done"
+
+
+def test_how_the_first_observation_is_shown_is_one_of_three_ways():
+    with pytest.raises(InvalidArgumentError, match="'auto', 'always' or 'never'"):
+        RLRolloutWorker(Guessing, guesses(7), max_steps=1, first_observation=True)
+
+
+def test_a_task_may_name_its_group():
+    worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
+    records = run(worker.run_group({"id": "q7", "group": "g"}, 2, seed=7))
+    assert [(record.id, record.group) for record in records] == [("g-0", "g"), ("g-1", "g")]
+    assert run(worker.run({"id": "q7", "group": "g"})).group == "g"
+
+
+def test_the_same_task_with_another_seed_is_another_group():
+    worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
+    both = [run(worker.run_group({"id": "q7"}, 1, seed=seed))[0] for seed in (1, 2)]
+    assert [record.id for record in both] == ["q7:1-0", "q7:2-0"]
+    assert [record.steps[0].step_info["group"] for record in both] == ["q7:1", "q7:2"]

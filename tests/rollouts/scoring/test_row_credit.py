@@ -309,3 +309,11 @@ def test_the_identity_tells_settings_apart():
         for each in (("gigpo",), ("grpo",), ("gigpo", "history"), ("gigpo", "last", {"gamma": 0.9}))
     ]
     assert len({json.dumps(each) for each in identities}) == 4
+
+
+def test_rows_of_one_id_in_a_group_are_noted():
+    rows = credited(
+        [rollout(1.0, "s", id="q"), rollout(0.0, "s", id="q"), rollout(0.0, "s", id="r")]
+    )
+    said = ["another rollout of its group has the same id" in row["notes"] for row in rows]
+    assert said == [True, True, False]

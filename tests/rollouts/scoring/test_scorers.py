@@ -7,8 +7,8 @@ import pytest
 
 from guerdon import reward_function
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
-from guerdon.models import Rollout
-from guerdon.rollouts import FunctionScorer, RolloutScorer, score_rollouts
+from guerdon.models import Message, Rollout
+from guerdon.rollouts import FunctionScorer, RolloutRecord, RolloutScorer, score_rollouts
 from guerdon.rollouts.scoring.scorers import scorer_of
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
@@ -17,6 +17,7 @@ from guerdon.rubrics import (
     Rubric,
     RubricDict,
     Sequential,
+    TrajectoryRubric,
     WeightedSum,
     as_rubric,
 )
@@ -435,3 +436,67 @@ def test_a_split_group_is_refused_after_the_rows_before(row):
 def test_a_pointwise_function_does_not_mind_split_groups(row):
     rollouts = [Rollout.from_row(row("x", id=1, group=group)) for group in ("g", "h", "g")]
     assert len(list(score_rollouts(first_fails, rollouts))) == 3
+
+
+# Episodes that failed
+
+
+FAILED = {"ended": "error", "error": "the policy at step 1: TimeoutError: too slow"}
+
+
+@reward_function
+def counts(messages):
+    return float(len(messages))
+
+
+@reward_function(mode="batch")
+def together(rollouts_messages):
+    return [float(len(rollouts_messages))] * len(rollouts_messages)
+
+
+@pytest.mark.parametrize("reward", [counts, as_rubric(counts)], ids=["function", "rubric"])
+def test_an_episode_that_failed_has_no_score_unless_asked(reward, row):
+    rollouts = [
+        Rollout.from_row(row("a", **columns)) for columns in ({}, FAILED, {"ended": "done"})
+    ]
+    rows = list(score_rollouts(reward, rollouts))
+    assert [each["score"] for each in rows] == [1.0, None, 1.0]
+    assert "the episode ended with an error: the policy at step 1" in rows[1]["error"]
+    asked = score_rollouts(reward, rollouts, score_failed=True)
+    assert [each["score"] for each in asked] == [1.0, 1.0, 1.0]
+
+
+def test_an_episode_that_failed_is_compared_with_nobody(row):
+    rollouts = [Rollout.from_row(row("a", group="g", **each)) for each in ({}, FAILED, {}, FAILED)]
+    assert [each["score"] for each in score_rollouts(together, rollouts)] == [2.0, None, 2.0, None]
+    alone = [Rollout.from_row(row("a", group="g", **FAILED))]
+    assert [each["score"] for each in score_rollouts(together, alone)] == [None]
+    asked = score_rollouts(together, rollouts, score_failed=True)
+    assert [each["score"] for each in asked] == [4.0] * 4
+
+
+def test_a_record_is_no_rollout_and_becomes_one():
+    record = RolloutRecord("q-0", messages=[Message(role="assistant", content="a")], ended="done")
+    with pytest.raises(InvalidArgumentError, match=r"record\.to_rollout\(\)"):
+        list(score_rollouts(counts, [record]))
+    assert [each["score"] for each in score_rollouts(counts, [record.to_rollout()])] == [1.0]
+
+
+def test_what_fails_after_the_last_step_says_so(row):
+    class Forgets(TrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+        def compute_step_rewards(self):
+            raise ValueError("no credit today")
+
+    [failed] = score_rollouts(Forgets(), [Rollout.from_row(row("a", "b"))])
+    assert failed["error"] == "after the last step: ValueError: no credit today"
+
+
+def test_a_step_that_fails_is_named_by_its_turn(row):
+    def picky(action, observation):
+        raise ValueError("no")
+
+    [failed] = score_rollouts(as_rubric(picky), [Rollout.from_row(row("e", "a", first_turn=1))])
+    assert failed["error"].startswith("step 1: ")

@@ -280,3 +280,8 @@ def test_the_parts_of_a_breakdown_have_no_groups():
     counted = Summary(groups=GroupSummary())
     counted.add(result(), "x")
     assert "groups" not in counted.to_dict()["by"]["x"]
+
+
+def test_a_mean_whose_sum_is_beyond_every_float_is_told_as_none():
+    mean = summary.Mean(total=float("inf"), count=2)
+    assert mean.value is None
