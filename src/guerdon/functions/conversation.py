@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from guerdon.models.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["oddities"]
+
+# A tool call, with the place of its message.
+_Call: TypeAlias = "tuple[dict[str, Any], int]"
 
 _raw_decode = json.JSONDecoder().raw_decode
 
@@ -24,11 +27,11 @@ def oddities(messages: list[Message]) -> list[str]:
         >>> oddities([Message(role="assistant", content="Hello!")])
         ['it begins with the assistant']
     """
-    found = []
+    found: list[str] = []
     spoken = next((each.role for each in messages if each.role not in INSTRUCTION_ROLES), "")
     if spoken == "assistant":
         found.append("it begins with the assistant")
-    open_calls: dict[str, list[str]] = {}
+    open_calls: dict[str, list[_Call]] = {}
     # One pass over all, then one over the few: this runs for every rollout.
     concerned = [
         (place, each)
@@ -37,32 +40,44 @@ def oddities(messages: list[Message]) -> list[str]:
     ]
     for place, message in concerned:
         if message.tool_calls:
-            found += _odd_calls(message.tool_calls, place, open_calls)
+            _ask(message.tool_calls, place, open_calls, found)
         else:
             _answer(message, place, open_calls, found)
-    names = [name for waiting in open_calls.values() for name in waiting]
-    if names:
-        found.append(f"nobody answered {len(names)} of its tool calls: {', '.join(names[:5])}")
+    waiting = [call for calls in open_calls.values() for call in calls]
+    if waiting:
+        names = ", ".join(f"{_name(call)} (messages[{place}])" for call, place in waiting[:5])
+        found.append(f"nobody answered {len(waiting)} of its tool calls: {names}")
     return found
 
 
-def _odd_calls(
-    calls: Iterable[dict[str, Any]], place: int, open_calls: dict[str, list[str]]
-) -> Iterator[str]:
+def _ask(
+    calls: Iterable[dict[str, Any]],
+    place: int,
+    open_calls: dict[str, list[_Call]],
+    found: list[str],
+) -> None:
     for call in calls:
+        key = str(call.get("id"))
+        if key in open_calls:
+            open_calls[key].append((call, place))
+        else:
+            open_calls[key] = [(call, place)]
         function = call.get("function")
-        function = function if isinstance(function, dict) else {}
-        name = str(function.get("name", "(no name)"))
-        open_calls.setdefault(str(call.get("id")), []).append(f"{name} (messages[{place}])")
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            problem = _no_json(arguments)
-            if problem is not None:
-                yield f"messages[{place}]: the arguments of {name} are no JSON object: {problem}"
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        problem = _no_json(arguments) if isinstance(arguments, str) else None
+        if problem is not None:
+            found.append(
+                f"messages[{place}]: the arguments of {_name(call)} are no JSON object: {problem}"
+            )
+
+
+def _name(call: dict[str, Any]) -> str:
+    function = call.get("function")
+    return str(function.get("name", "(no name)")) if isinstance(function, dict) else "(no name)"
 
 
 def _answer(
-    message: Message, place: int, open_calls: dict[str, list[str]], found: list[str]
+    message: Message, place: int, open_calls: dict[str, list[_Call]], found: list[str]
 ) -> None:
     waiting = open_calls.get(str(message.tool_call_id))
     if waiting:
