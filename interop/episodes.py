@@ -70,9 +70,10 @@ async def check_group(env: Callable[[], Any], rewards: Sequence[float]) -> None:
     }
     worker = RLRolloutWorker(env, script(*WORDS), max_steps=STEPS)
     records = await worker.run_group(task, GROUP)
-    same("ids", [record.id for record in records], [f"q7-{number}" for number in range(GROUP)])
-    same("groups", {record.group for record in records}, {"q7"})
     same("seeds", len({record.seed for record in records}), 1)
+    name = f"q7:{records[0].seed}"
+    same("ids", [record.id for record in records], [f"{name}-{number}" for number in range(GROUP)])
+    same("groups", {record.group for record in records}, {name})
     for record in records:
         check_record(record, ended="done", rewards=list(rewards), first="Say hello.")
         seen = record.steps[0].observation_data
