@@ -104,7 +104,8 @@ class RewardFunction:
         """The same, raising what the function raises.
 
         Raises:
-            RewardFunctionError: The messages are none, or what the function gave is no result.
+            InvalidArgumentError: The messages are none.
+            RewardFunctionError: What the function gave is no result.
             Exception: What the function raised.
         """
         given = self._given(messages)
