@@ -59,46 +59,26 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
         InvalidArgumentError: It is none: it has no reset and step.
         EnvDefinitionError: A trajectory rubric of it is another environment's.
     """
-    tools = getattr(environment, "tools", None)
-    tools = list(tools) if isinstance(tools, (list, tuple)) else None
-    action_type = _action_type(environment)
     if isinstance(environment, Environment):
-        driver = make(lambda: environment)
-        takes = _takes(environment.reset_async if driver.reset_is_async else environment.reset)
-        reset_driver = driver.reset_async if driver.reset_is_async else driver.reset
-
-        def reset_ours(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
-            _check_taken(extra, *takes)
-            return reset_driver(seed, episode_id, extra)
-
-        return EnvFace(
-            reset_ours,
-            driver.step_async if driver.step_is_async else driver.step,
-            driver.close,
-            (driver.reset_is_async, driver.step_is_async, False),
-            action_type,
-            tools,
-            takes[1] or "seed" in takes[0],
-        )
+        return _face_of_ours(environment)
     reset, step = _method(environment, "reset"), _method(environment, "step")
     if not callable(reset) or not callable(step):
         raise InvalidArgumentError(
             f"{environment!r:.60} is no environment; it has no reset and step, and so has what "
             "a factory gives"
         )
-    reset_takes, takes_any = _takes(reset)
+    takes, takes_any = _takes(reset)
     takes_timeout = "timeout_s" in _takes(step)[0]
-    takes_seed = takes_any or "seed" in reset_takes
     close = closer_of(environment)
 
     def reset_it(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
-        _check_taken(extra, reset_takes, takes_any)
+        _check_taken(extra, takes, takes_any)
         given = {**extra, "seed": seed, "episode_id": episode_id}
         return reset(
             **{
                 name: value
                 for name, value in given.items()
-                if value is not None and (takes_any or name in reset_takes)
+                if value is not None and (takes_any or name in takes)
             }
         )
 
@@ -106,10 +86,47 @@ def face_of(environment: Any, *, lent_by_sync_code: bool = False) -> EnvFace:
         return step(action, timeout_s=timeout_s) if takes_timeout else step(action)
 
     if _is_async_client(environment) and not lent_by_sync_code:
-        return EnvFace(reset_it, step_it, close, (True, True, True), action_type, tools, takes_seed)
-    is_async = inspect.iscoroutinefunction
-    are_async = (is_async(reset), is_async(step), is_async(close))
-    return EnvFace(reset_it, step_it, close, are_async, action_type, tools, takes_seed)
+        are_async = (True, True, True)
+    else:
+        is_async = inspect.iscoroutinefunction
+        are_async = (is_async(reset), is_async(step), is_async(close))
+    return EnvFace(
+        reset_it,
+        step_it,
+        close,
+        are_async,
+        _action_type(environment),
+        _tools(environment),
+        takes_any or "seed" in takes,
+    )
+
+
+def _face_of_ours(environment: Environment[Any, Any, Any]) -> EnvFace:
+    """How to call one of guerdon's own, in process."""
+    driver = make(lambda: environment)
+    takes, takes_any = _takes(
+        environment.reset_async if driver.reset_is_async else environment.reset
+    )
+    reset = driver.reset_async if driver.reset_is_async else driver.reset
+
+    def reset_it(seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
+        _check_taken(extra, takes, takes_any)
+        return reset(seed, episode_id, extra)
+
+    return EnvFace(
+        reset_it,
+        driver.step_async if driver.step_is_async else driver.step,
+        driver.close,
+        (driver.reset_is_async, driver.step_is_async, False),
+        _action_type(environment),
+        _tools(environment),
+        takes_any or "seed" in takes,
+    )
+
+
+def _tools(environment: Any) -> list[Any] | None:
+    tools = getattr(environment, "tools", None)
+    return list(tools) if isinstance(tools, (list, tuple)) else None
 
 
 def _check_taken(extra: Mapping[str, Any], takes: frozenset[str], takes_any: bool) -> None:
