@@ -5,6 +5,7 @@ import importlib
 import pytest
 
 import guerdon as package
+from tests.cli.inside import run_inside
 
 app = importlib.import_module("guerdon.cli.app")  # the room offers a Typer of that name
 
@@ -55,8 +56,8 @@ def test_it_says_its_version(guerdon):
         (["score", "x.jsonl", "-r", "a:b", "--passing", "high"], "--passing"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_says_what_is_wrong(guerdon, args, message):
-    done = guerdon(*args)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(tmp_path, args, message):
+    done = run_inside(tmp_path, *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr

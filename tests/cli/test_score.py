@@ -131,10 +131,10 @@ def test_broken_lines_are_told_by_their_number_and_the_rest_goes_on(guerdon, row
         (["."], "can't read .: Is a directory"),
     ],
 )
-def test_what_can_not_be_done_exits_with_2_and_one_line(guerdon, rows, tmp_path, args, message):
+def test_what_can_not_be_done_exits_with_2_and_one_line(rows, tmp_path, args, message):
     rows(["1"])
     (tmp_path / "empty.jsonl").touch()
-    done = guerdon("score", *args, "-r", "reward.py:reward")
+    done = run_inside(tmp_path, "score", *args, "-r", "reward.py:reward")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert message in done.stderr

@@ -135,9 +135,9 @@ class Rollout:
         """Read a rollout from a row of a JSONL file.
 
         Args:
-            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``. An
-                ``first_turn`` says which assistant turn was played first, from 0: those
-                before it are examples, and no steps.
+            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``. Its
+                ``first_turn`` says which assistant turn was played first, from 0: those before it
+                are examples, and no steps.
             line: Its line in the file, from 1.
 
         Raises:

@@ -913,8 +913,7 @@ def test_an_episode_that_ended_otherwise_is_scored(row, write_rows, run, ended):
     assert scored["score"] == 1.5
 
 
-@pytest.mark.parametrize("score_failed", [False, True])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "score_failed"), [(1, False), (1, True), (2, False)])
 def test_a_run_on_episodes_that_failed_goes_on_to_the_same_file(
     row, write_rows, run, tmp_path, score_failed, workers
 ):

@@ -15,7 +15,7 @@ from guerdon.rollouts.scoring.files import Line, parse_line
 from guerdon.rollouts.scoring.group_summary import GroupSummary, facts_of
 from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
 from guerdon.rollouts.scoring.rows import ResultRow
-from guerdon.rollouts.scoring.scorers import scorer_of
+from guerdon.rollouts.scoring.scorers import failure_of, scorer_of
 from guerdon.rollouts.scoring.summary import Summary, gates_of
 from guerdon.rubrics.fingerprint import fingerprint_of
 from guerdon.rubrics.rubric import Rubric
@@ -108,7 +108,7 @@ class Desk:
             try:
                 rollout = parse_line(*line)
                 if rollout.failure is not None and not self.score_failed:
-                    raise RolloutError(rollout.failure, line=line[0], row=rollout.columns)
+                    raise failure_of(rollout, line[0])
             except RolloutError as error:
                 rows.append(self.scorer.failed(error))
                 parts.append(self._part(error.row))

@@ -20,7 +20,7 @@ from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["RolloutScorer", "score_rollouts", "scorer_of"]
+__all__ = ["RolloutScorer", "failure_of", "score_rollouts", "scorer_of"]
 
 
 class RolloutScorer:
@@ -165,9 +165,9 @@ def score_rollouts(
                 yield score(rollout)
 
 
-def failure_of(rollout: Rollout) -> RolloutError:
+def failure_of(rollout: Rollout, line: int | None = None) -> RolloutError:
     """The error of an episode that failed, for its row."""
-    return RolloutError(str(rollout.failure), row=rollout.columns)
+    return RolloutError(str(rollout.failure), line=line, row=rollout.columns)
 
 
 def _scored_together(
