@@ -14,8 +14,9 @@ help:  ## Say what there is to make.
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check uv
 
+# Compiled once here: where Python may not write bytecode, every process would do it again.
 setup: $(filter .tools/bin/uv,$(UV))  ## Install everything into .venv, as the lock says.
-	@$(UV) sync --frozen --quiet
+	@$(UV) sync --frozen --quiet --compile-bytecode
 
 demo: setup  ## Score model-written solutions; serve an environment and play it; credit moves.
 	@$(RUN) python -m examples.gsm8k.demo
