@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from guerdon.models import *
     from guerdon.rollouts import *
     from guerdon.rubrics import *
+    from guerdon.sandbox import *
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ __getattr__, __dir__ = lazy_names(
     "errors",
     "models",
     "functions",
+    "sandbox",
     "rollouts",
     "envs",
     namespaces=("credit",),

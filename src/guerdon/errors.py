@@ -35,6 +35,8 @@
     │   ├── EnvFailedError                     an environment's own code ended where it must not
     │   ├── EnvTimeoutError (TimeoutError)     an environment took longer than it may
     │   └── UnknownEnvError (LookupError)      no environment of that name
+    ├── SandboxError                           a sandbox that failed, not the code in it
+    │   └── SandboxUnavailableError            a level of isolation that doesn't work here
     ├── LaunchError                            a server process or container that didn't start
     └── ClientError                            something between a client and a server
         ├── ServerError (RuntimeError)         the server said that something went wrong
@@ -48,6 +50,11 @@ added as a note.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guerdon.sandbox.execution import Execution
+    from guerdon.sandbox.probing import Finding
 
 __all__ = [
     "AbstractRubricError",
@@ -82,6 +89,8 @@ __all__ = [
     "RubricError",
     "RubricIndexError",
     "RubricPathError",
+    "SandboxError",
+    "SandboxUnavailableError",
     "ServerError",
     "SpecError",
     "StateError",
@@ -319,6 +328,41 @@ class EnvTimeoutError(EnvError, TimeoutError):
 
 class UnknownEnvError(EnvError, LookupError):
     """There is no environment of that name."""
+
+
+class SandboxError(GuerdonError):
+    """A sandbox failed: the fault is not that of the code in it, which earns nothing by it.
+
+    Attributes:
+        execution: How the run ended, as far as it is known; None where none began.
+    """
+
+    def __init__(self, message: str, *, execution: Execution | None = None) -> None:
+        super().__init__(message)
+        self.execution = execution
+
+
+class SandboxUnavailableError(SandboxError):
+    """A level of isolation doesn't work on this machine; nothing weaker is taken instead.
+
+    Attributes:
+        level: The level that was asked for.
+        missing: What is missing, a line each, with what mends it.
+        findings: What came of attacks on it, where it could be tried.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        level: str = "",
+        missing: Sequence[str] = (),
+        findings: Sequence[Finding] = (),
+    ) -> None:
+        super().__init__(message)
+        self.level = level
+        self.missing = tuple(missing)
+        self.findings = tuple(findings)
 
 
 class LaunchError(GuerdonError):

@@ -14,12 +14,13 @@ from rich.markup import escape
 
 import guerdon
 from guerdon.cli.check import check
-from guerdon.cli.consoles import console
+from guerdon.cli.consoles import console, plain
+from guerdon.cli.doctor import doctor
 from guerdon.cli.new import new
 from guerdon.cli.score import score
 from guerdon.cli.serve import serve
 from guerdon.cli.tree import tree
-from guerdon.errors import GuerdonError, OutputError, SpecError
+from guerdon.errors import GuerdonError, OutputError, SandboxUnavailableError, SpecError
 
 __all__ = ["app", "main"]
 
@@ -39,6 +40,9 @@ a factory, or a function f(action, observation) -> float.
   guerdon new my_env
   guerdon check my_env
   guerdon serve my_env
+
+[bold]See what untrusted code is held by on this machine[/]
+  guerdon doctor
 
 A failure is never a score of 0: rows that fail are counted apart, say why, and make the command \
 exit with 1.
@@ -60,8 +64,9 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, tree, new, check, serve):
-    app.command(help=_unwrapped(command.__doc__), no_args_is_help=True)(command)
+for command in (score, tree, new, check, serve, doctor):
+    alone = command is doctor  # the others do nothing without an argument
+    app.command(help=_unwrapped(command.__doc__), no_args_is_help=not alone)(command)
 
 
 def _version(asked: bool) -> None:
@@ -116,8 +121,18 @@ def _silence(stream: TextIO) -> None:
 def _tell(error: GuerdonError) -> None:
     err = console(stderr=True)
     if isinstance(error, SpecError) and error.traceback:
-        err.print(error.traceback, markup=False, highlight=False, soft_wrap=True, end="")
+        err.print(_lines(error.traceback), markup=False, highlight=False, soft_wrap=True, end="")
     line = getattr(error, "line", None)
     where = f"line {line}: " if line is not None else ""
-    text = f"[bold red]error:[/] {escape(where + str(error))}"
+    text = f"[bold red]error:[/] {escape(_lines(where + str(error)))}"
     err.print(text, highlight=False, soft_wrap=True)
+    if isinstance(error, SandboxUnavailableError):
+        for each in error.missing:
+            if each not in str(error):
+                err.print(f"  {each}", markup=False, highlight=False, soft_wrap=True)
+        err.print("`guerdon doctor` tells what this machine can hold", highlight=False)
+
+
+def _lines(text: str) -> str:
+    """Text that may come out of a sandbox, with what would steer a terminal told as its escape."""
+    return "\n".join(map(plain, text.split("\n")))

@@ -25,6 +25,7 @@ def report_as_json(report: JobReport, reward: str) -> dict[str, Any]:
     return {
         "reward": reward,
         "fingerprint": report.fingerprint,
+        **({"sandbox": report.sandbox} if report.sandbox is not None else {}),
         "interrupted": report.interrupted,
         "resumed": report.resumed,
         "seconds": round(report.seconds, 6),
@@ -106,7 +107,10 @@ def _last_line(report: JobReport, job: Job) -> str:
         parts.append(f"written to {plain(str(job.out))}")
     if report.interrupted:
         parts.append("interrupted: every finished row is kept, --resume goes on")
-    return "; ".join(parts) + f"\nreward {report.fingerprint}"
+    lines = ["; ".join(parts), f"reward {report.fingerprint}"]
+    if report.sandbox is not None:
+        lines.append(f"sandbox {report.sandbox['level']}: {report.sandbox['promise']}")
+    return "\n".join(lines)
 
 
 def _rate(report: JobReport) -> float:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,8 @@ from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.formats import FORMATS
 from guerdon.rollouts.scoring.job import Job, JobReport
 from guerdon.rollouts.scoring.row_credit import CreditSettings
+from guerdon.rollouts.scoring.sandboxing import SandboxSettings
+from guerdon.sandbox.limits import Limits
 
 __all__ = ["score"]
 
@@ -55,7 +58,7 @@ def score(
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, help="How many processes score.")
+        int, typer.Option("--workers", "-w", min=1, help="How many processes score at once.")
     ] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after the rows that stand in --out already.")
@@ -139,6 +142,36 @@ def score(
             help="Score episodes that ended with an error, too; else their rows are invalid.",
         ),
     ] = False,
+    sandbox: Annotated[
+        str,
+        typer.Option(
+            "--sandbox",
+            metavar="LEVEL",
+            help="Where the reward runs: [bold]none[/bold], in this process, for code you wrote; "
+            "[bold]strict[/bold], shut off from network, files and other processes; "
+            "[bold]auto[/bold], strict or not at all; [bold]process[/bold], held against "
+            "accidents, not against malice; or the name of a plug-in.",
+        ),
+    ] = "none",
+    allow_read: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-read",
+            metavar="PATH",
+            show_default=False,
+            help="A file or folder that a reward in a sandbox may read. May be repeated.",
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="NAME=VALUE",
+            show_default=False,
+            help="What each call in a sandbox may use: seconds, cpu_seconds, memory_bytes, "
+            "processes, output_bytes, file_bytes, files. May be repeated.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
     ] = False,
@@ -152,6 +185,9 @@ def score(
 
     With --credit, and with a reward function of batches, the rollouts of a group are scored
     together, and must stand together in the file.
+
+    With --sandbox, a reward that isn't trusted is loaded and called in a sandbox alone; each call
+    begins where the one before it began.
 
     [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some failed, or got no credit. 2,
     nothing could be done. 130, ctrl-C; every finished row is kept, and --resume goes on from
@@ -169,6 +205,7 @@ def score(
         parameters=_named("--param", param),
         score_failed=score_failed,
         credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
+        sandbox=_sandbox(sandbox, allow_read, limit),
     )
     with _progress(job):
         report = job.run()
@@ -209,6 +246,24 @@ def _credit(
     if options or state_key != "last":
         asked = ", ".join([*options, *(["state key"] if state_key != "last" else [])])
         raise InvalidArgumentError(f"{asked}: no credit is asked for; add --credit METHOD")
+    return None
+
+
+def _sandbox(
+    level: str, allow_read: list[str] | None, given: list[str] | None
+) -> SandboxSettings | None:
+    limits = _named("--limit", given)
+    known = [field.name for field in fields(Limits)]
+    for name in limits:
+        if name not in known:
+            raise InvalidArgumentError(f"--limit {name}: it takes {', '.join(known)}")
+    if level != "none":
+        return SandboxSettings(level, Limits(**limits), tuple(allow_read or ()))
+    asked = [*(["--limit"] if limits else []), *(["--allow-read"] if allow_read else [])]
+    if asked:
+        raise InvalidArgumentError(
+            f"{' and '.join(asked)}: no sandbox is asked for; add --sandbox auto"
+        )
     return None
 
 

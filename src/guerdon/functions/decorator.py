@@ -19,6 +19,7 @@ from guerdon.functions.signature import (
     parameters_of,
 )
 from guerdon.models.message import read_messages
+from guerdon.rubrics.fingerprint import fingerprint_of
 from guerdon.rubrics.hooks import is_async_callable
 from guerdon.rubrics.rubric import Rubric
 
@@ -73,6 +74,11 @@ class RewardFunction:
         file = getattr(code, "co_filename", None)
         # Lines of a person's own file are told, not those of this package.
         self._file: str | None = None if file is None or file.startswith(_PACKAGE) else file
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the function's source and of what it was given, for reproducibility."""
+        return fingerprint_of(self.function)
 
     def __call__(self, messages: Any = None, ground_truth: Any = None, /, **others: Any) -> Any:
         """Score a conversation, or in batch mode a list of them.

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from guerdon.errors import GuerdonError, SpecError
 from guerdon.functions.decorator import RewardFunction, takes_messages
+from guerdon.rubrics.fingerprint import DIGEST, file_digest
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["load_module", "load_object", "load_reward", "name_of"]
+__all__ = [
+    "is_factory",
+    "load_module",
+    "load_object",
+    "load_reward",
+    "module_of_text",
+    "name_of",
+    "object_in",
+    "reward_of",
+    "split_spec",
+]
 
 # What modules begin with that are imported from a person's file.
 PREFIX = "guerdon_reward_"
@@ -44,12 +57,24 @@ def load_reward(spec: str) -> Rubric | RewardFunction:
         SpecError: It can't be found or imported, or is none of these. Where the person's own
             code raised, the error carries the traceback of that code alone.
     """
-    found: Any = load_object(spec)
+    return reward_of(load_object(spec), spec)
+
+
+def reward_of(found: Any, spec: str) -> Rubric | RewardFunction:
+    """The reward that a loaded object stands for; see `load_reward`.
+
+    Args:
+        found: What a spec named.
+        spec: The spec, for the error.
+
+    Raises:
+        SpecError: It is no reward and makes none.
+    """
     if isinstance(found, type):
         if not issubclass(found, Rubric):
             raise SpecError(f"{spec}: {found.__name__} is a class, but no Rubric", spec=spec)
         found = _made(spec, found)
-    elif not _is_reward(found) and _is_factory(found):
+    elif not _is_reward(found) and is_factory(found):
         made = _made(spec, found)
         if not isinstance(made, Rubric | RewardFunction) and not callable(made):
             raise SpecError(
@@ -75,19 +100,69 @@ def load_object(spec: str) -> Any:
     Raises:
         SpecError: The spec has no colon, or nothing is there.
     """
+    source, _ = split_spec(spec)
+    module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
+    return object_in(module, spec)
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """What stands before the colon, and the name behind it.
+
+    Example:
+        >>> split_spec("rewards/brief.py:brief")
+        ('rewards/brief.py', 'brief')
+
+    Raises:
+        SpecError: The spec has no colon.
+    """
     source, colon, name = spec.rpartition(":")
     if not colon or not source or not name:
         raise SpecError(
             f"{spec!r} names nothing; write module:name or file.py:name, such as reward.py:reward",
             spec=spec,
         )
-    module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
+    return source, name
+
+
+def object_in(module: ModuleType, spec: str) -> Any:
+    """What a spec names in its module.
+
+    Raises:
+        SpecError: The module has no such name.
+    """
+    source, name = split_spec(spec)
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise SpecError(f"{source} has no {name!r}; {_offer(module, name)}", spec=spec)
         found = getattr(found, part)
     return found
+
+
+def module_of_text(text: str, file: str, spec: str, *, digest: str | None = None) -> ModuleType:
+    """A module made of text, whose lines are told in tracebacks.
+
+    Example:
+        >>> module_of_text("limit = 6 * 7", "<reward>", "<reward>:limit").limit
+        42
+
+    Args:
+        text: Python.
+        file: What its file is called; there need not be one.
+        spec: What named it, for the error.
+        digest: That of the file's bytes; None is that of the text.
+
+    Raises:
+        SpecError: It isn't Python, or raised.
+    """
+    digest = digest or file_digest(text.encode("utf-8", "surrogatepass"))
+    module = ModuleType(f"{PREFIX}{Path(file).stem}_{digest}")
+    module.__file__ = file
+    setattr(module, DIGEST, digest)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    with _registered(spec, module):
+        exec(compile(text, file, "exec", dont_inherit=True), vars(module))
+    return module
 
 
 def load_module(path: str) -> ModuleType:
@@ -153,15 +228,22 @@ def _from_file(spec: str, path: Path) -> ModuleType:
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
-    try:
+    with _registered(spec, module):
         found.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _registered(spec: str, module: ModuleType) -> Iterator[None]:
+    """Let a module be found while it is executed, and for good where that succeeds."""
+    sys.modules[module.__name__] = module
+    try:
+        yield
     except BaseException as error:
-        del sys.modules[name]
+        del sys.modules[module.__name__]
         if not isinstance(error, (Exception, SystemExit)):
             raise
         raise _import_failed(spec, error) from error
-    return module
 
 
 def _from_package(spec: str, path: Path) -> ModuleType | None:
@@ -230,7 +312,7 @@ def _made(spec: str, make: Callable[[], Any]) -> Any:
     return made
 
 
-def _is_factory(found: Any) -> bool:
+def is_factory(found: Any) -> bool:
     """Whether something can be called with nothing, but not with an action and an observation."""
     if not callable(found):
         return False

@@ -64,6 +64,7 @@ class EvaluateResult(BaseModel):
         metrics: What else was measured. Numbers among them are components of the score.
         step_outputs: What is said of single steps; None where nothing is.
         error: What went wrong, in words.
+        log: What the function printed, where it ran in a sandbox; None where it printed nothing.
     """
 
     model_config = ConfigDict(
@@ -76,6 +77,7 @@ class EvaluateResult(BaseModel):
     metrics: Metrics = Field(default_factory=dict)
     step_outputs: list[StepOutput] | None = None
     error: str | None = None
+    log: str | None = None
 
     @model_validator(mode="after")
     def _valid_has_score(self) -> Self:

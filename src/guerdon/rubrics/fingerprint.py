@@ -21,7 +21,10 @@ from guerdon.rubrics.state import NO_STATE, fits_json
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["fingerprint", "fingerprint_of"]
+__all__ = ["DIGEST", "file_digest", "fingerprint", "fingerprint_of"]
+
+# Where a module that was made of text says what the digest of its file is.
+DIGEST = "__guerdon_digest__"
 
 # How deep attributes may be nested in each other.
 MAX_DEPTH = 100
@@ -209,10 +212,19 @@ def _source(thing: type | CodeType) -> str:
 @functools.cache
 def _module(name: str) -> str:
     """A digest of a module's file, helpers and constants included; empty where there is none."""
-    file = getattr(sys.modules.get(name), "__file__", None)
+    module = sys.modules.get(name)
+    said = getattr(module, DIGEST, None)
+    if isinstance(said, str):  # it was made of text, and its file need not be in reach
+        return said
+    file = getattr(module, "__file__", None)
     if file is None or not pathlib.Path(file).is_file():
         return ""
-    return hashlib.blake2b(pathlib.Path(file).read_bytes(), digest_size=8).hexdigest()
+    return file_digest(pathlib.Path(file).read_bytes())
+
+
+def file_digest(data: bytes) -> str:
+    """The digest of a module's file, by its bytes."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 @functools.cache

@@ -12,7 +12,9 @@ ALWAYS = [
 
 def test_some_keys_are_always_there():
     assert set(ResultRow.__required_keys__) == set(ALWAYS)
-    assert set(ResultRow.__optional_keys__) == {"reason", "notes", "metrics", "steps"}
+    assert set(ResultRow.__optional_keys__) == {
+        "reason", "notes", "metrics", "steps", "log", "sandbox",
+    }  # fmt: skip
 
 
 def test_an_invalid_row_has_no_score():

@@ -5,6 +5,7 @@ from guerdon.rollouts.scoring.function_scorer import FunctionScorer
 from guerdon.rollouts.scoring.job import Job, JobReport
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.rows import ResultRow
+from guerdon.rollouts.scoring.sandboxing import SandboxSettings
 from guerdon.rollouts.scoring.scorers import RolloutScorer, score_rollouts
 from guerdon.rollouts.scoring.summary import Summary
 
@@ -15,6 +16,7 @@ __all__ = [
     "JobReport",
     "ResultRow",
     "RolloutScorer",
+    "SandboxSettings",
     "Summary",
     "read_rollouts",
     "score_rollouts",

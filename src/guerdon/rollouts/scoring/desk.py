@@ -12,13 +12,14 @@ from guerdon.functions.loading import load_reward
 from guerdon.models.rollout import Rollout
 from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.files import Line, parse_line
+from guerdon.rollouts.scoring.function_scorer import FunctionScorer
 from guerdon.rollouts.scoring.group_summary import GroupSummary, facts_of
 from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
 from guerdon.rollouts.scoring.rows import ResultRow
-from guerdon.rollouts.scoring.scorers import failure_of, scorer_of
+from guerdon.rollouts.scoring.sandboxing import SandboxScorer, SandboxSettings
+from guerdon.rollouts.scoring.scorers import RolloutScorer, failure_of, scorer_of
 from guerdon.rollouts.scoring.summary import Summary, gates_of
 from guerdon.rubrics.fingerprint import fingerprint_of
-from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Desk", "Scored", "Settings"]
 
@@ -40,6 +41,7 @@ class Settings:
         parameters: What a reward function is given by name.
         credit: How credit is assigned; None assigns none.
         score_failed: Whether an episode that ended with an error is scored all the same.
+        sandbox: Where the reward runs; None is this process.
     """
 
     reward: str
@@ -48,6 +50,7 @@ class Settings:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
     score_failed: bool = False
+    sandbox: SandboxSettings | None = None
 
 
 class Scored(NamedTuple):
@@ -69,18 +72,20 @@ class Desk:
 
     Args:
         settings: Which reward, and what to do with it.
+        workers: How many calls of a reward in a sandbox run at the same time.
 
     Raises:
         SpecError: The reward can't be loaded.
         InvalidArgumentError: The reward takes no such parameters, or there is no such credit.
+        SandboxUnavailableError: The sandbox doesn't work on this machine.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        reward = load_reward(settings.reward)
+    def __init__(self, settings: Settings, workers: int = 1) -> None:
         self.by = settings.by
         self.score_failed = settings.score_failed
-        self.scorer = scorer_of(reward, dict(settings.parameters))
+        # Before the scorer, which may open a sandbox: what raises from here on would leave it open.
         self.credit = RowCredit(settings.credit) if settings.credit is not None else None
+        self.scorer = _scorer(settings, workers)
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.fingerprint = self.scorer.fingerprint
         if self.credit is not None:
@@ -89,15 +94,24 @@ class Desk:
         if settings.score_failed:
             self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
             self.scorer.fingerprint = self.fingerprint
-        gates = gates_of(reward) if isinstance(reward, Rubric) else ()
         groups = GroupSummary() if self.takes_groups else None
-        self.summary = Summary(tuple(gates), settings.passing, groups=groups)
+        self.summary = Summary(_gates(self.scorer), settings.passing, groups=groups)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.scorer.__exit__(None, None, None)
+
+    @property
+    def sandbox(self) -> dict[str, Any] | None:
+        """What is in force where the reward runs in a sandbox, as JSON can hold it."""
+        return self.scorer.described if isinstance(self.scorer, SandboxScorer) else None
+
+    def stop(self) -> None:
+        """End at once what a sandbox is scoring."""
+        if isinstance(self.scorer, SandboxScorer):
+            self.scorer.close()
 
     def score(self, lines: Sequence[Line]) -> Scored:
         """Score the rollouts of lines; where the reward takes groups, those of one group."""
@@ -151,6 +165,17 @@ class Desk:
         if not isinstance(columns, dict):
             return UNREADABLE
         return str(columns[self.by]) if self.by in columns else NO_VALUE
+
+
+def _scorer(settings: Settings, workers: int) -> RolloutScorer | FunctionScorer:
+    parameters = dict(settings.parameters)
+    if settings.sandbox is None:
+        return scorer_of(load_reward(settings.reward), parameters)
+    return SandboxScorer(settings.sandbox, settings.reward, parameters=parameters, workers=workers)
+
+
+def _gates(scorer: RolloutScorer | FunctionScorer) -> tuple[str, ...]:
+    return tuple(gates_of(scorer.rubric)) if isinstance(scorer, RolloutScorer) else ()
 
 
 def _line(row: ResultRow) -> bytes:

@@ -61,7 +61,7 @@ class FunctionScorer:
                 raise InvalidArgumentError(
                     f"{function.__name__} takes no parameter {name!r}; it takes {takes}"
                 )
-        self.fingerprint = fingerprint_of(function.function, function.mode, self.parameters)
+        self.fingerprint = self._fingerprint()
         self._loop = OwnLoop()
 
     def __enter__(self) -> Self:
@@ -126,6 +126,9 @@ class FunctionScorer:
             found = failed(error)
         return found
 
+    def _fingerprint(self) -> str:
+        return fingerprint_of(self.function.fingerprint, self.function.mode, self.parameters)
+
     def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
         result = self.function.evaluate(messages, ground_truth, others)
         return self._loop.run(result, self.function.__name__) if self.function.is_async else result
@@ -151,6 +154,8 @@ class FunctionScorer:
                 row["metrics"] = rest
         if result.step_outputs is not None:
             _add_steps(row, rollout, result)
+        if result.log:
+            row["log"] = result.log
         return row
 
 

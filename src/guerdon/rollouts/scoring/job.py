@@ -20,7 +20,9 @@ from guerdon.rollouts.scoring.interrupts import Interrupts
 from guerdon.rollouts.scoring.output import RowWriter, read_finished
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.rows import ResultRow
+from guerdon.rollouts.scoring.sandboxing import SandboxSettings
 from guerdon.rollouts.scoring.summary import Summary
+from guerdon.rollouts.scoring.threads import score_in_threads
 from guerdon.rollouts.scoring.workers import score_in_workers
 
 __all__ = ["Job", "JobReport"]
@@ -44,6 +46,8 @@ class JobReport:
         scored: How many rows this run scored.
         resumed: How many an earlier run had finished.
         interrupted: Whether ctrl-C ended it; every finished row is written.
+        sandbox: What was in force where the reward ran in a sandbox: ``level``, ``promise``,
+            ``limits``, ``allow_read``.
     """
 
     summary: Summary
@@ -52,6 +56,7 @@ class JobReport:
     scored: int = 0
     resumed: int = 0
     interrupted: bool = False
+    sandbox: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -71,7 +76,8 @@ class Job:
         rollouts: The file; ``-`` is standard input.
         reward: The reward as ``module:name`` or ``file.py:name``.
         out: The file for the result rows; ``-`` is standard output, None writes none.
-        workers: How many processes score, at least 1. Each loads the reward itself.
+        workers: How many processes score, at least 1. Each loads the reward itself; in a sandbox
+            it is loaded once.
         resume: Go on after the rows that stand in `out`.
         by: A column to break the summary down by.
         passing: The score from which on the summary counts a row as passed.
@@ -82,6 +88,7 @@ class Job:
             of batches, the rollouts of a group are scored together and stand together in the file.
         score_failed: Whether an episode that ended with an error (a row whose ``ended`` is
             ``error``) is scored all the same; else its row is invalid.
+        sandbox: Where the reward runs, which is loaded nowhere else; None is this process.
     """
 
     rollouts: str
@@ -96,6 +103,7 @@ class Job:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
     score_failed: bool = False
+    sandbox: SandboxSettings | None = None
     _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
     _read: int = field(default=0, init=False, repr=False)
     _told: float = field(default=0.0, init=False, repr=False)
@@ -110,13 +118,15 @@ class Job:
             ResumeError: `out` was not made by this reward from these rollouts.
             OutputError: The result can't be written.
             WorkerError: A worker process died.
+            SandboxUnavailableError: The sandbox doesn't work on this machine.
         """
         self._check()
         settings = Settings(
-            self.reward, self.by, self.passing, self.parameters, self.credit, self.score_failed
-        )
-        desk = Desk(settings)
-        report = JobReport(desk.summary, desk.fingerprint)
+            self.reward, self.by, self.passing, self.parameters, self.credit, self.score_failed,
+            self.sandbox,
+        )  # fmt: skip
+        desk = Desk(settings, self.workers)
+        report = JobReport(desk.summary, desk.fingerprint, sandbox=desk.sandbox)
         with contextlib.ExitStack() as stack:
             stack.enter_context(desk)
             file = stack.enter_context(self._open())
@@ -146,6 +156,11 @@ class Job:
             raise InvalidArgumentError(f"workers is {self.workers}; it takes at least 1")
         if self.resume and self.out in (None, "-"):
             raise InvalidArgumentError("resuming needs the file to go on with: --out FILE")
+        if self.sandbox is not None and self.credit is not None and ":" in self.credit.state_key:
+            raise InvalidArgumentError(
+                f"the state key {self.credit.state_key} would run outside of the sandbox; beside "
+                "a reward in a sandbox it takes 'last', 'last-K' or 'history'"
+            )
         inputs = {"rollouts": self.rollouts, "reward": self.reward.rpartition(":")[0]}
         for what, path in inputs.items():
             there = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
@@ -209,6 +224,9 @@ class Job:
         self, desk: Desk, settings: Settings, batches: Iterator[list[Line]], report: JobReport
     ) -> Iterator[tuple[bytes, int, int]]:
         """Lines of the result, with how many there are and how many bytes were read for them."""
+        if self.sandbox is not None:
+            yield from self._score_in_sandbox(desk, batches)
+            return
         if self.workers == 1:
             yield from self._score_here(desk, batches)
             return
@@ -227,6 +245,15 @@ class Job:
             interrupts.allowed = False
             if lines is None or scored is None:
                 return
+            desk.count(scored)
+            yield scored.lines, len(lines), sum(len(line) for _, line in lines)
+
+    def _score_in_sandbox(
+        self, desk: Desk, batches: Iterator[list[Line]]
+    ) -> Iterator[tuple[bytes, int, int]]:
+        for scored, lines in score_in_threads(
+            batches, self.workers, score=desk.score, stop=desk.stop, interrupts=self._interrupts
+        ):
             desk.count(scored)
             yield scored.lines, len(lines), sum(len(line) for _, line in lines)
 

@@ -54,12 +54,16 @@ class ResultRow(_Always, total=False):
         metrics: Those of a reward function that are no finite numbers.
         steps: What is known of single steps, each with its ``step_index``, the number of the
             assistant turn from 0: ``base_reward``, ``reason``, ``advantage``, ``return_to_go``.
+        log: What a reward in a sandbox printed; of a batch it stands in its first row.
+        sandbox: The level of the sandbox that the reward ran in; not there where it ran in none.
     """
 
     reason: str | None
     notes: list[str]
     metrics: dict[str, Any]
     steps: list[dict[str, Any]]
+    log: str
+    sandbox: str
 
 
 def failed_row(error: RolloutError, fingerprint: str) -> ResultRow:

@@ -20,7 +20,7 @@ from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["RolloutScorer", "failure_of", "score_rollouts", "scorer_of"]
+__all__ = ["RolloutScorer", "failure_of", "refuse_parameters", "score_rollouts", "scorer_of"]
 
 
 class RolloutScorer:
@@ -117,12 +117,21 @@ def scorer_of(
     """
     if isinstance(reward, RewardFunction):
         return FunctionScorer(reward, parameters)
+    refuse_parameters(parameters)
+    return RolloutScorer(reward)
+
+
+def refuse_parameters(parameters: dict[str, Any] | None) -> None:
+    """Refuse what a rubric is given by name.
+
+    Raises:
+        InvalidArgumentError: There is such a thing.
+    """
     if parameters:
         raise InvalidArgumentError(
             f"a rubric takes no parameters, but {sorted(parameters)} were given; reward functions "
             "on messages take them"
         )
-    return RolloutScorer(reward)
 
 
 def score_rollouts(

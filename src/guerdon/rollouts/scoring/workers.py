@@ -21,7 +21,7 @@ from guerdon.rollouts.scoring.files import Line
 from guerdon.rollouts.scoring.interrupts import Interrupts, held_back
 from guerdon.rollouts.scoring.summary import Summary
 
-__all__ = ["Chunk", "score_in_workers"]
+__all__ = ["Chunk", "score_in_workers", "until_refused"]
 
 # A worker gets about this much work at a time, so that little is lost and little is sent.
 CHUNK_SECONDS = 0.5
@@ -76,7 +76,7 @@ def score_in_workers(
     )  # fmt: skip
     pending: deque[Future[Chunk]] = deque()
     refused: list[GuerdonError] = []
-    batches = _until_refused(batches, refused)
+    batches = until_refused(batches, refused)
     size = 1
     try:
         while True:
@@ -109,7 +109,7 @@ def score_in_workers(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _until_refused(
+def until_refused(
     batches: Iterator[list[Line]], refused: list[GuerdonError]
 ) -> Iterator[list[Line]]:
     """The batches up to where reading them raised."""

@@ -1,0 +1,112 @@
+"""`Case`: one thing that code in a sandbox may try, and what should come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from textwrap import dedent
+from typing import Literal
+
+from guerdon.sandbox.conformance.preamble import PREAMBLE
+from guerdon.sandbox.execution import Ending, Execution
+from guerdon.sandbox.limits import Limits
+
+__all__ = ["Case", "Way"]
+
+Way = Literal["alone", "after", "beside", "checked", "right", "rewarded"]
+
+#: For programs that try one thing and say what came of it.
+_LIMITS = Limits(seconds=4, memory_bytes=128 << 20, processes=8, files=20)
+
+
+def _nothing() -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An attack in its harmless form, with the evidence that it was held.
+
+    A program prints one line: ``held: …`` with what refused it, ``BROKEN: …`` with what it got, or
+    ``not tried: …``. One that is to be ended prints ``trying`` first. A program that comes to
+    neither has shown nothing, and so the case isn't held.
+
+    Example:
+        >>> from guerdon import Execution
+        >>> case = Case("shadow", "files", "passwords stay unread", "refused(open='/etc/shadow')")
+        >>> case.held(Execution("ok", exit_code=0, stdout="held: open EACCES"))
+        >>> case.held(Execution("ok", exit_code=0, stdout="BROKEN: open gave 1200 bytes"))
+        'BROKEN: open gave 1200 bytes'
+
+    Attributes:
+        name: What is tried, in a few words.
+        group: Where it stands in the table.
+        proves: What is true of a sandbox that holds it.
+        program: Python source; the names of `PREAMBLE` stand before it.
+        limits: What it may use.
+        ends: How it may end where it says nothing.
+        exit_code: Which exit code that has; None takes any.
+        unless: Why it can't be tried on this machine; None where it can.
+        way: ``alone``; ``after`` the companion has ended, in the same sandbox; ``beside`` the
+            companion, which runs at the same time and is on descriptor 3; ``checked``, the program
+            is a candidate for `check_program` that must not pass; ``right``, one that must;
+            ``rewarded``, it is a reward function.
+        companion: The other program.
+    """
+
+    name: str
+    group: str
+    proves: str
+    program: str
+    limits: Limits = _LIMITS
+    ends: tuple[Ending, ...] = ()
+    exit_code: int | None = None
+    unless: Callable[[], str | None] = field(default=_nothing, repr=False)
+    way: Way = "alone"
+    companion: str = ""
+
+    @property
+    def source(self) -> str:
+        """What runs: the program, after the preamble where it is ours to write."""
+        return self._whole(self.program)
+
+    @property
+    def companion_source(self) -> str:
+        """What runs before or beside it."""
+        return self._whole(self.companion)
+
+    def _whole(self, program: str) -> str:
+        program = dedent(program).strip() + "\n"
+        return program if self.way in ("checked", "right", "rewarded") else PREAMBLE + program
+
+    def held(self, execution: Execution) -> str | None:
+        """What went wrong; None where the attack was held.
+
+        Args:
+            execution: How the program ended.
+        """
+        lines = execution.stdout[:4096].splitlines()
+        if broken := next((line for line in lines if line.startswith("BROKEN")), None):
+            return broken
+        if execution.ending == "sandbox_error":
+            return f"the sandbox failed: {execution.detail or execution.stderr[-200:]}"
+        tried = lines[:1] == ["trying"]
+        if execution.ending == "ok" and [line[:6] for line in lines[tried:]] == ["held: "]:
+            return None
+        right_code = self.exit_code is None or execution.exit_code == self.exit_code
+        if tried and execution.ending in self.ends and right_code:
+            return None
+        return f"it showed nothing: {_told(execution)}"
+
+    def not_tried(self, execution: Execution) -> str | None:
+        """Why the program couldn't try; None where it could."""
+        first, *rest = execution.stdout.splitlines() or [""]
+        tried = execution.ending != "ok" or rest or not first.startswith("not tried: ")
+        return None if tried else first.removeprefix("not tried: ")
+
+
+def _told(execution: Execution) -> str:
+    """The end of a run in a line."""
+    said = (execution.stderr.strip() or execution.stdout.strip() or "(it printed nothing)")[-160:]
+    code = "" if execution.exit_code is None else f" {execution.exit_code}"
+    return f"{execution.ending}{code}, {' / '.join(said.splitlines())}"

@@ -1,0 +1,71 @@
+"""Running a case: each way that a program comes into a sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from textwrap import dedent
+
+from guerdon.sandbox.conformance.case import Case
+from guerdon.sandbox.conformance.cases.cheating import CHEATING_TESTS
+from guerdon.sandbox.execution import Execution
+from guerdon.sandbox.protocol import Program, Sandbox
+
+__all__ = ["LOCAL_LEVELS", "execute"]
+
+#: The levels that reward functions run in too; a plug-in's runs programs.
+LOCAL_LEVELS = ("strict", "process")
+
+
+def execute(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execution:
+    """Run a case's program the way it is meant to be.
+
+    Args:
+        case: What runs.
+        sandbox: Where it runs; its canaries must have been held.
+        facts: What the program is told of the host.
+
+    Raises:
+        SandboxError: The sandbox failed.
+    """
+    if case.way in ("checked", "right"):
+        return _checked(case, sandbox)
+    if case.way == "rewarded":
+        return _rewarded(case, sandbox, facts)
+    told = json.dumps(facts)
+    if case.way == "beside":
+        pair = (Program(case.companion_source, told.encode()), Program(case.source, told.encode()))
+        return sandbox.run_pair(*pair, limits=case.limits)[1]
+    if case.way == "after":
+        before = sandbox.run(case.companion_source, stdin=told, limits=case.limits)
+        if not before.stdout.startswith("held: "):
+            return replace(before, ending="nonzero", stdout="BROKEN: the call before it failed")
+        told = json.dumps({**facts, "before": before.stdout})
+    return sandbox.run(case.source, stdin=told, limits=case.limits)
+
+
+def _checked(case: Case, sandbox: Sandbox) -> Execution:
+    from guerdon.sandbox.testing.checking import check_program
+
+    verdict = check_program(
+        sandbox, case.source, CHEATING_TESTS, entry_point="combine", limits=case.limits
+    )
+    total = len(CHEATING_TESTS)
+    wanted = total if case.way == "right" else 0
+    words = "held" if (verdict.passed, verdict.total) == (wanted, total) else "BROKEN"
+    said = f"{words}: {verdict.passed} of {verdict.total} passed ({verdict.failure})"
+    return Execution("ok", 0, stdout=" ".join(said.split()), seconds=verdict.seconds)
+
+
+def _rewarded(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execution:
+    from guerdon.sandbox.evaluating import EvalSandbox, RewardSource
+
+    source = RewardSource(dedent(case.program), "score")
+    chat = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    aims = [facts["secret"], facts["tcp"], facts["pid"]]
+    with EvalSandbox(source, level=sandbox.name, limits=case.limits) as rewards:
+        for truth in ("leave", aims):
+            result = rewards.evaluate(chat, truth)
+    said = result.reason or f"BROKEN: {result.error}"
+    return Execution("ok", 0, stdout=" ".join(said.split()))

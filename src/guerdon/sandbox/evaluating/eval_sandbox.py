@@ -1,0 +1,353 @@
+"""`EvalSandbox`: a reward function that runs where it can do no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import anyio
+
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.functions.decorator import RewardFunction
+from guerdon.functions.signature import Mode, Parameters
+from guerdon.models.evaluate_result import EvaluateResult
+from guerdon.models.message import Message, read_messages
+from guerdon.sandbox.evaluating.json_values import check_json
+from guerdon.sandbox.evaluating.opening import open_engine
+from guerdon.sandbox.evaluating.sandboxed_function import SandboxedFunction
+from guerdon.sandbox.evaluating.source import RewardSource
+from guerdon.sandbox.evaluating.wire import check_messages
+from guerdon.sandbox.limits import Limits
+
+__all__ = ["BatchInterrupted", "EvalSandbox"]
+
+
+class BatchInterrupted(KeyboardInterrupt):
+    """Ctrl-C, while a batch was scored; the sandbox is closed.
+
+    Attributes:
+        results: One for each rollout; None for those that had none yet.
+    """
+
+    def __init__(self, results: Sequence[EvaluateResult | None]) -> None:
+        super().__init__()
+        self.results = list(results)
+
+
+class _Call(NamedTuple):
+    rollouts: list[list[Message]]
+    ground_truth: Any
+    others: dict[str, Any]
+
+
+class EvalSandbox:
+    """A reward function on messages, loaded in a sandbox and called there.
+
+    This process never runs its code. Each call is a copy of a process that has imported the
+    function once, so that no call finds what another one left. Any number of threads and tasks
+    may call it; as many calls as there are workers run at a time, the others wait.
+
+    Example:
+        >>> from guerdon import EvalSandbox, RewardSource
+        >>> source = RewardSource('''
+        ... def answered(messages, ground_truth):
+        ...     print("looking for", ground_truth, end="")
+        ...     return float(ground_truth in messages[-1].text)
+        ... ''', "answered")
+        >>> chat = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
+        >>> with EvalSandbox(source, level="process") as sandbox:
+        ...     result = sandbox.evaluate(chat, "42")
+        ...     broken = sandbox.evaluate(chat, 42)
+        >>> result.score, result.log
+        (1.0, 'looking for 42')
+        >>> broken.score, broken.error.partition(" requires")[0], broken.error[-20:]
+        (None, "TypeError: 'in <string>'", '(line 4 of <reward>)')
+
+    Args:
+        spec: ``file.py:name``, ``module:name``, or a text. The name is that of a reward function
+            or of a rubric, as `load_reward` takes them. A file or module is found, and its text is
+            read, without running it.
+        mode: ``pointwise`` or ``batch``; None is what the function is, as of `reward_function`.
+        level: ``strict``; ``auto``, which is ``strict`` or an error; ``process``, which holds
+            accidents but no malice; a plug-in's name; or ``none``, which is this process, for code
+            that you wrote.
+        workers: How many calls run at the same time.
+        limits: What each call may use.
+        reuse: Whether calls share the process that imported the function: faster, but what one
+            call leaves behind, the next one finds.
+        allow_read: Files and folders that the function may read, beside Python, what is installed,
+            and its own file or package. From a folder among them it may import what lies beside
+            its file.
+
+    Attributes:
+        level: What is in force: never ``auto``.
+        promise: What that is, in a line.
+        mode: The function's mode.
+        name: What the function is called.
+        parameters: What it takes.
+        is_rubric: Whether it is made of a rubric.
+        fingerprint: Of the function or the rubric; the same at every level.
+
+    Raises:
+        SpecError: It can't be loaded, or what it requires isn't installed.
+        SandboxUnavailableError: The level doesn't work on this machine; it says what is missing.
+        SandboxError: A worker can't be started.
+        InvalidArgumentError: Another argument is none.
+    """
+
+    def __init__(
+        self,
+        spec: str | RewardSource,
+        mode: Mode | None = None,
+        *,
+        level: str = "auto",
+        workers: int = 1,
+        limits: Limits | None = None,
+        reuse: bool = False,
+        allow_read: Sequence[str | Path] = (),
+    ) -> None:
+        if not isinstance(spec, (str, RewardSource)):
+            raise InvalidArgumentError(
+                f"spec is {spec!r:.60}; it takes file.py:name, module:name or a RewardSource"
+            )
+        if mode not in (None, "pointwise", "batch"):
+            raise InvalidArgumentError(f"mode is {mode!r:.60}; it takes 'pointwise' or 'batch'")
+        if type(workers) is not int or workers < 1:
+            raise InvalidArgumentError(f"workers is {workers!r}; it takes at least 1")
+        if isinstance(allow_read, (str, Path)):
+            raise InvalidArgumentError(f"allow_read is {str(allow_read)!r}; it takes a list")
+        self._closed = False
+        self._engine, described, own = open_engine(
+            spec,
+            mode,
+            level=level,
+            workers=workers,
+            limits=limits or Limits(),
+            reuse=reuse,
+            allow_read=allow_read,
+        )
+        self.level = self._engine.level
+        self.promise = self._engine.promise
+        self.name = described.name
+        self.mode = described.mode
+        self.is_rubric = described.is_rubric
+        self.fingerprint = described.fingerprint
+        self.parameters: Parameters = described.parameters
+        self._function = own or SandboxedFunction(described, self._evaluate)
+
+    @property
+    def function(self) -> RewardFunction:
+        """A reward function whose calls run here, for `FunctionScorer`, `as_rubric` and the like.
+
+        Example:
+            >>> from guerdon import EvalSandbox, RewardSource, Rollout, score_rollouts
+            >>> source = RewardSource("def brief(messages): return 1 / len(messages)", "brief")
+            >>> rollout = Rollout.from_row({"messages": [{"role": "assistant", "content": "42"}]})
+            >>> with EvalSandbox(source, level="process") as sandbox:
+            ...     [row["score"] for row in score_rollouts(sandbox.function, [rollout])]
+            [1.0]
+        """
+        return self._function
+
+    def evaluate(self, messages: Any, ground_truth: Any = None, **kwargs: Any) -> EvaluateResult:
+        """Score one conversation; a function of batches scores it as a batch of one.
+
+        Whatever goes wrong in the function, or with it, is told in the result.
+
+        Args:
+            messages: The conversation: `Message` or dicts.
+            ground_truth: What the answer should be.
+            **kwargs: What else the function takes by name; what it doesn't take is left out.
+
+        Raises:
+            InvalidArgumentError: The messages are none, or JSON can't hold what is given.
+            SandboxError: It is closed.
+        """
+        return self._run(self._one(messages, ground_truth, kwargs))[0]
+
+    async def evaluate_async(
+        self, messages: Any, ground_truth: Any = None, **kwargs: Any
+    ) -> EvaluateResult:
+        """The same; cancelled, it ends the call."""
+        call = self._one(messages, ground_truth, kwargs)
+        return (await self._engine.run_async(*call))[0]
+
+    def evaluate_batch(
+        self, rollouts_messages: Any, ground_truths: Any = None, **kwargs: Any
+    ) -> list[EvaluateResult]:
+        """Score several conversations; a pointwise function scores each, on all workers.
+
+        Example:
+            >>> from guerdon import EvalSandbox, RewardSource
+            >>> source = RewardSource('''
+            ... def shortest(rollouts_messages):
+            ...     lengths = [len(messages) for messages in rollouts_messages]
+            ...     return [float(length == min(lengths)) for length in lengths]
+            ... ''', "shortest")
+            >>> chats = [[{"role": "user", "content": "Hi"}], []]
+            >>> with EvalSandbox(source, level="process") as sandbox:
+            ...     [result.score for result in sandbox.evaluate_batch(chats)]
+            [0.0, 1.0]
+
+        Args:
+            rollouts_messages: The conversations.
+            ground_truths: What each answer should be, one for each; None is None for all.
+            **kwargs: What else the function takes by name, the same in every call.
+
+        Raises:
+            InvalidArgumentError: As of `evaluate`; then nothing was called.
+            BatchInterrupted: Ctrl-C; it has the results that were there, and all is ended.
+            SandboxError: It is closed.
+        """
+        return self._run_each(self._several(rollouts_messages, ground_truths, kwargs))
+
+    async def evaluate_batch_async(
+        self, rollouts_messages: Any, ground_truths: Any = None, **kwargs: Any
+    ) -> list[EvaluateResult]:
+        """The same; cancelled, it ends the calls."""
+        calls = self._several(rollouts_messages, ground_truths, kwargs)
+        found: list[list[EvaluateResult]] = [[]] * len(calls)
+        room = anyio.Semaphore(self._engine.parallel)
+
+        async def run(place: int, call: _Call) -> None:
+            async with room:
+                found[place] = await self._engine.run_async(*call)
+
+        async with anyio.create_task_group() as group:
+            for place, call in enumerate(calls):
+                group.start_soon(run, place, call)
+        return [result for results in found for result in results]
+
+    def close(self) -> None:
+        """End all that runs; it can't be used again."""
+        self._closed = True
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<EvalSandbox {self.level}: {self.mode} {self.name}>"
+
+    def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
+        """As a `RewardFunction` is called."""
+        if self.mode == "batch":
+            return self._run_each(self._several(messages, ground_truth, others))
+        return self._run(self._one(messages, ground_truth, others))[0]
+
+    def _run(self, call: _Call) -> list[EvaluateResult]:
+        return self._engine.run(*call)
+
+    def _run_each(self, calls: list[_Call]) -> list[EvaluateResult]:
+        found: list[list[EvaluateResult] | None] = [None] * len(calls)
+        try:
+            if self._engine.parallel == 1 or len(calls) == 1:
+                for place, call in enumerate(calls):
+                    found[place] = self._run(call)
+            else:
+                self._spread(calls, found)
+        except KeyboardInterrupt:
+            self.close()
+            results = [None if each is None else each[0] for each in found]
+            if self.mode == "batch":  # one call for all, which hasn't ended
+                results = [None] * len(calls[0].rollouts)
+            raise BatchInterrupted(results) from None
+        return [result for results in found for result in results or ()]
+
+    def _spread(self, calls: list[_Call], found: list[list[EvaluateResult] | None]) -> None:
+        """Run calls on all workers."""
+        with ThreadPoolExecutor(min(self._engine.parallel, len(calls))) as executor:
+            places: dict[Future[list[EvaluateResult]], int] = {
+                executor.submit(self._run, call): place for place, call in enumerate(calls)
+            }
+            try:
+                for future in as_completed(places):
+                    found[places[future]] = future.result()
+            except BaseException:
+                for future in places:
+                    future.cancel()
+                self.close()  # or the executor would wait for what runs
+                raise
+
+    def _one(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> _Call:
+        given = self._messages(messages, "messages")
+        if self.mode == "batch":
+            truth = [self._truth(ground_truth, "ground_truth")]
+            return self._call([given], truth, others)
+        return self._call([given], self._truth(ground_truth, "ground_truth"), others)
+
+    def _several(self, rollouts: Any, truths: Any, others: dict[str, Any]) -> list[_Call]:
+        if not isinstance(rollouts, Sequence) or isinstance(rollouts, (str, bytes)):
+            raise InvalidArgumentError(
+                f"rollouts_messages is {rollouts!r:.80}; it takes a list of conversations"
+            )
+        given = [
+            self._messages(each, f"rollouts_messages[{place}]")
+            for place, each in enumerate(rollouts)
+        ]
+        truth = [
+            self._truth(each, f"ground_truths[{place}]")
+            for place, each in enumerate(_one_each(truths, len(given)))
+        ]
+        if self.mode == "batch":
+            return [self._call(given, truth, others)]
+        return [self._call([one], its, others) for one, its in zip(given, truth, strict=True)]
+
+    def _messages(self, messages: Any, where: str) -> list[Message]:
+        given = read_messages(messages, where)
+        if self._engine.sends:
+            check_messages(given, where)
+        return given
+
+    def _truth(self, ground_truth: Any, where: str) -> Any:
+        if self.parameters.ground_truth is None:  # which nobody will ask for
+            return None
+        if self._engine.sends:
+            check_json(ground_truth, where)
+        return ground_truth
+
+    def _call(
+        self, rollouts: list[list[Message]], ground_truth: Any, others: dict[str, Any]
+    ) -> _Call:
+        if self._closed:
+            raise SandboxError(f"the sandbox of {self.name} is closed")
+        taken = {name: value for name, value in others.items() if self.parameters.takes(name)}
+        if self._engine.sends:
+            for name, value in taken.items():
+                check_json(value, name)
+        return _Call(rollouts, ground_truth, taken)
+
+
+def _one_each(ground_truths: Any, count: int) -> Sequence[Any]:
+    if callable(getattr(ground_truths, "tolist", None)):  # an array
+        ground_truths = ground_truths.tolist()
+    if ground_truths is None:
+        return [None] * count
+    if not isinstance(ground_truths, (list, tuple)) or len(ground_truths) != count:
+        raise InvalidArgumentError(
+            f"ground_truths is {ground_truths!r:.80}; it takes a list with one for each of the "
+            f"{count} rollouts"
+        )
+    return ground_truths

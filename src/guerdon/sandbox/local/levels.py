@@ -1,0 +1,98 @@
+"""What `process` and `strict` are made of here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from guerdon.errors import InvalidArgumentError, SandboxUnavailableError
+from guerdon.sandbox.local.places import interpreter_places, system_places
+from guerdon.sandbox.probing import Finding
+
+__all__ = ["PROCESS", "STRICT", "LocalLevel", "local_level", "unavailable"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLevel:
+    """A level of isolation that this machine's own means make.
+
+    Attributes:
+        name: ``process`` or ``strict``.
+        promise: What it promises, in a line.
+    """
+
+    name: Literal["process", "strict"]
+    promise: str
+
+    def config(self, *, read: Sequence[str]) -> dict[str, Any]:
+        """What a worker is told of it.
+
+        Args:
+            read: What may be read beside Python's own.
+
+        Raises:
+            InvalidArgumentError: One of these isn't there.
+        """
+        given = [str(Path(each).resolve()) for each in read]
+        for path in given:
+            if not Path(path).exists():
+                raise InvalidArgumentError(f"allow_read: there is no {path}")
+        return {
+            "level": self.name,
+            "probe": True,
+            "read": list(dict.fromkeys([*interpreter_places(), *given])),
+            "optional_read": system_places(),
+        }
+
+
+PROCESS = LocalLevel(
+    "process",
+    "accidents: loops, leaks, crashes and floods are ended; files and the network are open, "
+    "malice is not held",
+)
+STRICT = LocalLevel(
+    "strict",
+    "no network, no files beyond those that are listed, no other process seen or signalled, no "
+    "new privileges, nothing outlives a call; the kernel is shared",
+)
+
+
+def local_level(name: str) -> LocalLevel | None:
+    """The level of a name, if it is one of this machine's own and can be had.
+
+    Args:
+        name: ``process``, ``strict``, or ``auto``, which is ``strict`` or nothing.
+
+    Raises:
+        SandboxUnavailableError: It can't, for these reasons.
+    """
+    level = {"auto": STRICT, "strict": STRICT, "process": PROCESS}.get(name)
+    if level is None:
+        return None
+    missing: list[str] = []
+    if sys.platform == "win32":
+        missing.append(f"{level.name} needs fork, which Windows doesn't have")
+    elif level is STRICT:
+        from guerdon.sandbox.locking.lock import requirements
+
+        missing = requirements()
+    if missing:
+        raise unavailable(level.name, missing)
+    return level
+
+
+def unavailable(
+    name: str, missing: Sequence[str], findings: Sequence[Finding] = ()
+) -> SandboxUnavailableError:
+    """The error of a level that can't be had."""
+    told = "; ".join(missing)
+    return SandboxUnavailableError(
+        f"the sandbox level {name!r} doesn't work here: {told}. Nothing weaker is taken instead; "
+        "a sandbox against accidents alone is `process`, if you say so (--sandbox process)",
+        level=name,
+        missing=missing,
+        findings=findings,
+    )

@@ -1,0 +1,52 @@
+"""Where things lie on this machine that code in a sandbox may read."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+__all__ = ["interpreter_places", "places_of", "system_places"]
+
+
+def places_of(package: str) -> list[str]:
+    """The folder in which a package is found; nothing where it isn't installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return []
+    return [str(Path(spec.origin).parents[1])]
+
+
+def interpreter_places() -> list[str]:
+    """What the interpreter itself consists of: its library, and what that is linked with."""
+    paths = sysconfig.get_paths()
+    found = {paths["stdlib"], paths["platstdlib"]}
+    # Of a virtual environment, these are those of the interpreter that it was made of.
+    shared = sysconfig.get_config_var("LIBDIR")
+    if shared and sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        found.add(shared)
+    return sorted(os.path.realpath(path) for path in found if os.path.exists(path))
+
+
+def system_places() -> list[str]:
+    """What of the system a Python program reads without knowing it, as far as it is there."""
+    if sys.platform != "linux":
+        return []
+    return [
+        "/lib",
+        "/lib64",
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/local/lib",
+        "/usr/share/zoneinfo",
+        "/etc/ld.so.cache",
+        "/etc/localtime",
+        "/etc/mime.types",
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+    ]

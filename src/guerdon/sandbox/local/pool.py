@@ -1,0 +1,162 @@
+"""`Pool`: a few workers, each used by one call at a time, and replaced when it breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.sandbox.execution import Execution
+from guerdon.sandbox.local.worker import Task, Worker
+from guerdon.sandbox.probing import Finding
+
+__all__ = ["Pool"]
+
+# Seconds that a worker has for ending its calls.
+ENDING = 10.0
+
+_numbers = itertools.count()
+
+
+class Pool:
+    """Workers that are started when they are needed, up to a number.
+
+    Args:
+        make: Starts a worker.
+        size: How many there are at most.
+
+    Raises:
+        InvalidArgumentError: It is less than 1.
+    """
+
+    def __init__(self, make: Callable[[], Worker], size: int) -> None:
+        if type(size) is not int or size < 1:
+            raise InvalidArgumentError(
+                f"workers is {size!r}; it takes a whole number of at least 1"
+            )
+        self._make, self._free, self._size = make, size, size
+        # Some versions of anyio tell variables apart by their names alone.
+        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"guerdon_pool_{next(_numbers)}")
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def start_one(self) -> tuple[tuple[Finding, ...], dict[str, str]]:
+        """Start a worker, so that it is known whether one can be had, and what it is worth.
+
+        Returns:
+            What attacks on it came to, and what it is made of.
+
+        Raises:
+            SandboxUnavailableError: An attack got through.
+            SandboxError: None can be started.
+        """
+        with self.worker() as worker:
+            return worker.findings, worker.facts.get("lock", {})
+
+    @contextlib.contextmanager
+    def worker(self, unwanted: threading.Event | None = None) -> Iterator[Worker]:
+        """A worker for one's own; it waits for one that is free.
+
+        Args:
+            unwanted: Set when nobody waits for it any more.
+
+        Raises:
+            SandboxError: The pool is closed, or a worker can't be started.
+        """
+        worker = self._take(unwanted)
+        try:
+            if worker is None:
+                worker = self._make()
+            with self._changed:
+                if self._closed:
+                    worker.broken = True
+                self._busy.add(worker)
+            yield worker
+        finally:
+            self._give_back(worker)
+
+    def _take(self, unwanted: threading.Event | None) -> Worker | None:
+        def over() -> bool:
+            return self._closed or (unwanted is not None and unwanted.is_set())
+
+        with self._changed:
+            # Each call is bounded in time, and so is the wait for its end.
+            self._changed.wait_for(lambda: over() or self._free > 0)
+            if over():
+                raise SandboxError("the sandbox is closed, or the call was cancelled")
+            self._free -= 1
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, worker: Worker | None) -> None:
+        with self._changed:
+            keep = worker is not None and not worker.broken and not self._closed
+            if worker is not None:
+                self._busy.discard(worker)
+            if worker is not None and keep:
+                self._idle.append(worker)
+        if worker is not None and not keep:
+            worker.close()
+        with self._changed:
+            self._free += 1
+            self._changed.notify_all()
+
+    def run(self, tasks: Sequence[Task]) -> list[Execution]:
+        """Run calls in a free worker."""
+        with self.worker() as worker:
+            return worker.run(tasks)
+
+    async def run_async(self, tasks: Sequence[Task]) -> list[Execution]:
+        """The same without blocking the event loop; cancelled, it ends the calls."""
+        cancelled, ended = threading.Event(), threading.Event()
+        using: list[Worker] = []
+
+        def run() -> list[Execution]:
+            try:
+                with self.worker(cancelled) as worker:
+                    using.append(worker)
+                    if cancelled.is_set():
+                        raise SandboxError("the call was cancelled")
+                    return worker.run(tasks)
+            finally:
+                ended.set()
+
+        try:
+            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._room())
+        except anyio.get_cancelled_exc_class():
+            cancelled.set()
+            for worker in using:
+                worker.abort()
+            with self._changed:
+                self._changed.notify_all()
+            with anyio.CancelScope(shield=True):  # its descriptors are closed after this
+                await anyio.to_thread.run_sync(ended.wait, ENDING)
+            raise
+
+    def _room(self) -> anyio.CapacityLimiter:
+        """As many threads as there are workers; each event loop has its own."""
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            limiter = anyio.CapacityLimiter(self._size)
+            self._limiter.set(limiter)
+        return limiter
+
+    def close(self) -> None:
+        """End all workers, those too that are busy."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            for worker in self._busy:
+                worker.abort()
+            self._changed.notify_all()
+        for worker in idle:
+            worker.close()
+        with self._changed:  # those that were busy are closed by whoever had them
+            self._changed.wait_for(lambda: not self._busy, timeout=ENDING)

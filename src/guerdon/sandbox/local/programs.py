@@ -1,0 +1,185 @@
+"""`LocalSandbox`: programs in workers of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import Any, Self
+
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.sandbox.execution import Execution
+from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.local.levels import LocalLevel
+from guerdon.sandbox.local.papers import paper_of
+from guerdon.sandbox.local.pool import Pool
+from guerdon.sandbox.local.worker import Task, Worker
+from guerdon.sandbox.protocol import Program
+from guerdon.sandbox.testing.checking import INSIDE
+
+__all__ = ["LocalSandbox"]
+
+
+class LocalSandbox:
+    """A `Sandbox` made of workers of this machine; `open_sandbox` opens one.
+
+    Args:
+        level: What is in force.
+        workers: How many calls, or pairs of them, run at the same time.
+        limits: What a call may use unless it says otherwise.
+        allow_read: Files and folders that programs may read beside Python's own.
+
+    Attributes:
+        preloaded: Modules that programs find loaded already.
+    """
+
+    def __init__(
+        self,
+        level: LocalLevel,
+        *,
+        workers: int,
+        limits: Limits,
+        allow_read: Sequence[str] = (),
+    ) -> None:
+        self.name: str = level.name
+        self.promise = level.promise
+        self.limits = limits
+        self.preloaded = frozenset(INSIDE)
+        preload = {name: str(path) for name, path in INSIDE.items()}
+        config = level.config(read=allow_read) | {"kind": "programs", "preload": preload}
+        self._pool = Pool(lambda: Worker(config), workers)
+        self.findings, self.facts = self._pool.start_one()
+
+    def run(
+        self,
+        program: str,
+        *,
+        stdin: bytes | str = b"",
+        files: Mapping[str, bytes | str] | None = None,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """Run a program as a script, in an empty folder of its own; see `Sandbox.run`."""
+        with _tasks([_program(program, stdin, files)], limits or self.limits) as tasks:
+            [execution] = self._pool.run(tasks)
+        return _sound(execution)
+
+    async def run_async(
+        self,
+        program: str,
+        *,
+        stdin: bytes | str = b"",
+        files: Mapping[str, bytes | str] | None = None,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """The same; cancelled, it ends the program."""
+        with _tasks([_program(program, stdin, files)], limits or self.limits) as tasks:
+            [execution] = await self._pool.run_async(tasks)
+        return _sound(execution)
+
+    def run_pair(
+        self, program: Program, checker: Program, *, limits: Limits | None = None
+    ) -> tuple[Execution, Execution]:
+        """Run two programs, each shut off from the other but for a stream."""
+        with _tasks([program, checker], limits or self.limits) as tasks:
+            one, other = self._pool.run(tasks)
+        return _sound(one), _sound(other)
+
+    async def run_pair_async(
+        self, program: Program, checker: Program, *, limits: Limits | None = None
+    ) -> tuple[Execution, Execution]:
+        """The same; cancelled, it ends both."""
+        with _tasks([program, checker], limits or self.limits) as tasks:
+            one, other = await self._pool.run_async(tasks)
+        return _sound(one), _sound(other)
+
+    def close(self) -> None:
+        """End all that runs."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        self.close()
+
+
+def _program(source: str, stdin: bytes | str, files: Mapping[str, bytes | str] | None) -> Program:
+    return Program(source, _bytes(stdin), {n: _bytes(text) for n, text in (files or {}).items()})
+
+
+def _bytes(content: bytes | str) -> bytes:
+    return content.encode() if isinstance(content, str) else bytes(content)
+
+
+@contextlib.contextmanager
+def _tasks(programs: Sequence[Program], limits: Limits) -> Iterator[list[Task]]:
+    """What a worker is asked for, with descriptors that are closed at the end."""
+    with contextlib.ExitStack() as stack:
+        ends: list[Any] = [None] * len(programs)
+        if len(programs) > 1:
+            ends = [stack.enter_context(end) for end in socket.socketpair()]
+        tasks = []
+        try:
+            for program, end in zip(programs, ends, strict=True):
+                files = {_inside(name): content for name, content in program.files.items()}
+                if files and not limits.files:
+                    raise InvalidArgumentError("files are given, but limits.files is 0")
+                before = paper_of(program.stdin)
+                stack.callback(os.close, before)
+                after = paper_of(marshal.dumps((program.source, files)))
+                stack.callback(os.close, after)
+                link = [] if end is None else [end.fileno()]
+                task = Task(_with(limits, files), before=[before], after=[*link, after])
+                stack.callback(task.close)
+                tasks.append(task)
+        except OSError as error:
+            raise SandboxError(f"a program can't be handed over: {error}") from error
+        yield tasks
+
+
+def _inside(name: str) -> str:
+    """A file's name, if it stays in the folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise InvalidArgumentError(
+            f"files[{name!r:.80}]: it takes a relative name that stays in the folder"
+        )
+    return str(path)
+
+
+def _with(limits: Limits, files: Mapping[str, bytes]) -> Limits:
+    """The limits of a call that finds files in its folder, which don't count."""
+    if not files:
+        return limits
+    folders = {parent for name in files for parent in PurePosixPath(name).parents}
+    return replace(
+        limits,
+        files=limits.files + len(files) + len(folders) - 1,
+        file_bytes=limits.file_bytes + sum(map(len, files.values())),
+    )
+
+
+def _sound(execution: Execution) -> Execution:
+    """An execution of which something is known."""
+    if execution.ending == "sandbox_error":
+        raise SandboxError(
+            f"the sandbox failed, so that nothing is known about the program: {execution.detail}",
+            execution=execution,
+        )
+    return execution

@@ -1,0 +1,275 @@
+"""`Worker`: a keeper's process, from the host's side."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from guerdon.errors import SandboxError
+from guerdon.sandbox.execution import Execution
+from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.local.captures import Capture
+from guerdon.sandbox.local.endings import execution_of, terms_of
+from guerdon.sandbox.local.levels import unavailable
+from guerdon.sandbox.local.places import places_of
+from guerdon.sandbox.local.sessions import end_session
+from guerdon.sandbox.probing import Finding
+from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
+
+__all__ = ["Task", "Worker"]
+
+# Seconds that a keeper has, beyond what a call may take, for telling how it ended; and for
+# starting. After that it is the sandbox that failed.
+GRACE = 10.0
+
+# Seconds that it has for ending by itself.
+LEAVING = 0.5
+
+_STUB = (
+    "import sys; own = {path!r}; sys.path[:0] = own; "
+    "from guerdon.sandbox.server.keeper import main; main({fd}, own)"
+)
+
+# All that the processes of a worker know of the host's environment.
+ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONHASHSEED": "0",  # sets come in the same order in each run
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+@dataclass(slots=True)
+class Task:
+    """One call that a worker is asked for, and what came of it.
+
+    Attributes:
+        limits: What it may use.
+        fds: Descriptors that it has beside its outputs: before them, and after them.
+        answer_bytes: How much it may answer; None where it doesn't.
+        job: What it is to answer, where that goes by a stream.
+        piped: Whether it has outputs of its own.
+        out: What it prints.
+        err: What it prints as errors.
+        answer: What it answers.
+        cause: What ended it, as far as that was seen here; None where nothing did.
+    """
+
+    limits: Limits
+    before: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    answer_bytes: int | None = None
+    job: bytes = b""
+    piped: bool = True
+    out: Capture = field(init=False)
+    err: Capture = field(init=False)
+    answer: Capture | None = None
+    cause: str | None = None
+
+    def __post_init__(self) -> None:
+        self.out, self.err = Capture(piped=self.piped), Capture(piped=self.piped)
+        if self.answer_bytes is not None:
+            self.answer = Capture(piped=self.piped)
+
+    @property
+    def captures(self) -> list[Capture]:
+        """Its outputs."""
+        return [self.out, self.err] if self.answer is None else [self.out, self.err, self.answer]
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All that it has, in order."""
+        outputs = [each.writing for each in self.captures if each.writing is not None]
+        return [*self.before, *outputs, *self.after]
+
+    def read(self) -> str | None:
+        """Read what has come; say what is too much."""
+        if self.answer is not None and self.answer_bytes is not None:
+            self.answer.read(self.answer_bytes)
+            if len(self.answer.content) > self.answer_bytes:
+                return "answer"
+        return self.read_printed()
+
+    def read_printed(self) -> str | None:
+        """Read what was printed; say whether that is too much."""
+        most = self.limits.output_bytes
+        self.out.read(most - min(most, len(self.err.content)))
+        self.err.read(most - min(most, len(self.out.content)))
+        if len(self.out.content) + len(self.err.content) > most:
+            return "output"
+        return None
+
+    def close(self) -> None:
+        """Close what is still open of its outputs."""
+        for each in self.captures:
+            each.close()
+
+
+class Worker:
+    """A process that keeps calls; used by one thread at a time, but for `abort`.
+
+    Args:
+        config: What it keeps.
+        opening: What setting it up may use; only templates need more than the keeper itself.
+        task: Where what happens when it is set up goes, with descriptors for it.
+
+    Raises:
+        SandboxUnavailableError: An attack on its lock got through.
+        SandboxError: It can't be started.
+
+    Attributes:
+        folder: Where its calls have their folders.
+        facts: What it is made of.
+        findings: What attacks on its lock came to.
+        broken: Whether it is of no use any more.
+    """
+
+    def __init__(
+        self, config: dict[str, Any], *, task: Task | None = None, seconds: float = 0.0
+    ) -> None:
+        self._owner = os.getpid()
+        self.broken = False
+        self.folder = tempfile.mkdtemp(prefix="guerdon-")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel, theirs = socket.socketpair()
+        try:
+            os.chmod(self.folder, 0o711)  # a call passes through here into its own
+            with theirs:
+                self._process = self._start(theirs)
+            send(self._channel, config | {"folder": self.folder}, task.descriptors if task else ())
+            self.facts = self._open(task, monotonic() + seconds + GRACE)
+            self.findings = tuple(Finding(*each) for each in self.facts.get("canaries", ()))
+            if ways := [f"{each.name}: {each.said}" for each in self.findings if not each.held]:
+                raise unavailable(config["level"], ways, self.findings)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise SandboxError(f"a worker can't be started: {error}") from error
+            raise
+
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        path = list(dict.fromkeys([str(Path(__file__).parents[3]), *places_of("landlockpy")]))
+        stub = _STUB.format(path=path, fd=theirs.fileno())
+        return subprocess.Popen(
+            # Without site-packages and the working directory on the path.
+            [sys.executable, "-I", "-S", "-B", "-c", stub],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=ENVIRONMENT,
+            start_new_session=True,  # ctrl-C is the host's to deal with
+            pass_fds=(theirs.fileno(),),
+        )
+
+    def _open(self, task: Task | None, deadline: float) -> dict[str, Any]:
+        told = self._listen([task] if task else [], deadline)
+        if "ready" in told:
+            return dict(told["ready"])
+        execution = None
+        if task is not None and "ended" in told:
+            execution = execution_of(told["ended"][0], task)
+        raise SandboxError(f"a worker can't be set up: {told['failed']}", execution=execution)
+
+    def run(self, tasks: Sequence[Task]) -> list[Execution]:
+        """Run calls at the same time; the last one decides when all are over.
+
+        Raises:
+            SandboxError: The worker is used in another process than the one that made it.
+        """
+        self._check_owner()
+        limit = max(task.limits.seconds for task in tasks)
+        descriptors = [fd for task in tasks for fd in task.descriptors]
+        try:
+            send(self._channel, {"jobs": [terms_of(task.limits) for task in tasks]}, descriptors)
+            told = self._listen(tasks, monotonic() + limit + GRACE)
+        except OSError as error:
+            told = {"failed": f"its worker is gone: {error}"}
+        except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
+            self.broken = True
+            raise
+        if "ended" not in told or told.get("problem"):
+            self.broken = True
+        reports = told.get("ended")
+        if reports is None:
+            reports = [{"problem": told.get("failed", "its worker is gone")} for _ in tasks]
+        return [execution_of(*each) for each in zip(reports, tasks, strict=True)]
+
+    def _check_owner(self) -> None:
+        if os.getpid() != self._owner:
+            raise SandboxError(
+                "this sandbox was opened before the process was forked; open one in each process"
+            )
+
+    def _listen(self, tasks: Sequence[Task], deadline: float) -> dict[str, Any]:
+        """Read what calls write, until the keeper tells how they ended."""
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        owners: dict[int, tuple[Task, Capture]] = {}
+        for task in tasks:
+            for capture in task.captures:
+                capture.given()
+                poller.register(capture.reading, select.POLLIN)
+                owners[capture.reading] = task, capture
+        while True:
+            left = deadline - monotonic()
+            if left <= 0:
+                return {"failed": "its worker doesn't answer"}
+            for fd, _ in poller.poll(left * 1000):
+                if fd == self._channel.fileno():
+                    told = self._word()
+                    for task in tasks:  # what was still in the pipes
+                        task.cause = task.cause or task.read()
+                    return told
+                task, capture = owners[fd]
+                too_much = task.read()
+                if too_much and task.cause is None:
+                    task.cause = too_much
+                    send(self._channel, {"end": too_much})
+                if capture.ended or too_much:
+                    poller.unregister(fd)
+
+    def _word(self) -> dict[str, Any]:
+        try:
+            got = receive(self._channel)
+        except (BrokenFrameError, OSError) as error:
+            return {"failed": f"its worker is gone: {error}"}
+        return {"failed": "its worker was killed"} if got is None else got[0]
+
+    def abort(self) -> None:
+        """End it, from another thread than the one that waits for it."""
+        self.broken = True
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End all its processes, and remove what they have written."""
+        if os.getpid() != self._owner:  # the processes are another's
+            self._channel.close()
+            return
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._channel.shutdown(socket.SHUT_WR)  # at which it ends by itself
+                self._channel.settimeout(LEAVING)
+                while self._channel.recv(1 << 16):
+                    continue
+            # Killed before it is waited for: until then its number, which is the session of all
+            # that it has started, can be nobody else's.
+            self._process.kill()
+            end_session(self._process.pid)
+            self._process.wait()
+        self._channel.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,6 @@
+"""What makes a process ``strict``: files, user, limits and system calls, locked for good.
+
+It is imported by interpreters that find only this package and ``landlockpy``, and needs no other.
+"""
+
+from __future__ import annotations

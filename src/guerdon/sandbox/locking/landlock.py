@@ -1,0 +1,128 @@
+"""Landlock: which files a process may open, in words of reading and writing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from guerdon.errors import InvalidArgumentError, SandboxError
+
+if TYPE_CHECKING:
+    from landlockpy import AccessFS
+
+__all__ = ["FileRules", "abi_version"]
+
+# Devices that may be written to as well as read: nothing is kept in them.
+BOTTOMLESS = ("/dev/null", "/dev/zero", "/dev/full")
+# The versions of the interface whose rights are known here. A newer kernel is held to these.
+KNOWN_ABI = 11
+
+
+def abi_version() -> int:
+    """The version of Landlock's interface in this kernel; 0 where there is none."""
+    from landlockpy import abi_version
+
+    return min(abi_version(), KNOWN_ABI)
+
+
+class FileRules:
+    """The files that a process may read, and the folder that it may write in.
+
+    Everything else that Landlock guards is refused: starting programs, binding and connecting,
+    signals and abstract sockets that lead out. It doesn't guard stat, chmod, chown, times and
+    extended attributes, which the filter of system calls answers.
+
+    A process is held to them before it gives up its user, which may be needed to reach the paths.
+
+    Example:
+        >>> from guerdon.sandbox.locking.landlock import FileRules
+        >>> FileRules(read=["relative"])
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: read: 'relative' is not an absolute path
+
+    Args:
+        read: Files and folders with all that is under them.
+        optional_read: The same, left out where they don't exist.
+
+    Raises:
+        InvalidArgumentError: A path isn't absolute, or one of ``read`` isn't there.
+    """
+
+    def __init__(self, read: Sequence[str], optional_read: Sequence[str] = ()) -> None:
+        found = {path: _is_folder(path, needed=True) for path in read}
+        found |= {
+            path: _is_folder(path, needed=False) for path in optional_read if path not in found
+        }
+        self._folders = {path: folder for path, folder in found.items() if folder is not None}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What may be read."""
+        return tuple(self._folders)
+
+    def restrict(self, write: str | None = None) -> None:
+        """Hold this thread, and all it starts, to the rules. There is no way back.
+
+        Args:
+            write: A folder to make, change and remove files and folders in; None for none.
+
+        Raises:
+            SandboxError: The kernel refused, or has no Landlock.
+        """
+        import landlockpy
+        from landlockpy import AccessFS as Right
+
+        abi = abi_version()
+        if not abi:
+            raise SandboxError("this kernel has no Landlock")
+        handled = landlockpy.fs_for_abi(abi)
+        file = Right.READ_FILE
+        folder = Right.READ_FILE | Right.READ_DIR
+        try:
+            with landlockpy.Ruleset(
+                handled_fs=handled,
+                handled_net=landlockpy.net_for_abi(abi),
+                scoped=landlockpy.scope_for_abi(abi),
+                best_effort=False,
+            ) as rules:
+                for path, is_folder in self._folders.items():
+                    right = folder if is_folder else file
+                    if path in BOTTOMLESS:
+                        right |= Right.WRITE_FILE
+                    rules.allow_path(path, right)
+                if write is not None:
+                    rules.allow_path(write, folder | _writing() & handled)
+                rules.restrict()
+        except OSError as error:
+            raise SandboxError(f"Landlock refused: {error}") from error
+
+
+def _is_folder(path: str, *, needed: bool) -> bool | None:
+    """Whether a path is a folder; None where it isn't there and needn't be."""
+    if not os.path.isabs(path):
+        raise InvalidArgumentError(f"read: {path!r} is not an absolute path")
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        if needed or not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise InvalidArgumentError(f"read: {path!r}: {error.strerror}") from error
+        return None
+
+
+def _writing() -> AccessFS:
+    """What may be done in a folder of its own: no devices, sockets, pipes, links by name, moves.
+
+    A symbolic link would do no harm by itself, but what cleans up after the call would meet it.
+    """
+    from landlockpy import AccessFS as Right
+
+    return (
+        Right.WRITE_FILE
+        | Right.TRUNCATE
+        | Right.MAKE_REG
+        | Right.MAKE_DIR
+        | Right.REMOVE_FILE
+        | Right.REMOVE_DIR
+    )

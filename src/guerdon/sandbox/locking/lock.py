@@ -1,0 +1,226 @@
+"""`LockPlan`: the steps that make a process ``strict``, in their order.
+
+::
+
+    keeper      prepare()               rules are read, filters assembled; nothing is locked
+    ├─ program  lock_program(folder)    files, user, system calls
+    └─ template lock_template()         the same; it may still fork and load a filter
+       └─ call  lock_function_call()    no process any more, no signal but to itself
+
+Files come before the user, since root may be needed to reach them, and the filter is the last,
+since it forbids all the others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from guerdon.errors import SandboxError, SandboxUnavailableError
+from guerdon.sandbox.locking import privileges, rules
+from guerdon.sandbox.locking.bpf import assemble
+from guerdon.sandbox.locking.conditions import Policy
+from guerdon.sandbox.locking.kernel import PR_SET_PDEATHSIG, prctl
+from guerdon.sandbox.locking.landlock import FileRules, abi_version
+from guerdon.sandbox.locking.seccomp import LoadableFilter, forbid_new_privileges
+from guerdon.sandbox.locking.syscalls import ARCHITECTURES, Architecture, this_architecture
+
+__all__ = ["LockPlan", "facts", "requirements"]
+
+
+@dataclass(slots=True)
+class LockPlan:
+    """Everything that locking needs, made before the fork; `prepare` makes it.
+
+    Attributes:
+        files: What may be read.
+        uid: The user to become; None stays the one that it is.
+        keep: The capability that reading needs where the files are shut to others; mostly None.
+    """
+
+    files: FileRules
+    uid: int | None
+    keep: int | None
+    _filters: dict[str, LoadableFilter] = field(repr=False)
+    _parent: int = field(default_factory=os.getpid, repr=False)
+
+    @classmethod
+    def prepare(
+        cls,
+        read: Sequence[str],
+        *,
+        optional_read: Sequence[str] = (),
+        uid: int | None = None,
+    ) -> LockPlan:
+        """Read the rules and assemble the filters.
+
+        Args:
+            read: Files and folders that may be read, with all that is under them.
+            optional_read: The same, left out where they don't exist.
+            uid: A reserved user's number; needed where this is root, and impossible elsewhere.
+
+        Raises:
+            SandboxUnavailableError: Something is missing on this machine.
+            SandboxError: Root without a user to become.
+            InvalidArgumentError: A path isn't absolute, or one of ``read`` isn't there.
+        """
+        architecture = this_architecture()
+        missing = requirements()
+        if missing or architecture is None:
+            raise SandboxUnavailableError(
+                "strict doesn't work here: " + "; ".join(missing), level="strict", missing=missing
+            )
+        if (uid is None) != (os.geteuid() != 0):
+            need = (
+                "root needs a user to become" if uid is None else "only root becomes another user"
+            )
+            raise SandboxError(f"uid is {uid}; {need}")
+        files = FileRules(read, optional_read)
+        shut = privileges.unreachable(files.paths)
+        keep = privileges.reading_capability() if shut else None
+        if shut and uid is not None and keep is None:
+            raise SandboxUnavailableError(
+                f"strict doesn't work here: other users can't read {shut[0]}",
+                level="strict",
+                missing=[f"other users can't read {path}: chmod -R o+rX {path}" for path in shut],
+            )
+        abi = abi_version()
+        policies = (rules.template(abi), rules.program(abi), rules.function_call())
+        filters = {policy.name: _loadable(policy, architecture) for policy in policies}
+        return cls(files, uid, keep, filters)
+
+    def lock_template(self) -> None:
+        """Lock a process that is to import a reward function and to fork its calls.
+
+        Raises:
+            SandboxError: A step was refused; the process must end then, whatever it was to do.
+        """
+        self._lock("template", None)
+        self._parent = os.getpid()
+
+    def lock_program(self, write: str | None = None) -> None:
+        """Lock a process that is to run a program.
+
+        Args:
+            write: A folder that it may write in; None for none. As another user it must own it.
+
+        Raises:
+            SandboxError: A step was refused; the process must end then.
+        """
+        self._lock("program", write)
+
+    def lock_function_call(self) -> None:
+        """Lock a call that was forked from a locked template.
+
+        Raises:
+            SandboxError: A step was refused; the process must end then.
+        """
+        self._die_with_parent()
+        self._filters["function_call"].load(os.getpid())
+
+    def lock_standing(self) -> None:
+        """Lock a template further that answers calls itself: it forks nothing any more.
+
+        Raises:
+            SandboxError: A step was refused; the process must end then.
+        """
+        self._filters["function_call"].load(os.getpid())
+
+    def _lock(self, name: str, write: str | None) -> None:
+        forbid_new_privileges()
+        self.files.restrict(write)
+        if self.uid is not None:
+            privileges.drop(self.uid, keep=self.keep)
+        else:
+            privileges.give_up(keep=self.keep)
+        # After the user was changed, which would undo it.
+        self._die_with_parent()
+        self._filters[name].load(os.getpid())
+
+    def _die_with_parent(self) -> None:
+        try:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        except OSError as error:
+            raise SandboxError(f"PR_SET_PDEATHSIG was refused: {error}") from error
+        if os.getppid() != self._parent:
+            raise SandboxError("what started this process has ended already, or is another")
+
+
+def requirements() -> list[str]:
+    """What is missing on this machine for ``strict``, each with what mends it; mostly nothing."""
+    if sys.platform != "linux":
+        name = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+        return [
+            f"this is {name}; strict needs Linux: run in a Linux container, or --sandbox process"
+        ]
+    missing = []
+    if this_architecture() is None:
+        known = " or ".join(ARCHITECTURES)
+        missing.append(
+            f"there is no filter for {os.uname().machine} with this Python: use a 64-bit Python on "
+            f"{known}"
+        )
+    if not os.path.isdir("/proc/self/task"):
+        missing.append("/proc isn't there: mount -t proc proc /proc")
+    else:
+        missing += _missing_seccomp()
+        if os.geteuid() == 0:
+            missing += [
+                f"root has no {name} here: docker run --cap-add={name.removeprefix('CAP_')}, or "
+                "run as an ordinary user"
+                for name in privileges.missing_privileges()
+            ]
+    return missing + _missing_landlock()
+
+
+def facts(plan: LockPlan | None = None) -> dict[str, str]:
+    """What is in force on this machine, for people to read.
+
+    Args:
+        plan: As what locking is planned; None tells of the machine alone.
+    """
+    if sys.platform != "linux":
+        return {"platform": sys.platform}
+    told = {"architecture": os.uname().machine, "kernel": os.uname().release}
+    try:
+        told["Landlock"] = f"interface {abi_version()}"
+    except ImportError:
+        told["Landlock"] = "landlockpy is not installed"
+    if plan is not None:
+        told["user"] = "this one" if plan.uid is None else str(plan.uid)
+        if plan.keep is not None:
+            told["capability kept"] = privileges.CAPABILITY_NAMES[plan.keep]
+    return told
+
+
+def _loadable(policy: Policy, architecture: Architecture) -> LoadableFilter:
+    number = architecture.number("seccomp")
+    assert number is not None
+    return LoadableFilter(assemble(policy, architecture), number=number)
+
+
+def _missing_seccomp() -> list[str]:
+    if os.path.exists("/proc/sys/kernel/seccomp/actions_avail"):
+        return []
+    return [
+        "the kernel has no seccomp filters: use a kernel of 4.14 or later with "
+        "CONFIG_SECCOMP_FILTER=y"
+    ]
+
+
+def _missing_landlock() -> list[str]:
+    try:
+        abi = abi_version()
+    except ImportError:
+        return ["landlockpy is not installed: pip install landlockpy==0.2.0"]
+    except OSError as error:
+        return [f"Landlock can't be asked ({error}): allow landlock_* in the container's seccomp"]
+    if abi:
+        return []
+    return [
+        "the kernel has no Landlock: use Linux 5.13 or later, with landlock in the list lsm= on "
+        "its command line (cat /sys/kernel/security/lsm shows it)"
+    ]

@@ -1,0 +1,262 @@
+"""Another user: what a process gives up that runs as root.
+
+A user that nobody else is can't signal, trace or read what others run, and has a count of
+processes of its own. It is reserved by a name that is gone when its holder is, however it ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Iterator, Sequence
+
+from guerdon.errors import SandboxError
+from guerdon.sandbox.locking.kernel import (
+    PR_CAP_AMBIENT,
+    PR_CAP_AMBIENT_CLEAR_ALL,
+    PR_CAPBSET_DROP,
+    PR_CAPBSET_READ,
+    PR_SET_KEEPCAPS,
+    prctl,
+    syscall,
+)
+from guerdon.sandbox.locking.syscalls import this_architecture
+
+__all__ = [
+    "ReservedUser",
+    "drop",
+    "give_up",
+    "missing_privileges",
+    "reading_capability",
+    "unreachable",
+]
+
+# linux/capability.h
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID = 1, 2, 5, 6, 7
+CAPABILITY_NAMES = {
+    CAP_DAC_OVERRIDE: "CAP_DAC_OVERRIDE",
+    CAP_DAC_READ_SEARCH: "CAP_DAC_READ_SEARCH",
+    CAP_KILL: "CAP_KILL",
+    CAP_SETGID: "CAP_SETGID",
+    CAP_SETUID: "CAP_SETUID",
+}
+CAPABILITY_VERSION_3 = 0x2008_0522
+
+# Numbers that by convention are nobody's: between the users that systems make and those that
+# containers map, and, where a container has only 65536, between people and services.
+NOBODYS = (range(66_000, 100_000), range(60_578, 61_184))
+
+
+class ReservedUser:
+    """A user's number that no account, no process and no other sandbox has.
+
+    Args:
+        uid: Take this one; None looks for one.
+
+    Raises:
+        SandboxError: All are taken.
+
+    Attributes:
+        uid: The number, of its group as well.
+    """
+
+    def __init__(self, uid: int | None = None) -> None:
+        candidates = iter((uid,)) if uid is not None else _candidates()
+        busy = _busy_users()
+        for candidate in candidates:
+            name = _reserve(candidate) if candidate not in busy else None
+            if name is not None:
+                self.uid, self._name = candidate, name
+                return
+        wanted = "every user's number that is nobody's" if uid is None else f"user {uid}"
+        raise SandboxError(f"{wanted} is taken, or isn't one of this user namespace")
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._name.close()
+
+    def __enter__(self) -> ReservedUser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def unreachable(paths: Sequence[str]) -> list[str]:
+    """Which of these paths a user can't reach who is nobody's owner and in nobody's group.
+
+    Only the way there and the path itself are looked at, not what is under it.
+    """
+    return [path for path in paths if not _others_can_read(path)]
+
+
+def reading_capability() -> int | None:
+    """The capability to keep where files can't be reached otherwise; None where none is there.
+
+    The narrower one, which reads everything, isn't given to containers; the wider one is. What it
+    opens besides, Landlock keeps shut.
+    """
+    permitted = permitted_capabilities()
+    for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
+        if permitted >> capability & 1:
+            return capability
+    return None
+
+
+def missing_privileges() -> list[str]:
+    """What root lacks here to become another user and to end what it started as that."""
+    permitted = permitted_capabilities()
+    return [
+        CAPABILITY_NAMES[capability]
+        for capability in (CAP_SETUID, CAP_SETGID, CAP_KILL)
+        if not permitted >> capability & 1
+    ]
+
+
+def permitted_capabilities() -> int:
+    """The capabilities that this process may use, a bit each."""
+    with open("/proc/self/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"CapPrm:"):
+                return int(line.split()[1], 16)
+    return 0
+
+
+def give_up(*, keep: int | None = None) -> None:
+    """Stay the user that this is, without a capability.
+
+    Args:
+        keep: One to stay with.
+
+    Raises:
+        SandboxError: It was refused.
+    """
+    try:
+        _set_capabilities(0 if keep is None else 1 << keep)
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    except OSError as error:
+        raise SandboxError(f"giving up capabilities was refused: {error}") from error
+
+
+def drop(uid: int, *, keep: int | None = None) -> None:
+    """Become another user for good, without a group or a capability.
+
+    Args:
+        uid: The user's number, and its group's.
+        keep: One capability to stay with, as `reading_capability` says.
+
+    Raises:
+        SandboxError: Something of it was refused, or didn't hold.
+    """
+    try:
+        _empty_bounding_set()
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        if keep is not None:
+            # Else the change of user takes them all away.
+            prctl(PR_SET_KEEPCAPS, 1)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        raise SandboxError(f"becoming user {uid} was refused: {error}") from error
+    give_up(keep=keep)
+    if os.getresuid() != (uid,) * 3 or os.getresgid() != (uid,) * 3 or os.getgroups():
+        raise SandboxError(f"becoming user {uid} didn't hold: {os.getresuid()}, {os.getresgid()}")
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+def _set_capabilities(bits: int) -> None:
+    architecture = this_architecture()
+    number = architecture.number("capset") if architecture is not None else None
+    if number is None:
+        raise SandboxError("capabilities can't be set on this architecture")
+    header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
+    low, high = bits & 0xFFFF_FFFF, bits >> 32
+    # Effective, permitted, inheritable, of the low 32 and then of the others.
+    data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
+    syscall(number, ctypes.byref(header), ctypes.byref(data))
+
+
+def _empty_bounding_set() -> None:
+    """No program could give a capability back, though none is ever started."""
+    for capability in range(64):
+        try:
+            if prctl(PR_CAPBSET_READ, capability):
+                prctl(PR_CAPBSET_DROP, capability)
+        except PermissionError:
+            return  # without CAP_SETPCAP; no_new_privs does the same
+        except OSError:
+            return  # beyond the last capability
+
+
+def _candidates() -> Iterator[int]:
+    """The numbers to try: not in the same order in each process, so that few meet."""
+    mapped = _mapped_users()
+    for numbers in NOBODYS:
+        start = os.getpid() * 7919 % len(numbers)
+        for at in range(len(numbers)):
+            uid = numbers[(start + at) % len(numbers)]
+            if any(uid in range_ for range_ in mapped) and not _has_account(uid):
+                yield uid
+
+
+def _mapped_users() -> list[range]:
+    """The users that there are in this user namespace."""
+    with open("/proc/self/uid_map") as lines:
+        entries = [[int(field) for field in line.split()] for line in lines]
+    return [range(first, first + count) for first, _, count in entries]
+
+
+def _has_account(uid: int) -> bool:
+    import grp
+    import pwd
+
+    for look_up in (pwd.getpwuid, grp.getgrgid):
+        try:
+            look_up(uid)
+        except KeyError:
+            continue
+        return True
+    return False
+
+
+def _busy_users() -> set[int]:
+    """The users that processes here run as, their real and saved ones too."""
+    busy: set[int] = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/status", "rb") as status:
+                text = status.read()
+        except OSError:
+            continue  # it has ended
+        busy.update(int(uid) for uid in text.partition(b"\nUid:")[2].partition(b"\n")[0].split())
+    return busy
+
+
+def _reserve(uid: int) -> socket.socket | None:
+    """Hold the name that stands for a user; None where another holds it."""
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0guerdon-uid-{uid}")
+    except OSError:
+        name.close()
+        return None
+    return name
+
+
+def _others_can_read(path: str) -> bool:
+    path = os.path.realpath(path)
+    parts = [path]
+    while parts[-1] != "/":
+        parts.append(os.path.dirname(parts[-1]))
+    try:
+        modes = [os.stat(part).st_mode for part in parts]
+    except OSError:
+        return False
+    reading = 0o5 if os.path.isdir(path) else 0o4
+    return modes[0] & reading == reading and all(mode & 0o1 for mode in modes[1:])

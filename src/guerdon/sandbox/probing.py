@@ -1,0 +1,82 @@
+"""Whether a level works on this machine, found out by attacking a locked process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
+
+__all__ = ["Finding", "Probe", "probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one attack, or of one requirement.
+
+    Attributes:
+        name: What was tried.
+        held: Whether it was held.
+        said: What came of it; of a requirement, what is missing and what mends it.
+    """
+
+    name: str
+    held: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was found out about a level here.
+
+    Attributes:
+        level: Its name.
+        works: Whether it does all that it promises.
+        findings: The attacks, or what is missing where none could be tried.
+        facts: What it is made of here.
+    """
+
+    level: str
+    works: bool
+    findings: tuple[Finding, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def probe(level: str = "strict") -> Probe:
+    """Find out whether a level works here, as this user.
+
+    A process is locked as a program is, and tries to get out: the attacks do no harm where they
+    succeed.
+
+    Example:
+        >>> from guerdon import probe
+        >>> found = probe("process")
+        >>> found.works, found.findings
+        (True, ())
+
+    Args:
+        level: ``strict`` or ``process``.
+
+    Raises:
+        InvalidArgumentError: It is another one.
+    """
+    from guerdon.sandbox.local.levels import local_level
+
+    if level not in ("strict", "process"):
+        raise InvalidArgumentError(f"level is {level!r:.60}; it takes strict or process")
+    try:
+        local = local_level(level)
+        assert local is not None
+        from guerdon.sandbox.limits import Limits
+        from guerdon.sandbox.local.programs import LocalSandbox
+
+        with LocalSandbox(local, workers=1, limits=Limits()) as sandbox:
+            works = sandbox.run("print(6 * 7)").stdout == "42\n"
+            facts = dict(sandbox.facts)
+            findings = sandbox.findings
+    except SandboxUnavailableError as error:
+        missing = [Finding("what is needed", False, each) for each in error.missing]
+        return Probe(level, False, (*error.findings, *missing))
+    except SandboxError as error:
+        return Probe(level, False, (Finding("start a worker", False, str(error)),))
+    return Probe(level, works, findings, facts)

@@ -1,0 +1,84 @@
+"""The folders of calls: made empty, watched, and gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+
+__all__ = ["Written", "empty_folder", "remove_tree", "written"]
+
+_numbers = itertools.count()
+
+Written = tuple[int, int]
+
+
+def empty_folder(base: str, uid: int | None) -> str:
+    """Make a folder that is only the call's.
+
+    Args:
+        base: Where it stands.
+        uid: Whose it is; None is one's own.
+    """
+    path = os.path.join(base, f"call-{next(_numbers)}")
+    os.mkdir(path, 0o700)
+    if uid is not None:
+        os.chown(path, uid, uid)
+    return path
+
+
+def written(path: str, most: int) -> Written:
+    """How many files and folders stand in a folder, and how many bytes they have.
+
+    It stops counting at more than `most`.
+    """
+    count = size = 0
+    waiting = [path]
+    while waiting and count <= most:
+        for entry in _entries(waiting.pop()):
+            count += 1
+            if count > most:
+                break
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    size += entry.stat(follow_symlinks=False).st_size
+    return count, size
+
+
+def remove_tree(base: str, path: str) -> None:
+    """Remove a folder with all that stands in it, however deep it is; nobody else is in there.
+
+    Args:
+        base: A folder on the same disk that nobody else writes into.
+        path: What is removed.
+    """
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        for entry in _entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                # Moved up first: a path may be longer than the kernel takes.
+                moved = os.path.join(base, f"old-{next(_numbers)}")
+                os.chmod(entry.path, 0o700)
+                os.rename(entry.path, moved)
+                waiting.append(moved)
+            else:
+                os.unlink(entry.path)
+        os.rmdir(folder)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except PermissionError:
+        if not stat.S_ISDIR(os.lstat(folder).st_mode):
+            raise
+        os.chmod(folder, 0o700)  # made so that its owner can't look in
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []

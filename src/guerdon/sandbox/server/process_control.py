@@ -1,0 +1,45 @@
+"""What the kernel does for a process that others stand under."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+__all__ = ["adopt_orphans", "die_with_parent", "wakes_on_child"]
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+if sys.platform == "linux":
+    _prctl = ctypes.CDLL(None).prctl
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what descendants leave behind, on Linux."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends, on Linux; a change of user undoes it."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def wakes_on_child() -> Iterator[int]:
+    """A descriptor that is readable when a child has ended."""
+    reading, writing = os.pipe()
+    for fd in (reading, writing):
+        os.set_blocking(fd, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(reading)
+        os.close(writing)

@@ -1,0 +1,63 @@
+"""The lock of `strict`: files, user and system calls, beside the limits."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from guerdon.sandbox.locking.canaries import Profile, release
+from guerdon.sandbox.locking.lock import LockPlan, facts
+from guerdon.sandbox.locking.privileges import ReservedUser
+from guerdon.sandbox.server.amounts import MemoryMeter, limit
+
+__all__ = ["StrictLock"]
+
+
+class StrictLock:
+    """Shuts a process off; see `Lock`."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.closed_groups = True
+        self._user = ReservedUser() if os.geteuid() == 0 else None
+        self.uid = self._user.uid if self._user is not None else None
+        self._plan = LockPlan.prepare(
+            config["read"], optional_read=config["optional_read"], uid=self.uid
+        )
+        profile: Profile = "program" if config["kind"] == "programs" else "function_call"
+        # Not a line of anybody's code is run before the lock has held.
+        self._canaries = release(self._plan, profile) if config["probe"] else ()
+        self.descriptors: list[int] = []
+
+    def facts(self) -> dict[str, Any]:
+        """What is in force, and how it held."""
+        canaries = [[each.name, each.held, each.said] for each in self._canaries]
+        return {"lock": facts(self._plan), "canaries": canaries}
+
+    def prepare(self, limits: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+    def lock_program(self, limits: dict[str, Any], folder: str | None) -> None:
+        """Limit it, then shut it off."""
+        limit(limits, uid=self.uid)
+        self._plan.lock_program(folder)
+
+    def lock_template(self, limits: dict[str, Any]) -> None:
+        """Limit it, then shut it off."""
+        limit(limits, uid=self.uid)
+        self.descriptors = [MemoryMeter.open()]
+        self._plan.lock_template()
+
+    def lock_function_call(self, limits: dict[str, Any]) -> None:
+        """Limit its memory, and leave it nothing but itself."""
+        MemoryMeter(self.descriptors[0]).limit(limits["memory"], limits["processes"])
+        self._plan.lock_function_call()
+
+    def lock_standing(self, limits: dict[str, Any]) -> None:
+        """The same in the template itself."""
+        MemoryMeter(self.descriptors[0]).limit(limits["memory"], limits["processes"])
+        self._plan.lock_standing()
+
+    def close(self) -> None:
+        """Give the user back."""
+        if self._user is not None:
+            self._user.close()

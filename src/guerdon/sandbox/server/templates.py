@@ -1,0 +1,184 @@
+"""Calls that run a reward function: forked from a template, which has imported it once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from time import monotonic, sleep
+from typing import Any
+
+from guerdon.sandbox.server.calls import Call, end_group, end_pids
+from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
+from guerdon.sandbox.server.locks import open_lock
+from guerdon.sandbox.server.started import Started
+from guerdon.sandbox.server.template import serve
+from guerdon.sandbox.server.tree import children, members, memory_of
+
+__all__ = ["FunctionStarter"]
+
+# Seconds that a template has for a word that it owes.
+ANSWER = 1.0
+
+
+class OpeningFailedError(Exception):
+    """A template that ended, or took too long, before it was ready.
+
+    Attributes:
+        report: How it ended.
+    """
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        super().__init__("the template ended before it was ready")
+        self.report = report
+
+
+class FunctionStarter:
+    """Starts calls of a function, one at a time; see `Starter`.
+
+    The template has run the function's file: nothing that it says is believed further than it
+    concerns its own calls, and whom to kill is asked of the kernel.
+    """
+
+    def __init__(self, config: dict[str, Any], fds: list[int]) -> None:
+        self.calls: list[Call] = []
+        self._started: Started | None = None
+        self._lock = open_lock(config)
+        self._lock.prepare(config["opening"])
+        self._channel, theirs = socket.socketpair()
+        self._group = os.fork()
+        if self._group == 0:
+            try:
+                serve(config, theirs, fds, self._lock)
+            finally:
+                os._exit(70)
+        theirs.close()
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpgid(self._group, self._group)
+        self._channel.settimeout(ANSWER)
+        self.wakes = [self._channel.fileno()]
+        self._await_opening(config["opening"])
+        self._baseline = memory_of(self._group)
+
+    def _await_opening(self, limits: dict[str, Any]) -> None:
+        """Wait until the template is ready."""
+        call = Call(limits, lambda: [self._group, *members(self._group)], 0)
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        while call.cause is None:
+            if poller.poll(20):
+                word = self._word()
+                if word is not None and children(self._group):
+                    # What an import leaves running would be in every call's way.
+                    call.cause = "left_running"
+                elif word is not None:
+                    return
+                break
+            call.cause = call.look()
+        self._end(call)
+        raise OpeningFailedError(call.report())
+
+    def _word(self) -> dict[str, Any] | None:
+        """What the template says; None where it has ended or says nothing sensible."""
+        try:
+            got = receive(self._channel)
+        except (BrokenFrameError, OSError):
+            return None
+        if got is None:
+            return None
+        for fd in got[1]:
+            os.close(fd)
+        return got[0]
+
+    def _end(self, call: Call | None = None) -> None:
+        """End the template with all that stands under it."""
+
+        def reaped(pid: int, status: int, used: Any) -> None:
+            if call is not None and pid == self._group:
+                call.ended(status, used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+
+        if self._group:
+            end_group(self._group, reaped)
+            self._group = 0
+
+    def facts(self) -> dict[str, Any]:
+        """What is in force."""
+        return self._lock.facts()
+
+    def start(self, job: dict[str, Any], fds: list[int]) -> None:
+        """Have the template fork a call."""
+        group = self._group
+        call = Call(job, lambda: list(members(group)), self._baseline)
+        self.calls.append(call)
+        started = self._started = Started()
+        try:
+            send(self._channel, job, [*fds, started.writing])
+        except OSError:
+            self._lost(call)
+
+    def collect(self) -> None:
+        """Note whether the call has ended."""
+        call = self.calls[0]
+        if call.done:
+            return
+        ended = os.waitid(os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if not select.select([self._channel], [], [], 0)[0] and ended is None:
+            return
+        word = self._word()
+        try:
+            assert word is not None
+            call.ended(int(word["status"]), float(word["cpu"]), int(word["peak"]))
+        except (AssertionError, KeyError, TypeError, ValueError, OverflowError):
+            self._lost(call)
+            return
+        assert self._started is not None
+        call.problem = self._started.heard() if call.cause is None else None
+        if call.cause is not None:
+            self._started.close()
+        self._started = None
+
+    def _lost(self, call: Call) -> None:
+        """Note that the template is no more."""
+        call.problem = "the process that holds the imported function has ended"
+        self._end(call)
+        call.done = True
+
+    def stop(self, call: Call) -> None:
+        """Kill what the template has forked."""
+        for pid in members(self._group):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end_all(self) -> str | None:
+        """End what is left of the call."""
+        if self._started is not None:
+            self._started.close()
+            self._started = None
+        if self._group == 0:
+            return "the process that holds the imported function has ended"
+        if members_left := list(members(self._group)):
+            self.stop(self.calls[0])
+            return f"{len(members_left)} processes were left" if self._lock.closed_groups else None
+        return None
+
+    def last_words(self) -> dict[str, Any]:
+        """How the template ended, or was ended now."""
+        call = Call({"seconds": ANSWER}, list, self._baseline)
+        deadline = monotonic() + ANSWER
+        while monotonic() < deadline and not os.waitid(
+            os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ):
+            sleep(0.001)  # its stream ends a moment before it does
+        self._end(call)
+        return call.report()
+
+    def close(self) -> None:
+        """End everything."""
+        self._channel.close()
+        self._end()
+        end_pids(os.getpid())
+        self._lock.close()

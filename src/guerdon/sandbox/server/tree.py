@@ -1,0 +1,98 @@
+"""What the processes of a call are and use, as the kernel tells it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["Usage", "children", "members", "stat_of", "usage"]
+
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class Usage(NamedTuple):
+    """What processes use.
+
+    Attributes:
+        memory: Bytes that are theirs alone or shared among them.
+        cpu: Seconds, those of ended children included.
+    """
+
+    memory: int
+    cpu: float
+
+
+class Stat(NamedTuple):
+    """Of ``/proc/<pid>/stat``.
+
+    Attributes:
+        state: A letter; ``Z`` has ended and waits for its parent.
+        group: Its process group.
+        session: Its session.
+        cpu: Seconds, those of ended children included.
+    """
+
+    state: str
+    group: int
+    session: int
+    cpu: float
+
+
+def children(pid: int) -> list[int]:
+    """The ids of a process's children; none where it has ended, or where nobody can tell."""
+    found = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        for task in tasks:
+            with open(f"/proc/{pid}/task/{task}/children") as listed:
+                found += [int(each) for each in listed.read().split()]
+    except (OSError, ValueError):
+        pass  # it has just ended
+    return found
+
+
+def members(root: int) -> Iterator[int]:
+    """All descendants of a process, without itself."""
+    waiting = children(root)
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        waiting += children(pid)
+
+
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of a process; None where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in brackets may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+        cpu = sum(map(int, fields[11:15])) / _TICK
+        return Stat(fields[0].decode(), int(fields[2]), int(fields[3]), cpu)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def memory_of(pid: int) -> int:
+    """Bytes of memory that no file backs; 0 where there is no such process."""
+    total = 0
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith((b"RssAnon:", b"RssShmem:", b"VmSwap:")):
+                    total += int(line.split()[1]) << 10
+    except (OSError, ValueError, IndexError):
+        pass  # it has just ended
+    return total
+
+
+def usage(pids: list[int], baseline: int) -> Usage:
+    """What processes use together.
+
+    Args:
+        pids: Their ids.
+        baseline: What each had when it was forked, in bytes, and shares with its parent.
+    """
+    memory = sum(max(0, memory_of(pid) - baseline) for pid in pids)
+    stats = (stat_of(pid) for pid in pids)
+    return Usage(memory, sum(stat.cpu for stat in stats if stat is not None))

@@ -1,0 +1,113 @@
+"""The process of the program that is tested: it runs the program, then serves its entry point.
+
+Nothing that this process says makes a test pass: it only answers the checker's questions, and the
+program may as well answer them itself.
+
+Runs inside of a sandbox: the standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING or __name__.startswith("guerdon."):
+    from guerdon.sandbox.testing import link
+else:  # inside of a sandbox, where there is no guerdon
+    import guerdon_link as link
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Candidate", "main"]
+
+
+class Candidate(link.Link):
+    """The program's end of the link."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._here, self._getpid, self._leave = os.getpid(), os.getpid, os._exit
+        self._folder = os.getcwd()
+
+    def receive(self, largest: int = link.LARGEST) -> dict[str, Any]:
+        """The next message; a process that the program has forked gets none."""
+        self._stay()
+        return super().receive(largest)
+
+    def present(self, names: dict[str, Any], entry_point: str) -> None:
+        """Tell that the program is loaded, and what its entry point is."""
+        message, encoder = self._message()
+        if entry_point in names:
+            message["entry"] = encoder.value(names[entry_point])
+        self.tell(message | {"loaded": True})
+
+    def describe(self, error: BaseException) -> str:
+        """An error in a line, without what differs from run to run."""
+        return self._tidy(link.describe(error))
+
+    def _write(self, frame: bytes) -> None:
+        self._stay()
+        for stream in (sys.stdout, sys.stderr):  # it may be killed before its own end
+            try:
+                stream.flush()
+            except BaseException:
+                continue  # the program has closed or replaced it
+        super()._write(frame)
+
+    def _told(self, error: BaseException) -> dict[str, Any]:
+        told = super()._told(error)
+        told["text"] = self._tidy(told["text"])
+        return told
+
+    def _tidy(self, text: str) -> str:
+        return text.replace(self._folder, ".") if len(self._folder) > 1 else text
+
+    def _stay(self) -> None:
+        if self._getpid() != self._here:
+            self._leave(1)  # a fork that came back out of the program
+
+
+def main() -> None:
+    """Run the program that stands on the standard input, and serve it on descriptor 3."""
+    job = json.loads(sys.stdin.buffer.read())
+    for name in job["files"]:  # the program's folder is its own
+        try:
+            os.unlink(name)
+        except OSError:
+            continue  # it may not be written at all
+    here = Candidate(3)
+    leave = os._exit
+    try:
+        _serve(job, here)
+    except link.LinkLost:
+        leave(0)  # the checker is done
+    leave(0)  # threads and exit handlers of the program have no say
+
+
+def _serve(job: dict[str, Any], here: Candidate) -> None:
+    execute = exec
+    try:
+        code = compile(job["program"], "<program>", "exec", dont_inherit=True)
+    except BaseException as error:  # also RecursionError, MemoryError: it can't be compiled
+        here.tell({"compile": _syntax(error, here)})
+        return
+    # By its name it is no script, and dataclasses find its module.
+    module = sys.modules["program"] = ModuleType("program")
+    try:
+        execute(code, module.__dict__)
+    except BaseException as error:  # SystemExit too: leaving is not passing
+        here.tell({"load": here.describe(error), "memory": isinstance(error, MemoryError)})
+        return
+    here.present(module.__dict__, job["entry_point"])
+    while True:
+        here.serve(here.receive())
+
+
+def _syntax(error: BaseException, here: Candidate) -> str:
+    if isinstance(error, SyntaxError) and error.filename == "<program>":
+        return f"line {error.lineno}: {error.msg}"[: link.LONGEST]
+    return here.describe(error)

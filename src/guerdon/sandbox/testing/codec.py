@@ -1,0 +1,308 @@
+"""Plain values on a wire: a flat table of nodes in JSON, which may hold cycles and any depth.
+
+Nothing else than this table is ever made of what comes in: no pickle, no names that are looked up
+but those of `values.NAMES`. A node is a list of a tag and what belongs to it. None, booleans, floats,
+integers of 64 bits and texts stand where they are; everything else is the number of its node, in a
+list of its own: ``[3]``. ``[-1 - k]`` is node ``k`` of the message that is answered, so that an
+argument that comes back is the same object.
+
+Runs inside of a sandbox too: the standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING or __name__.startswith("guerdon."):
+    from guerdon.sandbox.testing import values
+else:  # inside of a sandbox, where there is no guerdon
+    import guerdon_values as values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+__all__ = ["Decoder", "Encoder", "index_of"]
+
+DEEPEST = 2000  # of values that can't be changed: the interpreter hashes them by recursion in C
+
+def index_of(number: Any, table: Sequence[Any]) -> int:
+    """A number that came in, where it is one of a table's."""
+    values.expect(type(number) is int and 0 <= number < len(table), "a number of nothing")
+    return int(number)
+
+
+def _sendable(text: str) -> bool:
+    """Whether JSON keeps a text: two lone surrogates side by side would become one character."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Encoder:
+    """Turns values into nodes.
+
+    Args:
+        export: Gives the node of an object that has no plain value.
+        known: The nodes of the message that is answered, by the `id` of their objects.
+
+    Attributes:
+        nodes: The table.
+        objects: What each node stands for.
+    """
+
+    def __init__(
+        self, export: Callable[[Any], list[Any]], known: dict[int, int] | None = None
+    ) -> None:
+        self.export = export
+        self.known = known or {}
+        self.nodes: list[Any] = []
+        self.objects: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._done = 0
+
+    def value(self, value: Any) -> Any:
+        """Encode a value: what stands for it, with nodes for all that it holds."""
+        told = self._told(value)
+        self._finish()
+        return told
+
+    def again(self, value: Any) -> list[Any]:
+        """A node of its own for a container of the message that is answered."""
+        node = self._node(value)
+        self._finish()
+        return node
+
+    def _finish(self) -> None:
+        while self._done < len(self.nodes):  # in no recursion: lists may be nested to any depth
+            self.nodes[self._done] = self._node(self.objects[self._done])
+            self._done += 1
+
+    def _told(self, value: Any) -> Any:
+        kind = type(value)
+        if kind not in values.ATOMS:
+            mro = values.mro_of(kind)
+            if int in mro:
+                value, kind = int.__int__(value), int
+            elif float in mro:
+                value, kind = float.__float__(value), float
+            elif str in mro:
+                value, kind = str.__str__(value), str
+        if kind is int:
+            if -values.SMALL <= value < values.SMALL:
+                return value
+        elif kind is str:
+            if _sendable(value):
+                return value
+        elif kind in values.ATOMS:
+            return value
+        key = id(value)
+        if key in self.known:
+            return [-1 - self.known[key]]
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.nodes)
+            self.nodes.append(None)
+            self.objects.append(value)
+        return [number]
+
+    def _all(self, values: Iterable[Any]) -> list[Any]:
+        values = list(values)
+        kinds = set(map(type, values))
+        # A million numbers are looked at by C alone.
+        if kinds <= {int, bool}:
+            if not values or -values.SMALL <= min(values) <= max(values) < values.SMALL:
+                return values
+        elif kinds <= {float, bool, type(None)} or (kinds == {str} and _sendable("".join(values))):
+            return values
+        return [self._told(value) for value in values]
+
+    def _node(self, value: Any) -> list[Any]:
+        kind = type(value)
+        for known in () if kind in _TELLERS or kind in values.SEQUENCES or kind in values.MAPPINGS else values.BASES:
+            if known in values.mro_of(kind):
+                kind = known
+                break
+        if kind in values.SEQUENCES:
+            items = self._all(kind.__iter__(value))
+            if kind is deque:
+                return ["deque", items, value.maxlen]
+            return [values.SEQUENCES[kind], items]
+        if kind in values.MAPPINGS:
+            pairs = [self._all(dict.keys(value)), self._all(dict.values(value))]
+            if kind is defaultdict:
+                return ["defaultdict", *pairs, self._told(value.default_factory)]
+            return [values.MAPPINGS[kind], *pairs]
+        if kind in _TELLERS:
+            return _TELLERS[kind](self, value)
+        name = values.NAMED.get(id(value))
+        if name is not None:
+            return ["name", name]
+        stated = values.stated(value, kind)
+        if stated is not None:
+            return stated
+        if values.error_name(kind):
+            return ["error", values.error_name(kind), self._all(value.args)]
+        return self.export(value)
+
+
+_TELLERS: dict[type, Callable[[Encoder, Any], list[Any]]] = {
+    int: lambda encoder, value: ["int", hex(value)],
+    str: lambda encoder, value: ["str", value.encode("utf-8", "surrogatepass").hex()],
+    bytes: lambda encoder, value: ["bytes", bytes.hex(value)],
+    bytearray: lambda encoder, value: ["bytearray", bytearray.hex(value)],
+    complex: lambda encoder, value: ["complex", value.real, value.imag],
+    range: lambda encoder, value: ["range", encoder._all((value.start, value.stop, value.step))],
+    slice: lambda encoder, value: ["slice", encoder._all((value.start, value.stop, value.step))],
+    type(...): lambda encoder, value: ["constant", "Ellipsis"],
+    type(NotImplemented): lambda encoder, value: ["constant", "NotImplemented"],
+}
+
+
+class Decoder:
+    """Makes values of nodes, and refuses what is none.
+
+    Args:
+        nodes: The table, as JSON gave it.
+        accept: Gives the object that a node of tag ``mine`` or ``yours`` stands for.
+        known: What the nodes of the message that is answered stand for.
+
+    Attributes:
+        objects: What each node stands for.
+
+    Raises:
+        CodecError: It is no such table.
+    """
+
+    def __init__(
+        self, nodes: Any, accept: Callable[[list[Any]], Any], known: Sequence[Any] = ()
+    ) -> None:
+        values.expect(type(nodes) is list and all(_is_node(node) for node in nodes), "no table of nodes")
+        self._nodes: list[list[Any]] = nodes
+        self._accept = accept
+        self._known = known
+        self.objects: list[Any] = [None] * len(nodes)
+        self._depths: list[int] = [0] * len(nodes)  # 0: not made yet; -1: being made
+        try:
+            self._make()
+        except values.CodecError:
+            raise
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            raise values.CodecError(f"a value that can't be: {str(error)[:100]}") from None
+
+    def _make(self) -> None:
+        for number, (tag, *rest) in enumerate(self._nodes):
+            if tag in values.EMPTY:
+                self.objects[number] = deque(maxlen=rest[1]) if tag == "deque" else values.EMPTY[tag]()
+                self._depths[number] = 1
+        for number in range(len(self._nodes)):
+            self._fix(number)
+        for number, node in enumerate(self._nodes):
+            if node[0] in values.EMPTY:
+                self._fill(number, node)
+
+    def _fill(self, number: int, node: list[Any]) -> None:
+        value = self.objects[number]
+        if node[0] == "defaultdict":
+            value.default_factory = self.value(node[3])
+        values.refill(value, self.again(node))
+
+    def again(self, node: Any) -> Any:
+        """What stands in a node that can be changed, in a container of its own."""
+        values.expect(_is_node(node) and node[0] in values.EMPTY, "no container")
+        tag = node[0]
+        if tag == "bytearray":
+            return bytes.fromhex(node[1])
+        items = self.values(node[1])
+        if tag in ("list", "deque"):
+            return items
+        if tag == "set":
+            return set(items)
+        others = self.values(node[2])
+        values.expect(len(items) == len(others), "no pairs")
+        return dict(zip(items, others))
+
+    def values(self, told: Any) -> list[Any]:
+        """The values of a list of them."""
+        values.expect(type(told) is list, "no list")
+        if set(map(type, told)) <= values.ATOMS:
+            return list(told)
+        return [self.value(each) for each in told]
+
+    def value(self, told: Any) -> Any:
+        """The value that something stands for."""
+        if type(told) in values.ATOMS:
+            return told
+        number = self._number(told)
+        if number < 0:
+            return self._known[-1 - number]
+        return self.objects[number]
+
+    def _number(self, told: Any) -> int:
+        values.expect(type(told) is list and len(told) == 1 and type(told[0]) is int, "no reference")
+        number: int = told[0]
+        values.expect(-len(self._known) <= number < len(self._nodes), "a reference to nothing")
+        return number
+
+    def _fix(self, number: int) -> None:
+        """Make a node that can't be changed, after those that it holds."""
+        waiting = [number]
+        while waiting:
+            number = waiting[-1]
+            tag, *rest = self._nodes[number]
+            if self._depths[number] > 0:
+                waiting.pop()
+                continue
+            held = self._held(rest) if tag in ("tuple", "frozenset", "error") else []
+            missing = [each for each in held if self._depths[each] < 1]
+            if missing:
+                values.expect(self._depths[number] == 0, "a value that holds itself")
+                self._depths[number] = -1
+                values.expect(all(self._depths[each] == 0 for each in missing), "a value in itself")
+                waiting += dict.fromkeys(missing)
+                continue
+            depth = 1 + max(
+                (self._depths[each] for each in held if not self._empty(each)), default=0
+            )
+            values.expect(depth <= DEEPEST, "it is nested too deeply")
+            self.objects[number] = self._fixed(tag, rest)
+            self._depths[number] = depth
+            waiting.pop()
+
+    def _empty(self, number: int) -> bool:
+        return self._nodes[number][0] in values.EMPTY
+
+    def _held(self, rest: list[Any]) -> list[int]:
+        values.expect(bool(rest) and type(rest[-1]) is list, "no list")
+        numbers = [self._number(each) for each in rest[-1] if type(each) is list]
+        return [number for number in numbers if number >= 0]
+
+    def _fixed(self, tag: str, rest: list[Any]) -> Any:
+        if tag == "tuple":
+            return tuple(self.values(*rest))
+        if tag == "frozenset":
+            return frozenset(self.values(*rest))
+        if tag in ("mine", "yours"):
+            return self._accept([tag, *rest])
+        if tag == "name":
+            return values.NAMES[rest[0]]
+        if tag == "error":
+            kind = values.NAMES[rest[0]]
+            values.expect(isinstance(kind, type) and values.error_name(kind) is not None, "no exception")
+            return kind(*self.values(rest[1]))
+        if tag in ("range", "slice"):
+            return values.NAMES[tag](*self.values(rest[0]))
+        values.expect(tag in values.MAKERS, "a node of no kind")
+        values.expect(all(type(each) in values.ATOMS for each in rest), "no value")
+        return values.MAKERS[tag](*rest)
+
+
+def _is_node(node: Any) -> bool:
+    return type(node) is list and len(node) > 1 and type(node[0]) is str
+
+

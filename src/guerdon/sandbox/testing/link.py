@@ -1,0 +1,415 @@
+"""`Link`: two processes that call each other's objects over a stream.
+
+Each asks and answers in turn. While one waits for its answer it answers what the other asks, so
+that a function may call a function that it was given. A question has an id that its answer must
+carry; the checker's can't be guessed.
+
+Runs inside of a sandbox too: the standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from _thread import RLock
+from os import read, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING or __name__.startswith("guerdon."):
+    from guerdon.sandbox.testing import codec, remote
+else:  # inside of a sandbox, where there is no guerdon
+    import guerdon_codec as codec
+    import guerdon_remote as remote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+__all__ = ["GONE", "LARGEST", "LONGEST", "Link", "LinkLost", "ProgramLeft", "describe"]
+
+LARGEST = 32 << 20  # bytes of a message
+LONGEST = 300  # characters of an error's text
+DEEPEST = 60  # calls that wait for each other
+GONE = "its process ended by itself"
+HEADROOM = 60  # frames that asking needs: nothing is asked by what runs out of them half-way
+
+_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
+
+
+class LinkLost(BaseException):
+    """The other process is gone, or spoke what is no answer; no test can catch it unseen."""
+
+
+def _headroom(frames: int) -> None:
+    if frames:
+        _headroom(frames - 1)
+
+
+class Link:
+    """One end.
+
+    Args:
+        descriptor: Of the stream.
+
+    Attributes:
+        broken: Why nothing can be asked any more; empty as long as it can.
+    """
+
+    keeps_errors = False  # whether an error that comes back is raised as the object that it was
+
+    def __init__(self, descriptor: int) -> None:
+        self.broken = ""
+        self._descriptor = descriptor
+        self._lock = RLock()
+        self._depth = 0
+        self._count = 0
+        self._exported: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._remotes: dict[int, remote.Remote] = {}
+        self._origins: dict[int, tuple[BaseException, int]] = {}
+
+    # Asking --------------------------------------------------------------------------------------
+
+    def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call an object of the other process."""
+        return self.ask("call", target, "", args, kwargs)
+
+    def attribute(self, target: remote.Remote, name: str) -> Any:
+        """Read an attribute of an object of the other process."""
+        return self.ask("get", target, name)
+
+    def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
+        """Call a special method of an object of the other process."""
+        return self.ask("do", target, name, args)
+
+    def ask(
+        self,
+        what: str,
+        target: remote.Remote,
+        name: str = "",
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask for something and wait for the answer.
+
+        Raises:
+            LinkLost: There is none, and there will be none.
+            BaseException: What the other process raised.
+        """
+        _headroom(HEADROOM)
+        with self._lock:
+            if self.broken:
+                raise LinkLost(self.broken)
+            if self._depth >= DEEPEST:
+                raise RecursionError(f"more than {DEEPEST} calls wait for each other")
+            message, encoder = self._message()
+            message |= {"ask": self._token(), "what": what, "name": name}
+            message["on"] = target._guerdon_number
+            message["args"] = [encoder.value(arg) for arg in args]
+            message["named"] = {key: encoder.value(arg) for key, arg in (kwargs or {}).items()}
+            frame = _frame(message)
+            if frame is None:
+                raise ValueError(f"arguments of more than {LARGEST >> 20} MiB")
+            self._depth += 1
+            try:
+                self._write(frame)
+                answer = self._awaited(message["ask"])
+                return self._answered(answer, encoder)
+            finally:
+                self._depth -= 1
+
+    def _token(self) -> str:
+        self._count += 1
+        return str(self._count)
+
+    def _awaited(self, token: str) -> dict[str, Any]:
+        while True:
+            message = self.receive()
+            if "ask" in message:
+                self.serve(message)
+            elif message.get("re") == token:
+                return message
+            else:
+                self.lose("it spoke without being asked")
+
+    def _answered(self, answer: dict[str, Any], encoder: codec.Encoder) -> Any:
+        try:
+            decoder = self._decoder(answer, encoder.objects)
+            changed = []
+            for number, node in _list(answer, "back"):
+                value = encoder.objects[number] if type(number) is int and number >= 0 else None
+                if not isinstance(value, (list, dict, set, bytearray, codec.deque)):
+                    raise codec.CodecError("no argument that can be changed")
+                changed.append((value, decoder.again(node)))
+            for value, new in changed:
+                codec.refill(value, new)
+            if "no" not in answer:
+                return decoder.value(answer.get("ok"))
+            error = self._error(answer["no"])
+        except (codec.CodecError, TypeError, ValueError, LookupError) as fault:
+            self.lose(f"its answer is no message: {str(fault)[:100]}")
+        except (MemoryError, RecursionError):
+            self.lose("its answer is too large")
+        raise error
+
+    # Answering -----------------------------------------------------------------------------------
+
+    def serve(self, message: dict[str, Any]) -> None:
+        """Do what was asked, and answer."""
+        decoder, target, what, name, args, kwargs = self._question(message)
+        before = [
+            (number, value, codec.contents(value))
+            for number, value in enumerate(decoder.objects)
+            if message["nodes"][number][0] in codec.EMPTY
+        ]
+        self._depth += 1
+        try:
+            result, error = self.perform(what, target, name, args, kwargs), None
+        except LinkLost:
+            raise
+        except BaseException as raised:
+            result, error = None, raised
+        finally:
+            self._depth -= 1
+        known = {id(value): number for number, value in enumerate(decoder.objects)}
+        try:
+            frame = self._reply(message["ask"], known, before, result, error)
+            if frame is None:
+                raise ValueError(f"a result of more than {LARGEST >> 20} MiB")
+        except Exception as fault:
+            frame = self._reply(message["ask"], {}, [], None, fault)
+            assert frame is not None
+        self._write(frame)
+
+    def _question(self, message: dict[str, Any]) -> tuple[Any, ...]:
+        """What a question asks for."""
+        try:
+            decoder = self._decoder(message, ())
+            token, what, name = (message.get(key) for key in ("ask", "what", "name"))
+            if not all(type(each) is str and len(each) <= 1000 for each in (token, what, name)):
+                raise codec.CodecError("a question without an id, a kind or a name")
+            target = self._exported[codec.index_of(message.get("on"), self._exported)]
+            args = decoder.values(message.get("args"))
+            named = message.get("named")
+            if type(named) is not dict:
+                raise codec.CodecError("a question without arguments")
+            kwargs = {key: decoder.value(value) for key, value in named.items()}
+        except (codec.CodecError, TypeError, ValueError, LookupError) as fault:
+            self.lose(f"it asked for what can't be: {str(fault)[:100]}")
+        except (MemoryError, RecursionError):
+            self.lose("it asked for too much")
+        return decoder, target, what, name, args, kwargs
+
+    def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
+        """Do what was asked."""
+        if what == "call":
+            return target(*args, **kwargs)
+        if what == "get":
+            return getattr(target, name)
+        if what == "set":
+            return setattr(target, name, *args)
+        if what == "del":
+            return delattr(target, name)
+        if name == "__await__":
+            import asyncio
+
+            return asyncio.run(_waited(target))
+        if name not in remote.FORWARDED:
+            raise TypeError(f"nothing of the name {name!r:.40} can be done from afar")
+        return getattr(type(target), name)(target, *args)
+
+    def _reply(
+        self,
+        token: str,
+        known: dict[int, int],
+        before: list[tuple[int, Any, Any]],
+        result: Any,
+        error: BaseException | None,
+    ) -> bytes | None:
+        message, encoder = self._message(known)
+        message["re"] = token
+        if error is None:
+            message["ok"] = encoder.value(result)
+        else:
+            message["no"] = self._told(error)
+        message["back"] = [
+            [number, encoder.again(value)]
+            for number, value, old in before
+            if not _same(old, codec.contents(value))
+        ]
+        return _frame(message)
+
+    # Errors --------------------------------------------------------------------------------------
+
+    def _told(self, error: BaseException) -> dict[str, Any]:
+        """An error, for the other side."""
+        origin = self._origins.get(id(error))
+        kind = type(error)
+        names = [codec.NAMED[id(each)] for each in kind.__mro__ if id(each) in codec.NAMED]
+        try:
+            text = str.__str__(str(error))[: 4 * LONGEST]
+        except BaseException:  # its __str__ is the program's code
+            text = "an error that can't be told"
+        args = error.args if id(kind) in codec.NAMED else (None,) * 9
+        plain = len(args) < 9 and all(
+            type(each) in (int, float, bool, type(None))
+            or (type(each) is str and len(each) <= 4 * LONGEST)
+            for each in args
+        )
+        return {
+            "names": names,
+            "own": "" if id(kind) in codec.NAMED else str(kind.__name__)[:100],
+            "text": text.encode("utf-8", "backslashreplace").decode(),
+            "args": [_bounded(each) for each in args] if plain else None,
+            "line": _program_line(error),
+            "yours": -1 if origin is None else origin[1],
+            "mine": self._number(error) if self.keeps_errors else -1,
+        }
+
+    def _error(self, told: Any) -> BaseException:
+        """An error of the other side, as it is raised here."""
+        text, own, line, names = (told[key] for key in ("text", "own", "line", "names"))
+        if type(names) is not list or not 0 < len(names) < 100:
+            raise codec.CodecError("an error of no kind")
+        if type(text) is not str or type(own) is not str or type(line) is not int:
+            raise codec.CodecError("an error without words")
+        yours = told.get("yours")
+        if type(yours) is int and 0 <= yours < len(self._exported):
+            error = self._exported[yours]
+            if isinstance(error, BaseException):
+                return error  # what was raised here, and went through the other process
+        kinds = [codec.NAMES[name] for name in names]
+        said = _said(own[:100] or str(names[0]), text)
+        text = (f"{own[:100]}: {text}" if text else own[:100]) if own else text
+        error = _rebuilt(kinds, None if own else told.get("args"), text[: 4 * LONGEST])
+        error._guerdon_line, error._guerdon_said = line, said
+        mine = told.get("mine")
+        if type(mine) is int and mine >= 0:
+            self._origins[id(error)] = (error, mine)
+        return error
+
+    # The stream ----------------------------------------------------------------------------------
+
+    def receive(self, largest: int = LARGEST) -> dict[str, Any]:
+        """The next message."""
+        size = int.from_bytes(self._read(4), "big")
+        if size > largest:
+            self.lose(f"it sent more than {largest >> 10} KiB at once")
+        try:
+            message = _loads(self._read(size).decode("ascii"))
+        except (MemoryError, RecursionError):
+            self.lose("it sent too much")
+        except ValueError:
+            self.lose("it sent what is no message")
+        if type(message) is not dict:
+            self.lose("it sent what is no message")
+        return message  # type: ignore[no-any-return]
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send a message that has no answer."""
+        self._write(_frame(message) or b"")
+
+    def lose(self, why: str) -> None:
+        """Give up.
+
+        Raises:
+            LinkLost: Always.
+        """
+        self.broken = self.broken or why
+        raise LinkLost(self.broken)
+
+    def _read(self, size: int) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            try:
+                chunk = read(self._descriptor, min(size - len(got), 1 << 20))
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.lose(GONE)
+            got += chunk
+        return bytes(got)
+
+    def _write(self, frame: bytes) -> None:
+        left = memoryview(frame)
+        while left:
+            try:
+                left = left[write(self._descriptor, left) :]
+            except OSError:
+                self.lose(GONE)
+
+    # Objects -------------------------------------------------------------------------------------
+
+    def _message(self, known: dict[int, int] | None = None) -> tuple[dict[str, Any], codec.Encoder]:
+        kinds: list[Any] = []
+        message: dict[str, Any] = {"kinds": kinds}
+        encoder = codec.Encoder(lambda value: self._export(value, kinds), known)
+        message["nodes"] = encoder.nodes
+        return message, encoder
+
+    def _export(self, value: Any, kinds: list[Any]) -> list[Any]:
+        if remote.Remote in codec.mro_of(type(value)):
+            return ["yours", value._guerdon_number]
+        kind = self.kind_of(value)
+        if kind not in kinds:
+            kinds.append(kind)
+        return ["mine", self._number(value), kinds.index(kind)]
+
+    def kind_of(self, value: Any) -> list[Any]:
+        """What the other side is told of an object's class."""
+        return remote.kind_of(value)
+
+    def _number(self, value: Any) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._exported)
+            self._exported.append(value)
+        return number
+
+    def _decoder(self, message: dict[str, Any], known: Sequence[Any]) -> codec.Decoder:
+        kinds = _list(message, "kinds")
+
+        def accept(node: list[Any]) -> Any:
+            if node[0] == "yours":
+                return self._exported[codec.index_of(node[1], self._exported)]
+            return self._remote(node[1], kinds[codec.index_of(node[2], kinds)])
+
+        return codec.Decoder(message.get("nodes"), accept, known)
+
+    def _remote(self, number: Any, kind: Any) -> remote.Remote:
+        found = self._remotes.get(number)
+        if found is None:
+            name, methods = kind
+            if type(number) is not int or type(name) is not str or len(name) > 100:
+                raise codec.CodecError("an object of no kind")
+            if not remote.FORWARDED.issuperset(methods):
+                raise codec.CodecError("an object of a kind that can't be")
+            made = remote.remote_class(name, frozenset(methods))
+            found = self._remotes[number] = made(self, number)
+        return found
+
+
+async def _waited(value: Any) -> Any:
+    return await value
+
+
+def _frame(message: dict[str, Any]) -> bytes | None:
+    """A message as it is sent; None of one that is too large."""
+    body = _dumps(message).encode("ascii")
+    return len(body).to_bytes(4, "big") + body if len(body) <= LARGEST else None
+
+
+def _list(message: dict[str, Any], key: str) -> list[Any]:
+    value = message.get(key)
+    if type(value) is not list:
+        raise codec.CodecError(f"a message without {key}")
+    return value
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, bytes):
+        return bool(old == new)
+    return len(old) == len(new) and all(map(operator.is_, old, new))
+
+

@@ -1,0 +1,208 @@
+"""The plain values that travel: which there are, and how those of the standard library are told.
+
+Runs inside of a sandbox too: the standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter, OrderedDict, defaultdict, deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = [
+    "ATOMS",
+    "BASES",
+    "EMPTY",
+    "MAKERS",
+    "MAPPINGS",
+    "NAMED",
+    "NAMES",
+    "SEQUENCES",
+    "SMALL",
+    "CodecError",
+    "contents",
+    "error_name",
+    "expect",
+    "mro_of",
+    "refill",
+    "stated",
+]
+
+#: The classes that a class derives from, whatever it says of itself.
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+
+ATOMS = frozenset({type(None), bool, int, float, str})
+SMALL = 1 << 63
+UNNAMED = frozenset(
+    {"breakpoint", "compile", "eval", "exec", "exit", "help", "input", "open", "quit"}
+)
+
+#: The types and functions that travel by their names.
+NAMES: dict[str, Any] = {
+    name: value
+    for name, value in vars(builtins).items()
+    if callable(value) and not name.startswith("_") and name not in UNNAMED
+}
+NAMED = {id(value): name for name, value in reversed(NAMES.items())}  # OSError, not IOError
+
+SEQUENCES: dict[type, str] = {
+    list: "list",
+    tuple: "tuple",
+    set: "set",
+    frozenset: "frozenset",
+    deque: "deque",
+}
+MAPPINGS: dict[type, str] = {
+    dict: "dict",
+    OrderedDict: "ordereddict",
+    Counter: "counter",
+    defaultdict: "defaultdict",
+}
+EMPTY: dict[str, Callable[[], Any]] = {
+    "list": list,
+    "set": set,
+    "dict": dict,
+    "bytearray": bytearray,
+    "deque": deque,
+    "ordereddict": OrderedDict,
+    "counter": Counter,
+    "defaultdict": defaultdict,
+}
+#: What a value is taken for that is of a class of its own; the first that fits.
+BASES = (int, float, complex, str, bytes, bytearray, deque, list, tuple, dict, set, frozenset)
+
+
+class CodecError(ValueError):
+    """What came in is no message."""
+
+
+def error_name(kind: type) -> str | None:
+    """The name of a built-in exception that may travel as itself."""
+    name = NAMED.get(id(kind))
+    return name if name is not None and issubclass(kind, Exception) else None
+
+
+def contents(value: Any) -> Any:
+    """What stands in a container now, to be compared later."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, dict):
+        return [*dict.keys(value), *dict.values(value)]
+    return list(value)
+
+
+def refill(value: Any, new: Any) -> None:
+    """Put what stands in one container into another, which stays the object that it is."""
+    if isinstance(value, bytearray):
+        bytearray.__setitem__(value, slice(None), new)
+    elif isinstance(value, list):
+        list.__setitem__(value, slice(None), new)
+    elif isinstance(value, deque):
+        deque.clear(value)
+        deque.extend(value, new)
+    elif isinstance(value, set):
+        set.clear(value)
+        set.update(value, new)
+    else:
+        kind = OrderedDict if isinstance(value, OrderedDict) else dict
+        kind.clear(value)
+        for key, item in dict.items(new):
+            kind.__setitem__(value, key, item)
+
+
+def expect(held: bool, fault: str) -> None:
+    if not held:
+        raise CodecError(fault)
+
+
+def stated(value: Any, kind: type) -> list[Any] | None:
+    """The node of a value of the standard library that a text or a few numbers tell of."""
+    where = (kind.__module__, kind.__name__)
+    if where == ("decimal", "Decimal") or where == ("uuid", "UUID"):
+        return [kind.__name__, str(value)]
+    if where == ("fractions", "Fraction"):
+        return ["Fraction", hex(value.numerator), hex(value.denominator)]
+    if where == ("datetime", "timedelta"):
+        return ["timedelta", value.days, value.seconds, value.microseconds]
+    if where == ("datetime", "date"):
+        return ["date", value.isoformat()]
+    if where in (("datetime", "datetime"), ("datetime", "time")):
+        zone = value.tzinfo
+        if zone is None or type(zone).__module__ == "datetime":
+            return [kind.__name__, value.isoformat(), value.fold]
+    return None
+
+
+def _whole(text: str) -> int:
+    return int(text, 16)
+
+
+def _complex(real: Any, imaginary: Any) -> complex:
+    expect(type(real) is float and type(imaginary) is float, "no complex number")
+    return complex(real, imaginary)
+
+
+def _fraction(above: str, below: str) -> Any:
+    from fractions import Fraction
+
+    return Fraction(_whole(above), _whole(below))
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Decimal, InvalidOperation
+
+    expect(type(text) is str, "no decimal")
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise CodecError("no decimal") from None
+
+
+def _uuid(text: str) -> Any:
+    from uuid import UUID
+
+    return UUID(text)
+
+
+def _date(text: str) -> Any:
+    from datetime import date
+
+    return date.fromisoformat(text)
+
+
+def _datetime(text: str, fold: int) -> Any:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).replace(fold=fold)
+
+
+def _time(text: str, fold: int) -> Any:
+    from datetime import time
+
+    return time.fromisoformat(text).replace(fold=fold)
+
+
+def _timedelta(days: int, seconds: int, microseconds: int) -> Any:
+    from datetime import timedelta
+
+    return timedelta(days, seconds, microseconds)
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "int": _whole,
+    "str": lambda text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
+    "bytes": lambda text: bytes.fromhex(text),
+    "complex": _complex,
+    "constant": {"Ellipsis": ..., "NotImplemented": NotImplemented}.__getitem__,
+    "Fraction": _fraction,
+    "Decimal": _decimal,
+    "UUID": _uuid,
+    "date": _date,
+    "datetime": _datetime,
+    "time": _time,
+    "timedelta": _timedelta,
+}

@@ -1,0 +1,133 @@
+"""guerdon doctor: what a machine holds, what is open, and what mends it."""
+
+import json
+
+import pytest
+from guerdon.sandbox.probing import Finding, Probe
+
+from guerdon import Execution
+from guerdon.errors import SandboxUnavailableError
+from tests.cli.inside import run_inside
+
+FACTS = {"kernel": "6.18", "Landlock": "ABI 7", "user": "1000"}
+HELD = (Finding("connect", True, "Errno 1"), Finding("read home", True, "Errno 13"))
+OPEN = (*HELD, Finding("signal [red]others[/]", False, "it was sent; \x1b[2Jmend: sudo mend"))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine whose levels work, or don't."""
+
+    def machine(*, strict=HELD, process=(), plug_ins=(), facts=FACTS):
+        probes = {
+            level: Probe(level, all(each.held for each in findings), findings, facts)
+            for level, findings in (("process", process), ("strict", strict))
+        }
+        monkeypatch.setattr("guerdon.sandbox.probing.probe", probes.__getitem__)
+        monkeypatch.setattr("guerdon.cli.doctor._plug_ins", lambda: plug_ins)
+
+    return machine
+
+
+def table(done):
+    return [" ".join(line.split()) for line in done.stdout.splitlines() if line.strip()]
+
+
+def test_a_machine_where_strict_works_exits_with_0(machine, tmp_path):
+    machine()
+    done = run_inside(tmp_path, "doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = table(done)
+    for level in ("none", "process", "strict"):
+        assert any(line.startswith(f"{level} yes") for line in lines)
+    for expected in ("connect held Errno 1", "read home held Errno 13", "kernel 6.18", "user 1000"):
+        assert expected in lines
+
+
+def test_an_attack_that_is_not_held_is_open_and_exits_with_1(machine, tmp_path):
+    machine(strict=OPEN)
+    done = run_inside(tmp_path, "doctor")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = table(done)
+    assert any(line.startswith("strict no") for line in lines)
+    assert r"signal [red]others[/] OPEN it was sent; \x1b[2Jmend: sudo mend" in lines
+    assert r"it was sent; \x1b[2Jmend: sudo mend" in lines
+
+
+def test_where_strict_is_not_offered_it_says_so(machine, tmp_path):
+    why = "strict needs Linux, and this is Darwin; --sandbox process works here"
+    machine(strict=(Finding("platform", False, why),), facts={"platform": "Darwin"})
+    done = run_inside(tmp_path, "doctor")
+    assert done.returncode == 1
+    assert why in table(done)
+    assert any(line.startswith("process yes") for line in table(done))
+
+
+def test_what_was_found_as_json(machine, tmp_path):
+    machine(strict=OPEN, process=HELD)
+    done = run_inside(tmp_path, "doctor", "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert told["ok"] is False
+    assert list(told["levels"]) == ["none", "process", "strict"]
+    assert [level["works"] for level in told["levels"].values()] == [True, True, False]
+    strict = told["levels"]["strict"]
+    assert strict["findings"][0] == {"name": "connect", "held": True, "said": "Errno 1"}
+    assert strict["facts"] == FACTS
+    assert strict["missing"] == [OPEN[-1].said]
+
+
+class Box:
+    """A plug-in's sandbox."""
+
+    promise = "whatever is in it stays in it"
+
+    def __init__(self, **ran):
+        self.ran = Execution(**{"ending": "ok", "exit_code": 0, "stdout": "42\n"} | ran)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def run(self, program):
+        return self.ran
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (Box(), "box yes whatever is in it stays in it"),
+        (Box(stdout="41\n"), "box no whatever is in it stays in it"),
+        (Box(ending="memory"), "box no whatever is in it stays in it"),
+        (SandboxUnavailableError("the daemon isn't there", level="box"), "box no"),
+        (RuntimeError("[bold]of its own"), "box no"),
+    ],
+    ids=["works", "another answer", "another ending", "unavailable", "raises"],
+)
+def test_a_plug_in_works_where_a_program_runs_in_it(machine, monkeypatch, tmp_path, found, line):
+    def opened(name):
+        assert name == "box"
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    machine(plug_ins=["box"])
+    monkeypatch.setattr("guerdon.sandbox.opening.open_sandbox", opened)
+    done = run_inside(tmp_path, "doctor")
+    assert done.returncode == 0  # which is about strict alone
+    assert line in table(done)
+    if isinstance(found, Exception):
+        assert f"{type(found).__name__}: {found}" in table(done)
+
+
+def test_this_machine_is_probed_in_earnest(guerdon):
+    done = guerdon("doctor", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == (0 if told["ok"] else 1)
+    assert told["levels"]["process"]["works"]
+    strict = told["levels"]["strict"]
+    assert strict["works"] == all(each["held"] for each in strict["findings"])
+    assert len(strict["findings"]) >= 7
+    assert strict["facts"]["kernel"]

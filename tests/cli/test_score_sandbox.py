@@ -1,0 +1,252 @@
+"""guerdon score --sandbox: what runs in a sandbox, what is told of it, and how it ends."""
+
+import json
+import os
+import select
+import signal
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from guerdon.errors import SandboxUnavailableError
+from tests.cli.inside import run_inside
+
+FUNCTIONS = """
+    import os
+    from guerdon import reward_function
+
+    @reward_function
+    def length(messages, scale=1.0):
+        return len(messages[-1].text) * scale
+
+    @reward_function
+    def reads(messages):
+        with open(messages[-1].text) as file:
+            return float(file.read())
+
+    @reward_function
+    def loops(messages):
+        while messages[-1].text == "loop":
+            pass
+        return 1.0
+
+    @reward_function
+    def stops(messages):
+        if messages[-1].text == "stop":
+            with open({ready!r}, "wb") as pipe:
+                pipe.write(b"x")
+            with open({go!r}, "rb") as pipe:
+                pipe.read(1)
+        return 0.5
+
+    CONSTANT = 3
+"""
+PATIENCE = 60  # seconds
+
+
+@pytest.fixture(autouse=True)
+def functions(tmp_path):
+    """A file of rewards; `stops` waits at a row where somebody listens."""
+    names = {name: str(tmp_path / name) for name in ("ready", "go")}
+    (tmp_path / "functions.py").write_text(textwrap.dedent(FUNCTIONS).format(**names))
+    return names
+
+
+@pytest.fixture
+def inside(tmp_path):
+    return lambda *args: run_inside(tmp_path, "score", "rollouts.jsonl", *args)
+
+
+def scored_rows(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "scored.jsonl").read_bytes().splitlines()]
+
+
+OUT = ("-o", "scored.jsonl")
+
+
+@pytest.mark.parametrize("level", ["auto", "strict", "process"])
+def test_a_reward_is_scored_with_at_each_level(inside, rows, tmp_path, level):
+    rows(["a", "bb"])
+    done = inside("-r", "functions.py:length", "--sandbox", level, "-p", "scale=2", *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row["score"] for row in scored_rows(tmp_path)] == [2.0, 4.0]
+    named = "strict" if level == "auto" else level
+    assert {row["sandbox"] for row in scored_rows(tmp_path)} == {named}
+    assert done.stdout.count(f"sandbox {named}: ") == 1
+
+
+def test_without_the_option_there_is_no_sandbox_and_no_word_of_one(inside, rows, tmp_path):
+    rows(["a"])
+    done = inside("-r", "functions.py:length", *OUT)
+    assert done.returncode == 0
+    assert "sandbox" not in done.stdout
+    assert "sandbox" not in scored_rows(tmp_path)[0]
+    assert inside("-r", "functions.py:length", "--sandbox", "none", *OUT).returncode == 0
+    assert "sandbox" not in scored_rows(tmp_path)[0]
+
+
+def test_what_was_in_force_stands_in_the_summary_as_json(inside, rows):
+    rows(["a"])
+    done = inside(
+        "-r", "functions.py:length", "--sandbox", "process", "--json", "--limit", "seconds=9",
+        "--limit", "memory_bytes=500000000",
+    )  # fmt: skip
+    told = json.loads(done.stdout)["sandbox"]
+    assert told["level"] == "process"
+    assert told["promise"]
+    assert (told["limits"]["seconds"], told["limits"]["memory_bytes"]) == (9, 500_000_000)
+    assert told["allow_read"] == []
+
+
+def test_a_limit_holds_for_each_call(inside, rows, tmp_path):
+    rows(["x", "loop", "x"])
+    done = inside(
+        "-r", "functions.py:loops", "--sandbox", "process", "--limit", "seconds=0.5", *OUT
+    )
+    assert done.returncode == 1
+    assert [row["score"] for row in scored_rows(tmp_path)] == [1.0, None, 1.0]
+    assert "timeout" in scored_rows(tmp_path)[1]["error"]
+
+
+def test_strict_reads_what_it_is_allowed_to_and_no_more(inside, rows, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("0.5")
+    rows([str(tmp_path / "one"), str(tmp_path / "two")])
+    done = inside(
+        "-r", "functions.py:reads", "--sandbox", "strict", "--allow-read", str(tmp_path / "one"),
+        *OUT,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert [row["score"] for row in scored_rows(tmp_path)] == [0.5, None]
+    assert "PermissionError" in scored_rows(tmp_path)[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--limit", "seconds=9"], "--limit: no sandbox is asked for; add --sandbox auto"),
+        (["--allow-read", "x", "--limit", "files=1"], "--limit and --allow-read: no sandbox is"),
+        (["--sandbox", "auto", "--limit", "second=9"], "--limit second: it takes seconds, cpu_sec"),
+        (["--sandbox", "auto", "--limit", "seconds=0"], "seconds is 0; it takes a number above 0"),
+        (["--sandbox", "auto", "--limit", "files=many"], "files is 'many'; it takes a whole"),
+        (["--sandbox", "auto", "--limit", "seconds"], "--limit 'seconds': it takes NAME=VALUE"),
+        (["--sandbox", "nowhere"], "nowhere"),
+        (["--sandbox", "process", "-r", "functions.py:absent"], "absent"),
+        (["--sandbox", "process", "-r", "functions.py:CONSTANT"], "CONSTANT"),
+        (["--sandbox", "process", "-r", "nowhere.py:x"], "nowhere.py"),
+        (["--sandbox", "process", "--credit", "gigpo", "--state-key", "functions.py:length"],
+         "functions.py:length would run outside of the sandbox"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_done_exits_with_2_and_a_line(inside, rows, tmp_path, args, message):
+    rows(["a"])
+    reward = () if "-r" in args else ("-r", "functions.py:length")
+    done = inside(*reward, *args, *OUT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: " in done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "scored.jsonl").exists()
+
+
+@pytest.mark.parametrize("level", ["auto", "strict"])
+def test_where_strict_does_not_work_nothing_weaker_is_taken(
+    inside, rows, tmp_path, monkeypatch, level
+):
+    def refuse(*args, **options):
+        raise SandboxUnavailableError(
+            "strict doesn't work here: no Landlock", level="strict",
+            missing=["no Landlock", "seccomp: sudo mend [now]"],
+        )  # fmt: skip
+
+    rows(["a"])
+    monkeypatch.setattr("guerdon.sandbox.evaluating.eval_sandbox.EvalSandbox.__init__", refuse)
+    done = inside("-r", "functions.py:length", "--sandbox", level, *OUT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "error: strict doesn't work here: no Landlock",
+        "  seccomp: sudo mend [now]",
+        "`guerdon doctor` tells what this machine can hold",
+    ]
+    assert not (tmp_path / "scored.jsonl").exists()
+
+
+def test_an_error_from_a_sandbox_can_not_steer_the_terminal(inside, rows, tmp_path):
+    rows(["a"])
+    (tmp_path / "steers.py").write_text("raise ValueError('\\x1b[2J\\x1b]0;hi\\x07')\n")
+    done = inside("-r", "steers.py:reward", "--sandbox", "process")
+    assert done.returncode == 2
+    assert "ValueError" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "\x07" not in done.stderr
+
+
+def test_the_error_of_a_level_names_what_is_missing_and_the_weaker_one(inside, rows, monkeypatch):
+    rows(["a"])
+    why = "this kernel has no Landlock; boot it with lsm=landlock"
+    monkeypatch.setattr("guerdon.sandbox.locking.lock.requirements", lambda: [why])
+    done = inside("-r", "functions.py:length", "--sandbox", "auto")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+    assert "--sandbox process" in done.stderr
+
+
+# ctrl-C
+
+
+def children(pid):
+    """All processes under one, as far as they can be seen."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:  # it has just ended
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found, more = set(), {pid}
+    while more:
+        more = {each for each, parent in parents.items() if parent in more} - found
+        found |= more
+    return found
+
+
+def is_there(pid):
+    """Whether a process runs; one that has ended and that nobody has waited for doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_ctrl_c_ends_all_processes_and_keeps_the_finished_rows(
+    started, guerdon, rows, tmp_path, functions, workers
+):
+    pipes = {}
+    for name, path in functions.items():
+        os.mkfifo(path)
+        pipes[name] = os.open(path, os.O_RDWR)
+    rows(["stop" if i == 20 else "x" for i in range(40)])
+    args = ("-r", "functions.py:stops", "--sandbox", "process", "--limit", "seconds=50", *OUT)
+    process = started("score", "rollouts.jsonl", *args, "-w", workers)
+    assert select.select([pipes["ready"]], [], [], PATIENCE)[0], "nothing happened"
+    assert os.read(pipes["ready"], 1) == b"x"
+    alive = children(process.pid)
+    assert len(alive) >= 2
+    process.send_signal(signal.SIGINT)
+    out, told = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, told) == (130, b"")
+    assert b"interrupted" in out
+    assert [pid for pid in alive if is_there(pid)] == []
+    kept = [row["id"] for row in scored_rows(tmp_path)]
+    # Beside the row that stood still, other workers had a row each, which may have been finished.
+    assert kept == list(range(len(kept)))
+    assert 20 - (int(workers) - 1) <= len(kept) <= 20
+    os.write(pipes["go"], b"x" * 8)
+    done = guerdon("score", "rollouts.jsonl", *args, "--resume")
+    for pipe in pipes.values():
+        os.close(pipe)
+    assert done.returncode == 0
+    assert [row["id"] for row in scored_rows(tmp_path)] == list(range(40))
+    assert {row["score"] for row in scored_rows(tmp_path)} == {0.5}

@@ -1,0 +1,256 @@
+"""Scoring with rewards in a sandbox: the same rows, and nothing of them in this process."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, ResumeError, SpecError
+from guerdon.rollouts import CreditSettings, Job
+from guerdon.rollouts.scoring.sandboxing import SandboxSettings
+from guerdon.sandbox.limits import Limits
+
+# What the rows of the levels have in common needs no more than the one that works everywhere.
+PROCESS = SandboxSettings("process")
+
+REWARDS = """
+    import os, signal, sys
+    from guerdon import (
+        EvaluateResult, Gate, Guarded, Rubric, Sequential, StepOutput, TrajectoryRubric,
+        WeightedSum, reward_function,
+    )
+
+    class Number(Rubric):
+        def forward(self, action, observation):
+            return float(action.content)
+
+    class Later(Rubric):
+        async def forward(self, action, observation):
+            return float(action.content) / 2
+
+    class Last(TrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return float(trajectory[-1][0].content)
+
+        def compute_step_rewards(self):
+            return [float(number) for number in range(len(self._trajectory))]
+
+    def rubric():
+        return WeightedSum([Gate(Number(), 0.5), Sequential(Number(), Number())], [1.0, -0.5])
+
+    later = WeightedSum([Number(), Later()], [0.5, 0.5])
+    last = WeightedSum([Last(), Number()], [0.5, 0.5])
+    guarded = Guarded(Number(), on_error="zero")
+
+    @reward_function
+    def function(messages, ground_truth=None, *, scale=1.0, **columns):
+        value = float(messages[-1].text) * scale
+        steps = [StepOutput(step_index=0, base_reward=value, reason="first"),
+                 StepOutput(step_index=7, base_reward=1.0)]
+        said = repr((ground_truth, sorted(columns.items(), key=str)))
+        return EvaluateResult(score=value, reason=said, step_outputs=steps,
+                              metrics={"n": 1, "text": "x"})
+
+    @reward_function
+    def batch(rollouts_messages, ground_truths, **columns):
+        found = [float(messages[-1].text) for messages in rollouts_messages]
+        return [{"score": value - min(found), "reason": repr(columns)} for value in found]
+
+    @reward_function
+    def prints(messages):
+        print("looking at", messages[-1].text)
+        return 1.0
+
+    @reward_function
+    def remembers(messages, seen=[]):
+        seen.append(1)
+        return float(len(seen))
+
+    @reward_function
+    def odd(messages):
+        text = messages[-1].text
+        if text == "hangs":
+            while True:
+                pass
+        if text == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if text == "leaves":
+            os._exit(0)
+        return 1.0
+
+    def key(step):
+        return step.system_step_index
+"""
+
+
+@pytest.fixture
+def spec(reward):
+    file = reward(REWARDS).removesuffix(":reward")
+    return lambda name: f"{file}:{name}"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a job; gives the report and the rows that it wrote."""
+
+    def run(rollouts, reward, **options):
+        out = options.pop("out", str(tmp_path / "scored.jsonl"))
+        report = Job(rollouts, reward, out, **options).run()
+        return report, [json.loads(line) for line in Path(out).read_bytes().splitlines()]
+
+    return run
+
+
+def rollouts(row):
+    """Rollouts of every kind, with lines that are none."""
+    return [
+        row("0.5", id="a", group="g", kind="x", ground_truth="0.5"),
+        row("0.25", "1", "2", id="b", group="g", kind=["y", None]),
+        row("no number", id="ç", group="g"),
+        row("1", "no number", id="d", group="g"),
+        b"{broken",
+        {"id": "e", "messages": []},
+        row("example", "1", "0.5", id="f", group="h", first_turn=1),
+        row("0", group={"h": 1}, ground_truth={"is": [1, "\ud800"]}),
+    ]
+
+
+def without(row):
+    return {name: value for name, value in row.items() if name not in ("sandbox", "log")}
+
+
+@pytest.mark.parametrize("name", ["rubric", "later", "last", "guarded", "function", "batch"])
+def test_rows_are_those_without_a_sandbox(row, write_rows, run, spec, name):
+    file = write_rows(rollouts(row))
+    here, expected = run(file, spec(name))
+    there, rows = run(file, spec(name), sandbox=PROCESS)
+    assert [without(each) for each in rows] == expected
+    assert {each["sandbox"] for each in rows} == {"process"}
+    assert there.fingerprint == here.fingerprint
+    mine, others = there.summary.to_dict(), here.summary.to_dict()
+    assert mine.pop("stopped") == {}  # the gates are in the sandbox
+    others.pop("stopped")
+    assert mine == others
+
+
+def test_credit_is_assigned_as_without_a_sandbox(row, write_rows, run, spec):
+    file = write_rows(rollouts(row)[:4])
+    credit = CreditSettings("gigpo", options={"gamma": 0.9})
+    _, expected = run(file, spec("rubric"), credit=credit)
+    _, rows = run(file, spec("rubric"), credit=credit, sandbox=PROCESS)
+    assert [without(each) for each in rows] == expected
+
+
+def test_several_workers_give_the_same_rows_in_the_same_order(row, write_rows, run, spec):
+    file = write_rows([row(str(number), id=number) for number in range(40)])
+    _, one = run(file, spec("function"), sandbox=PROCESS)
+    report, several = run(file, spec("function"), sandbox=PROCESS, workers=3)
+    assert several == one
+    assert [each["id"] for each in several] == list(range(40))
+    assert report.scored == 40
+
+
+def test_nothing_of_the_reward_is_loaded_in_this_process(row, write_rows, run, spec):
+    run(write_rows([row("1")]), spec("function"), sandbox=PROCESS)
+    assert [name for name in sys.modules if name.startswith("guerdon_reward_")] == []
+
+
+def test_no_call_sees_what_another_left(row, write_rows, run, spec):
+    _, rows = run(write_rows([row("x")] * 3), spec("remembers"), sandbox=PROCESS)
+    assert [each["score"] for each in rows] == [1.0, 1.0, 1.0]
+
+
+def test_what_the_reward_prints_is_its_log(row, write_rows, run, spec, capfd):
+    _, rows = run(write_rows([row("a"), row("b")]), spec("prints"), sandbox=PROCESS)
+    assert [each["log"] for each in rows] == ["looking at a\n", "looking at b\n"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_report_tells_what_was_in_force(row, write_rows, run, spec, tmp_path):
+    settings = SandboxSettings("process", Limits(seconds=9), (str(tmp_path),))
+    report, _ = run(write_rows([row("1")]), spec("function"), sandbox=settings)
+    promise = report.sandbox["promise"]
+    assert report.sandbox == {
+        "level": "process", "promise": promise, "limits": asdict(Limits(seconds=9)),
+        "allow_read": [str(tmp_path)],
+    }  # fmt: skip
+    assert promise
+    assert run(write_rows([row("1")]), spec("function"))[0].sandbox is None
+
+
+@pytest.mark.parametrize("what", ["hangs", "dies", "leaves"])
+def test_a_call_that_ends_badly_is_an_invalid_row_and_the_run_goes_on(
+    row, write_rows, run, spec, what
+):
+    file = write_rows([row("x"), row(what), row("x")])
+    settings = SandboxSettings("process", Limits(seconds=1))
+    report, rows = run(file, spec("odd"), sandbox=settings)
+    assert [each["score"] for each in rows] == [1.0, None, 1.0]
+    assert rows[1]["error"]
+    assert ("timeout" in rows[1]["error"]) == (what == "hangs")
+    assert report.summary.failed == 1
+
+
+def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, run, spec):
+    file = write_rows([row("2")])
+    here, expected = run(file, spec("function"), parameters={"scale": 3})
+    there, rows = run(file, spec("function"), parameters={"scale": 3}, sandbox=PROCESS)
+    assert [without(each) for each in rows] == expected
+    assert rows[0]["score"] == 6.0
+    assert there.fingerprint == here.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("prints", "prints takes no parameter 'scale'; it takes none"),
+        ("rubric", "a rubric takes no parameters, but .'scale'. were given"),
+    ],
+)
+def test_parameters_that_nothing_takes_are_refused(row, write_rows, run, spec, name, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        run(write_rows([row("2")]), spec(name), parameters={"scale": 3}, sandbox=PROCESS)
+
+
+def test_a_state_key_that_would_run_outside_is_refused(row, write_rows, run, spec):
+    credit = CreditSettings("gigpo", state_key=spec("key"))
+    with pytest.raises(InvalidArgumentError, match=r"reward\.py:key would run outside of the sand"):
+        run(write_rows([row("2")]), spec("function"), credit=credit, sandbox=PROCESS)
+
+
+@pytest.mark.parametrize("levels", [(None, PROCESS), (PROCESS, None)], ids=["in", "out"])
+def test_a_run_goes_on_at_another_level_and_rows_say_which(
+    row, write_rows, run, spec, tmp_path, levels
+):
+    file = write_rows([row(str(number), id=number) for number in range(4)])
+    _, whole = run(file, spec("function"), sandbox=levels[0])
+    out = tmp_path / "part.jsonl"
+    out.write_text("".join(json.dumps(each) + "\n" for each in whole[:2]))
+    options = {"resume": True, "out": str(out)}
+    report, rows = run(file, spec("function"), sandbox=levels[1], **options)
+    assert (report.resumed, report.scored) == (2, 2)
+    assert [without(each) for each in rows] == [without(each) for each in whole]
+    named = [level.level if level else None for level in levels for _ in range(2)]
+    assert [each.get("sandbox") for each in rows] == named
+
+
+def test_going_on_with_another_reward_is_refused(row, write_rows, run, spec):
+    file = write_rows([row("1"), row("2")])
+    run(file, spec("function"), sandbox=PROCESS)
+    with pytest.raises(ResumeError, match="was scored by reward"):
+        run(file, spec("prints"), sandbox=PROCESS, resume=True)
+
+
+def test_a_reward_that_is_not_there_leaves_the_output_alone(row, write_rows, run, spec, tmp_path):
+    out = tmp_path / "scored.jsonl"
+    out.write_text("kept")
+    with pytest.raises(SpecError, match="nothing"):
+        run(write_rows([row("1")]), spec("nothing"), sandbox=PROCESS)
+    assert out.read_text() == "kept"
+
+
+def test_no_sandbox_is_no_level():
+    with pytest.raises(InvalidArgumentError, match="level is 'none', which is no sandbox"):
+        SandboxSettings("none")

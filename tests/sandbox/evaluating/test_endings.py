@@ -1,0 +1,48 @@
+"""How a call that gave no answer is called."""
+
+import pytest
+
+from guerdon.sandbox.evaluating.endings import printed, say_ending
+from guerdon.sandbox.execution import Execution
+from guerdon.sandbox.limits import Limits
+
+LIMITS = Limits(seconds=1.5)
+
+
+@pytest.mark.parametrize(
+    ("execution", "said"),
+    [
+        (Execution("timeout"), "timeout: it was not done within 1.5 s"),
+        (Execution("timeout", detail="it slept"), "timeout: it slept"),
+        (Execution("memory"), "memory: it used more than 256 MiB"),
+        (Execution("output_limit"), "output limit: it printed more than 65,536 bytes"),
+        (Execution("sandbox_error", detail="no fork"), "the sandbox failed: no fork"),
+        (Execution("sandbox_error"), "the sandbox failed: it did not say why"),
+        (
+            Execution("nonzero", exit_code=3, detail="it left with exit code 3"),
+            "it ended its process (exit code 3) before it had given a result",
+        ),
+        (Execution("nonzero", detail="it left processes"), "it left processes"),
+        (
+            Execution("signal", exit_code=-6),
+            "signal 6 (SIGABRT): it ended before it had given a result",
+        ),
+        (
+            Execution("signal", exit_code=-63),
+            "signal 63 (of no name): it ended before it had given a result",
+        ),
+        (Execution("ok"), "it ended its process before it had given a result"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_an_ending_in_words(execution, said):
+    assert say_ending(execution, LIMITS) == said
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "log"),
+    [("", "", None), ("a", "", "a"), ("", "b", "b"), ("a", "b", "a\nb"), ("a\n", "b\n", "a\nb\n")],
+    ids=["nothing", "out", "err", "both", "lines"],
+)
+def test_what_was_printed_is_one_text(out, err, log):
+    assert printed(Execution("ok", stdout=out, stderr=err)) == log

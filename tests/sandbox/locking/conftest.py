@@ -1,0 +1,107 @@
+"""A keeper that forks locked children and runs in them what a test wants to try."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = Path(__file__).with_name("forking_keeper.py")
+Profile = Literal["program", "template", "function_call"]
+
+# Who is locked: root, an ordinary user, and root of a container as Docker makes one.
+WHO = ("root", "user", "container")
+
+
+@dataclass
+class Told:
+    """What came of a try: its ``result``, or the error, or the signal that ended it."""
+
+    result: Any = None
+    error: str = ""
+    errno: str = ""
+    signal: int = 0
+    said: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        return self.errno in ("EPERM", "EACCES", "ENOSYS")
+
+
+class Keeper:
+    """The process that forks; one for each kind of user."""
+
+    def __init__(self, who: str) -> None:
+        site = next(path for path in sys.path if path.endswith("site-packages"))
+        self.who = who
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", str(SCRIPT), who, str(ROOT / "src"), site],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def tries(
+        self,
+        code: str,
+        *,
+        profile: Profile = "program",
+        folder: bool = False,
+        before: str = "",
+    ) -> Told:
+        """Run code in a locked child: ``result`` in it comes back."""
+        return self._ask(code=code, profile=profile, folder=folder, before=before)
+
+    def here(self, code: str) -> Any:
+        """Run code in the keeper itself, which is not locked."""
+        told = self._ask(here=code)
+        assert not told.error, told
+        return told.result
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+    def _ask(self, **job: object) -> Told:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return Told(**json.loads(self.process.stdout.readline()))
+
+
+def _keepers() -> tuple[str, ...]:
+    if sys.platform != "linux":
+        return ()
+    return WHO if os.geteuid() == 0 else ("user",)
+
+
+@pytest.fixture(scope="session", params=WHO)
+def keeper(request: pytest.FixtureRequest) -> Iterator[Keeper]:
+    if request.param not in _keepers():
+        pytest.skip(f"{request.param} can't be had here")
+    keeper = Keeper(request.param)
+    try:
+        # Nothing is attacked in earnest before the harmless attacks have been held.
+        for profile in ("program", "template", "function_call"):
+            broken = keeper.here(
+                f"result = [c.name for c in canaries.release(plan, {profile!r}) if not c.held]"
+            )
+            assert broken == []
+        yield keeper
+    finally:
+        keeper.close()

@@ -1,0 +1,483 @@
+"""What a locked process can and can't do: as root, as an ordinary user, in a container."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+# How a process might send itself SIGKILL, so that its death looked like the sandbox's fault. Each
+# sets `result` to what came of it; what it forks tells by its own status.
+SUICIDES = {
+    "kill": "os.kill(os.getpid(), 9)",
+    "kill-high-bits": "kernel.syscall(number('kill'), os.getpid(), (1 << 32) | 9)",
+    "tkill": "kernel.syscall(number('tkill'), threading.get_native_id(), 9)",
+    "tgkill": "kernel.syscall(number('tgkill'), os.getpid(), threading.get_native_id(), 9)",
+    "pthread-kill": "signal.pthread_kill(threading.get_ident(), 9)",
+    "raise": "signal.raise_signal(9)",
+    "queue": """
+information = (ctypes.c_int * 32)(9, 0, -1)
+kernel.syscall(number('rt_sigqueueinfo'), os.getpid(), 9, ctypes.byref(information))
+""",
+    "pidfd": "kernel.syscall(number('pidfd_open'), os.getpid(), 0)",
+    "death-of-parent": "kernel.prctl(1, 9)",
+    "strict-mode": "kernel.prctl(22, 1)",
+    "seccomp-strict": "kernel.syscall(number('seccomp'), 0, 0, 0)",
+    "timer": """
+event = (ctypes.c_int * 16)(0, 0, 9, 0)
+timer = ctypes.c_int()
+kernel.syscall(number('timer_create'), 1, ctypes.byref(event), ctypes.byref(timer))
+""",
+    "message-queue": "kernel.syscall(number('mq_notify'), 0, 0)",
+    "signal-of-descriptor": """
+import fcntl
+fcntl.fcntl(os.pipe()[0], 10, 9)
+""",
+    "owner-of-descriptor": """
+import fcntl
+fcntl.fcntl(os.pipe()[0], 8, os.getpid())
+""",
+    "asynchronous-descriptor": """
+import fcntl
+fcntl.ioctl(os.pipe()[0], 0x5452, b"\\1\\0\\0\\0")
+""",
+    "folder-notice": """
+import fcntl
+fcntl.fcntl(0, 1026, 1)
+""",
+    "processor-time": """
+import resource
+resource.setrlimit(resource.RLIMIT_CPU, (0, 0))
+""",
+    "realtime": """
+import resource
+resource.setrlimit(resource.RLIMIT_RTTIME, (0, 0))
+""",
+    "end-of-a-child": "kernel.syscall(number('clone'), 9, 0, 0, 0, 0)",
+    "end-of-a-brother": "kernel.syscall(number('clone'), 0x8000 | 9, 0, 0, 0, 0)",
+    "clone3": "kernel.syscall(number('clone3'), 0, 88)",
+    "perf": "kernel.syscall(number('perf_event_open'), 0, 0, -1, -1, 0)",
+    "trace": "kernel.syscall(number('ptrace'), 0, 0, 0, 0)",
+    "exec": "os.execv('/bin/true', ['true'])",
+}
+
+
+@pytest.mark.parametrize("way", SUICIDES)
+@pytest.mark.parametrize("profile", ["program", "function_call"])
+def test_no_way_to_die_of_sigkill(keeper: Any, profile: Any, way: str) -> None:
+    told = keeper.tries(SUICIDES[way], profile=profile)
+    assert (told.signal, told.result) == (0, None)
+    assert told.refused or told.error in ("ValueError", "PermissionError"), told
+
+
+@pytest.mark.parametrize("way", sorted(SUICIDES.keys() - {"death-of-parent"}))
+def test_no_way_to_die_of_sigkill_while_it_is_imported(keeper: Any, way: str) -> None:
+    told = keeper.tries(SUICIDES[way], profile="template")
+    assert told.signal == 0
+    assert told.refused or told.error in ("ValueError", "PermissionError"), told
+
+
+ATTACKS = {
+    "passwd": "open('/etc/passwd')",
+    "shadow": "open('/etc/shadow')",
+    "home": "os.listdir('/root')",
+    "root": "os.listdir('/')",
+    "processes": "os.listdir('/proc')",
+    "own-process": "open('/proc/self/environ')",
+    "environ-of-parent": "open(f'/proc/{keeper}/environ')",
+    "memory-of-parent": "open(f'/proc/{keeper}/mem', 'rb')",
+    "root-of-parent": "os.listdir(f'/proc/{keeper}/root')",
+    "core-pattern": "open('/proc/sys/kernel/core_pattern', 'r+')",
+    "shm": "open('/dev/shm/x', 'w')",
+    "tmp": "open('/tmp/guerdon-test', 'w')",
+    "interpreter": "open(os.__file__, 'a')",
+    "empty-interpreter": "os.open(os.__file__, os.O_RDONLY | os.O_TRUNC)",
+    "truncate-interpreter": "os.truncate(os.__file__, os.stat(os.__file__).st_size)",
+    "unlink-interpreter": "os.unlink(os.path.dirname(os.__file__) + '/this.py')",
+    "symbolic-link": "os.symlink('/etc/passwd', 'link')",
+    "hard-link": "os.link('/etc/passwd', 'link')",
+    "fifo": "os.mkfifo('fifo')",
+    "device": "os.mknod('device', 0o020666, os.makedev(1, 3))",
+    "handle": "kernel.syscall(number('open_by_handle_at'), -100, 0, 0)",
+    "memfd": "os.memfd_create('x')",
+    "tcp": "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
+    "tcp6": "socket.socket(socket.AF_INET6, socket.SOCK_STREAM)",
+    "udp": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    "raw": "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "unix": "socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)",
+    "netlink": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+    "alg": "socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)",
+    "datagrams": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "io-uring": "kernel.syscall(number('io_uring_setup'), 1, 0)",
+    "signal-parent": "os.kill(keeper, 0)",
+    "signal-init": "os.kill(1, 0)",
+    "trace-parent": "kernel.syscall(number('ptrace'), 0x4206, keeper, 0, 0)",
+    "read-parent": "kernel.syscall(number('process_vm_readv'), keeper, 0, 0, 0, 0, 0)",
+    "pidfd-of-parent": "kernel.syscall(number('pidfd_open'), keeper, 0)",
+    "limits-of-parent": """
+import resource
+resource.prlimit(keeper, resource.RLIMIT_CORE)
+""",
+    "priority-of-parent": "os.setpriority(os.PRIO_PROCESS, keeper, 0)",
+    "priority": "os.nice(1)",
+    "affinity": "os.sched_setaffinity(0, {0})",
+    "group-of-parent": "os.getpgid(keeper)",
+    "session": "os.setsid()",
+    "group": "os.setpgid(0, 0)",
+    "user": "os.setuid(0)",
+    "namespace": "kernel.syscall(number('unshare'), 0x10000000)",
+    "mount": "kernel.syscall(number('mount'), 0, 0, 0, 0, 0)",
+    "chroot": "os.chroot('/')",
+    "keys": "kernel.syscall(number('keyctl'), 0, 0)",
+    "bpf": "kernel.syscall(number('bpf'), 0, 0, 0)",
+    "perf": "kernel.syscall(number('perf_event_open'), 0, 0, -1, -1, 0)",
+    "userfaultfd": "kernel.syscall(number('userfaultfd'), 0)",
+    "capabilities": "privileges._set_capabilities(1 << 21)",
+    "dumpable": "kernel.prctl(4, 1)",
+    "reaper": "kernel.prctl(36, 1)",
+    "exec": "os.execv('/bin/true', ['true'])",
+    "foreign-owner": "os.chown(os.__file__, os.getuid(), -1)",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("profile", ["program", "template", "function_call"])
+def test_an_attack_is_refused(keeper: Any, profile: Any, attack: str) -> None:
+    told = keeper.tries(ATTACKS[attack], profile=profile, folder=profile == "program")
+    assert (told.signal, list(told.files)) == (0, [])
+    assert told.refused or told.error == "SandboxError", told
+
+
+@pytest.mark.parametrize("call", ["os.fork()", "os.forkpty()"])
+def test_a_function_call_starts_no_process(keeper: Any, call: str) -> None:
+    assert keeper.tries(call, profile="function_call").refused
+
+
+def test_a_function_call_signals_only_itself(keeper: Any) -> None:
+    for other in ("parent", "0", "-1", "keeper"):
+        assert keeper.tries(f"os.kill({other}, 0)", profile="function_call").refused
+    assert keeper.tries("os.kill(os.getpid(), 15)", profile="function_call").signal == 15
+
+
+def test_a_function_call_keeps_its_limits(keeper: Any) -> None:
+    told = keeper.tries(
+        "import resource; resource.setrlimit(resource.RLIMIT_DATA, (1, 1))", profile="function_call"
+    )
+    assert told.error == "ValueError"
+
+
+def test_changing_modes_and_times_does_nothing(keeper: Any) -> None:
+    told = keeper.tries(
+        """
+path = os.path.dirname(os.__file__) + '/this.py'
+def seen():
+    state = os.stat(path)
+    return state.st_mode, state.st_mtime_ns, state.st_uid
+before = seen()
+os.chmod(path, 0o777)
+os.utime(path)
+result = seen() == before
+"""
+    )
+    assert told.result is True, told
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "ctypes.CDLL(None).syscall(ctypes.c_long(0x40000000 + 39))",
+        pytest.param(
+            # mov eax, 20; int 0x80; ret
+            """
+import mmap
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(bytes.fromhex("b814000000cd80c3"))
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+""",
+        ),
+    ],
+    ids=["x32", "int80"],
+)
+def test_calls_of_another_architecture_end_it(keeper: Any, code: str) -> None:
+    if keeper.here("result = os.uname().machine") != "x86_64":
+        pytest.skip("x86-64 has these")
+    assert keeper.tries(code).signal == 31
+
+
+# What programs and reward functions do every day.
+ORDINARY = {
+    "fork": """
+child = os.fork()
+if not child:
+    os._exit(7)
+result = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+""",
+    "signal-child": """
+child = os.fork()
+if not child:
+    time.sleep(10)
+    os._exit(0)
+os.kill(child, 15)
+result = os.WTERMSIG(os.waitpid(child, 0)[1]) == 15
+""",
+    "abort": """
+child = os.fork()
+if not child:
+    os.abort()
+result = os.WTERMSIG(os.waitpid(child, 0)[1]) == 6
+""",
+    "multiprocessing": """
+import multiprocessing
+context = multiprocessing.get_context("fork")
+here, there = context.Pipe()
+worker = context.Process(target=there.send, args=(42,))
+worker.start()
+result = here.recv() == 42
+worker.join()
+""",
+    "subprocess": """
+import subprocess
+try:
+    subprocess.run(["/bin/true"])
+except PermissionError:
+    result = True
+""",
+    "posix-spawn": """
+try:
+    os.posix_spawn("/bin/true", ["true"], {})
+except PermissionError:
+    result = True
+""",
+}
+BOTH = {
+    "threads": """
+found = []
+threads = [threading.Thread(target=found.append, args=(at,)) for at in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+result = sorted(found) == [0, 1, 2, 3]
+""",
+    "executor": """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(2) as pool:
+    result = list(pool.map(abs, [-1, -2])) == [1, 2]
+""",
+    "asyncio": """
+import asyncio
+async def main():
+    await asyncio.sleep(0.001)
+    return await asyncio.to_thread(abs, -3)
+result = asyncio.run(main()) == 3
+""",
+    "time": "time.sleep(0.001); result = time.time() > 0 and bool(time.ctime())",
+    "random": "import random, secrets; result = len(secrets.token_bytes(8)) == 8",
+    "decimal": "import decimal; result = str(decimal.Decimal(1) / 7)[:4] == '0.14'",
+    "sqlite": """
+import sqlite3
+result = sqlite3.connect(":memory:").execute("select 6 * 7").fetchone() == (42,)
+""",
+    "numpy": """
+import numpy
+result = (numpy.ones((64, 64)) @ numpy.ones(64)).tolist() == [64.0] * 64
+""",
+    "pydantic": """
+import pydantic
+result = pydantic.TypeAdapter(list[int]).validate_json("[1, 2]") == [1, 2]
+""",
+    "alarm": """
+signal.signal(signal.SIGALRM, lambda *_: globals().update(result=True))
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+signal.pause()
+""",
+    "zone": "import zoneinfo; result = True",
+    "null": "open(os.devnull, 'w').write('x'); result = open(os.devnull).read() == ''",
+    "compile": "import re, ast, json, dataclasses, typing; result = True",
+    "ssl-free-imports": "import hashlib, zlib, bz2, csv, statistics, fractions; result = True",
+    "name-and-limits": """
+import resource
+result = bool(os.getpid() and os.uname() and resource.getrlimit(resource.RLIMIT_NOFILE))
+""",
+    "processors": "result = os.cpu_count() > 0 and len(os.sched_getaffinity(0)) > 0",
+    "faulthandler": "import faulthandler; result = True",
+}
+FILES = {
+    "temporary": """
+with tempfile.TemporaryDirectory(dir=folder) as inner, open(inner + "/a", "w") as file:
+    result = file.write("a") == 1
+""",
+    "copy": """
+open("a", "w").write("text")
+shutil.copy("a", "b")
+shutil.copy2("a", "c")
+shutil.copytree(".", "tree", ignore=lambda *_: ["tree"])
+result = open("tree/c").read() == "text"
+""",
+    "move": """
+os.mkdir("d")
+open("a", "w").write("text")
+os.rename("a", "b")
+result = os.listdir() == ["d", "b"] or sorted(os.listdir()) == ["b", "d"]
+os.truncate("b", 2)
+result = result and open("b").read() == "te"
+""",
+    "database": """
+import sqlite3
+with sqlite3.connect("db") as base:
+    base.execute("create table t (n)")
+    base.execute("insert into t values (42)")
+result = base.execute("select n from t").fetchone() == (42,)
+""",
+    "lock": """
+import fcntl
+with open("a", "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    fcntl.lockf(file, fcntl.LOCK_EX)
+result = True
+""",
+}
+
+
+@pytest.mark.parametrize("use", [*ORDINARY, *BOTH])
+def test_a_program_does_ordinary_things(keeper: Any, use: str) -> None:
+    told = keeper.tries({**ORDINARY, **BOTH}[use])
+    assert told.result is True, told
+
+
+@pytest.mark.parametrize("use", BOTH)
+def test_a_function_does_ordinary_things(keeper: Any, use: str) -> None:
+    told = keeper.tries(BOTH[use], profile="function_call")
+    assert told.result is True, told
+
+
+@pytest.mark.parametrize("use", FILES)
+def test_a_program_writes_in_its_folder(keeper: Any, use: str) -> None:
+    told = keeper.tries(FILES[use], folder=True)
+    assert told.result is True, told
+
+
+def test_a_program_without_a_folder_writes_nowhere(keeper: Any) -> None:
+    for path in ("/tmp/x", "x", "/dev/shm/x"):
+        assert keeper.tries(f"open({path!r}, 'w')").refused
+
+
+def test_a_program_does_not_reach_another_ones_folder(keeper: Any) -> None:
+    other = keeper.here("result = tempfile.mkdtemp(); os.chmod(result, 0o777)")
+    try:
+        assert keeper.tries(f"os.listdir({other!r})", folder=True).refused
+        assert keeper.tries(f"open({other!r} + '/x', 'w')", folder=True).refused
+    finally:
+        keeper.here(f"os.rmdir({other!r})")
+
+
+def test_what_is_locked_is_not_root(keeper: Any) -> None:
+    told = keeper.tries("result = [*os.getresuid(), *os.getresgid(), *os.getgroups()]")
+    assert 0 not in told.result
+    assert len(set(told.result)) == 1
+
+
+def test_a_capability_is_left_only_to_read_what_is_shut(keeper: Any) -> None:
+    held = keeper.tries(
+        """
+header, data = privileges._CapabilityHeader(0x20080522, 0), (ctypes.c_uint32 * 6)()
+ctypes.CDLL(None).capget(ctypes.byref(header), ctypes.byref(data))
+result = data[0] | data[1] | data[2] | (data[3] | data[4] | data[5]) << 32
+"""
+    ).result
+    shut, kept = keeper.here("result = bool(privileges.unreachable(plan.files.paths)), plan.keep")
+    assert held == (1 << kept if shut else 0)
+
+
+def test_it_dies_with_what_started_it(keeper: Any) -> None:
+    told = keeper.here(
+        """
+reading, writing = os.pipe()
+middle = os.fork()
+if not middle:
+    os.close(reading)
+    plan._parent = os.getpid()
+    if not os.fork():
+        plan.lock_program()
+        os.write(writing, b"locked")
+        signal.pause()
+    os.close(writing)
+    signal.pause()
+os.close(writing)
+ready = os.read(reading, 6)
+os.kill(middle, 9)
+os.waitpid(middle, 0)
+result = [ready.decode(), os.read(reading, 1).decode()]
+os.close(reading)
+"""
+    )
+    assert told == ["locked", ""]
+
+
+def test_a_child_of_another_process_is_not_locked_by_the_plan(keeper: Any) -> None:
+    told = keeper.tries("result = 1", before="plan._parent = 1")
+    assert "has ended already" in told.said
+
+
+def test_the_canaries_hold(keeper: Any) -> None:
+    for profile in ("program", "template", "function_call"):
+        told = keeper.here(
+            f"result = [(c.name, c.held, c.said) for c in canaries.release(plan, {profile!r})]"
+        )
+        assert len(told) >= 12
+        assert [canary for canary in told if not canary[1]] == []
+
+
+def test_canaries_tell_of_a_lock_that_does_not_hold(keeper: Any) -> None:
+    told = keeper.here(
+        """
+import copy
+class Open:
+    def lock_program(self):
+        # No filter: the attacks meet the kernel alone; the harmful ones are taken out.
+        os.execv = os.kill = os.setsid = lambda *_: None
+result = {c.name: c.held for c in canaries.release(Open())}
+"""
+    )
+    assert told["read /etc/passwd"] is False
+    assert told["make a TCP socket"] is False
+    assert told["change a file's mode"] is False
+    assert told["kill itself"] is False
+
+
+def test_canaries_tell_of_a_lock_that_fails(keeper: Any) -> None:
+    told = keeper.here(
+        """
+class Broken:
+    def lock_program(self):
+        raise OSError("no")
+result = [(c.name, c.held, c.said) for c in canaries.release(Broken())]
+"""
+    )
+    assert told[0] == ["locking", False, "OSError: no"]
+    assert not any(held for _, held, _ in told)
+
+
+def test_nothing_is_missing_here(keeper: Any) -> None:
+    assert keeper.here("result = lock.requirements()") == []
+    facts = keeper.here("result = lock.facts(plan)")
+    assert facts["Landlock"].startswith("interface ")
+    assert facts["user"] == ("this one" if keeper.who == "user" else facts["user"])
+    assert facts["user"].isdigit() or keeper.who == "user"
+
+
+def test_locking_leaves_no_descriptor_open(keeper: Any) -> None:
+    told = keeper.tries(
+        "result = sorted(opened() ^ before)",
+        before="""
+def opened():
+    found = set()
+    for at in range(64):
+        try:
+            os.fstat(at)
+        except OSError:
+            continue
+        found.add(at)
+    return found
+before = opened()
+""",
+    )
+    assert told.result == []

@@ -1,0 +1,373 @@
+"""What a program tries in order to pass tests that it doesn't pass: nothing of it may help."""
+
+import pytest
+
+from guerdon import InvalidArgumentError, SandboxError
+from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.testing.checking import check_program
+
+TESTS = [
+    "assert add(1, 2) == 3",
+    "assert add(0, 0) == 0",
+    "assert add(-5, 3) == -2",
+]
+GOOD = "def add(a, b): return a + b\n"
+
+# What is told on descriptor 3 by a program that knows how the link works.
+SPEAK = """
+import json, os
+def say(**message):
+    body = json.dumps(message).encode()
+    os.write(3, len(body).to_bytes(4, "big") + body)
+def hear():
+    size = int.from_bytes(os.read(3, 4), "big")
+    body = b""
+    while len(body) < size:
+        body += os.read(3, size - len(body))
+    return json.loads(body)
+def load():
+    say(kinds=[["function", ["__call__"]]], nodes=[["mine", 0, 0]], entry=[0], loaded=True)
+"""
+
+EQUAL = """
+class Equal{bases}:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    __hash__ = None
+    {more}
+def add(*args, **kwargs): return Equal({value})
+"""
+
+CHEATS = {
+    "exit": "exit(0)",
+    "sys_exit": "import sys; sys.exit(0)",
+    "exit_at_once": "import os; os._exit(0)",
+    "exit_in_the_call": "import os\ndef add(a, b): os._exit(0)",
+    "system_exit_in_the_call": "def add(a, b): raise SystemExit(0)",
+    "interrupt_in_the_call": "def add(a, b): raise KeyboardInterrupt",
+    "closes_stdout": "import os, sys; sys.stdout.close(); os.close(1)",
+    "closes_everything": "import os; os.closerange(0, 100)",
+    "prints_passed": "print('passed'); print('+\\n+\\n+\\ndone', flush=True)",
+    "prints_passed_in_the_call": "def add(a, b): print('+\\n+\\n+\\ndone', flush=True); return 9",
+    "patches_builtins": (
+        "import builtins, sys\nbuiltins.AssertionError = None\nbuiltins.isinstance = lambda *a: 1\n"
+        "builtins.abs = lambda x: 0\nsys.modules['math'] = None\ndef add(a, b): return 9"
+    ),
+    "patches_json": (
+        "import json\njson.dumps = lambda *a, **k: '+'\n"
+        "json.JSONEncoder.encode = lambda *a: '{}'\ndef add(a, b): return 9"
+    ),
+    "patches_the_link": (
+        "import sys\nfor name in list(sys.modules):\n    if 'guerdon' in name:\n"
+        "        vars(sys.modules[name]).clear()\ndef add(a, b): return 9"
+    ),
+    "writes_the_tests": (
+        "import os\nfor name in ['tests.py', 'guerdon_checker.py', 'test.py']:\n"
+        "    open(name, 'w').write('print(\"+\")')\ndef add(a, b): return 9"
+    ),
+    "looks_at_frames": (
+        "import sys, gc\ndef add(a, b):\n    frame = sys._getframe()\n    found = []\n"
+        "    while frame:\n        found.append(str(frame.f_locals) + str(frame.f_globals))\n"
+        "        frame = frame.f_back\n    found += [str(each) for each in gc.get_objects()]\n"
+        "    sought = ''.join(reversed('3 == )2 ,1(dda'))\n    return 3 if sought in ''.join(found) else 9"
+    ),
+    "equal_to_all": EQUAL.format(bases="", more="", value=""),
+    "equal_text": EQUAL.format(bases="(str)", more="", value="'x'"),
+    "equal_number": EQUAL.format(bases="(int)", more="", value="9"),
+    "equal_list": EQUAL.format(bases="(list)", more="", value=""),
+    "lying_class": EQUAL.format(bases="", more="__class__ = int", value=""),
+    "lying_numbers": EQUAL.format(
+        bases="",
+        more="__sub__ = __rsub__ = lambda self, other: 0\n    __bool__ = lambda self: False",
+        value="",
+    ),
+    "metaclass": (
+        "class Meta(type):\n    def __eq__(self, other): return True\n    __hash__ = type.__hash__\n"
+        "class add(metaclass=Meta):\n    def __init__(self, *args): pass"
+    ),
+    "entry_is_equal": EQUAL.format(bases="", more="__call__ = lambda self, *a: self", value="")
+    + "add = Equal()",
+    "assertion_error": "def add(a, b): raise AssertionError",
+    "hostile_error": (
+        "class Bad(Exception):\n    def __str__(self): raise SystemExit(0)\n"
+        "    __repr__ = __str__\ndef add(a, b): raise Bad"
+    ),
+    "speaks_too_early": SPEAK + "load()\nfor _ in range(9): say(re='1', ok=3, back=[])\n" + GOOD,
+    "answers_wrong_ids": SPEAK + "load()\nwhile True:\n    hear()\n    say(re='0', ok=3)",
+    "answers_twice": SPEAK
+    + "load()\nfor answer in (9, 3, 3, 3, 3):\n    q = hear() if answer == 9 else q\n"
+    "    say(re=q['ask'], ok=answer, kinds=[], nodes=[], back=[])\n",
+    "speaks_in_the_call": SPEAK + "def add(a, b):\n    say(re='1', ok=3, nodes=[])\n    return 9",
+    "speaks_from_a_thread": SPEAK
+    + "import threading\ndef talk():\n    while True: say(re='1', ok=3, nodes=[], kinds=[])\n"
+    "threading.Thread(target=talk, daemon=True).start()\n" + GOOD,
+    "speaks_from_a_fork": SPEAK
+    + "if os.fork() == 0:\n    while True: say(re='1', ok=3, nodes=[], kinds=[])\n"
+    + GOOD,
+    "is_no_message": "import os; os.write(3, b'\\0\\0\\0\\5hello')",
+    "is_too_long": "import os; os.write(3, b'\\xff' * 100)",
+    "deep": SPEAK + "os.write(3, (60000).to_bytes(4, 'big') + b'[' * 60000)",
+    "deep_answer": SPEAK
+    + "load()\nhear()\nos.write(3, (1 << 20).to_bytes(4, 'big') + b'[' * (1 << 20))",
+    "raises_what_is_no_error": SPEAK
+    + "load()\nwhile True:\n    q = hear()\n    say(re=q['ask'], kinds=[], nodes=[], back=[], "
+    "no={'names': ['int'], 'own': '', 'text': '', 'line': 0})",
+    "wrong_answer": "def add(a, b): return 9",
+    "no_answer": "add = 3",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_passes_no_test(sandbox, name):
+    tests = ["assert add(1, 2) == 3", "assert add(1, 1) == 2", "assert add(-7, 3) == -4"]
+    verdict = check_program(sandbox, CHEATS[name], tests, entry_point="add")
+    assert verdict.passed == 0, verdict
+    assert verdict.failure
+    assert verdict.total == 3
+    assert verdict.tests == (False, False, False)
+
+
+WEAK = {
+    "a difference": "assert abs(f() - 3.5) < 1e-6",
+    "a difference, reversed": "assert abs(3.5 - f()) < 1e-6",
+    "a quotient": "assert f() / 3.5 < 2",
+    "a member": "assert 3 in f()",
+    "a beginning": "assert f().startswith('x')",
+    "a subset": "assert f().issubset({1})",
+    "an order": "assert f() < 3",
+    "an order, reversed": "assert 3 > f()",
+    "a kind": "assert isinstance(f(), int)",
+    "a sorted list": "assert sorted([f(), 1])",
+    "one of several": "assert f() in [1, 2, 3]",
+    "a key": "assert {1: 2}[f()] == 2",
+    "a set": "assert {1} == {f()}",
+    "a dictionary": "assert {'a': f()} == {'a': 1}",
+    "a list": "assert [f()] == [1]",
+    "nothing": "assert f() is None",
+    "true": "assert f() is True",
+    "all but": "assert not f() != 3",
+    "a close value": "import math; assert math.isclose(f(), 3.5)",
+    "a difference of times": (
+        "import datetime\nd = f() - datetime.datetime(2020, 1, 1)\nassert d.total_seconds() == 0"
+    ),
+    "unittest": "import unittest; unittest.TestCase().assertEqual(f(), 3)",
+    "unittest, almost": "import unittest; unittest.TestCase().assertAlmostEqual(f(), 3)",
+}
+ANYTHING = """
+NAMES = '''add sub mul truediv radd rsub rmul rtruediv pow mod contains lt le gt ge abs round
+startswith endswith issubset isdisjoint total_seconds'''
+class Anything:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __hash__(self): return 1
+    def __float__(self): return 9.0
+for name in NAMES.split():
+    setattr(Anything, f"__{name}__", lambda self, *args: 0)
+    setattr(Anything, name, lambda self, *args: True)
+def f(): return Anything()
+"""
+
+
+@pytest.mark.parametrize("test", WEAK.values(), ids=WEAK)
+def test_an_object_that_fits_everything_fits_nothing(sandbox, test):
+    verdict = check_program(sandbox, ANYTHING, [test], entry_point="f")
+    assert verdict.passed == 0
+    starter = "def f():\n    '''Return a number.'''\n"
+    # Nor where the program makes a class of what the task says is a function.
+    program = ANYTHING + "f = Anything"
+    assert check_program(sandbox, program, [test], entry_point="f", starter=starter).passed == 0
+
+
+SWALLOWS = "\ntry:\n    f()\nexcept BaseException:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "body", ["os._exit(0)", "os.close(3)", "raise SystemExit", "os.write(3, bytes(99))"]
+)
+def test_a_test_that_catches_everything_does_not_pass_by_it(sandbox, body):
+    program = f"import os\ndef f(): {body}"
+    assert check_program(sandbox, program, [SWALLOWS], entry_point="f").passed == 0
+
+
+def test_only_the_entry_point_comes_from_the_program(sandbox):
+    starter = "import math\n\ndef poly(x):\n    return x * x\n\ndef root(y):\n    '''Doc.'''\n"
+    program = "math = None\ndef poly(x): return 0\ndef root(y): return 99\ndef abs(x): return 0\n"
+    tests = ["assert abs(poly(root(4)) - 4) < 1e-3", "assert math.pi > 3 and poly(2) == 4"]
+    verdict = check_program(sandbox, program, tests, entry_point="root", starter=starter)
+    assert verdict.tests == (False, True)
+    right = "def root(y): return y ** 0.5"
+    assert check_program(sandbox, right, tests, entry_point="root", starter=starter).passed == 2
+
+
+def test_the_entry_point_is_not_taken_from_the_starter(sandbox):
+    starter = "def one():\n    return 1\n"
+    verdict = check_program(
+        sandbox, "x = 1", ["assert one() == 1"], entry_point="one", starter=starter
+    )
+    assert verdict.failure == "test 1 of 1: NameError: name 'one' is not defined"
+
+
+def test_a_function_of_the_tests_leads_nowhere(sandbox):
+    program = """
+def use(function):
+    found = []
+    for name in ("__globals__", "__code__", "__closure__", "__self__", "gi_frame", "f_back", "x"):
+        try:
+            found.append(getattr(function, name))
+        except Exception:
+            pass
+    return found
+"""
+    tests = [
+        "secret = 1\nassert use(lambda: secret) == []",
+        "assert use(n for n in [1]) == []",
+        "import math\nassert use(math.sqrt) == []",
+    ]
+    verdict = check_program(sandbox, program, tests, entry_point="use")
+    assert verdict.passed == 3, verdict.failure
+
+
+def test_a_module_of_the_tests_is_not_handed_out(sandbox):
+    verdict = check_program(sandbox, "def f(x): return 1", ["import sys; f(sys)"], entry_point="f")
+    assert "TypeError: the program is given no module" in verdict.failure
+
+
+# Endings -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "ended", "failure"),
+    [
+        ("while True: pass", "timeout", "before the first test: it was not done within 0.5 s"),
+        ("def add(a, b):\n    while a: pass\n    return b", "timeout", "test 1 of 3: it was not"),
+        ("def add(a, b): return [0] * 10**14", "memory", "test 1 of 3: MemoryError (line 1"),
+        ("x = bytearray(10**15)", "memory", "before the first test: MemoryError (line 1"),
+        ("print('x' * 70_000)\n" + GOOD, "output_limit", "it printed more than 65536 bytes"),
+        ("import os; os._exit(0)", "ok", "before the first test: its process ended by itself"),
+        ("import os; os._exit(3)", "nonzero", "its process ended by itself (exit code 3)"),
+        ("raise SystemExit(0)", "ok", "before the first test: SystemExit: 0 (line 1"),
+        ("def add(a, b): raise SystemExit", "ok", "test 1 of 3: SystemExit (line 1"),
+        ("def add(a, b): return add(a, b)", "ok", "test 1 of 3: RecursionError"),
+        ("def add(a, b): raise KeyError(a)", "ok", "test 1 of 3: KeyError: 1 (line 1 of the"),
+        ("input()", "ok", "before the first test: EOFError"),
+        ("class No(ValueError): pass\ndef add(a, b): raise No(1)", "ok", "No: 1 (line 2 of the"),
+        ("import os; raise OSError(os.getcwd())", "ok", "test: OSError: . (line 1 of the program)"),
+        ("import os; raise OSError(os.listdir())", "ok", "test: OSError: [] (line 1 of"),
+    ],
+)
+def test_what_a_program_does_wrong_is_in_its_verdict(sandbox, program, ended, failure):
+    limits = Limits(seconds=0.5) if ended == "timeout" else None
+    verdict = check_program(sandbox, program, TESTS, entry_point="add", limits=limits)
+    assert verdict.compiled
+    assert verdict.passed == 0
+    assert verdict.ended == ended
+    assert failure in verdict.failure
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("def (", "line 1: invalid syntax"),
+        ("a\0b", "null bytes"),
+        ("'\udc80'", "surrogates not allowed"),
+        ("(" * 10_000, "too many nested parentheses"),
+        ("-" * 30_000 + "1", "Error"),
+    ],
+    ids=["syntax", "null", "surrogate", "parentheses", "signs"],
+)
+def test_a_program_that_does_not_compile(sandbox, program, error):
+    verdict = check_program(sandbox, program, TESTS, entry_point="add")
+    assert (verdict.compiled, verdict.passed, verdict.total) == (False, 0, 3)
+    assert error in verdict.compile_error
+    assert verdict.failure is None
+
+
+def test_what_was_passed_before_the_end_counts(sandbox):
+    program = "import os\ndef add(a, b): return a + b if a >= 0 else os._exit(0)"
+    verdict = check_program(sandbox, program, TESTS, entry_point="add")
+    assert verdict.tests == (True, True, False)
+    assert verdict.failure == "test 3 of 3: its process ended by itself (exit code 0)"
+
+
+def test_a_test_that_fails_does_not_stop_the_others(sandbox):
+    program = "def add(a, b): return 1 / 0 if a == 0 else a + b"
+    verdict = check_program(sandbox, program, TESTS, entry_point="add")
+    assert verdict.tests == (True, False, True)
+    said = "test 2 of 3: ZeroDivisionError: division by zero (line 1 of the program)"
+    assert verdict.failure == said
+
+
+def test_tests_do_not_see_each_others_names(sandbox):
+    tests = ["x = 1\nassert add(x, 2) == 3", "assert 'x' not in dir()\nadd = None", TESTS[0]]
+    assert check_program(sandbox, GOOD, tests, entry_point="add").passed == 3
+
+
+def test_what_a_program_prints_is_kept_and_what_tests_print_is_not(sandbox):
+    program = (
+        "import sys\ndef add(a, b):\n    print(a)\n    print(b, file=sys.stderr)\n    return a + b"
+    )
+    tests = ["print('+')\nimport os\nos.write(1, b'+')\nassert add(1, 2) == 3"]
+    verdict = check_program(sandbox, program, tests, entry_point="add")
+    assert (verdict.passed, verdict.output) == (1, "1\n2\n")
+
+
+def test_a_fork_does_not_answer_as_well(sandbox):
+    program = "import os\nos.fork()\n" + GOOD
+    assert check_program(sandbox, program, TESTS, entry_point="add").passed == 3
+
+
+def test_a_program_may_misbehave_later(sandbox):
+    program = "n = []\ndef add(a, b):\n    n.append(1)\n    return a + b if len(n) < 3 else 9"
+    assert check_program(sandbox, program, TESTS, entry_point="add").passed == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("'x' * (40 << 20)", "a result of more than 32 MiB"),
+        ("t", "nested too deeply"),
+    ],
+)
+def test_answers_that_are_too_much_fail_a_test(sandbox, reply, said):
+    program = f"t = ()\nfor _ in range(9000): t = (t,)\ndef f(): return {reply}"
+    verdict = check_program(sandbox, program, ["f()"], entry_point="f")
+    assert said in verdict.failure
+
+
+def test_a_large_answer_is_no_fault(sandbox):
+    program = "def f(n): return list(range(n))"
+    tests = ["assert f(10**6) == list(range(10**6))", "assert f(3) == [0, 1, 2]"]
+    assert check_program(sandbox, program, tests, entry_point="f").passed == 2
+
+
+# The task's own faults ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"tests": ["assert ("]}, "test 1 of 1 is no Python"),
+        ({"tests": []}, "at least one"),
+        ({"tests": "assert True"}, "a list"),
+        ({"starter": "def ("}, "the starter is no Python"),
+        ({"starter": "import nothing_of_the_kind"}, "the starter doesn't run: ModuleNotFoundError"),
+        ({"entry_point": "a b"}, "it takes a name"),
+    ],
+)
+def test_a_task_that_is_none_is_refused(sandbox, changed, said):
+    arguments = {"tests": TESTS, "entry_point": "add"} | changed
+    with pytest.raises(InvalidArgumentError, match=said):
+        check_program(sandbox, GOOD, **arguments)
+
+
+def test_tests_that_die_by_themselves_are_no_verdict(sandbox):
+    with pytest.raises(SandboxError, match="the tests came to no end"):
+        check_program(sandbox, GOOD, ["import os; os._exit(3)"], entry_point="add")
+
+
+def test_tests_that_die_of_what_the_program_gave_are_its_fault(sandbox):
+    tests = ["import os\nif add(1, 2) != 3: os._exit(3)"]
+    verdict = check_program(sandbox, "def add(a, b): return 9", tests, entry_point="add")
+    assert verdict.passed == 0
+    assert "what it gave ended the tests' process" in verdict.failure
