@@ -20,11 +20,15 @@ from benchmarks import (
     reward_functions,
     rollout_scoring,
     rubric_calls,
+    sandbox_calls,
+    sandbox_endurance,
+    sandbox_programs,
     sessions_dropped,
     sessions_idle,
 )
 from benchmarks import score_command as command
-from benchmarks.timing import Findings, table
+from benchmarks.timing import Counted, Findings, table
+from guerdon import SandboxUnavailableError
 
 NAMES = (
     "calls",
@@ -38,6 +42,7 @@ NAMES = (
     "dropped",
     "functions",
     "credit",
+    "sandbox",
 )
 
 
@@ -61,6 +66,7 @@ def main() -> None:
         "dropped": lambda: sessions_dropped.run(arguments.sessions),
         "functions": reward_functions.run,
         "credit": credit_assignment.run,
+        "sandbox": _sandbox,
     }
     found = Findings()
     for name in names:
@@ -94,6 +100,18 @@ def _arguments() -> argparse.Namespace:
     if arguments.sessions < 1:
         parser.error("--sessions takes at least 1")
     return arguments
+
+
+def _sandbox() -> Findings:
+    found = Findings()
+    for each in (sandbox_calls, sandbox_programs, sandbox_endurance):
+        try:
+            part = each.run()
+        except SandboxUnavailableError as error:
+            return Findings([Counted("a sandbox, strict", "", 0, missing=str(error))])
+        found.lines += part.lines
+        found.notes += part.notes
+    return found
 
 
 def _machine() -> str:

@@ -40,6 +40,7 @@ class Measured:
         unit: What one unit is.
         absolute: Whether the bar is in seconds.
         more: Whether the bar is for the seconds a unit that ours take more than theirs.
+        plus: Seconds that ours may take beside what the ratio allows.
         missing: Why it could not be compared.
     """
 
@@ -51,6 +52,7 @@ class Measured:
     unit: str = ""
     absolute: bool = False
     more: bool = False
+    plus: float = 0.0
     missing: str = ""
 
     @property
@@ -83,6 +85,8 @@ class Measured:
     @property
     def met(self) -> bool | None:
         """Whether the bar is met; None where that could not be measured."""
+        if self.plus and self.ours is not None and self.theirs is not None:
+            return self.ours <= self.bar * self.theirs + self.plus
         value = self.ours if self.absolute else self.extra if self.more else self.ratio
         return None if value is None else value <= self.bar
 
@@ -93,6 +97,8 @@ class Measured:
             bar = f"≤ {self.bar:g} s"
         elif self.more:
             bar = f"≤ {seconds(self.bar)} more"
+        elif self.plus:
+            bar += f" + {seconds(self.plus)}"
         spread, ratio = self.spread, self.ratio
         compared = "–" if ratio is None else f"{ratio:.3f}×"
         if self.more and self.extra is not None:  # of a loop that does nothing, a ratio says little

@@ -1,5 +1,6 @@
 """guerdon score --sandbox: what runs in a sandbox, what is told of it, and how it ends."""
 
+import contextlib
 import json
 import os
 import select
@@ -191,11 +192,11 @@ def test_the_error_of_a_level_names_what_is_missing_and_the_weaker_one(inside, r
     assert "--sandbox process" in done.stderr
 
 
-# ctrl-C
+# Processes that are ended from outside
 
 
-def children(pid):
-    """All processes under one, as far as they can be seen."""
+def tree(pid):
+    """The process, and all under it as far as they can be seen, each with its parent."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -204,10 +205,10 @@ def children(pid):
             except OSError:  # it has just ended
                 continue
             parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    found, more = set(), {pid}
+    found, more = {}, {pid}
     while more:
-        more = {each for each, parent in parents.items() if parent in more} - found
-        found |= more
+        found |= {each: parents[each] for each in more}
+        more = {each for each, parent in parents.items() if parent in more}
     return found
 
 
@@ -219,20 +220,41 @@ def is_there(pid):
         return False
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.fixture
+def listening(functions):
+    """Two pipes: what the reward says when it stands still, and what lets it go on."""
+    with contextlib.ExitStack() as stack:
+        pipes = []
+        for name in ("ready", "go"):
+            os.mkfifo(functions[name])
+            pipes.append(os.open(functions[name], os.O_RDWR))
+            stack.callback(os.close, pipes[-1])
+        yield pipes
+
+
+STOPS = ("-r", "functions.py:stops", "--sandbox", "process", "--limit", "seconds=50", *OUT)
+
+
+@pytest.fixture
+def standing(started, rows, listening):
+    """A run that stands still at row 20 of 40."""
+
+    def standing(*args):
+        rows(["stop" if i == 20 else "x" for i in range(40)])
+        process = started("score", "rollouts.jsonl", *STOPS, *args)
+        assert select.select([listening[0]], [], [], PATIENCE)[0], "nothing happened"
+        assert os.read(listening[0], 1) == b"x"
+        return process
+
+    return standing
+
+
+@pytest.mark.parametrize(("workers", "least"), [("1", 20), ("3", 14)])
 def test_ctrl_c_ends_all_processes_and_keeps_the_finished_rows(
-    started, guerdon, rows, tmp_path, functions, workers
+    standing, guerdon, listening, tmp_path, workers, least
 ):
-    pipes = {}
-    for name, path in functions.items():
-        os.mkfifo(path)
-        pipes[name] = os.open(path, os.O_RDWR)
-    rows(["stop" if i == 20 else "x" for i in range(40)])
-    args = ("-r", "functions.py:stops", "--sandbox", "process", "--limit", "seconds=50", *OUT)
-    process = started("score", "rollouts.jsonl", *args, "-w", workers)
-    assert select.select([pipes["ready"]], [], [], PATIENCE)[0], "nothing happened"
-    assert os.read(pipes["ready"], 1) == b"x"
-    alive = children(process.pid)
+    process = standing("-w", workers)
+    alive = tree(process.pid)
     assert len(alive) >= 2
     process.send_signal(signal.SIGINT)
     out, told = process.communicate(timeout=PATIENCE)
@@ -240,13 +262,27 @@ def test_ctrl_c_ends_all_processes_and_keeps_the_finished_rows(
     assert b"interrupted" in out
     assert [pid for pid in alive if is_there(pid)] == []
     kept = [row["id"] for row in scored_rows(tmp_path)]
-    # Beside the row that stood still, other workers had a row each, which may have been finished.
+    # In order: a slower row before the one that stood still keeps back what others have finished.
     assert kept == list(range(len(kept)))
-    assert 20 - (int(workers) - 1) <= len(kept) <= 20
-    os.write(pipes["go"], b"x" * 8)
-    done = guerdon("score", "rollouts.jsonl", *args, "--resume")
-    for pipe in pipes.values():
-        os.close(pipe)
+    assert least <= len(kept) <= 20
+    os.write(listening[1], b"x")
+    done = guerdon("score", "rollouts.jsonl", *STOPS, "--resume")
     assert done.returncode == 0
     assert [row["id"] for row in scored_rows(tmp_path)] == list(range(40))
     assert {row["score"] for row in scored_rows(tmp_path)} == {0.5}
+
+
+@pytest.mark.parametrize("whom", ["call", "keeper"])
+def test_a_process_that_is_killed_in_mid_call_costs_its_row_alone(standing, tmp_path, whom):
+    process = standing()
+    parents = tree(process.pid)
+    keepers = [pid for pid, parent in parents.items() if parent == process.pid]
+    calls = [pid for pid in parents if pid not in parents.values()]
+    [pid] = keepers if whom == "keeper" else calls
+    os.kill(pid, signal.SIGKILL)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, told) == (1, b"")
+    scored = scored_rows(tmp_path)
+    assert [row["id"] for row in scored] == list(range(40))
+    assert [row["id"] for row in scored if row["score"] != 0.5] == [20]
+    assert "kill" in scored[20]["error"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated
@@ -59,14 +62,15 @@ def doctor(
     levels = {"none": Level(True, NONE)}
     levels |= {each.name: _probed(each.name, each.promise) for each in (PROCESS, STRICT)}
     levels |= {name: _plug_in(name) for name in _plug_ins()}
+    works, machine = levels["strict"].works, _machine() | dict(levels["strict"].facts)
     if as_json:
         told = {name: asdict(level) for name, level in levels.items()}
-        print(json.dumps({"ok": levels["strict"].works, "levels": told}, indent=2))
+        print(json.dumps({"ok": works, "machine": machine, "levels": told}, indent=2))
     else:
         out = console()
-        for table in _tables(levels):
+        for table in (*_tables(levels), _facts(machine)):
             out.print(table)
-    if not levels["strict"].works:
+    if not works:
         raise typer.Exit(1)
 
 
@@ -76,6 +80,15 @@ def _probed(name: str, promise: str) -> Level:
     found = probe(name)
     missing = tuple(f"{each.name}: {each.said}" for each in found.findings if not each.held)
     return Level(found.works, promise, missing, found.findings, found.facts)
+
+
+def _machine() -> dict[str, str]:
+    """What is known of the machine and of who asks, whether strict works or not."""
+    from guerdon.sandbox.locking.lock import facts
+
+    user = {0: "root"}.get(os.geteuid(), f"user {os.geteuid()}") if hasattr(os, "geteuid") else ""
+    python = f"{platform.python_version()}, {sys.executable}"
+    return {"you are": user, "Python": python, **facts()}
 
 
 def _plug_ins() -> list[str]:
@@ -100,7 +113,7 @@ def _plug_in(name: str) -> Level:
     return Level(True, sandbox.promise)
 
 
-def _tables(levels: Mapping[str, Level]) -> Iterator[Table | Text]:
+def _tables(levels: Mapping[str, Level]) -> Iterator[Table]:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("level", "works", "holds"):
         table.add_column(heading, overflow="fold")
@@ -113,9 +126,6 @@ def _tables(levels: Mapping[str, Level]) -> Iterator[Table | Text]:
     for name, level in levels.items():
         if level.findings:
             yield _attacks(name, level.findings)
-    facts = levels["strict"].facts
-    if facts:
-        yield _facts(facts)
 
 
 def _attacks(name: str, findings: tuple[Finding, ...]) -> Table:

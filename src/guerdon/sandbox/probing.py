@@ -12,12 +12,12 @@ __all__ = ["Finding", "Probe", "probe"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one attack, or of one requirement.
+    """What came of one attack.
 
     Attributes:
         name: What was tried.
         held: Whether it was held.
-        said: What came of it; of a requirement, what is missing and what mends it.
+        said: What came of it.
     """
 
     name: str
@@ -32,12 +32,14 @@ class Probe:
     Attributes:
         level: Its name.
         works: Whether it does all that it promises.
-        findings: The attacks, or what is missing where none could be tried.
+        missing: What is missing where it doesn't, a line each, with what mends it.
+        findings: What attacks on it came to, where they could be tried.
         facts: What it is made of here.
     """
 
     level: str
     works: bool
+    missing: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,8 +77,16 @@ def probe(level: str = "strict") -> Probe:
             facts = dict(sandbox.facts)
             findings = sandbox.findings
     except SandboxUnavailableError as error:
-        missing = [Finding("what is needed", False, each) for each in error.missing]
-        return Probe(level, False, (*error.findings, *missing))
+        attacked = {f"{each.name}: {each.said}" for each in error.findings}
+        missing = tuple(each for each in error.missing if each not in attacked)
+        return Probe(level, False, missing, error.findings, _facts(level))
     except SandboxError as error:
-        return Probe(level, False, (Finding("start a worker", False, str(error)),))
-    return Probe(level, works, findings, facts)
+        return Probe(level, False, (str(error),), facts=_facts(level))
+    return Probe(level, works, () if works else ("a program did not run",), findings, facts)
+
+
+def _facts(level: str) -> dict[str, str]:
+    """What can be told of the machine where the level doesn't work."""
+    from guerdon.sandbox.locking.lock import facts
+
+    return facts() if level == "strict" else {}

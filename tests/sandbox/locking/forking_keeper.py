@@ -22,7 +22,7 @@ import traceback
 who, paths = sys.argv[1], sys.argv[2:]
 sys.path[:0] = paths
 
-from guerdon.sandbox.locking import canaries, kernel, lock, privileges, rlimits
+from guerdon.sandbox.locking import canaries, kernel, landlock, lock, privileges, rlimits
 from guerdon.sandbox.locking.syscalls import this_architecture
 
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW,
@@ -31,6 +31,9 @@ DOCKER = sum(1 << at for at in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
 # An ordinary user who may read everything: the interpreter can lie in root's own folder.
 READING = 1 << 2
 
+if who == "old":
+    # The first Landlock, on a kernel that has a later one: the filter has to guard the rest.
+    landlock.abi_version = lock.abi_version = lambda: 1
 if who == "container":
     privileges._set_capabilities(DOCKER)
 if who == "user" and os.geteuid() == 0:

@@ -96,6 +96,8 @@ ATTACKS = {
     "unlink-interpreter": "os.unlink(os.path.dirname(os.__file__) + '/this.py')",
     "symbolic-link": "os.symlink('/etc/passwd', 'link')",
     "hard-link": "os.link('/etc/passwd', 'link')",
+    "hard-link-of-what-can-be-read": "os.link(os.__file__, 'link')",
+    "move-of-what-can-be-read": "os.rename(os.path.dirname(os.__file__) + '/this.py', 'this.py')",
     "fifo": "os.mkfifo('fifo')",
     "device": "os.mknod('device', 0o020666, os.makedev(1, 3))",
     "handle": "kernel.syscall(number('open_by_handle_at'), -100, 0, 0)",
@@ -156,7 +158,9 @@ def test_a_function_call_starts_no_process(keeper: Any, call: str) -> None:
 def test_a_function_call_signals_only_itself(keeper: Any) -> None:
     for other in ("parent", "0", "-1", "keeper"):
         assert keeper.tries(f"os.kill({other}, 0)", profile="function_call").refused
-    assert keeper.tries("os.kill(os.getpid(), 15)", profile="function_call").signal == 15
+    told = keeper.tries("os.kill(os.getpid(), 15)", profile="function_call")
+    # The first Landlock leaves signals to the filter, and the template's knows itself alone.
+    assert told.refused if keeper.who == "old" else told.signal == 15
 
 
 def test_a_function_call_keeps_its_limits(keeper: Any) -> None:
@@ -315,10 +319,9 @@ result = open("tree/c").read() == "text"
     "move": """
 os.mkdir("d")
 open("a", "w").write("text")
-os.rename("a", "b")
-result = os.listdir() == ["d", "b"] or sorted(os.listdir()) == ["b", "d"]
-os.truncate("b", 2)
-result = result and open("b").read() == "te"
+os.rename("a", "d/b")
+os.truncate("d/b", 2)
+result = open("d/b").read() == "te"
 """,
     "database": """
 import sqlite3
@@ -339,6 +342,8 @@ result = True
 
 @pytest.mark.parametrize("use", [*ORDINARY, *BOTH])
 def test_a_program_does_ordinary_things(keeper: Any, use: str) -> None:
+    if keeper.who == "old" and use in ("signal-child", "abort"):
+        pytest.skip("signals to its children are refused where Landlock doesn't keep them inside")
     told = keeper.tries({**ORDINARY, **BOTH}[use])
     assert told.result is True, told
 
@@ -351,6 +356,8 @@ def test_a_function_does_ordinary_things(keeper: Any, use: str) -> None:
 
 @pytest.mark.parametrize("use", FILES)
 def test_a_program_writes_in_its_folder(keeper: Any, use: str) -> None:
+    if keeper.who == "old" and use == "move":
+        pytest.skip("the first Landlock moves nothing between folders")
     told = keeper.tries(FILES[use], folder=True)
     assert told.result is True, told
 
@@ -462,6 +469,82 @@ def test_nothing_is_missing_here(keeper: Any) -> None:
     assert facts["Landlock"].startswith("interface ")
     assert facts["user"] == ("this one" if keeper.who == "user" else facts["user"])
     assert facts["user"].isdigit() or keeper.who == "user"
+
+
+def test_root_has_to_become_another(keeper: Any) -> None:
+    told = keeper.here(
+        """
+try:
+    lock.LockPlan.prepare(["/dev/null"], uid=None if user else 66_000)
+except Exception as error:
+    result = str(error)
+"""
+    )
+    need = "only root becomes another" if keeper.who == "user" else "root needs a user to become"
+    assert need in told
+
+
+def test_a_user_is_reserved_once(keeper: Any) -> None:
+    if keeper.who == "user":
+        pytest.skip("it stays the user that it is")
+    told = keeper.here(
+        """
+with privileges.ReservedUser() as other:
+    uid = other.uid
+    try:
+        privileges.ReservedUser(uid)
+    except Exception as error:
+        taken = str(error)
+with privileges.ReservedUser(uid):
+    result = uid != user.uid, uid, taken
+"""
+    )
+    assert told == [True, told[1], f"user {told[1]} is taken, or isn't one of this user namespace"]
+
+
+def test_no_users_number_is_taken_that_a_process_has(keeper: Any) -> None:
+    told = keeper.here(
+        """
+try:
+    privileges.ReservedUser(os.geteuid())
+except Exception as error:
+    result = str(error)
+"""
+    )
+    assert "is taken" in told
+
+
+def test_a_template_that_answers_itself_is_locked_as_a_call(keeper: Any) -> None:
+    told = keeper.tries(
+        """
+plan.lock_standing()
+result = []
+for attack in (os.fork, lambda: os.kill(parent, 0), lambda: kernel.prctl(1, 9)):
+    try:
+        attack()
+    except PermissionError:
+        result.append("refused")
+""",
+        profile="template",
+    )
+    assert told.result == ["refused"] * 3
+
+
+def test_a_crash_is_a_signal_of_its_own(keeper: Any) -> None:
+    assert keeper.tries("ctypes.string_at(0)").signal == 11
+    assert keeper.tries("ctypes.string_at(0)", profile="function_call").signal == 11
+
+
+def test_the_template_may_limit_the_memory_of_a_call(keeper: Any) -> None:
+    told = keeper.tries(
+        """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+result = resource.getrlimit(resource.RLIMIT_DATA)
+""",
+        profile="template",
+    )
+    assert told.result == [1 << 30, 1 << 30]
 
 
 def test_locking_leaves_no_descriptor_open(keeper: Any) -> None:

@@ -12,6 +12,7 @@ TESTS = [
     "assert add(-5, 3) == -2",
 ]
 GOOD = "def add(a, b): return a + b\n"
+WRONG = "def add(a, b): return 9\n"
 
 # What is told on descriptor 3 by a program that knows how the link works.
 SPEAK = """
@@ -69,7 +70,8 @@ CHEATS = {
         "import sys, gc\ndef add(a, b):\n    frame = sys._getframe()\n    found = []\n"
         "    while frame:\n        found.append(str(frame.f_locals) + str(frame.f_globals))\n"
         "        frame = frame.f_back\n    found += [str(each) for each in gc.get_objects()]\n"
-        "    sought = ''.join(reversed('3 == )2 ,1(dda'))\n    return 3 if sought in ''.join(found) else 9"
+        "    sought = ''.join(reversed('3 == )2 ,1(dda'))\n"
+        "    return 3 if sought in ''.join(found) else 9"
     ),
     "equal_to_all": EQUAL.format(bases="", more="", value=""),
     "equal_text": EQUAL.format(bases="(str)", more="", value="'x'"),
@@ -82,7 +84,8 @@ CHEATS = {
         value="",
     ),
     "metaclass": (
-        "class Meta(type):\n    def __eq__(self, other): return True\n    __hash__ = type.__hash__\n"
+        "class Meta(type):\n    def __eq__(self, other): return True\n    __hash__ = type.__hash__"
+        "\n"
         "class add(metaclass=Meta):\n    def __init__(self, *args): pass"
     ),
     "entry_is_equal": EQUAL.format(bases="", more="__call__ = lambda self, *a: self", value="")
@@ -92,7 +95,7 @@ CHEATS = {
         "class Bad(Exception):\n    def __str__(self): raise SystemExit(0)\n"
         "    __repr__ = __str__\ndef add(a, b): raise Bad"
     ),
-    "speaks_too_early": SPEAK + "load()\nfor _ in range(9): say(re='1', ok=3, back=[])\n" + GOOD,
+    "speaks_too_early": SPEAK + "load()\nfor _ in range(9): say(re='1', ok=3, back=[])\n" + WRONG,
     "answers_wrong_ids": SPEAK + "load()\nwhile True:\n    hear()\n    say(re='0', ok=3)",
     "answers_twice": SPEAK
     + "load()\nfor answer in (9, 3, 3, 3, 3):\n    q = hear() if answer == 9 else q\n"
@@ -100,10 +103,10 @@ CHEATS = {
     "speaks_in_the_call": SPEAK + "def add(a, b):\n    say(re='1', ok=3, nodes=[])\n    return 9",
     "speaks_from_a_thread": SPEAK
     + "import threading\ndef talk():\n    while True: say(re='1', ok=3, nodes=[], kinds=[])\n"
-    "threading.Thread(target=talk, daemon=True).start()\n" + GOOD,
+    "threading.Thread(target=talk, daemon=True).start()\n" + WRONG,
     "speaks_from_a_fork": SPEAK
     + "if os.fork() == 0:\n    while True: say(re='1', ok=3, nodes=[], kinds=[])\n"
-    + GOOD,
+    + WRONG,
     "is_no_message": "import os; os.write(3, b'\\0\\0\\0\\5hello')",
     "is_too_long": "import os; os.write(3, b'\\xff' * 100)",
     "deep": SPEAK + "os.write(3, (60000).to_bytes(4, 'big') + b'[' * 60000)",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from guerdon.sandbox.conformance.case import Case, Way
 from guerdon.sandbox.conformance.cases import CASES
 from guerdon.sandbox.conformance.checking import check_sandbox
-from guerdon.sandbox.conformance.report import Outcome, Report
+from guerdon.sandbox.conformance.report import Outcome, Report, Result
+from guerdon.sandbox.conformance.trial import Trial
 
-__all__ = ["CASES", "Case", "Outcome", "Report", "Way", "check_sandbox"]
+__all__ = ["CASES", "Case", "Outcome", "Report", "Result", "Trial", "Way", "check_sandbox"]

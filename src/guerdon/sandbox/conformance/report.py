@@ -9,7 +9,9 @@ from typing import Literal
 
 from guerdon.errors import SandboxError
 
-__all__ = ["Outcome", "Report"]
+__all__ = ["Outcome", "Report", "Result"]
+
+Result = Literal["held", "broken", "not tried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Outcome:
     name: str
     group: str
     proves: str
-    result: Literal["held", "broken", "not tried"]
+    result: Result
     said: str
     seconds: float
 

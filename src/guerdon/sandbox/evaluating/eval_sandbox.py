@@ -286,8 +286,9 @@ class EvalSandbox:
                 for future in as_completed(places):
                     found[places[future]] = future.result()
             except BaseException:
-                for future in places:
-                    future.cancel()
+                for future, place in places.items():
+                    if not future.cancel() and future.done() and future.exception() is None:
+                        found[place] = future.result()
                 self.close()  # or the executor would wait for what runs
                 raise
 

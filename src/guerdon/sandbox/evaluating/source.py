@@ -79,8 +79,8 @@ class Found:
         Args:
             missing: The module's name; None where a relative import failed.
         """
-        folder = self.folder
-        if folder is None or str(folder) in self.path:
+        folder, handed = self.folder, self.handover
+        if folder is None or (handed.text is None and handed.place is None):
             return None
         if missing is not None:
             top = folder / missing.partition(".")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from guerdon.errors import InvalidArgumentError, SandboxUnavailableError
-from guerdon.sandbox.local.places import interpreter_places, system_places
+from guerdon.sandbox.local.bubblewrap import bubblewrap_here
+from guerdon.sandbox.local.places import interpreter_places, own_places, system_places
 from guerdon.sandbox.probing import Finding
 
 __all__ = ["PROCESS", "STRICT", "LocalLevel", "local_level", "unavailable"]
@@ -40,11 +42,13 @@ class LocalLevel:
         for path in given:
             if not Path(path).exists():
                 raise InvalidArgumentError(f"allow_read: there is no {path}")
+        needed = list(dict.fromkeys([*interpreter_places(), *given]))
         return {
             "level": self.name,
             "probe": True,
-            "read": list(dict.fromkeys([*interpreter_places(), *given])),
+            "read": needed,
             "optional_read": system_places(),
+            "bubblewrap": _bubblewrap(needed) if self.name == "strict" else None,
         }
 
 
@@ -82,6 +86,19 @@ def local_level(name: str) -> LocalLevel | None:
     if missing:
         raise unavailable(level.name, missing)
     return level
+
+
+def _bubblewrap(read: Sequence[str]) -> str | None:
+    """Where bubblewrap is, if it works here with what must be read."""
+    from guerdon.sandbox.locking.privileges import ReservedUser, unreachable
+
+    places = [*read, *own_places(), sys.executable]
+    if os.geteuid() != 0:
+        return bubblewrap_here(places, None)
+    if unreachable(places):
+        return None  # who it would have to run as can't get there
+    with ReservedUser() as user:
+        return bubblewrap_here(places, user.uid)
 
 
 def unavailable(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import tempfile
@@ -20,6 +19,8 @@ def paper_of(content: bytes) -> int:
             file.write(content)
             file.seek(0)
             return os.dup(file.fileno())
+    import fcntl
+
     fd = os.memfd_create("guerdon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         view = memoryview(content)

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["interpreter_places", "places_of", "system_places"]
+__all__ = ["interpreter_places", "own_places", "places_of", "system_places"]
 
 
 def places_of(package: str) -> list[str]:
@@ -17,6 +17,11 @@ def places_of(package: str) -> list[str]:
     if spec is None or spec.origin is None:
         return []
     return [str(Path(spec.origin).parents[1])]
+
+
+def own_places() -> list[str]:
+    """The folders in which this package is found, and what its processes need beside it."""
+    return list(dict.fromkeys([str(Path(__file__).parents[3]), *places_of("landlockpy")]))
 
 
 def interpreter_places() -> list[str]:

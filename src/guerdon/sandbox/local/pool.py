@@ -59,7 +59,7 @@ class Pool:
             SandboxError: None can be started.
         """
         with self.worker() as worker:
-            return worker.findings, worker.facts.get("lock", {})
+            return worker.findings, worker.made_of
 
     @contextlib.contextmanager
     def worker(self, unwanted: threading.Event | None = None) -> Iterator[Worker]:

@@ -20,7 +20,7 @@ from guerdon.sandbox.local.papers import paper_of
 from guerdon.sandbox.local.pool import Pool
 from guerdon.sandbox.local.worker import Task, Worker
 from guerdon.sandbox.protocol import Program
-from guerdon.sandbox.testing.checking import INSIDE
+from guerdon.sandbox.testing.inside import INSIDE
 
 __all__ = ["LocalSandbox"]
 
@@ -144,8 +144,7 @@ def _tasks(programs: Sequence[Program], limits: Limits) -> Iterator[list[Task]]:
                 stack.callback(os.close, before)
                 after = paper_of(marshal.dumps((program.source, files)))
                 stack.callback(os.close, after)
-                link = [] if end is None else [end.fileno()]
-                task = Task(_with(limits, files), before=[before], after=[*link, after])
+                task = Task(_with(limits, files), before=[before], after=[after], link=end)
                 stack.callback(task.close)
                 tasks.append(task)
         except OSError as error:

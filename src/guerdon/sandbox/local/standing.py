@@ -52,13 +52,14 @@ class StandingWorker(Worker):
         try:
             self._forget_outputs()
             if not self._exchange(task, began + task.limits.seconds):
+                self.broken = True
                 report = self._how_it_ended()
         except OSError as error:
             report = {"problem": f"its worker is gone: {error}"}
         except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
             self.broken = True
             raise
-        self.broken |= task.cause is not None or report.get("status") != 0
+        self.broken |= task.cause is not None or "problem" in report
         task.out.content = self._outputs.out.content
         task.err.content = self._outputs.err.content
         return [execution_of({"seconds": monotonic() - began} | report, task)]

@@ -12,18 +12,19 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from guerdon.errors import SandboxError
 from guerdon.sandbox.execution import Execution
 from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.local.bubblewrap import wrapped
 from guerdon.sandbox.local.captures import Capture
 from guerdon.sandbox.local.endings import execution_of, terms_of
 from guerdon.sandbox.local.levels import unavailable
-from guerdon.sandbox.local.places import places_of
+from guerdon.sandbox.local.places import own_places
 from guerdon.sandbox.local.sessions import end_session
+from guerdon.sandbox.locking.privileges import ReservedUser
 from guerdon.sandbox.probing import Finding
 from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
 
@@ -58,8 +59,10 @@ class Task:
 
     Attributes:
         limits: What it may use.
-        fds: Descriptors that it has beside its outputs: before them, and after them.
+        before: Descriptors that it has before its outputs.
+        after: Descriptors that it has after them.
         answer_bytes: How much it may answer; None where it doesn't.
+        link: Its end of a stream to another call, which is only its own once it is handed over.
         job: What it is to answer, where that goes by a stream.
         piped: Whether it has outputs of its own.
         out: What it prints.
@@ -72,6 +75,7 @@ class Task:
     before: list[int] = field(default_factory=list)
     after: list[int] = field(default_factory=list)
     answer_bytes: int | None = None
+    link: socket.socket | None = None
     job: bytes = b""
     piped: bool = True
     out: Capture = field(init=False)
@@ -93,7 +97,15 @@ class Task:
     def descriptors(self) -> list[int]:
         """All that it has, in order."""
         outputs = [each.writing for each in self.captures if each.writing is not None]
-        return [*self.before, *outputs, *self.after]
+        link = [] if self.link is None else [self.link.fileno()]
+        return [*self.before, *outputs, *link, *self.after]
+
+    def handed_over(self) -> None:
+        """Close what only the call is to have now."""
+        for each in self.captures:
+            each.given()
+        if self.link is not None:
+            self.link.close()
 
     def read(self) -> str | None:
         """Read what has come; say what is too much."""
@@ -132,7 +144,7 @@ class Worker:
 
     Attributes:
         folder: Where its calls have their folders.
-        facts: What it is made of.
+        made_of: What its lock is made of.
         findings: What attacks on its lock came to.
         broken: Whether it is of no use any more.
     """
@@ -144,14 +156,20 @@ class Worker:
         self.broken = False
         self.folder = tempfile.mkdtemp(prefix="guerdon-")
         self._process: subprocess.Popen[bytes] | None = None
+        self._user: ReservedUser | None = None
         self._channel, theirs = socket.socketpair()
         try:
             os.chmod(self.folder, 0o711)  # a call passes through here into its own
+            if config.get("bubblewrap") and os.geteuid() == 0:
+                self._user = ReservedUser()
+                os.chown(self.folder, self._user.uid, self._user.uid)
             with theirs:
-                self._process = self._start(theirs)
+                self._process = self._start(config, theirs)
             send(self._channel, config | {"folder": self.folder}, task.descriptors if task else ())
-            self.facts = self._open(task, monotonic() + seconds + GRACE)
-            self.findings = tuple(Finding(*each) for each in self.facts.get("canaries", ()))
+            facts = self._open(task, monotonic() + seconds + GRACE)
+            around = "around it" if config["bubblewrap"] else "not found, or doesn't work here"
+            self.made_of = facts.get("lock", {}) | {"bubblewrap": around}
+            self.findings = tuple(Finding(*each) for each in facts.get("canaries", ()))
             if ways := [f"{each.name}: {each.said}" for each in self.findings if not each.held]:
                 raise unavailable(config["level"], ways, self.findings)
         except BaseException as error:
@@ -160,12 +178,17 @@ class Worker:
                 raise SandboxError(f"a worker can't be started: {error}") from error
             raise
 
-    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        path = list(dict.fromkeys([str(Path(__file__).parents[3]), *places_of("landlockpy")]))
+    def _start(self, config: dict[str, Any], theirs: socket.socket) -> subprocess.Popen[bytes]:
+        path = own_places()
         stub = _STUB.format(path=path, fd=theirs.fileno())
+        # Without site-packages and the working directory on the path.
+        command = [sys.executable, "-I", "-S", "-B", "-c", stub]
+        uid = self._user.uid if self._user is not None else None
+        if config.get("bubblewrap"):
+            read = [*config["read"], *config["optional_read"], *path, *config.get("path", ())]
+            command = [*wrapped(config["bubblewrap"], read, self.folder), *command]
         return subprocess.Popen(
-            # Without site-packages and the working directory on the path.
-            [sys.executable, "-I", "-S", "-B", "-c", stub],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -173,6 +196,9 @@ class Worker:
             env=ENVIRONMENT,
             start_new_session=True,  # ctrl-C is the host's to deal with
             pass_fds=(theirs.fileno(),),
+            user=uid,
+            group=uid,
+            extra_groups=None if uid is None else [],
         )
 
     def _open(self, task: Task | None, deadline: float) -> dict[str, Any]:
@@ -220,8 +246,8 @@ class Worker:
         poller.register(self._channel, select.POLLIN)
         owners: dict[int, tuple[Task, Capture]] = {}
         for task in tasks:
+            task.handed_over()
             for capture in task.captures:
-                capture.given()
                 poller.register(capture.reading, select.POLLIN)
                 owners[capture.reading] = task, capture
         while True:
@@ -272,4 +298,6 @@ class Worker:
             end_session(self._process.pid)
             self._process.wait()
         self._channel.close()
+        if self._user is not None:
+            self._user.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -10,7 +10,6 @@ __all__ = ["prctl", "syscall"]
 
 PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
-PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
@@ -23,6 +22,7 @@ def _libc() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     library.prctl.restype = ctypes.c_int
+    library.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
     return library
 
 
@@ -50,8 +50,7 @@ def prctl(option: int, *arguments: int) -> int:
     Raises:
         OSError: It was refused.
     """
-    padded = (*arguments, 0, 0, 0, 0)[:4]
-    result = _libc().prctl(ctypes.c_int(option), *(ctypes.c_ulong(value) for value in padded))
+    result = _libc().prctl(option, *(*arguments, 0, 0, 0, 0)[:4])
     if result == -1:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

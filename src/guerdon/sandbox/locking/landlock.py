@@ -112,9 +112,11 @@ def _is_folder(path: str, *, needed: bool) -> bool | None:
 
 
 def _writing() -> AccessFS:
-    """What may be done in a folder of its own: no devices, sockets, pipes, links by name, moves.
+    """What may be done in a folder of its own: no devices, sockets, pipes or links by name.
 
     A symbolic link would do no harm by itself, but what cleans up after the call would meet it.
+    REFER moves files between folders under it; from outside none can be moved or linked in, since
+    it would have to be granted there too.
     """
     from landlockpy import AccessFS as Right
 
@@ -125,4 +127,5 @@ def _writing() -> AccessFS:
         | Right.MAKE_DIR
         | Right.REMOVE_FILE
         | Right.REMOVE_DIR
+        | Right.REFER
     )

@@ -167,12 +167,7 @@ def requirements() -> list[str]:
         missing.append("/proc isn't there: mount -t proc proc /proc")
     else:
         missing += _missing_seccomp()
-        if os.geteuid() == 0:
-            missing += [
-                f"root has no {name} here: docker run --cap-add={name.removeprefix('CAP_')}, or "
-                "run as an ordinary user"
-                for name in privileges.missing_privileges()
-            ]
+        missing += _missing_for_root() if os.geteuid() == 0 else []
     return missing + _missing_landlock()
 
 
@@ -189,8 +184,10 @@ def facts(plan: LockPlan | None = None) -> dict[str, str]:
         told["Landlock"] = f"interface {abi_version()}"
     except ImportError:
         told["Landlock"] = "landlockpy is not installed"
+    except OSError as error:
+        told["Landlock"] = f"refused: {error}"
     if plan is not None:
-        told["user"] = "this one" if plan.uid is None else str(plan.uid)
+        told["calls run as"] = "this user" if plan.uid is None else str(plan.uid)
         if plan.keep is not None:
             told["capability kept"] = privileges.CAPABILITY_NAMES[plan.keep]
     return told
@@ -200,6 +197,20 @@ def _loadable(policy: Policy, architecture: Architecture) -> LoadableFilter:
     number = architecture.number("seccomp")
     assert number is not None
     return LoadableFilter(assemble(policy, architecture), number=number)
+
+
+def _missing_for_root() -> list[str]:
+    missing = [
+        f"root has no {name} here: docker run --cap-add={name.removeprefix('CAP_')}, or run as an "
+        "ordinary user: docker run --user 1000"
+        for name in privileges.missing_privileges()
+    ]
+    if not privileges.has_spare_users():
+        missing.append(
+            "root has no other user to become in this user namespace: run as an ordinary user, or "
+            "map 65536 users into it (/etc/subuid, /etc/subgid)"
+        )
+    return missing
 
 
 def _missing_seccomp() -> list[str]:

@@ -16,7 +16,6 @@ from guerdon.sandbox.locking.kernel import (
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAPBSET_DROP,
-    PR_CAPBSET_READ,
     PR_SET_KEEPCAPS,
     prctl,
     syscall,
@@ -114,6 +113,16 @@ def missing_privileges() -> list[str]:
     ]
 
 
+def has_spare_users() -> bool:
+    """Whether this user namespace has numbers that by convention are nobody's."""
+    mapped = _mapped_users()
+    return any(
+        max(numbers.start, users.start) < min(numbers.stop, users.stop)
+        for numbers in NOBODYS
+        for users in mapped
+    )
+
+
 def permitted_capabilities() -> int:
     """The capabilities that this process may use, a bit each."""
     with open("/proc/self/status", "rb") as status:
@@ -184,8 +193,7 @@ def _empty_bounding_set() -> None:
     """No program could give a capability back, though none is ever started."""
     for capability in range(64):
         try:
-            if prctl(PR_CAPBSET_READ, capability):
-                prctl(PR_CAPBSET_DROP, capability)
+            prctl(PR_CAPBSET_DROP, capability)
         except PermissionError:
             return  # without CAP_SETPCAP; no_new_privs does the same
         except OSError:

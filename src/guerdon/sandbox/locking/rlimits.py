@@ -9,7 +9,7 @@ from math import ceil
 
 from guerdon.errors import SandboxError
 
-__all__ = ["ResourceLimits", "mapped_bytes", "threads_of_user"]
+__all__ = ["ResourceLimits", "threads_of_user"]
 
 # A thread's stack is mapped as large as this.
 STACK_BYTES = 8 << 20
@@ -23,7 +23,8 @@ _counted: dict[int, tuple[float, int]] = {}
 class ResourceLimits:
     """What one process may use, by setrlimit(2); its children each have the same.
 
-    None leaves a limit as it is. What a process has already can't be raised.
+    None leaves a limit as it is, and one that is lower already stays. Memory isn't among them: it
+    is counted from what a process has when it begins.
 
     Example:
         >>> from guerdon.sandbox.locking.rlimits import ResourceLimits
@@ -31,9 +32,6 @@ class ResourceLimits:
         (2, 3)
 
     Args:
-        address_space: Bytes that may be mapped, used or not; `mapped_bytes` are before anything is
-            done.
-        data_bytes: Bytes that may be mapped to be written by this process alone.
         cpu_seconds: Processor time: a signal at the next whole second, death a second later.
         file_bytes: How long a file may grow.
         open_files: Descriptors, and the highest that one can be.
@@ -41,8 +39,6 @@ class ResourceLimits:
             held to it.
     """
 
-    address_space: int | None = None
-    data_bytes: int | None = None
     cpu_seconds: float | None = None
     file_bytes: int | None = None
     open_files: int | None = 64
@@ -51,8 +47,6 @@ class ResourceLimits:
     def pairs(self) -> dict[str, tuple[int, int]]:
         """The soft and the hard limit of each kind."""
         limits = {
-            "RLIMIT_AS": self.address_space,
-            "RLIMIT_DATA": self.data_bytes,
             "RLIMIT_FSIZE": self.file_bytes,
             "RLIMIT_NOFILE": self.open_files,
             "RLIMIT_NPROC": self.user_threads,
@@ -87,15 +81,6 @@ class ResourceLimits:
                 resource.setrlimit(kind, (soft, hard))
             except (OSError, ValueError) as error:
                 raise SandboxError(f"{name} {soft}, {hard} was refused: {error}") from error
-
-
-def mapped_bytes() -> int:
-    """How much this process has mapped: what a limit on its address space starts from.
-
-    It can't be read any more when files are locked away.
-    """
-    with open("/proc/self/statm", "rb") as statm:
-        return int(statm.read().split()[0]) * os.sysconf("SC_PAGESIZE")
 
 
 def threads_of_user(uid: int) -> int:

@@ -119,8 +119,9 @@ COMMON = (
     ),
     Group(
         "Pipes, and pairs of sockets as asyncio makes one. A socket that could reach "
-        "anybody else can't be made; datagrams could be sent to a name.",
-        "getpeername getsockname getsockopt pipe pipe2 recvfrom recvmsg sendmsg shutdown",
+        "anybody else can't be made; datagrams could be sent to a name, and messages could "
+        "carry descriptors.",
+        "getpeername getsockname getsockopt pipe pipe2 recvfrom shutdown",
         Call("socketpair", arg(0).equals(AF_UNIX), arg(1).masked(SOCK_TYPE, SOCK_STREAM)),
         Call("sendto", arg(4).is_null()),
         Call("setsockopt", arg(1).equals(SOL_SOCKET), arg(2).among(*BUFFERS_AND_TIMES)),
@@ -165,7 +166,9 @@ COMMON = (
 )
 
 TEMPLATE_ONLY = Group(
-    "What begins a call: the second filter, its memory, and that it ends with the template.",
+    "What begins a call: what it is given, the second filter, its memory, and that it ends with "
+    "the template.",
+    "recvmsg sendmsg",
     Call("prctl", arg(0).equals(PR_SET_PDEATHSIG), arg(1).is_long(SIGKILL)),
     Call("prlimit64", arg(0).equals(0), arg(1).equals(RLIMIT_DATA)),
     Call("seccomp", arg(0).equals(SECCOMP_SET_MODE_FILTER), arg(1).is_long(0)),
@@ -212,6 +215,7 @@ def function_call() -> Policy:
                 *(Call(name, to_itself) for name in ("kill", "tgkill", "tkill")),
             ),
             Group("Its limits and filters stay.", "seccomp", answer=REFUSE),
+            Group("Nor is it given descriptors.", "recvmsg sendmsg", answer=REFUSE),
             Group("And may be read.", Call("prlimit64", arg(2).is_null())),
             Group(
                 "It ends with its template.",

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from guerdon.sandbox.server.folders import written
-from guerdon.sandbox.server.tree import members, usage
+from guerdon.sandbox.server.tree import deleted_bytes, members, usage
 
 __all__ = ["ENDING", "Call", "end_group", "end_pids"]
 
@@ -27,6 +27,7 @@ class Call:
         limits: ``seconds``, ``cpu``, ``memory``, ``file_bytes``, ``files``.
         pids: Tells its processes.
         baseline: Bytes of memory that each of them shares with its parent.
+        resident: Bytes that its first process had in memory at its start.
         folder: Where it writes; None where it can't.
         cause: What ended it; None where it ended by itself.
         problem: Why it couldn't be set up, which is the sandbox's fault; None where it was.
@@ -36,6 +37,7 @@ class Call:
     limits: dict[str, Any]
     pids: Callable[[], list[int]]
     baseline: int
+    resident: int = 0
     folder: str | None = None
     cause: str | None = None
     problem: str | None = None
@@ -79,6 +81,8 @@ class Call:
             return "files"
         if count > self.limits["files"]:
             return "files"
+        device = os.lstat(self.folder).st_dev
+        size += sum(deleted_bytes(pid, device) for pid in self.pids())
         return "file_bytes" if size > self.limits["file_bytes"] else None
 
     def ended(self, status: int, cpu: float, peak: int) -> None:
@@ -92,7 +96,7 @@ class Call:
         self.done, self.status = True, status
         self.seconds = monotonic() - self.began
         self.cpu += cpu
-        self.peak = max(self.peak, peak - self.baseline)
+        self.peak = max(self.peak, peak - self.resident)
         if self.cause is None and self.folder is not None:
             self.cause = self.look_at_files()
 

@@ -6,10 +6,11 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 
-__all__ = ["adopt_orphans", "die_with_parent", "wakes_on_child"]
+__all__ = ["adopt_orphans", "die_with_parent", "has_ended", "wakes_on_child"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -27,6 +28,14 @@ def die_with_parent() -> None:
     """Be killed when the parent ends, on Linux; a change of user undoes it."""
     if sys.platform == "linux":
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child has ended; it is not waited for, so that its number stays its own."""
+    if sys.platform == "linux":
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, check=False)
+    return told.stdout.strip()[:1] in (b"", b"Z")
 
 
 @contextlib.contextmanager

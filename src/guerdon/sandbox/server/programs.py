@@ -15,9 +15,10 @@ from guerdon.sandbox.server.calls import Call, end_group, end_pids
 from guerdon.sandbox.server.descriptors import take_over
 from guerdon.sandbox.server.folders import empty_folder, remove_tree
 from guerdon.sandbox.server.locks import open_lock
+from guerdon.sandbox.server.process_control import has_ended
 from guerdon.sandbox.server.script import read_script, run_script
 from guerdon.sandbox.server.started import Started, say_started
-from guerdon.sandbox.server.tree import children, members, memory_of, stat_of
+from guerdon.sandbox.server.tree import children, members, memory_of, resident_of, stat_of
 
 __all__ = ["ProgramStarter"]
 
@@ -62,9 +63,9 @@ class ProgramStarter:
         for name, path in config["preload"].items():
             _load(name, path)
         self._pid = os.getpid()
-        self._baseline = memory_of(self._pid)
         gc.collect()
         gc.freeze()  # nothing of it is looked at, and so copied, in the calls
+        self._shared = memory_of(self._pid), resident_of(self._pid)
 
     def facts(self) -> dict[str, Any]:
         """What is in force."""
@@ -84,7 +85,7 @@ class ProgramStarter:
                 os._exit(code)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # it does so itself, too: whoever comes first
-        call = Call(job, lambda: self._pids(pid), self._baseline, folder)
+        call = Call(job, lambda: self._pids(pid), *self._shared, folder)
         self._groups[pid] = call, started
         self.calls.append(call)
 
@@ -122,7 +123,7 @@ class ProgramStarter:
     def collect(self) -> None:
         """Wait for the calls that have ended, and end what they have left."""
         for group, (call, _) in self._groups.items():
-            if not call.done and os.waitid(os.P_PID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if not call.done and has_ended(group):
                 self._finish(group)
 
     def stop(self, call: Call) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from guerdon.sandbox.server.calls import Call, end_group, end_pids
 from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
 from guerdon.sandbox.server.locks import open_lock
+from guerdon.sandbox.server.process_control import has_ended
 from guerdon.sandbox.server.started import Started
 from guerdon.sandbox.server.template import serve
-from guerdon.sandbox.server.tree import children, members, memory_of
+from guerdon.sandbox.server.tree import children, members, memory_of, resident_of
 
 __all__ = ["FunctionStarter"]
 
@@ -62,7 +63,7 @@ class FunctionStarter:
         self._channel.settimeout(ANSWER)
         self.wakes = [self._channel.fileno()]
         self._await_opening(config["opening"])
-        self._baseline = memory_of(self._group)
+        self._shared = memory_of(self._group), resident_of(self._group)
 
     def _await_opening(self, limits: dict[str, Any]) -> None:
         """Wait until the template is ready."""
@@ -112,7 +113,7 @@ class FunctionStarter:
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Have the template fork a call."""
         group = self._group
-        call = Call(job, lambda: list(members(group)), self._baseline)
+        call = Call(job, lambda: list(members(group)), *self._shared)
         self.calls.append(call)
         started = self._started = Started()
         try:
@@ -125,8 +126,7 @@ class FunctionStarter:
         call = self.calls[0]
         if call.done:
             return
-        ended = os.waitid(os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if not select.select([self._channel], [], [], 0)[0] and ended is None:
+        if not select.select([self._channel], [], [], 0)[0] and not has_ended(self._group):
             return
         word = self._word()
         try:
@@ -167,11 +167,9 @@ class FunctionStarter:
 
     def last_words(self) -> dict[str, Any]:
         """How the template ended, or was ended now."""
-        call = Call({"seconds": ANSWER}, list, self._baseline)
+        call = Call({"seconds": ANSWER}, list, *self._shared)
         deadline = monotonic() + ANSWER
-        while monotonic() < deadline and not os.waitid(
-            os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT
-        ):
+        while monotonic() < deadline and not has_ended(self._group):
             sleep(0.001)  # its stream ends a moment before it does
         self._end(call)
         return call.report()

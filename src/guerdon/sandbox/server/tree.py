@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Usage", "children", "members", "stat_of", "usage"]
+__all__ = [
+    "Usage",
+    "children",
+    "deleted_bytes",
+    "members",
+    "memory_of",
+    "resident_of",
+    "stat_of",
+    "usage",
+]
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -61,6 +71,19 @@ def members(root: int) -> Iterator[int]:
         waiting += children(pid)
 
 
+def deleted_bytes(pid: int, device: int) -> int:
+    """Bytes of files of a file system that a process has open and that have no name any more."""
+    total = 0
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            found = os.stat(f"/proc/{pid}/fd/{fd}")
+            if stat.S_ISREG(found.st_mode) and not found.st_nlink and found.st_dev == device:
+                total += found.st_size
+    except OSError:
+        pass  # it has just ended, or closed it
+    return total
+
+
 def stat_of(pid: int) -> Stat | None:
     """What the kernel says of a process; None where there is none."""
     try:
@@ -75,11 +98,20 @@ def stat_of(pid: int) -> Stat | None:
 
 def memory_of(pid: int) -> int:
     """Bytes of memory that no file backs; 0 where there is no such process."""
+    return _of_status(pid, (b"RssAnon:", b"RssShmem:", b"VmSwap:"))
+
+
+def resident_of(pid: int) -> int:
+    """Bytes in memory, those of files included; 0 where there is no such process."""
+    return _of_status(pid, (b"VmRSS:",))
+
+
+def _of_status(pid: int, names: tuple[bytes, ...]) -> int:
     total = 0
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
-                if line.startswith((b"RssAnon:", b"RssShmem:", b"VmSwap:")):
+                if line.startswith(names):
                     total += int(line.split()[1]) << 10
     except (OSError, ValueError, IndexError):
         pass  # it has just ended
@@ -94,5 +126,5 @@ def usage(pids: list[int], baseline: int) -> Usage:
         baseline: What each had when it was forked, in bytes, and shares with its parent.
     """
     memory = sum(max(0, memory_of(pid) - baseline) for pid in pids)
-    stats = (stat_of(pid) for pid in pids)
-    return Usage(memory, sum(stat.cpu for stat in stats if stat is not None))
+    told = (stat_of(pid) for pid in pids)
+    return Usage(memory, sum(each.cpu for each in told if each is not None))

@@ -15,9 +15,10 @@ from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import link
+    from guerdon.sandbox.testing import link, raised
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_link as link
+    import guerdon_raised as raised
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,7 +48,7 @@ class Candidate(link.Link):
 
     def describe(self, error: BaseException) -> str:
         """An error in a line, without what differs from run to run."""
-        return self._tidy(link.describe(error))
+        return self._tidy(raised.describe(error))
 
     def _write(self, frame: bytes) -> None:
         self._stay()
@@ -109,5 +110,5 @@ def _serve(job: dict[str, Any], here: Candidate) -> None:
 
 def _syntax(error: BaseException, here: Candidate) -> str:
     if isinstance(error, SyntaxError) and error.filename == "<program>":
-        return f"line {error.lineno}: {error.msg}"[: link.LONGEST]
+        return f"line {error.lineno}: {error.msg}"[: raised.LONGEST]
     return here.describe(error)

@@ -15,9 +15,11 @@ from types import CodeType, FrameType, ModuleType, TracebackType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import link, remote
+    from guerdon.sandbox.testing import link, plain, raised, remote
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_link as link
+    import guerdon_plain as plain
+    import guerdon_raised as raised
     import guerdon_remote as remote
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ LOADED = 64 << 10  # bytes of the first message
 #: Frames, code and modules lead to what the tests know.
 BARRED = (CodeType, FrameType, ModuleType, TracebackType)
 GIVEN = frozenset(
-    f"__{name}__" for name in ["call", "contains", "getitem", "iter", "len", "next", "repr", "reversed", "str"]
+    f"__{name}__"
+    for name in ["call", "contains", "getitem", "iter", "len", "next", "repr", "reversed", "str"]
 )
 #: By these a text or a set answers yes or no to what it is given, or about itself.
 PREDICATES = frozenset(
@@ -68,7 +71,7 @@ class Checker(link.Link):
         if "entry" in message:
             try:
                 entry = self._decoder(message, ()).value(message["entry"])
-            except (link.codec.CodecError, TypeError, ValueError, LookupError):
+            except (plain.CodecError, TypeError, ValueError, LookupError):
                 self.lose("it presented no entry point")
             return {"loaded": True, "entry": entry}
         if any(type(message.get(key)) is str for key in ("compile", "load")):
@@ -91,7 +94,11 @@ class Checker(link.Link):
     def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call an object of the program."""
         result = super().call(target, args, kwargs)
-        return self._made(result) if target is self.entry and self._is_class else result
+        if target is self.entry and self._is_class:
+            return self._made(result)
+        if _is_remote(result) and hasattr(type(result), "__await__"):
+            return _waiting(result)
+        return result
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
@@ -108,6 +115,8 @@ class Checker(link.Link):
         What decides over a plain value is not left to the program: else it could return an object
         that equals, contains, or differs by nothing from whatever the tests expect.
         """
+        if name == "__exit__":
+            args = [*args[:2], None]  # the traceback stays here
         plain = any(not _is_remote(arg) for arg in args)
         if name in remote.COMPARISONS and plain:
             return NotImplemented
@@ -129,8 +138,8 @@ class Checker(link.Link):
 
     def _error(self, told: Any) -> BaseException:
         error = super()._error(told)
-        if isinstance(error, link.ProgramLeft):
-            self.left = self.left or link.describe(error)
+        if isinstance(error, raised.ProgramLeft):
+            self.left = self.left or raised.describe(error)
         return error
 
     # What the program asks -----------------------------------------------------------------------
@@ -160,12 +169,16 @@ def _is_open(value: Any) -> bool:
 
 
 def _is_remote(value: Any) -> bool:
-    return remote.Remote in link.codec.mro_of(type(value))
+    return remote.Remote in plain.mro_of(type(value))
+
+
+async def _waiting(value: Any) -> Any:
+    return await value  # a coroutine of this process: event loops take no other
 
 
 def _walked(target: remote.Remote) -> Any:
     try:
-        return iter(target)  # type: ignore[call-overload]
+        return iter(target)
     except TypeError:
         raise TypeError(
             f"argument of type {type(target).__name__!r} is not iterable; whether it contains a "
@@ -203,13 +216,13 @@ def _check(job: dict[str, Any], here: Checker, say: Callable[[Any], None]) -> No
     try:
         exec(compile(job["starter"], "<starter>", "exec", dont_inherit=True), names)
     except BaseException as error:
-        say({"starter": link.describe(error)})
+        say({"starter": raised.describe(error)})
         return
     names.pop(name, None)
     loaded = here.loaded()
     if "loaded" not in loaded:
         said = {
-            key: value[: 2 * link.LONGEST] for key, value in loaded.items() if type(value) is str
+            key: value[: 2 * raised.LONGEST] for key, value in loaded.items() if type(value) is str
         }
         say(said | {"memory": loaded.get("memory") is True})
         return
@@ -238,5 +251,5 @@ def _run(test: CodeType, names: dict[str, Any]) -> tuple[str, bool]:
     except link.LinkLost:
         return "lost", False
     except BaseException as error:  # SystemExit too
-        return link.describe(error), isinstance(error, MemoryError)
+        return raised.describe(error), isinstance(error, MemoryError)
     return "", False

@@ -13,22 +13,17 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.execution import Ending, Execution
 from guerdon.sandbox.limits import Limits
 from guerdon.sandbox.protocol import Program, Sandbox
+from guerdon.sandbox.testing.inside import INSIDE, source
 from guerdon.sandbox.testing.verdict import Verdict
 
-__all__ = ["INSIDE", "check_program", "check_program_async"]
+__all__ = ["check_program", "check_program_async"]
 
-#: The modules that run inside, by the names that they have there, each after those it needs.
-INSIDE = {
-    f"guerdon_{name}": Path(__file__).with_name(f"{name}.py")
-    for name in ("codec", "remote", "link", "candidate", "checker")
-}
 OVERHEAD = 4 << 10  # bytes that the checker says beside a few for each test
 QUIET = (
     "import sys\nsys.dont_write_bytecode = True\n"  # bytecode would count as files of the program
@@ -55,8 +50,8 @@ def check_program(
     object stays where it is, and is asked from afar. What a call changes in its arguments is
     changed in the test's too, when the call is over. An object of the program never equals a plain
     value, and has no order with one; unless the tests have made it by calling the class that is
-    tested, it can't be added to or subtracted from one either. An entry point is a class where the
-    starter defines it by ``class``, or where there is no starter and its name begins with a capital.
+    tested, it can't be added to or subtracted from one either. An entry point is a class where
+    the starter defines it by ``class``, or where there is none and its name has a capital first.
 
     Example:
         >>> from guerdon import check_program, open_sandbox
@@ -74,7 +69,7 @@ def check_program(
         entry_point: The function or class that the program must define.
         starter: The trusted code that the task begins with; its last function may lack a body.
         limits: What each of the two processes may use, and the time for both together; None takes
-            the defaults of `Limits`.
+            the sandbox's own.
 
     Returns:
         The verdict; whatever the program did wrong is in there.
@@ -83,7 +78,7 @@ def check_program(
         InvalidArgumentError: The tests or the starter are no Python, or there are no tests.
         SandboxError: The sandbox failed, or the tests did, without the program's doing.
     """
-    job = _Job.of(program, tests, entry_point, starter, limits or Limits())
+    job = _Job.of(program, tests, entry_point, starter, limits or _own(sandbox))
     pair = sandbox.run_pair(*job.programs(sandbox), limits=job.given)
     return _Reading(job, *pair).verdict()
 
@@ -98,7 +93,7 @@ async def check_program_async(
     limits: Limits | None = None,
 ) -> Verdict:
     """The same as `check_program`; cancelled, it ends both processes."""
-    job = _Job.of(program, tests, entry_point, starter, limits or Limits())
+    job = _Job.of(program, tests, entry_point, starter, limits or _own(sandbox))
     pair = await sandbox.run_pair_async(*job.programs(sandbox), limits=job.given)
     return _Reading(job, *pair).verdict()
 
@@ -145,8 +140,8 @@ class _Job:
 
     def programs(self, sandbox: Sandbox) -> tuple[Program, Program]:
         """The program and its checker, as the sandbox runs them."""
-        there = getattr(sandbox, "preloaded", frozenset())
-        files = {f"{name}.py": _source(name) for name in INSIDE if name not in there}
+        there: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
+        files = {f"{name}.py": source(name) for name in INSIDE if name not in there}
         shared = {"entry_point": self.entry_point, "files": list(files)}
         jobs = {
             "candidate": shared | {"program": self.program},
@@ -267,9 +262,9 @@ class _Reading:
         return f"its process ended by itself ({by})"
 
 
-@functools.cache
-def _source(name: str) -> bytes:
-    return INSIDE[name].read_bytes()
+def _own(sandbox: Sandbox) -> Limits:
+    own = getattr(sandbox, "limits", None)
+    return own if isinstance(own, Limits) else Limits()
 
 
 def _compiles(source: object, what: str) -> None:

@@ -1,10 +1,11 @@
 """Plain values on a wire: a flat table of nodes in JSON, which may hold cycles and any depth.
 
-Nothing else than this table is ever made of what comes in: no pickle, no names that are looked up
-but those of `values.NAMES`. A node is a list of a tag and what belongs to it. None, booleans, floats,
-integers of 64 bits and texts stand where they are; everything else is the number of its node, in a
-list of its own: ``[3]``. ``[-1 - k]`` is node ``k`` of the message that is answered, so that an
-argument that comes back is the same object.
+Nothing else is ever made of what comes in: no pickle, and no name but those of `plain.NAMES`.
+
+A node is a list of a tag and what belongs to it. None, booleans, floats, integers of 64 bits and
+texts stand where they are; everything else is the number of its node, in a list of its own:
+``[3]``. ``[-1 - k]`` is node ``k`` of the message that is answered, so that an argument that comes
+back is the same object.
 
 Runs inside of a sandbox too: the standard library only, and little of it.
 """
@@ -15,9 +16,9 @@ from collections import defaultdict, deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import values
+    from guerdon.sandbox.testing import plain
 else:  # inside of a sandbox, where there is no guerdon
-    import guerdon_values as values
+    import guerdon_plain as plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,9 +28,10 @@ __all__ = ["Decoder", "Encoder", "index_of"]
 
 DEEPEST = 2000  # of values that can't be changed: the interpreter hashes them by recursion in C
 
+
 def index_of(number: Any, table: Sequence[Any]) -> int:
     """A number that came in, where it is one of a table's."""
-    values.expect(type(number) is int and 0 <= number < len(table), "a number of nothing")
+    plain.expect(type(number) is int and 0 <= number < len(table), "a number of nothing")
     return int(number)
 
 
@@ -85,8 +87,8 @@ class Encoder:
 
     def _told(self, value: Any) -> Any:
         kind = type(value)
-        if kind not in values.ATOMS:
-            mro = values.mro_of(kind)
+        if kind not in plain.ATOMS:
+            mro = plain.mro_of(kind)
             if int in mro:
                 value, kind = int.__int__(value), int
             elif float in mro:
@@ -94,12 +96,12 @@ class Encoder:
             elif str in mro:
                 value, kind = str.__str__(value), str
         if kind is int:
-            if -values.SMALL <= value < values.SMALL:
+            if -plain.SMALL <= value < plain.SMALL:
                 return value
         elif kind is str:
             if _sendable(value):
                 return value
-        elif kind in values.ATOMS:
+        elif kind in plain.ATOMS:
             return value
         key = id(value)
         if key in self.known:
@@ -111,12 +113,12 @@ class Encoder:
             self.objects.append(value)
         return [number]
 
-    def _all(self, values: Iterable[Any]) -> list[Any]:
-        values = list(values)
+    def _all(self, items: Iterable[Any]) -> list[Any]:
+        values = list(items)
         kinds = set(map(type, values))
         # A million numbers are looked at by C alone.
         if kinds <= {int, bool}:
-            if not values or -values.SMALL <= min(values) <= max(values) < values.SMALL:
+            if not values or -plain.SMALL <= min(values) <= max(values) < plain.SMALL:
                 return values
         elif kinds <= {float, bool, type(None)} or (kinds == {str} and _sendable("".join(values))):
             return values
@@ -124,30 +126,29 @@ class Encoder:
 
     def _node(self, value: Any) -> list[Any]:
         kind = type(value)
-        for known in () if kind in _TELLERS or kind in values.SEQUENCES or kind in values.MAPPINGS else values.BASES:
-            if known in values.mro_of(kind):
-                kind = known
-                break
-        if kind in values.SEQUENCES:
+        if not (kind in _TELLERS or kind in plain.SEQUENCES or kind in plain.MAPPINGS):
+            mro = plain.mro_of(kind)
+            kind = next((base for base in plain.BASES if base in mro), kind)
+        if kind in plain.SEQUENCES:
             items = self._all(kind.__iter__(value))
             if kind is deque:
                 return ["deque", items, value.maxlen]
-            return [values.SEQUENCES[kind], items]
-        if kind in values.MAPPINGS:
+            return [plain.SEQUENCES[kind], items]
+        if kind in plain.MAPPINGS:
             pairs = [self._all(dict.keys(value)), self._all(dict.values(value))]
             if kind is defaultdict:
                 return ["defaultdict", *pairs, self._told(value.default_factory)]
-            return [values.MAPPINGS[kind], *pairs]
+            return [plain.MAPPINGS[kind], *pairs]
         if kind in _TELLERS:
             return _TELLERS[kind](self, value)
-        name = values.NAMED.get(id(value))
+        name = plain.NAMED.get(id(value))
         if name is not None:
             return ["name", name]
-        stated = values.stated(value, kind)
+        stated = plain.stated(value, kind)
         if stated is not None:
             return stated
-        if values.error_name(kind):
-            return ["error", values.error_name(kind), self._all(value.args)]
+        if plain.error_name(kind):
+            return ["error", plain.error_name(kind), self._all(value.args)]
         return self.export(value)
 
 
@@ -182,7 +183,9 @@ class Decoder:
     def __init__(
         self, nodes: Any, accept: Callable[[list[Any]], Any], known: Sequence[Any] = ()
     ) -> None:
-        values.expect(type(nodes) is list and all(_is_node(node) for node in nodes), "no table of nodes")
+        plain.expect(
+            type(nodes) is list and all(_is_node(node) for node in nodes), "no table of nodes"
+        )
         self._nodes: list[list[Any]] = nodes
         self._accept = accept
         self._known = known
@@ -190,31 +193,33 @@ class Decoder:
         self._depths: list[int] = [0] * len(nodes)  # 0: not made yet; -1: being made
         try:
             self._make()
-        except values.CodecError:
+        except plain.CodecError:
             raise
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            raise values.CodecError(f"a value that can't be: {str(error)[:100]}") from None
+            raise plain.CodecError(f"a value that can't be: {str(error)[:100]}") from None
 
     def _make(self) -> None:
         for number, (tag, *rest) in enumerate(self._nodes):
-            if tag in values.EMPTY:
-                self.objects[number] = deque(maxlen=rest[1]) if tag == "deque" else values.EMPTY[tag]()
+            if tag in plain.EMPTY:
+                self.objects[number] = (
+                    deque(maxlen=rest[1]) if tag == "deque" else plain.EMPTY[tag]()
+                )
                 self._depths[number] = 1
         for number in range(len(self._nodes)):
             self._fix(number)
         for number, node in enumerate(self._nodes):
-            if node[0] in values.EMPTY:
+            if node[0] in plain.EMPTY:
                 self._fill(number, node)
 
     def _fill(self, number: int, node: list[Any]) -> None:
         value = self.objects[number]
         if node[0] == "defaultdict":
             value.default_factory = self.value(node[3])
-        values.refill(value, self.again(node))
+        plain.refill(value, self.again(node))
 
     def again(self, node: Any) -> Any:
         """What stands in a node that can be changed, in a container of its own."""
-        values.expect(_is_node(node) and node[0] in values.EMPTY, "no container")
+        plain.expect(_is_node(node) and node[0] in plain.EMPTY, "no container")
         tag = node[0]
         if tag == "bytearray":
             return bytes.fromhex(node[1])
@@ -224,19 +229,19 @@ class Decoder:
         if tag == "set":
             return set(items)
         others = self.values(node[2])
-        values.expect(len(items) == len(others), "no pairs")
-        return dict(zip(items, others))
+        plain.expect(len(items) == len(others), "no pairs")
+        return dict(zip(items, others, strict=True))
 
     def values(self, told: Any) -> list[Any]:
         """The values of a list of them."""
-        values.expect(type(told) is list, "no list")
-        if set(map(type, told)) <= values.ATOMS:
+        plain.expect(type(told) is list, "no list")
+        if set(map(type, told)) <= plain.ATOMS:
             return list(told)
         return [self.value(each) for each in told]
 
     def value(self, told: Any) -> Any:
         """The value that something stands for."""
-        if type(told) in values.ATOMS:
+        if type(told) in plain.ATOMS:
             return told
         number = self._number(told)
         if number < 0:
@@ -244,9 +249,9 @@ class Decoder:
         return self.objects[number]
 
     def _number(self, told: Any) -> int:
-        values.expect(type(told) is list and len(told) == 1 and type(told[0]) is int, "no reference")
+        plain.expect(type(told) is list and len(told) == 1 and type(told[0]) is int, "no reference")
         number: int = told[0]
-        values.expect(-len(self._known) <= number < len(self._nodes), "a reference to nothing")
+        plain.expect(-len(self._known) <= number < len(self._nodes), "a reference to nothing")
         return number
 
     def _fix(self, number: int) -> None:
@@ -261,24 +266,24 @@ class Decoder:
             held = self._held(rest) if tag in ("tuple", "frozenset", "error") else []
             missing = [each for each in held if self._depths[each] < 1]
             if missing:
-                values.expect(self._depths[number] == 0, "a value that holds itself")
+                plain.expect(self._depths[number] == 0, "a value that holds itself")
                 self._depths[number] = -1
-                values.expect(all(self._depths[each] == 0 for each in missing), "a value in itself")
+                plain.expect(all(self._depths[each] == 0 for each in missing), "a value in itself")
                 waiting += dict.fromkeys(missing)
                 continue
             depth = 1 + max(
                 (self._depths[each] for each in held if not self._empty(each)), default=0
             )
-            values.expect(depth <= DEEPEST, "it is nested too deeply")
+            plain.expect(depth <= DEEPEST, "it is nested too deeply")
             self.objects[number] = self._fixed(tag, rest)
             self._depths[number] = depth
             waiting.pop()
 
     def _empty(self, number: int) -> bool:
-        return self._nodes[number][0] in values.EMPTY
+        return self._nodes[number][0] in plain.EMPTY
 
     def _held(self, rest: list[Any]) -> list[int]:
-        values.expect(bool(rest) and type(rest[-1]) is list, "no list")
+        plain.expect(bool(rest) and type(rest[-1]) is list, "no list")
         numbers = [self._number(each) for each in rest[-1] if type(each) is list]
         return [number for number in numbers if number >= 0]
 
@@ -290,19 +295,19 @@ class Decoder:
         if tag in ("mine", "yours"):
             return self._accept([tag, *rest])
         if tag == "name":
-            return values.NAMES[rest[0]]
+            return plain.NAMES[rest[0]]
         if tag == "error":
-            kind = values.NAMES[rest[0]]
-            values.expect(isinstance(kind, type) and values.error_name(kind) is not None, "no exception")
+            kind = plain.NAMES[rest[0]]
+            plain.expect(
+                isinstance(kind, type) and plain.error_name(kind) is not None, "no exception"
+            )
             return kind(*self.values(rest[1]))
         if tag in ("range", "slice"):
-            return values.NAMES[tag](*self.values(rest[0]))
-        values.expect(tag in values.MAKERS, "a node of no kind")
-        values.expect(all(type(each) in values.ATOMS for each in rest), "no value")
-        return values.MAKERS[tag](*rest)
+            return plain.NAMES[tag](*self.values(rest[0]))
+        plain.expect(tag in plain.MAKERS, "a node of no kind")
+        plain.expect(all(type(each) in plain.ATOMS for each in rest), "no value")
+        return plain.MAKERS[tag](*rest)
 
 
 def _is_node(node: Any) -> bool:
     return type(node) is list and len(node) > 1 and type(node[0]) is str
-
-

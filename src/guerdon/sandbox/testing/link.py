@@ -16,19 +16,20 @@ from os import read, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import codec, remote
+    from guerdon.sandbox.testing import codec, plain, raised, remote
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_codec as codec
+    import guerdon_plain as plain
+    import guerdon_raised as raised
     import guerdon_remote as remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["GONE", "LARGEST", "LONGEST", "Link", "LinkLost", "ProgramLeft", "describe"]
+__all__ = ["GONE", "LARGEST", "Link", "LinkLost"]
 
 LARGEST = 32 << 20  # bytes of a message
-LONGEST = 300  # characters of an error's text
 DEEPEST = 60  # calls that wait for each other
 GONE = "its process ended by itself"
 HEADROOM = 60  # frames that asking needs: nothing is asked by what runs out of them half-way
@@ -139,15 +140,15 @@ class Link:
             changed = []
             for number, node in _list(answer, "back"):
                 value = encoder.objects[number] if type(number) is int and number >= 0 else None
-                if not isinstance(value, (list, dict, set, bytearray, codec.deque)):
-                    raise codec.CodecError("no argument that can be changed")
+                if not isinstance(value, plain.CHANGEABLE):
+                    raise plain.CodecError("no argument that can be changed")
                 changed.append((value, decoder.again(node)))
             for value, new in changed:
-                codec.refill(value, new)
+                plain.refill(value, new)
             if "no" not in answer:
                 return decoder.value(answer.get("ok"))
             error = self._error(answer["no"])
-        except (codec.CodecError, TypeError, ValueError, LookupError) as fault:
+        except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
             self.lose(f"its answer is no message: {str(fault)[:100]}")
         except (MemoryError, RecursionError):
             self.lose("its answer is too large")
@@ -159,9 +160,9 @@ class Link:
         """Do what was asked, and answer."""
         decoder, target, what, name, args, kwargs = self._question(message)
         before = [
-            (number, value, codec.contents(value))
+            (number, value, plain.contents(value))
             for number, value in enumerate(decoder.objects)
-            if message["nodes"][number][0] in codec.EMPTY
+            if message["nodes"][number][0] in plain.EMPTY
         ]
         self._depth += 1
         try:
@@ -188,14 +189,14 @@ class Link:
             decoder = self._decoder(message, ())
             token, what, name = (message.get(key) for key in ("ask", "what", "name"))
             if not all(type(each) is str and len(each) <= 1000 for each in (token, what, name)):
-                raise codec.CodecError("a question without an id, a kind or a name")
+                raise plain.CodecError("a question without an id, a kind or a name")
             target = self._exported[codec.index_of(message.get("on"), self._exported)]
             args = decoder.values(message.get("args"))
             named = message.get("named")
             if type(named) is not dict:
-                raise codec.CodecError("a question without arguments")
+                raise plain.CodecError("a question without arguments")
             kwargs = {key: decoder.value(value) for key, value in named.items()}
-        except (codec.CodecError, TypeError, ValueError, LookupError) as fault:
+        except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
             self.lose(f"it asked for what can't be: {str(fault)[:100]}")
         except (MemoryError, RecursionError):
             self.lose("it asked for too much")
@@ -236,7 +237,7 @@ class Link:
         message["back"] = [
             [number, encoder.again(value)]
             for number, value, old in before
-            if not _same(old, codec.contents(value))
+            if not _same(old, plain.contents(value))
         ]
         return _frame(message)
 
@@ -245,45 +246,20 @@ class Link:
     def _told(self, error: BaseException) -> dict[str, Any]:
         """An error, for the other side."""
         origin = self._origins.get(id(error))
-        kind = type(error)
-        names = [codec.NAMED[id(each)] for each in kind.__mro__ if id(each) in codec.NAMED]
-        try:
-            text = str.__str__(str(error))[: 4 * LONGEST]
-        except BaseException:  # its __str__ is the program's code
-            text = "an error that can't be told"
-        args = error.args if id(kind) in codec.NAMED else (None,) * 9
-        plain = len(args) < 9 and all(
-            type(each) in (int, float, bool, type(None))
-            or (type(each) is str and len(each) <= 4 * LONGEST)
-            for each in args
-        )
-        return {
-            "names": names,
-            "own": "" if id(kind) in codec.NAMED else str(kind.__name__)[:100],
-            "text": text.encode("utf-8", "backslashreplace").decode(),
-            "args": [_bounded(each) for each in args] if plain else None,
-            "line": _program_line(error),
+        return raised.told_of(error) | {
             "yours": -1 if origin is None else origin[1],
             "mine": self._number(error) if self.keeps_errors else -1,
         }
 
     def _error(self, told: Any) -> BaseException:
         """An error of the other side, as it is raised here."""
-        text, own, line, names = (told[key] for key in ("text", "own", "line", "names"))
-        if type(names) is not list or not 0 < len(names) < 100:
-            raise codec.CodecError("an error of no kind")
-        if type(text) is not str or type(own) is not str or type(line) is not int:
-            raise codec.CodecError("an error without words")
+        plain.expect(type(told) is dict, "no error")
         yours = told.get("yours")
         if type(yours) is int and 0 <= yours < len(self._exported):
-            error = self._exported[yours]
-            if isinstance(error, BaseException):
-                return error  # what was raised here, and went through the other process
-        kinds = [codec.NAMES[name] for name in names]
-        said = _said(own[:100] or str(names[0]), text)
-        text = (f"{own[:100]}: {text}" if text else own[:100]) if own else text
-        error = _rebuilt(kinds, None if own else told.get("args"), text[: 4 * LONGEST])
-        error._guerdon_line, error._guerdon_said = line, said
+            own = self._exported[yours]
+            if isinstance(own, BaseException):
+                return own  # what was raised here, and went through the other process
+        error = raised.rebuild(told)
         mine = told.get("mine")
         if type(mine) is int and mine >= 0:
             self._origins[id(error)] = (error, mine)
@@ -349,7 +325,7 @@ class Link:
         return message, encoder
 
     def _export(self, value: Any, kinds: list[Any]) -> list[Any]:
-        if remote.Remote in codec.mro_of(type(value)):
+        if remote.Remote in plain.mro_of(type(value)):
             return ["yours", value._guerdon_number]
         kind = self.kind_of(value)
         if kind not in kinds:
@@ -382,9 +358,9 @@ class Link:
         if found is None:
             name, methods = kind
             if type(number) is not int or type(name) is not str or len(name) > 100:
-                raise codec.CodecError("an object of no kind")
+                raise plain.CodecError("an object of no kind")
             if not remote.FORWARDED.issuperset(methods):
-                raise codec.CodecError("an object of a kind that can't be")
+                raise plain.CodecError("an object of a kind that can't be")
             made = remote.remote_class(name, frozenset(methods))
             found = self._remotes[number] = made(self, number)
         return found
@@ -403,7 +379,7 @@ def _frame(message: dict[str, Any]) -> bytes | None:
 def _list(message: dict[str, Any], key: str) -> list[Any]:
     value = message.get(key)
     if type(value) is not list:
-        raise codec.CodecError(f"a message without {key}")
+        raise plain.CodecError(f"a message without {key}")
     return value
 
 
@@ -411,5 +387,3 @@ def _same(old: Any, new: Any) -> bool:
     if isinstance(old, bytes):
         return bool(old == new)
     return len(old) == len(new) and all(map(operator.is_, old, new))
-
-

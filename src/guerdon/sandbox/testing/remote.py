@@ -11,9 +11,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing.codec import mro_of
+    from guerdon.sandbox.testing.plain import mro_of
 else:  # inside of a sandbox, where there is no guerdon
-    from guerdon_codec import mro_of
+    from guerdon_plain import mro_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

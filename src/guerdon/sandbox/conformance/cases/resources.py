@@ -258,6 +258,7 @@ RESOURCES: tuple[Case, ...] = (
         def allocate():
             with open("full", "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, 8 << 20)
+        trying()
         refused("EFBIG EINVAL ENOSPC EDQUOT EOPNOTSUPP", stretch=stretch, allocate=allocate)
         """,
     ),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ATOMS",
     "BASES",
+    "CHANGEABLE",
     "EMPTY",
     "MAKERS",
     "MAPPINGS",
@@ -72,6 +73,7 @@ EMPTY: dict[str, Callable[[], Any]] = {
     "counter": Counter,
     "defaultdict": defaultdict,
 }
+CHANGEABLE = (list, set, dict, bytearray, deque)
 #: What a value is taken for that is of a class of its own; the first that fits.
 BASES = (int, float, complex, str, bytes, bytearray, deque, list, tuple, dict, set, frozenset)
 
@@ -115,6 +117,7 @@ def refill(value: Any, new: Any) -> None:
 
 
 def expect(held: bool, fault: str) -> None:
+    """Refuse what came in, where something doesn't hold of it."""
     if not held:
         raise CodecError(fault)
 

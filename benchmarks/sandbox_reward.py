@@ -1,0 +1,56 @@
+"""The reward functions that are called in a sandbox, and the conversations that they score.
+
+Imports nothing but the standard library: what a sandbox is compared with runs them, too.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+MESSAGES = 20
+
+_ANSWER = re.compile(r"answer: *(-?\d+)")
+_STEP = re.compile(r"\d+ [-+*] \d+ = -?\d+")
+_WORDS = ("the", "crate", "of", "apples", "goes", "to", "a", "stall", "by", "the", "river", "and",
+          "nobody", "asked", "for", "it", "yet", "3 + 4 = 7", "12 * 2 = 24")  # fmt: skip
+
+
+def brief(messages: list[Any], ground_truth: str | None = None) -> float:
+    """The right answer counts 1; steps are worth something, and many words cost something."""
+    said = [message.text for message in messages if message.role == "assistant"]
+    found = [answer for text in said for answer in _ANSWER.findall(text)]
+    steps = sum(len(_STEP.findall(text)) for text in said)
+    words = sum(len(text.split()) for text in said)
+    right = bool(found) and found[-1] == ground_truth
+    return (1.0 if right else 0.2) + min(steps, 20) / 200 - words / 10_000
+
+
+def wordy(rollouts_messages: list[list[Any]], ground_truths: list[str]) -> list[float]:
+    """The same for each of a batch, less what it has in common with the others."""
+    bags = [
+        {word for message in messages for word in message.text.split()}
+        for messages in rollouts_messages
+    ]
+    pairs = zip(rollouts_messages, ground_truths, strict=True)
+    scores = [brief(messages, truth) for messages, truth in pairs]
+    return [
+        score - sum(len(bag & other) for other in bags) / 1_000 / len(bags)
+        for score, bag in zip(scores, bags, strict=True)
+    ]
+
+
+def conversation(number: int) -> tuple[list[dict[str, str]], str]:
+    """Messages of 50 to 300 letters, the assistant's every other one, and the true answer."""
+    dice = random.Random(number)
+    messages = [
+        {
+            "role": "assistant" if place % 2 else "user",
+            "content": " ".join(dice.choices(_WORDS, k=75))[: dice.randint(50, 300)],
+        }
+        for place in range(MESSAGES)
+    ]
+    truth = str(dice.randint(-99, 99))
+    messages[-1]["content"] += f" answer: {truth}"
+    return messages, truth

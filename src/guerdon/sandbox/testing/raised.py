@@ -1,0 +1,116 @@
+"""Errors that travel: what is told of one, and how it is raised on the other side.
+
+Runs inside of a sandbox too: the standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING or __name__.startswith("guerdon."):
+    from guerdon.sandbox.testing import plain
+else:  # inside of a sandbox, where there is no guerdon
+    import guerdon_plain as plain
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["LONGEST", "ProgramLeft", "describe", "rebuild", "told_of"]
+
+LONGEST = 300  # characters of an error's text
+WHOLE = 4 * LONGEST  # characters that the tests see of it
+
+
+class ProgramLeft(BaseException):
+    """The program raised what is no `Exception`: it wanted to end its process."""
+
+
+def describe(error: BaseException) -> str:
+    """An error in a line, with the program's line where it happened."""
+    try:
+        said = getattr(error, "_guerdon_said", None) or _said(type(error).__name__, str(error))
+        line = getattr(error, "_guerdon_line", None) or _program_line(error)
+        return said + (f" (line {line} of the program)" if line else "")
+    except Exception:  # its __str__ is the program's code
+        return "an error that can't be told"
+
+
+def _said(name: str, text: str) -> str:
+    text = " ".join(text[:WHOLE].split())
+    return (f"{name}: {text}" if text else name)[:LONGEST]
+
+
+def _program_line(error: BaseException) -> int:
+    """The line of the program where an error happened; 0 where none is known."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<program>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def told_of(error: BaseException) -> dict[str, Any]:
+    """What the other side is told of an error."""
+    kind = type(error)
+    names = [plain.NAMED[id(each)] for each in plain.mro_of(kind) if id(each) in plain.NAMED]
+    own = "" if id(kind) in plain.NAMED else str(kind.__name__)[:100]
+    try:
+        text = str.__str__(str(error))[:WHOLE].encode("utf-8", "backslashreplace").decode()
+    except BaseException:  # its __str__ is the program's code
+        text = "an error that can't be told"
+    args = [] if own else list(error.args)
+    known = not own and len(args) < 9 and all(map(_is_short, args))
+    return {
+        "names": names,
+        "own": own,
+        "text": text,
+        "args": args if known else None,
+        "line": _program_line(error),
+    }
+
+
+def _is_short(value: Any) -> bool:
+    """Whether an error's argument goes along as it is."""
+    kind = type(value)
+    if kind is int:
+        return bool(-plain.SMALL <= value < plain.SMALL)
+    if kind is str:
+        return len(value) <= WHOLE and bool(value.isprintable())
+    return kind in plain.ATOMS
+
+
+def rebuild(told: Any) -> BaseException:
+    """An error of the other side, as it is raised here.
+
+    Raises:
+        CodecError: It is none.
+    """
+    text, own, line, names = (told[key] for key in ("text", "own", "line", "names"))
+    plain.expect(type(text) is str and type(own) is str and type(line) is int, "no error's words")
+    plain.expect(type(names) is list and 0 < len(names) < 100, "an error of no kind")
+    kinds = [plain.NAMES[name] for name in names]
+    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
+    plain.expect(bool(kinds), "an error of no kind")
+    said = _said(own[:100] or kinds[0].__name__, text)
+    if own:
+        text = f"{own[:100]}: {text}" if text else own[:100]
+    error: Any = _made(kinds, None if own else told.get("args"), text[:WHOLE])
+    error._guerdon_line, error._guerdon_said = line, said
+    return error  # type: ignore[no-any-return]
+
+
+def _made(kinds: list[type], args: Any, text: str) -> Any:
+    """An error of the first of some kinds that can be made."""
+    if not issubclass(kinds[0], Exception):
+        return ProgramLeft(text)
+    if type(args) is list and all(type(each) in plain.ATOMS for each in args):
+        try:
+            return kinds[0](*args)
+        except (TypeError, ValueError):
+            args = None  # it takes other arguments, as UnicodeDecodeError does
+    for kind in kinds:
+        try:
+            return kind(text) if text else kind()
+        except TypeError:
+            continue
+    return ProgramLeft(text)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.sandbox.locking import landlock
+from guerdon.sandbox.locking.landlock import FileRules, abi_version
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's own")
+
+
+def test_what_is_to_be_read_must_be_there(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    with pytest.raises(InvalidArgumentError, match=r"gone.*No such file"):
+        FileRules([gone])
+    assert FileRules([str(tmp_path)], [gone]).paths == (str(tmp_path),)
+
+
+def test_a_path_under_a_file_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert FileRules([], [str(tmp_path / "file" / "under")]).paths == ()
+
+
+@pytest.mark.parametrize("path", ["", ".", "lib", "~/lib"])
+def test_a_path_that_depends_on_the_place_is_refused(path: str) -> None:
+    for arguments in (([path], []), ([], [path])):
+        with pytest.raises(InvalidArgumentError, match="is not an absolute path"):
+            FileRules(*arguments)
+
+
+def test_a_path_is_taken_once(tmp_path: Path) -> None:
+    assert FileRules([str(tmp_path)] * 2, [str(tmp_path)]).paths == (str(tmp_path),)
+
+
+@on_linux
+def test_a_kernel_without_landlock_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "abi_version", lambda: 0)
+    with pytest.raises(SandboxError, match="this kernel has no Landlock"):
+        FileRules([]).restrict()
+
+
+@on_linux
+def test_a_newer_kernel_is_held_to_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    import landlockpy
+
+    monkeypatch.setattr(landlockpy, "abi_version", lambda: 99)
+    assert abi_version() == landlock.KNOWN_ABI
+
+
+@on_linux
+@pytest.mark.parametrize("abi", range(1, 12))
+def test_all_that_a_kernel_can_guard_is_guarded(monkeypatch: pytest.MonkeyPatch, abi: int) -> None:
+    import landlockpy
+
+    made: dict[str, int] = {}
+    granted: dict[str, int] = {}
+
+    class Recorded:
+        def __init__(self, **given: int) -> None:
+            made.update(given)
+
+        def __enter__(self) -> Recorded:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def allow_path(self, path: str, access: int) -> None:
+            granted[path] = access
+
+        def restrict(self) -> None: ...
+
+    monkeypatch.setattr(landlockpy, "Ruleset", Recorded)
+    monkeypatch.setattr(landlock, "abi_version", lambda: abi)
+    right = landlockpy.AccessFS
+    FileRules(["/usr", "/dev/null", sys.executable]).restrict("/tmp")
+    assert made["handled_fs"] == landlockpy.fs_for_abi(abi)
+    assert made["handled_net"] == landlockpy.net_for_abi(abi)
+    assert made["scoped"] == landlockpy.scope_for_abi(abi)
+    assert made["best_effort"] is False
+    assert granted["/usr"] == right.READ_FILE | right.READ_DIR
+    assert granted["/dev/null"] == right.READ_FILE | right.WRITE_FILE
+    assert granted[sys.executable] == right.READ_FILE
+    never = right.EXECUTE | right.MAKE_SYM | right.MAKE_SOCK | right.MAKE_FIFO
+    never |= right.MAKE_CHAR | right.MAKE_BLOCK | right.IOCTL_DEV | right.RESOLVE_UNIX
+    assert not granted["/tmp"] & never
+    assert not granted["/tmp"] & ~made["handled_fs"]
+    assert granted["/tmp"] & right.MAKE_REG

@@ -1,0 +1,358 @@
+"""What tests see of a program through the proxy: what they would see of it in their own process."""
+
+import pytest
+
+from guerdon.sandbox.testing.checking import check_program
+
+# A program, its entry point, and tests that it passes.
+SAME = {
+    "values": (
+        "def f(x): return x",
+        "f",
+        """
+for value in [
+    None, True, 0, -1, 2**63, -(10**5000), 1.5, -0.0, float("inf"), 1j, complex("nan").imag == 0,
+    "", "é", "\\udc80", "\\ud83d\\ude00", "\\U0001f600", b"\\x00\\xff", [], [[]], (), ((),), {}, {1: {2: 3}},
+    {(1, 2): "x", None: 1, 1.5: 2, "k": [1], frozenset({1}): 2}, {1, 2}, frozenset({"a"}),
+    range(3, 9, 2), slice(1, None, 2), ..., NotImplemented, int, ValueError, len, [1, "a", None],
+]:
+    back = f(value)
+    assert back == value and type(back) is type(value), value
+assert str(f(float("nan"))) == "nan" and str(f(-0.0)) == "-0.0"
+assert f(bytearray(b"ab")) == bytearray(b"ab")
+assert list(f({"b": 1, "a": 2})) == ["b", "a"]
+""",
+    ),
+    "values of the standard library": (
+        "def f(x): return x",
+        "f",
+        """
+import datetime as d, decimal, fractions, uuid, collections as c
+for value in [
+    decimal.Decimal("1.10"), decimal.Decimal("NaN").is_nan(), fractions.Fraction(-1, 3),
+    d.date(2020, 2, 29), d.datetime(2020, 1, 1, 2, 3, 4, 5), d.time(1, 2), d.timedelta(-1, 2, 3),
+    d.datetime(2020, 1, 1, tzinfo=d.timezone.utc), uuid.UUID(int=5), c.Counter("aab"),
+    c.OrderedDict([(2, 1), (1, 2)]), c.deque([1, 2], maxlen=2), c.defaultdict(int, {1: 2}),
+]:
+    back = f(value)
+    assert back == value and type(back) is type(value), value
+assert str(f(decimal.Decimal("1.10"))) == "1.10"
+assert f(c.deque([1], maxlen=5)).maxlen == 5 and f(c.defaultdict(list))["new"] == []
+""",
+    ),
+    "derived classes arrive as the plain ones": (
+        """
+import collections, enum
+Point = collections.namedtuple("Point", "x y")
+class Number(enum.IntEnum):
+    ONE = 1
+class Text(str):
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+class Table(dict): pass
+def f(): return [Point(1, 2), Number.ONE, Text("a"), Table(a=1)]
+def g(): return collections.Counter("aab")
+""",
+        "f",
+        "assert f() == [(1, 2), 1, 'a', {'a': 1}]",
+    ),
+    "arguments changed in place": (
+        """
+def f(items, table, group, data):
+    items.sort(); items[0] = [items[0]]; table["n"] = items; group.add(9); data += b"!"
+    return items
+""",
+        "f",
+        """
+items, table, group, data = [3, 1], {}, {1}, bytearray(b"a")
+before = items
+result = f(items, table, group, data)
+assert items == [[1], 3] and items is before and result is items
+assert table == {"n": items} and table["n"] is items and group == {1, 9} and data == b"a!"
+""",
+    ),
+    "nested arguments changed in place": (
+        "def f(grid):\n    for row in grid: row.reverse()\n    grid.append(grid[0])",
+        "f",
+        """
+inner = [1, 2]
+grid = [inner, inner, [3]]
+assert f(grid) is None
+assert grid == [[1, 2], [1, 2], [3], [1, 2]] and grid[0] is inner and grid[3] is inner
+""",
+    ),
+    "derived arguments changed in place": (
+        "def f(d, q):\n    d['x'] = 1\n    q.append(2)",
+        "f",
+        """
+import collections as c
+d, q = c.defaultdict(list, {"a": [1]}), c.deque([1])
+f(d, q)
+assert d == {"a": [1], "x": 1} and d["new"] == [] and q == c.deque([1, 2])
+""",
+    ),
+    "arguments changed before an error": (
+        "def f(items):\n    items.clear()\n    raise ValueError('no')",
+        "f",
+        """
+items = [1]
+try:
+    f(items)
+except ValueError as error:
+    assert str(error) == "no" and error.args == ("no",)
+assert items == []
+""",
+    ),
+    "cycles and shared references": (
+        "def f(n):\n    a = [n]\n    a.append(a)\n    b = []\n    return a, b, b, {'a': a}",
+        "f",
+        """
+a, b, c, d = f(1)
+assert a[1] is a and b is c and b is not a and d["a"] is a
+x = []
+x.append(x)
+from_there = f(x)[0]
+assert from_there[0] is x
+""",
+    ),
+    "any depth": (
+        "def f(n):\n    a = []\n    for _ in range(n): a = [a]\n    return a",
+        "f",
+        """
+a, n = f(50_000), 0
+while a:
+    a, n = a[0], n + 1
+assert n == 50_000
+""",
+    ),
+    "callables": (
+        """
+def f(items, key, more=()):
+    return sorted(items, key=key), [next(more) for _ in range(2)], callable(key)
+""",
+        "f",
+        """
+seen = []
+def key(x):
+    seen.append(x)
+    return -x
+assert f([1, 3, 2], key, more=(n * n for n in range(9))) == ([3, 2, 1], [0, 1], True)
+assert sorted(seen) == [1, 2, 3]
+assert f(["b", "A"], str.lower, iter("xy"))[0] == ["A", "b"]
+assert f(["bb", "a"], len, map(str, [1, 2])) == (["a", "bb"], ["1", "2"], True)
+""",
+    ),
+    "calls through calls": (
+        "def f(n, g): return 1 if n == 0 else n * g(n - 1, g)",
+        "f",
+        "assert f(10, f) == 3628800\nassert f(10, lambda n, g: f(n, g)) == 3628800",
+    ),
+    "errors through calls": (
+        "def f(g):\n    try:\n        return g()\n    except KeyError as error:\n        return repr(error)",
+        "f",
+        """
+class Own(Exception): pass
+def fail(error): raise error
+assert f(lambda: fail(KeyError("k"))) == "KeyError('k')"
+own = Own(1)
+try:
+    f(lambda: fail(own))
+except Own as error:
+    assert error is own
+else:
+    assert False
+""",
+    ),
+    "closures": (
+        "def f(start):\n    n = [start]\n    def count(by=1, *, twice=False):\n"
+        "        n[0] += by * (1 + twice)\n        return n[0]\n    return count",
+        "f",
+        "c = f(5)\nassert c() == 6 and c(2) == 8 and c(by=1, twice=True) == 10 and f(0)() == 1",
+    ),
+    "generators": (
+        "def f(n):\n    i = 0\n    while n is None or i < n:\n        yield i\n        i += 1",
+        "f",
+        """
+import itertools
+assert list(f(4)) == [0, 1, 2, 3]
+assert list(itertools.islice(f(None), 3)) == [0, 1, 2]
+g = f(2)
+assert iter(g) is g and next(g) == 0 and next(g) == 1 and next(g, "end") == "end"
+assert 2 in f(5) and sum(f(300)) == 44850 and max(f(3)) == 2
+a, *b = f(3)
+assert (a, b) == (0, [1, 2])
+""",
+    ),
+    "views and iterators": (
+        "def f(d): return d.keys(), d.items(), zip(d, d), reversed(list(d))",
+        "f",
+        "k, i, z, r = f({1: 2})\nassert list(k) == [1] and len(k) == 1 and dict(i) == {1: 2}\n"
+        "assert list(z) == [(1, 1)] and list(r) == [1]",
+    ),
+    "coroutines": (
+        "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x + 1",
+        "f",
+        "import asyncio\nassert asyncio.run(f(1)) == 2\n"
+        "async def main(): return [await f(n) for n in range(3)]\n"
+        "assert asyncio.run(main()) == [1, 2, 3]",
+    ),
+    "classes": (
+        """
+class Vector:
+    count = 0
+    def __init__(self, x, y=0): self.x, self.y = x, y; Vector.count += 1
+    @classmethod
+    def unit(cls): return cls(1, 1)
+    @staticmethod
+    def name(): return "v"
+    @property
+    def length(self): return (self.x ** 2 + self.y ** 2) ** 0.5
+    def __eq__(self, o): return isinstance(o, Vector) and (self.x, self.y) == (o.x, o.y)
+    def __hash__(self): return hash((self.x, self.y))
+    def __lt__(self, o): return self.length < o.length
+    def __add__(self, o): return Vector(self.x + o.x, self.y + o.y)
+    def __mul__(self, n): return Vector(self.x * n, self.y * n)
+    __rmul__ = __mul__
+    def __neg__(self): return self * -1
+    def __abs__(self): return self.length
+    def __bool__(self): return bool(self.x or self.y)
+    def __iter__(self): return iter((self.x, self.y))
+    def __len__(self): return 2
+    def __getitem__(self, i): return (self.x, self.y)[i]
+    def __setitem__(self, i, v): setattr(self, "xy"[i], v)
+    def __contains__(self, v): return v in (self.x, self.y)
+    def __call__(self, t): return self * t
+    def __repr__(self): return f"Vector({self.x}, {self.y})"
+    def __enter__(self): return self
+    def __exit__(self, kind, error, trace): self.x = str(error); return kind is ValueError
+    def __iadd__(self, o): self.x += o.x; return self
+    def itself(self): return self
+""",
+        "Vector",
+        """
+v, w = Vector(3, 4), Vector(3, y=4)
+assert v == w and v is not w and v != Vector(0) and hash(v) == hash(w) and len({v, w}) == 1
+assert v.itself() is v and v.x == 3 and v.length == 5.0 and abs(v) == 5.0 and not Vector(0)
+assert Vector(0) < v and sorted([v, Vector(1)])[0].x == 1 and v + w == Vector(6, 8)
+assert v * 2 == Vector(6, 8) and 2 * v == Vector(6, 8) and -v == Vector(-3, -4)
+assert list(v) == [3, 4] and len(v) == 2 and v[0] == 3 and v[-1] == 4 and v[0:1] == (3,)
+assert 4 in v and 5 not in v and v(2) == Vector(6, 8) and repr(v) == str(v) == "Vector(3, 4)"
+assert f"{v}" == "Vector(3, 4)" and isinstance(v, Vector) and not isinstance(3, Vector)
+v[0] = 7
+assert v.x == 7 and v != w
+v.x = 8
+v.new = [1]
+assert v.x == 8 and v.new == [1] and hasattr(v, "new") and not hasattr(v, "old")
+del v.new
+assert not hasattr(v, "new") and getattr(v, "new", 5) == 5
+assert Vector.unit().y == 1 and Vector.name() == "v" and Vector.__name__ == "Vector"
+assert type(v).__name__ == "Vector" and callable(v) and callable(v.itself) and Vector.count > 9
+with w as same:
+    assert same is w
+    raise ValueError("inside")
+assert w.x == "inside"
+before = u = Vector(1)
+u += Vector(2)
+assert u is before and u.x == 3
+x, y = Vector(5, 6)
+assert (x, y) == (5, 6) and {v: 1}[v] == 1 and v in [v] and [v].index(v) == 0
+assert dict(a=v)["a"] is v
+""",
+    ),
+    "what a class lacks": (
+        "class Bare: pass",
+        "Bare",
+        """
+b = Bare()
+def fails(action, kind=TypeError):
+    try:
+        action()
+    except kind:
+        return True
+assert fails(lambda: len(b)) and fails(lambda: iter(b)) and fails(lambda: b()) and bool(b)
+assert fails(lambda: b + b) and fails(lambda: b < b) and fails(lambda: b[0]) and fails(lambda: 1 in b)
+assert fails(lambda: b.x, AttributeError) and b == b and b != Bare() and len({b, Bare()}) == 2
+assert not callable(b) and not hasattr(b, "__len__")
+""",
+    ),
+    "objects of the tests": (
+        """
+def f(node):
+    before = None
+    while node:
+        node.next, before, node = before, node, node.next
+    return before
+""",
+        "f",
+        """
+class Node:
+    def __init__(self, value, next=None): self.value, self.next = value, next
+    def __bool__(self): return True
+c = Node(3); b = Node(2, c); a = Node(1, b)
+top = f(a)
+assert top is c and c.next is b and b.next is a and a.next is None
+""",
+    ),
+    "files of the tests": (
+        "def f(out, n):\n    for i in range(n): out.write(str(i))\n    return out",
+        "f",
+        "import io\nout = io.StringIO()\nassert f(out, 3) is out and out.getvalue() == '012'",
+    ),
+    "exceptions": (
+        """
+class Own(LookupError):
+    def __init__(self, a, b): super().__init__(a, b)
+def f(kind):
+    if kind == 1: raise ValueError("one", 2)
+    if kind == 2: raise KeyError("k")
+    if kind == 3: raise Own(1, 2)
+    if kind == 4: b"\\xff".decode()
+    if kind == 5: open("/nothing/of/the/kind")
+    if kind == 6: next(iter([]))
+    if kind == 7: raise NotImplementedError
+    assert kind, "no kind"
+""",
+        "f",
+        """
+def caught(kind, error):
+    try:
+        f(kind)
+    except error as found:
+        return found
+assert caught(1, ValueError).args == ("one", 2)
+assert str(caught(2, KeyError)) == "'k'"
+assert "1, 2" in str(caught(3, LookupError))
+assert caught(4, UnicodeDecodeError if False else ValueError)
+assert caught(5, FileNotFoundError)
+assert caught(6, StopIteration) is not None
+assert type(caught(7, Exception)) is NotImplementedError
+assert str(caught(0, AssertionError)) == "no kind"
+""",
+    ),
+    "threads": (
+        "import threading\nlock = threading.Lock()\ndef f(g):\n    out = []\n"
+        "    ts = [threading.Thread(target=lambda n=n: out.append(g(n))) for n in range(4)]\n"
+        "    for t in ts: t.start()\n    for t in ts: t.join()\n    return sorted(out)",
+        "f",
+        "assert f(lambda n: n * n) == [0, 1, 4, 9]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_through_the_proxy_as_without_it(sandbox, name):
+    program, entry_point, test = SAME[name]
+    verdict = check_program(sandbox, program, [test], entry_point=entry_point)
+    assert verdict.failure is None
+
+
+@pytest.mark.parametrize("name", [name for name in SAME if "derived classes" not in name])
+def test_the_same_tests_pass_without_the_proxy(name, monkeypatch):
+    import sys
+    from types import ModuleType
+
+    program, _, test = SAME[name]
+    module = ModuleType("program")
+    monkeypatch.setitem(sys.modules, "program", module)
+    exec(program, module.__dict__)
+    exec(test, dict(module.__dict__))
