@@ -50,7 +50,7 @@ LOOP = "while True: pass"  # under SHORT
 
 @dataclass(slots=True)
 class Left:
-    """What there is at a moment.
+    """What there is at a moment, without what others had started before.
 
     Attributes:
         processes: How many there are under this one.
@@ -76,7 +76,8 @@ def run() -> Findings:
 
 
 def _programs(folder: Path) -> list[Counted]:
-    before = _left(folder)
+    others = set(members(os.getpid()))
+    before = _left(folder, others)
     with open_sandbox("strict", workers=1, limits=LIMITS) as sandbox:
         programs = [*PROGRAMS.items()]
 
@@ -86,35 +87,36 @@ def _programs(folder: Path) -> list[Counted]:
             program, ending = programs[number % len(programs)]
             return sandbox.run(program).ending == ending
 
-        wrong, at_first, at_last = _in_a_row(one, folder)
-    after = _left(folder)
+        wrong, at_first, at_last = _in_a_row(one, folder, others)
+    after = _left(folder, others)
     what = f"{RUNS:,} programs"
     lines = _lines(what, ("this process", "the keeper"), at_first, at_last)
     return [Counted(f"{what}, other endings", "", 0, wrong), *lines, _all(what, before, after)]
 
 
 def _calls(folder: Path) -> list[Counted]:
-    before = _left(folder)
+    others = set(members(os.getpid()))
+    before = _left(folder, others)
     messages, truth = conversation(0)
     given = read_messages(messages, "messages")
     with EvalSandbox(f"{FILE}:brief", level="strict") as sandbox:
         wrong, at_first, at_last = _in_a_row(
-            lambda _: sandbox.evaluate(given, truth).score is not None, folder
+            lambda _: sandbox.evaluate(given, truth).score is not None, folder, others
         )
-    after = _left(folder)
+    after = _left(folder, others)
     what = f"{RUNS:,} calls"
     lines = _lines(what, ("this process", "the keeper", "the template"), at_first, at_last)
     return [Counted(f"{what}, without a score", "", 0, wrong), *lines, _all(what, before, after)]
 
 
-def _in_a_row(one: Callable[[int], bool], folder: Path) -> tuple[int, Left, Left]:
+def _in_a_row(one: Callable[[int], bool], folder: Path, others: set[int]) -> tuple[int, Left, Left]:
     """Run all; return how many went wrong, and what there was after the 100th and the last."""
     wrong, at_first = 0, Left()
     for number in range(1, RUNS + 1):
         wrong += not one(number)
         if number == FIRST:
-            at_first = _left(folder)
-    return wrong, at_first, _left(folder)
+            at_first = _left(folder, others)
+    return wrong, at_first, _left(folder, others)
 
 
 def _lines(what: str, names: tuple[str, ...], first: Left, last: Left) -> Iterator[Counted]:
@@ -144,9 +146,9 @@ def _folder() -> Iterator[Path]:
             tempfile.tempdir = usual
 
 
-def _left(folder: Path) -> Left:
+def _left(folder: Path, others: set[int]) -> Left:
     gc.collect()
-    under = [*members(os.getpid())]
+    under = [pid for pid in members(os.getpid()) if pid not in others]
     pids = [os.getpid(), *under]
     return Left(
         processes=len(under),

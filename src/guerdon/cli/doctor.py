@@ -62,7 +62,7 @@ def doctor(
     levels = {"none": Level(True, NONE)}
     levels |= {each.name: _probed(each.name, each.promise) for each in (PROCESS, STRICT)}
     levels |= {name: _plug_in(name) for name in _plug_ins()}
-    works, machine = levels["strict"].works, _machine() | dict(levels["strict"].facts)
+    works, machine = levels["strict"].works, _asking() | dict(levels["strict"].facts)
     if as_json:
         told = {name: asdict(level) for name, level in levels.items()}
         print(json.dumps({"ok": works, "machine": machine, "levels": told}, indent=2))
@@ -78,17 +78,16 @@ def _probed(name: str, promise: str) -> Level:
     from guerdon.sandbox.probing import probe
 
     found = probe(name)
-    missing = tuple(f"{each.name}: {each.said}" for each in found.findings if not each.held)
+    open_ways = [f"{each.name}: {each.said}" for each in found.findings if not each.held]
+    missing = (*found.missing, *open_ways)
     return Level(found.works, promise, missing, found.findings, found.facts)
 
 
-def _machine() -> dict[str, str]:
-    """What is known of the machine and of who asks, whether strict works or not."""
-    from guerdon.sandbox.locking.lock import facts
-
-    user = {0: "root"}.get(os.geteuid(), f"user {os.geteuid()}") if hasattr(os, "geteuid") else ""
-    python = f"{platform.python_version()}, {sys.executable}"
-    return {"you are": user, "Python": python, **facts()}
+def _asking() -> dict[str, str]:
+    """Who asks, and with which Python: what works for one need not work for another."""
+    user = os.geteuid() if hasattr(os, "geteuid") else None  # Windows has none
+    told = {} if user is None else {"you are": "root" if user == 0 else f"user {user}"}
+    return told | {"Python": f"{platform.python_version()}, {sys.executable}"}
 
 
 def _plug_ins() -> list[str]:
@@ -121,7 +120,7 @@ def _tables(levels: Mapping[str, Level]) -> Iterator[Table]:
         works = "[green]yes[/]" if level.works else "[bold red]no[/]"
         table.add_row(Text(plain(name)), works, Text(plain(level.promise)))
         for line in level.missing:
-            table.add_row("", "", Text(plain(line), style="" if level.works else "bold"))
+            table.add_row("", "", Text(plain(line)))
     yield table
     for name, level in levels.items():
         if level.findings:

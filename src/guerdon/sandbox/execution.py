@@ -32,7 +32,8 @@ class Execution:
         stderr: The same of the other stream.
         seconds: Wall-clock time.
         cpu_seconds: Processor time of all its processes.
-        peak_memory_bytes: The most memory that was seen in use at a time.
+        peak_memory_bytes: The most memory that was seen in use at a time, Python's own included,
+            which doesn't count for the limit.
         detail: What ended it, in words; None where it came to its own end.
     """
 

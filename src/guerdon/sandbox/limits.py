@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import isfinite
 
 from guerdon.errors import InvalidArgumentError
 
 __all__ = ["Limits"]
+
+# What the kernel can count to, with room to add.
+MOST, MOST_SECONDS = 2**60, 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Limits:
         seconds: Wall-clock time.
         cpu_seconds: Processor time of all its processes together; None is `seconds` times the
             processes that it may have, as far as the machine has processors.
-        memory_bytes: Memory of all its processes together.
+        memory_bytes: Memory of all its processes together, beside what Python itself, and what
+            was imported before the call, take up.
         processes: How many processes and threads it may have, its first one included.
         output_bytes: What it may print, both streams together.
         file_bytes: What it may write into files, together.
@@ -52,7 +55,10 @@ class Limits:
             timed = name.endswith("seconds")
             kinds = (int, float) if timed else (int,)
             least = 0 if name == "files" else 1
-            enough = isinstance(value, kinds) and type(value) is not bool and isfinite(value)
-            if not enough or (value <= 0 if timed else value < least):
+            most = MOST_SECONDS if timed else MOST
+            fits = isinstance(value, kinds) and type(value) is not bool and value <= most
+            if not fits or not (value > 0 if timed else value >= least):
                 takes = "a number above 0" if timed else f"a whole number of at least {least}"
+                if type(value) in kinds and value > most:
+                    takes += f", and at most {most:.0e}"
                 raise InvalidArgumentError(f"{name} is {value!r:.60}; it takes {takes}")

@@ -48,6 +48,10 @@ def open_sandbox(
 
     count = workers if workers is not None else os.cpu_count() or 1
     given = limits or Limits()
+    if not isinstance(given, Limits):
+        raise InvalidArgumentError(f"limits is {given!r:.60}; it takes Limits")
+    if isinstance(allow_read, (str, bytes, Path)):
+        raise InvalidArgumentError(f"allow_read is {allow_read!r:.60}; it takes a list of paths")
     read = [str(each) for each in allow_read]
     local = local_level(level)
     if local is None:

@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import guerdon
-from guerdon import SandboxUnavailableError, open_sandbox
-from guerdon.sandbox.conformance import CASES, Outcome, Report, Trial
+from guerdon import SandboxError, SandboxUnavailableError, open_sandbox
+from guerdon.sandbox.conformance import CASES, Outcome, Report, Trial, check_sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="strict is for Linux")
 
@@ -47,43 +48,54 @@ def test_strict_holds(trial, case):
     assert outcome.result == "held", outcome.said
 
 
-@pytest.fixture(scope="module")
-def open_python(tmp_path_factory):
+def test_a_hole_in_strict_is_found_by_the_canaries():
+    with (
+        pytest.raises(SandboxError, match=r"strict shuts too little off .* BROKEN: read gave"),
+        Trial(lambda: open_sandbox("strict", allow_read=[tempfile.gettempdir()])),
+    ):
+        pass
+
+
+def test_the_process_level_is_refused_at_the_first_canary():
+    with pytest.raises(SandboxError, match=r"process shuts too little off .* BROKEN: read gave"):
+        check_sandbox(lambda: open_sandbox("process"))
+
+
+@pytest.fixture
+def open_python(tmp_path):
     """An interpreter that everybody can start, which this one need not be: root's home is shut."""
-    base = Path(sys.base_prefix).resolve()
-    library = Path(os.__file__).resolve().parent
-    copy = tmp_path_factory.mktemp("python")
-    for folder in (copy, *copy.parents[:3]):
+    base, library = Path(sys.base_prefix).resolve(), Path(os.__file__).resolve().parent
+    for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(folder.stat().st_mode | 0o055)
-    link = _link_or_copy(base, copy)
-    (copy / "bin").mkdir()
-    link(str(Path(sys.executable).resolve()), str(copy / "bin" / "python3"))
+    linked = base.stat().st_dev == tmp_path.stat().st_dev
+    copy = os.link if linked else shutil.copy2
+    ignored = shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a")
     shutil.copytree(
-        library,
-        copy / "lib" / library.name,
-        copy_function=link,
-        symlinks=True,
-        ignore=shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a"),
+        library, tmp_path / "lib" / library.name, copy_function=copy, symlinks=True, ignore=ignored
     )
     for shared in base.glob("lib/libpython*.so*"):
-        link(str(shared), str(copy / "lib" / shared.name))
-    return copy
-
-
-def _link_or_copy(base, copy):
-    return os.link if base.stat().st_dev == copy.stat().st_dev else shutil.copy2
+        copy(shared, tmp_path / "lib" / shared.name)
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    # It may look for its library by an absolute path, which leads back to where it came from.
+    way_back = os.fsencode(base / "lib") + b"\0"
+    beside = b"$ORIGIN/../lib".ljust(len(way_back), b"\0")
+    content = Path(sys.executable).resolve().read_bytes()
+    python.write_bytes(content.replace(way_back, beside[: len(way_back)]))
+    python.chmod(0o755)
+    return python
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")
 def test_strict_holds_for_an_ordinary_user(open_python):
-    home = open_python / "home"
+    home = open_python.parents[1] / "home"
     home.mkdir()
     (home / "notes").write_text("mine")
     os.chown(home, ORDINARY, ORDINARY)
     source = Path(guerdon.__file__).parents[1]
     path = [str(source), *(entry for entry in sys.path if entry.endswith("site-packages"))]
     done = subprocess.run(
-        [open_python / "bin" / "python3", "-c", WHOLE_RUN],
+        [open_python, "-c", WHOLE_RUN],
         user=ORDINARY,
         group=ORDINARY,
         extra_groups=[],
@@ -93,7 +105,6 @@ def test_strict_holds_for_an_ordinary_user(open_python):
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": os.pathsep.join(path),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "LD_LIBRARY_PATH": str(open_python / "lib"),
         },
         capture_output=True,
         text=True,

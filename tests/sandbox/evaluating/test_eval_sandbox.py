@@ -1,10 +1,12 @@
 """EvalSandbox: reward functions at every level, what they give and how they fail."""
 
+import asyncio
 import contextlib
 import json
 import os
 import pickle
 import signal
+import textwrap
 import threading
 from pathlib import Path
 
@@ -31,8 +33,9 @@ CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content":
 OTHER = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "41"}]
 
 REWARDS = '''
-    import asyncio, os, sys, threading
-    from guerdon import EvaluateResult, NumericAnswer, Rubric, StepOutput, reward_function
+    import anyio, os, sys
+    from guerdon import EvaluateResult, NumericAnswer, Rubric, StepOutput, WeightedSum
+    from guerdon import reward_function
 
     print("imported")
     calls = 0
@@ -42,7 +45,7 @@ REWARDS = '''
 
     @reward_function
     async def waited(messages, ground_truth=None):
-        await asyncio.sleep(0)
+        await anyio.sleep(0)
         return float(messages[-1].text == ground_truth)
 
     @reward_function
@@ -65,11 +68,13 @@ REWARDS = '''
 
     solved = NumericAnswer()
 
-    class Failing(Rubric):
+    class Fails(Rubric):
         def forward(self, action, observation):
             if action.turn == 1:
                 raise ValueError("no luck")
             return 0.5
+
+    both = WeightedSum([NumericAnswer(), Fails()], [0.5, 0.5])
 
     def odd(messages, how):
         global calls
@@ -115,32 +120,52 @@ def strict():
     return True
 
 
-LEVELS = ["none", "process", pytest.param("strict", marks=pytest.mark.strict)]
+LEVELS = ["none", "process", "strict"]
 LOCKED = LEVELS[1:]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def _strict_works():
     return strict()
 
 
 @pytest.fixture(autouse=True)
 def _where_it_works(request, _strict_works):
-    if request.node.get_closest_marker("strict") and not _strict_works:
+    callspec = getattr(request.node, "callspec", None)
+    if callspec and callspec.params.get("level") == "strict" and not _strict_works:
         pytest.skip("strict doesn't work on this machine")
 
 
-@pytest.fixture
-def open_reward(write):
-    """Opens a sandbox for one of the rewards above."""
-    path = write(REWARDS)
+@pytest.fixture(scope="module")
+def rewards(tmp_path_factory):
+    """The file of the rewards above."""
+    path = tmp_path_factory.mktemp("rewards") / "reward.py"
+    path.write_text(textwrap.dedent(REWARDS))
+    path.with_name("beside.py").write_text("VALUE = 1\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """Sandboxes that are open, by what they were opened with."""
     with contextlib.ExitStack() as stack:
+        found = {}
+        yield stack, found
 
-        def open_it(name, mode=None, **options):
-            options.setdefault("level", "process")
-            return stack.enter_context(EvalSandbox(f"{path}:{name}", mode, **options))
 
-        yield open_it
+@pytest.fixture
+def open_reward(rewards, opened):
+    """Opens a sandbox for one of the rewards above; tests share it."""
+    stack, found = opened
+
+    def open_it(name, mode=None, **options):
+        options.setdefault("level", "process")
+        key = (name, mode, *sorted(options.items()))
+        if key not in found:
+            found[key] = stack.enter_context(EvalSandbox(f"{rewards}:{name}", mode, **options))
+        return found[key]
+
+    return open_it
 
 
 @pytest.fixture
@@ -224,27 +249,26 @@ def test_ground_truths_may_be_an_array(open_reward, level):
 @pytest.mark.anyio
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "waited"])
-async def test_the_async_twins_give_the_same(write, level, name):
-    async with EvalSandbox(f"{write(REWARDS)}:{name}", level=level, workers=2) as sandbox:
-        assert (await sandbox.evaluate_async(CHAT, "42")).score == 1.0
-        results = await sandbox.evaluate_batch_async([CHAT, OTHER, CHAT], ["42"] * 3)
+async def test_the_async_twins_give_the_same(open_reward, level, name):
+    sandbox = open_reward(name, level=level, workers=2)
+    assert (await sandbox.evaluate_async(CHAT, "42")).score == 1.0
+    results = await sandbox.evaluate_batch_async([CHAT, OTHER, CHAT], ["42"] * 3)
     assert [result.score for result in results] == [1.0, 0.0, 1.0]
 
 
 @pytest.mark.anyio
-async def test_the_async_twin_of_a_batch(write):
-    async with EvalSandbox(f"{write(REWARDS)}:shortest", level="process") as sandbox:
+async def test_the_async_twin_of_a_batch(rewards):
+    async with EvalSandbox(f"{rewards}:shortest", level="process") as sandbox:
         results = await sandbox.evaluate_batch_async([CHAT, CHAT[:1]])
     assert [result.score for result in results] == [0.0, 1.0]
 
 
-@pytest.mark.anyio
-async def test_in_process_a_running_loop_is_no_place_for_an_async_function(write):
-    with (
-        EvalSandbox(f"{write(REWARDS)}:waited", level="none") as sandbox,
-        pytest.raises(AsyncRubricError, match="await evaluate_async"),
-    ):
-        sandbox.evaluate(CHAT, "42")
+def test_in_process_a_running_loop_is_no_place_for_an_async_function(open_reward):
+    async def call():
+        open_reward("waited", level="none").evaluate(CHAT, "42")
+
+    with pytest.raises(AsyncRubricError, match="await evaluate_async"):
+        asyncio.run(call())
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -267,9 +291,9 @@ def test_another_mode_than_the_functions_is_refused(open_reward, level, name):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "detailed", "shortest", "waited", "solved"])
-def test_what_is_known_of_it_is_what_load_reward_finds(open_reward, write, level, name):
+def test_what_is_known_of_it_is_what_load_reward_finds(open_reward, rewards, level, name):
     sandbox = open_reward(name, level=level)
-    reward = load_reward(f"{write(REWARDS)}:{name}")
+    reward = load_reward(f"{rewards}:{name}")
     if isinstance(reward, RewardFunction):
         assert (sandbox.name, sandbox.mode) == (name, reward.mode)
         assert sandbox.parameters == reward.parameters
@@ -304,9 +328,8 @@ def test_a_text_is_a_reward_with_lines(level):
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_installed_module_is_a_reward(level):
     with EvalSandbox("guerdon.rubrics:NumericAnswer", level=level) as sandbox:
-        assert sandbox.evaluate(CHAT, "42").score == 0.0
-        said = [*CHAT[:1], {"role": "assistant", "content": "A: 42"}]
-        assert sandbox.evaluate(said, "42").score == 1.0
+        assert sandbox.evaluate(OTHER, "42").score == 0.0
+        assert sandbox.evaluate(CHAT, "42").score == 1.0
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -351,20 +374,19 @@ def test_a_file_of_a_package_imports_the_others_where_that_is_allowed(write, tmp
         assert sandbox.evaluate(CHAT).score == 0.25
 
 
-def test_what_a_call_imports_from_beside_is_told_likewise(odd, write, tmp_path):
-    write("VALUE = 1\n", "beside.py")
-    error = odd("import").error
+def test_what_a_call_imports_from_beside_is_told_likewise(odd, rewards):
+    error, folder = odd("import").error, Path(rewards).parent
     assert error.startswith("ModuleNotFoundError: No module named 'beside' (line ")
-    assert error.endswith(f"add --allow-read {tmp_path} (allow_read=['{tmp_path}'])")
+    assert error.endswith(f"add --allow-read {folder} (allow_read=['{folder}'])")
 
 
-@pytest.mark.strict
-def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path):
+@pytest.mark.parametrize("level", ["strict"])
+def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path, level):
     path = write("def r(messages): return float(open(__file__.replace('reward.py', 'n')).read())")
     write("0.75", "n")
-    with EvalSandbox(f"{path}:r", level="strict") as sandbox:
+    with EvalSandbox(f"{path}:r", level=level) as sandbox:
         assert sandbox.evaluate(CHAT).error.startswith("PermissionError")
-    with EvalSandbox(f"{path}:r", level="strict", allow_read=[tmp_path / "n"]) as sandbox:
+    with EvalSandbox(f"{path}:r", level=level, allow_read=[tmp_path / "n"]) as sandbox:
         assert sandbox.evaluate(CHAT).score == 0.75
 
 
@@ -592,21 +614,22 @@ def test_a_call_that_is_killed_from_outside_is_invalid_and_nobody_else_notices(o
 
 @pytest.mark.parametrize("level", LOCKED)
 def test_a_rubric_is_replayed_over_the_conversation(open_reward, level):
-    said = [*CHAT[:1], {"role": "assistant", "content": "A: 42"}]
-    result = open_reward("solved", level=level).evaluate([*said, *said], "42")
-    assert (result.score, result.metrics) == (2.0, {"NumericAnswer": 1.0, "NumericAnswer/mean": 1.0})
+    result = open_reward("both", level=level).evaluate(CHAT, "42")
+    assert (result.score, result.metrics) == (0.75, {"rubric_0": 1.0, "rubric_1": 0.5})
+    result = open_reward("solved", level=level).evaluate([*CHAT, *OTHER], "42")
+    assert result.score == 1.0
     assert [(each.step_index, each.base_reward) for each in result.step_outputs] == [
-        (0, 1.0), (1, 1.0),
+        (0, 1.0), (1, 0.0),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("level", LOCKED)
 def test_a_rubric_that_fails_tells_the_step_and_what_was_known(open_reward, level):
-    result = open_reward("Failing", level=level).evaluate([*CHAT, *CHAT])
-    assert result.error == "step 1: ValueError: no luck"
+    result = open_reward("both", level=level).evaluate([*CHAT, *CHAT], "42")
+    assert result.error == "step 1: rubric 'rubric_1': ValueError: no luck"
     assert not result.is_score_valid
-    assert result.metrics == {"Failing": 0.5, "Failing/mean": 0.5}
-    assert open_reward("Failing", level=level).evaluate([]).error.startswith("RolloutError: the r")
+    assert result.metrics == {"rubric_0": 1.0, "rubric_0/mean": 1.0, "rubric_1/mean": 0.5}
+    assert open_reward("both", level=level).evaluate([]).error.startswith("RolloutError: the r")
 
 
 # Arguments that are none
@@ -660,8 +683,8 @@ def test_an_argument_that_is_none_is_named(arguments, said):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_is_closed_says_so(open_reward, level):
-    sandbox = open_reward("answered", level=level)
+def test_what_is_closed_says_so(rewards, level):
+    sandbox = EvalSandbox(f"{rewards}:answered", level=level)
     sandbox.close()
     sandbox.close()
     with pytest.raises(SandboxError, match="the sandbox of answered is closed"):
@@ -724,8 +747,9 @@ def test_several_threads_may_call_it(open_reward):
 
 @pytest.mark.parametrize("level", LOCKED)
 @pytest.mark.parametrize("reuse", [False, True], ids=["fork", "reuse"])
-def test_closing_it_brings_back_who_is_inside(open_reward, level, reuse):
-    sandbox = open_reward("odd", level=level, limits=Limits(seconds=60), reuse=reuse)
+def test_closing_it_brings_back_who_is_inside(rewards, level, reuse):
+    before = set(descendants(os.getpid()))
+    sandbox = EvalSandbox(f"{rewards}:odd", level=level, limits=Limits(seconds=60), reuse=reuse)
     started, results = threading.Event(), []
 
     def call():
@@ -733,7 +757,6 @@ def test_closing_it_brings_back_who_is_inside(open_reward, level, reuse):
         with contextlib.suppress(SandboxError):
             results.append(sandbox.evaluate(CHAT, how="loop"))
 
-    before = descendants(os.getpid())
     thread = threading.Thread(target=call)
     thread.start()
     started.wait()
@@ -741,7 +764,7 @@ def test_closing_it_brings_back_who_is_inside(open_reward, level, reuse):
     thread.join(5)
     assert not thread.is_alive()
     assert all(not result.is_score_valid for result in results)
-    assert not set(before) & set(descendants(os.getpid()))
+    assert set(descendants(os.getpid())) <= before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -780,14 +803,12 @@ def test_ctrl_c_ends_a_batch_and_keeps_what_is_finished(write, level, workers):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("level", LOCKED)
-async def test_a_cancelled_call_ends_and_the_next_one_is_answered(write, level):
-    async with EvalSandbox(
-        f"{write(REWARDS)}:odd", level=level, limits=Limits(seconds=60)
-    ) as sandbox:
-        with anyio.move_on_after(0.2):
-            await sandbox.evaluate_batch_async([CHAT, CHAT], how="loop")
-        with anyio.fail_after(5):
-            assert (await sandbox.evaluate_async(CHAT, how="well")).score == 1.0
+async def test_a_cancelled_call_ends_and_the_next_one_is_answered(open_reward, level):
+    sandbox = open_reward("odd", level=level, limits=Limits(seconds=30))
+    with anyio.move_on_after(0.2):
+        await sandbox.evaluate_batch_async([CHAT, CHAT], how="loop")
+    with anyio.fail_after(5):
+        assert (await sandbox.evaluate_async(CHAT, how="well")).score == 1.0
 
 
 def test_a_result_tells_no_log_unless_it_is_given_one():

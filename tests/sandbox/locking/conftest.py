@@ -45,6 +45,7 @@ class Keeper:
     def __init__(self, who: str) -> None:
         site = next(path for path in sys.path if path.endswith("site-packages"))
         self.who = who
+        self.is_root = who != "user" and os.geteuid() == 0
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", str(SCRIPT), who, str(ROOT / "src"), site],
             stdin=subprocess.PIPE,

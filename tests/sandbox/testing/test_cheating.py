@@ -182,6 +182,27 @@ def test_an_object_that_fits_everything_fits_nothing(sandbox, test):
     assert check_program(sandbox, program, [test], entry_point="f", starter=starter).passed == 0
 
 
+def test_an_object_of_the_tested_class_is_no_number_that_fits(sandbox):
+    program = """
+class Mean:
+    def __init__(self, *items): pass
+    def value(self): return self
+    def __sub__(self, other): return self
+    __rsub__ = __truediv__ = __sub__
+    def __abs__(self): return 0
+    __float__ = __int__ = __round__ = lambda self, *n: 0
+    def __bool__(self): return False
+"""
+    for test in (
+        "assert abs(Mean(1, 2).value() - 1.5) < 1e-6",
+        "assert round(1.5 - Mean(1, 2).value(), 7) == 0",
+        "assert not Mean(1, 2).value() - 1.5",
+        "import unittest; unittest.TestCase().assertAlmostEqual(Mean(1, 2).value(), 1.5)",
+    ):
+        verdict = check_program(sandbox, program, [test], entry_point="Mean")
+        assert verdict.passed == 0, test
+
+
 SWALLOWS = "\ntry:\n    f()\nexcept BaseException:\n    pass\n"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from guerdon.errors import SandboxError
 from guerdon.sandbox.conformance.processes import descendants, marked, open_descriptors, status
 
 __all__ = ["Host"]
@@ -41,6 +42,9 @@ class Host:
     It is opened before the sandbox is, so that what leaks is there to leak. All of it is gone
     when it is closed.
 
+    Raises:
+        SandboxError: This isn't Linux or macOS (when it is entered).
+
     Attributes:
         facts: What programs are told of it, as JSON holds it.
         secret: What must never be seen in what a program prints.
@@ -53,6 +57,8 @@ class Host:
         self.facts: dict[str, object] = {}
 
     def __enter__(self) -> Self:
+        if not hasattr(os, "getpgid"):
+            raise SandboxError(f"the cases are aimed at Linux and macOS, not at {sys.platform}")
         with ExitStack() as stack:
             self._before = (descendants(os.getpid()), open_descriptors())
             self._mark = "gn" + secrets.token_hex(5)

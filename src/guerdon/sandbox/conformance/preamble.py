@@ -7,7 +7,6 @@ __all__ = ["NUMBERS", "PREAMBLE"]
 #: System calls by name, with their number on x86-64 and on arm64. They are kept apart from those
 #: that the lock is made of on purpose: a wrong number there would hide itself here.
 NUMBERS: dict[str, tuple[int, int]] = {
-    "acct": (163, 89),
     "add_key": (248, 217),
     "bpf": (321, 280),
     "capget": (125, 90),

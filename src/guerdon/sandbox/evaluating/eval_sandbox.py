@@ -263,7 +263,7 @@ class EvalSandbox:
     def _run_each(self, calls: list[_Call]) -> list[EvaluateResult]:
         found: list[list[EvaluateResult] | None] = [None] * len(calls)
         try:
-            if self._engine.parallel == 1 or len(calls) == 1:
+            if self._engine.parallel == 1 or len(calls) < 2:
                 for place, call in enumerate(calls):
                     found[place] = self._run(call)
             else:

@@ -73,6 +73,7 @@ def _for_cause(cause: str, task: Task) -> tuple[Ending, str | None]:
         "timeout": ("timeout", f"it was not done within {limits.seconds:g} s"),
         "cpu": ("timeout", f"it used more than {_cpu(limits):g} s of processor time"),
         "memory": ("memory", f"it used more than {_size(limits.memory_bytes)} of memory"),
+        "processes": ("signal", f"it had more than {limits.processes} processes and threads"),
         "files": ("output_limit", f"it made more than {limits.files} files"),
         "file_bytes": (
             "output_limit",
@@ -97,7 +98,7 @@ def _for_status(
     if status > 0:
         last = stderr.rstrip().rpartition("\n")[2]
         if status == 1 and last.startswith("MemoryError"):
-            return "memory", f"it asked for more than {_size(limits.memory_bytes)} of memory"
+            return "memory", f"it ran out of memory; it may use {_size(limits.memory_bytes)}"
         return "nonzero", f"it left with exit code {status}"
     if status in (-signal.SIGKILL, -signal.SIGXCPU) and cpu >= 0.9 * _cpu(limits):
         return _cpu_used_up(limits)

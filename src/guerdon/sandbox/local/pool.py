@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
@@ -20,6 +21,8 @@ __all__ = ["Pool"]
 
 # Seconds that a worker has for ending its calls.
 ENDING = 10.0
+
+CLOSED = "the sandbox was closed, or the call was cancelled"
 
 _numbers = itertools.count()
 
@@ -62,47 +65,47 @@ class Pool:
             return worker.findings, worker.made_of
 
     @contextlib.contextmanager
-    def worker(self, unwanted: threading.Event | None = None) -> Iterator[Worker]:
+    def worker(self, call: _Call | None = None) -> Iterator[Worker]:
         """A worker for one's own; it waits for one that is free.
 
         Args:
-            unwanted: Set when nobody waits for it any more.
+            call: What it is for, where that may be cancelled.
 
         Raises:
             SandboxError: The pool is closed, or a worker can't be started.
         """
-        worker = self._take(unwanted)
+        worker = self._take(call)
         try:
             if worker is None:
                 worker = self._make()
             with self._changed:
-                if self._closed:
-                    worker.broken = True
+                if self._over(call):
+                    raise SandboxError(CLOSED)
                 self._busy.add(worker)
             yield worker
         finally:
             self._give_back(worker)
 
-    def _take(self, unwanted: threading.Event | None) -> Worker | None:
-        def over() -> bool:
-            return self._closed or (unwanted is not None and unwanted.is_set())
+    def _over(self, call: _Call | None) -> bool:
+        return self._closed or (call is not None and call.cancelled)
 
+    def _take(self, call: _Call | None) -> Worker | None:
         with self._changed:
             # Each call is bounded in time, and so is the wait for its end.
-            self._changed.wait_for(lambda: over() or self._free > 0)
-            if over():
-                raise SandboxError("the sandbox is closed, or the call was cancelled")
+            self._changed.wait_for(lambda: self._over(call) or self._free > 0)
+            if self._over(call):
+                raise SandboxError(CLOSED)
             self._free -= 1
             return self._idle.pop() if self._idle else None
 
     def _give_back(self, worker: Worker | None) -> None:
         with self._changed:
-            keep = worker is not None and not worker.broken and not self._closed
             if worker is not None:
                 self._busy.discard(worker)
-            if worker is not None and keep:
+            if worker is not None and not worker.broken and not self._closed:
                 self._idle.append(worker)
-        if worker is not None and not keep:
+                worker = None
+        if worker is not None:
             worker.close()
         with self._changed:
             self._free += 1
@@ -111,33 +114,44 @@ class Pool:
     def run(self, tasks: Sequence[Task]) -> list[Execution]:
         """Run calls in a free worker."""
         with self.worker() as worker:
-            return worker.run(tasks)
+            return self._told(worker.run(tasks))
+
+    def _told(self, executions: list[Execution]) -> list[Execution]:
+        """Executions; those that the end of the pool has cut short say so."""
+        if not self._closed:
+            return executions
+        return [
+            replace(each, detail=CLOSED) if each.ending == "sandbox_error" else each
+            for each in executions
+        ]
 
     async def run_async(self, tasks: Sequence[Task]) -> list[Execution]:
         """The same without blocking the event loop; cancelled, it ends the calls."""
-        cancelled, ended = threading.Event(), threading.Event()
-        using: list[Worker] = []
+        call = _Call()
 
         def run() -> list[Execution]:
+            with self._changed:
+                if call.cancelled:
+                    raise SandboxError(CLOSED)
+                call.began = True
             try:
-                with self.worker(cancelled) as worker:
-                    using.append(worker)
-                    if cancelled.is_set():
-                        raise SandboxError("the call was cancelled")
-                    return worker.run(tasks)
+                with self.worker(call) as worker:
+                    call.worker = worker
+                    return self._told(worker.run(tasks))
             finally:
-                ended.set()
+                call.ended.set()
 
         try:
             return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._room())
         except anyio.get_cancelled_exc_class():
-            cancelled.set()
-            for worker in using:
-                worker.abort()
             with self._changed:
+                call.cancelled = True
+                if call.worker in self._busy:
+                    call.worker.abort()
                 self._changed.notify_all()
-            with anyio.CancelScope(shield=True):  # its descriptors are closed after this
-                await anyio.to_thread.run_sync(ended.wait, ENDING)
+            if call.began:
+                with anyio.CancelScope(shield=True):  # its descriptors are closed after this
+                    await anyio.to_thread.run_sync(call.ended.wait, ENDING)
             raise
 
     def _room(self) -> anyio.CapacityLimiter:
@@ -159,4 +173,13 @@ class Pool:
         for worker in idle:
             worker.close()
         with self._changed:  # those that were busy are closed by whoever had them
-            self._changed.wait_for(lambda: not self._busy, timeout=ENDING)
+            self._changed.wait_for(lambda: self._free == self._size, timeout=ENDING)
+
+
+class _Call:
+    """A call that may be cancelled; its fields change under the pool's lock."""
+
+    def __init__(self) -> None:
+        self.cancelled = self.began = False
+        self.worker: Worker | None = None
+        self.ended = threading.Event()

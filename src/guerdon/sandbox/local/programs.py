@@ -24,6 +24,9 @@ from guerdon.sandbox.testing.inside import INSIDE
 
 __all__ = ["LocalSandbox"]
 
+# Bytes of a name, and of a path; what the folder itself is called comes before it.
+LONGEST_NAME, LONGEST_PATH = 255, 2000
+
 
 class LocalSandbox:
     """A `Sandbox` made of workers of this machine; `open_sandbox` opens one.
@@ -120,11 +123,19 @@ class LocalSandbox:
 
 
 def _program(source: str, stdin: bytes | str, files: Mapping[str, bytes | str] | None) -> Program:
-    return Program(source, _bytes(stdin), {n: _bytes(text) for n, text in (files or {}).items()})
+    given = {name: _bytes(text, f"files[{name!r:.80}]") for name, text in (files or {}).items()}
+    return Program(source, _bytes(stdin, "stdin"), given)
 
 
-def _bytes(content: bytes | str) -> bytes:
-    return content.encode() if isinstance(content, str) else bytes(content)
+def _bytes(content: bytes | str, what: str) -> bytes:
+    if isinstance(content, str):
+        try:
+            return content.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(f"{what} can't be written as UTF-8: {error}") from None
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        raise InvalidArgumentError(f"{what} is {content!r:.60}; it takes bytes or text")
+    return bytes(content)
 
 
 @contextlib.contextmanager
@@ -137,9 +148,8 @@ def _tasks(programs: Sequence[Program], limits: Limits) -> Iterator[list[Task]]:
         tasks = []
         try:
             for program, end in zip(programs, ends, strict=True):
-                files = {_inside(name): content for name, content in program.files.items()}
-                if files and not limits.files:
-                    raise InvalidArgumentError("files are given, but limits.files is 0")
+                _check(program, limits)
+                files = _laid_out(program.files)
                 before = paper_of(program.stdin)
                 stack.callback(os.close, before)
                 after = paper_of(marshal.dumps((program.source, files)))
@@ -152,14 +162,43 @@ def _tasks(programs: Sequence[Program], limits: Limits) -> Iterator[list[Task]]:
         yield tasks
 
 
-def _inside(name: str) -> str:
-    """A file's name, if it stays in the folder."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        raise InvalidArgumentError(
-            f"files[{name!r:.80}]: it takes a relative name that stays in the folder"
-        )
-    return str(path)
+def _check(program: Program, limits: Limits) -> None:
+    if not isinstance(limits, Limits):
+        raise InvalidArgumentError(f"limits is {limits!r:.60}; it takes Limits")
+    if not isinstance(program.source, str):
+        raise InvalidArgumentError(f"the program is {program.source!r:.60}; it takes text")
+    if program.files and not limits.files:
+        raise InvalidArgumentError("files are given, but limits.files is 0")
+
+
+def _laid_out(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files by plain names that stay in the folder.
+
+    Raises:
+        InvalidArgumentError: One doesn't, or a name is that of a file and of a folder.
+    """
+    laid: dict[PurePosixPath, bytes] = {}
+    for name, content in files.items():
+        path = PurePosixPath(name)
+        outside = path.is_absolute() or ".." in path.parts or not path.parts
+        if outside or "\0" in name or not _writable(path):
+            raise InvalidArgumentError(
+                f"files[{name!r:.80}]: it takes a relative name that stays in the folder"
+            )
+        laid[path] = content
+    for path in laid:
+        if both := [parent for parent in path.parents if parent in laid]:
+            raise InvalidArgumentError(f"files: {str(both[0])!r:.80} is a file and a folder")
+    return {str(path): content for path, content in laid.items()}
+
+
+def _writable(path: PurePosixPath) -> bool:
+    """Whether a file system takes the name."""
+    try:
+        parts = [len(part.encode()) for part in path.parts]
+    except UnicodeEncodeError:
+        return False
+    return max(parts) <= LONGEST_NAME and sum(parts) <= LONGEST_PATH
 
 
 def _with(limits: Limits, files: Mapping[str, bytes]) -> Limits:

@@ -8,6 +8,7 @@ import signal
 import sys
 from time import monotonic, sleep
 
+from guerdon.sandbox.server.process_control import kill_if
 from guerdon.sandbox.server.tree import stat_of
 
 __all__ = ["end_session"]
@@ -27,8 +28,7 @@ def end_session(session: int) -> None:
     while monotonic() < deadline:
         found = _members(session)
         for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            kill_if(pid, lambda pid=pid: _runs_in(pid, session))  # type: ignore[misc]
         if not found:
             return
         sleep(0.001)
@@ -42,8 +42,12 @@ def _members(session: int) -> list[int]:
         return []
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != session:
-            stat = stat_of(int(name))
-            if stat is not None and stat.session == session and stat.state not in "ZX":
-                found.append(int(name))
+        if name.isdigit() and int(name) != session and _runs_in(int(name), session):
+            found.append(int(name))
     return found
+
+
+def _runs_in(pid: int, session: int) -> bool:
+    """Whether a process is of a session and hasn't ended."""
+    stat = stat_of(pid)
+    return stat is not None and stat.session == session and stat.state not in "ZX"

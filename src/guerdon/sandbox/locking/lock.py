@@ -150,7 +150,13 @@ class LockPlan:
 
 
 def requirements() -> list[str]:
-    """What is missing on this machine for ``strict``, each with what mends it; mostly nothing."""
+    """What is missing on this machine for ``strict``, each with what mends it; mostly nothing.
+
+    Example:
+        >>> from guerdon.sandbox.locking.lock import requirements
+        >>> all("strict" in line or ": " in line for line in requirements())
+        True
+    """
     if sys.platform != "linux":
         name = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
         return [

@@ -58,7 +58,9 @@ def limit(limits: dict[str, Any], *, uid: int | None) -> None:
     elif sys.platform == "linux" and os.geteuid() != 0:
         threads = threads_of_user(os.geteuid()) + limits["processes"] + SLACK
     ResourceLimits(
-        cpu_seconds=limits.get("cpu"), file_bytes=limits["file_bytes"], user_threads=threads
+        cpu_seconds=limits.get("cpu"),
+        file_bytes=limits["file_bytes"] + 1,  # by which it is seen that it was too much
+        user_threads=threads,
     ).apply()
     limit_memory(limits)
 

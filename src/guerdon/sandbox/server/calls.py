@@ -11,6 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from guerdon.sandbox.server.folders import written
+from guerdon.sandbox.server.process_control import kill_if
 from guerdon.sandbox.server.tree import deleted_bytes, members, usage
 
 __all__ = ["ENDING", "Call", "end_group", "end_pids"]
@@ -27,7 +28,6 @@ class Call:
         limits: ``seconds``, ``cpu``, ``memory``, ``file_bytes``, ``files``.
         pids: Tells its processes.
         baseline: Bytes of memory that each of them shares with its parent.
-        resident: Bytes that its first process had in memory at its start.
         folder: Where it writes; None where it can't.
         cause: What ended it; None where it ended by itself.
         problem: Why it couldn't be set up, which is the sandbox's fault; None where it was.
@@ -37,7 +37,6 @@ class Call:
     limits: dict[str, Any]
     pids: Callable[[], list[int]]
     baseline: int
-    resident: int = 0
     folder: str | None = None
     cause: str | None = None
     problem: str | None = None
@@ -63,9 +62,11 @@ class Call:
         if self.left <= 0:
             return "timeout"
         used = usage(self.pids(), self.baseline)
-        self.peak = max(self.peak, used.memory)
+        self.peak = max(self.peak, used.memory + self.baseline)
         if used.memory > limits["memory"]:
             return "memory"
+        if used.threads > limits["processes"]:
+            return "processes"
         if limits["cpu"] is not None and used.cpu > limits["cpu"]:
             return "cpu"
         if self.folder is not None:
@@ -91,12 +92,12 @@ class Call:
         Args:
             status: Its exit code.
             cpu: Seconds of processor time.
-            peak: The most bytes that it had in memory, those that it shares included.
+            peak: The most bytes that it had in memory.
         """
         self.done, self.status = True, status
         self.seconds = monotonic() - self.began
         self.cpu += cpu
-        self.peak = max(self.peak, peak - self.resident)
+        self.peak = max(self.peak, peak)
         if self.cause is None and self.folder is not None:
             self.cause = self.look_at_files()
 
@@ -108,7 +109,7 @@ class Call:
             "problem": self.problem,
             "seconds": self.seconds,
             "cpu": self.cpu,
-            "peak": max(0, self.peak),
+            "peak": self.peak,
         }
 
 
@@ -146,8 +147,7 @@ def end_pids(root: int) -> None:
         if not found:
             return
         for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill_if(pid, lambda pid=pid: pid in members(root))  # type: ignore[misc]
         _reap()
 
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import stat
 
-__all__ = ["Written", "empty_folder", "remove_tree", "written"]
+__all__ = ["Written", "empty", "empty_folder", "remove_tree", "written"]
 
 _numbers = itertools.count()
 
@@ -26,6 +26,15 @@ def empty_folder(base: str, uid: int | None) -> str:
     if uid is not None:
         os.chown(path, uid, uid)
     return path
+
+
+def empty(base: str) -> None:
+    """Remove all that stands in a folder."""
+    for entry in _entries(base):
+        if entry.is_dir(follow_symlinks=False):
+            remove_tree(base, entry.path)
+        else:
+            os.unlink(entry.path)
 
 
 def written(path: str, most: int) -> Written:

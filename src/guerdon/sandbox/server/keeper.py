@@ -18,7 +18,7 @@ from typing import Any
 
 from guerdon.sandbox.server.calls import ENDING, Call
 from guerdon.sandbox.server.frames import receive, send
-from guerdon.sandbox.server.process_control import adopt_orphans, wakes_on_child
+from guerdon.sandbox.server.process_control import adopt_orphans, start_afresh, wakes_on_child
 from guerdon.sandbox.server.programs import ProgramStarter
 from guerdon.sandbox.server.starter import Starter
 from guerdon.sandbox.server.templates import FunctionStarter, OpeningFailedError
@@ -39,6 +39,7 @@ def main(fd: int, own: Sequence[str]) -> None:
         fd: The end of a stream socket; the first message says what is kept.
         own: Where modules of ours are found, and those that we need; calls don't see them.
     """
+    start_afresh()
     for name in INSIDE:
         importlib.import_module(name)
     sys.path[:] = [each for each in sys.path if each not in own]
@@ -48,6 +49,7 @@ def main(fd: int, own: Sequence[str]) -> None:
     if first is None:
         return
     config, fds = first
+    base = config["folder"]
     adopt_orphans()
     kinds: dict[str, type[Starter]] = {"programs": ProgramStarter, "functions": FunctionStarter}
     try:
@@ -59,12 +61,18 @@ def main(fd: int, own: Sequence[str]) -> None:
         send(channel, {"failed": f"{type(error).__name__}: {error}"})
         return
     with contextlib.ExitStack() as stack:
+        stack.callback(_remove, base)  # the host does it, too, but it may be gone
         stack.callback(starter.close)
         woken = stack.enter_context(wakes_on_child())
         send(channel, {"ready": starter.facts()})
         keeper = Keeper(channel, starter, woken)
         while keeper.serve_one():
             pass
+
+
+def _remove(base: str) -> None:
+    with contextlib.suppress(OSError):  # where it is mounted it can only be emptied
+        os.rmdir(base)
 
 
 class HostGoneError(Exception):
@@ -98,6 +106,8 @@ class Keeper:
         if request is None:
             return False
         message, fds = request
+        if "end" in message:
+            return True  # said of a call that had ended meanwhile
         if "ask" in message:
             self.tell({"ended": [self.starter.last_words()]})
             return False

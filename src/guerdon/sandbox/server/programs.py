@@ -18,7 +18,7 @@ from guerdon.sandbox.server.locks import open_lock
 from guerdon.sandbox.server.process_control import has_ended
 from guerdon.sandbox.server.script import read_script, run_script
 from guerdon.sandbox.server.started import Started, say_started
-from guerdon.sandbox.server.tree import children, members, memory_of, resident_of, stat_of
+from guerdon.sandbox.server.tree import children, members, memory_of, stat_of
 
 __all__ = ["ProgramStarter"]
 
@@ -65,7 +65,7 @@ class ProgramStarter:
         self._pid = os.getpid()
         gc.collect()
         gc.freeze()  # nothing of it is looked at, and so copied, in the calls
-        self._shared = memory_of(self._pid), resident_of(self._pid)
+        self._baseline = memory_of(self._pid)
 
     def facts(self) -> dict[str, Any]:
         """What is in force."""
@@ -73,7 +73,7 @@ class ProgramStarter:
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Fork, and run the program there."""
-        folder = empty_folder(self._base, self._lock.uid) if job["files"] else None
+        folder = empty_folder(self._base, self._lock.uid)
         self._lock.prepare(job)
         started = Started()
         pid = os.fork()
@@ -85,26 +85,27 @@ class ProgramStarter:
                 os._exit(code)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # it does so itself, too: whoever comes first
-        call = Call(job, lambda: self._pids(pid), *self._shared, folder)
+        call = Call(job, lambda: self._pids(pid), self._baseline, folder)
         self._groups[pid] = call, started
         self.calls.append(call)
 
-    def _run(self, job: dict[str, Any], fds: list[int], folder: str | None) -> int:
+    def _run(self, job: dict[str, Any], fds: list[int], folder: str) -> int:
         """In the child: be locked, then run the program.
 
         The descriptors are the three standard ones, in a pair the stream, the job, and where it
         says that it has started.
         """
-        where = folder or self._base
         told = fds[-1]
         try:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.chdir(where)
-            self._lock.lock_program(job, folder)  # needs descriptors that are closed next
+            os.chdir(folder)
+            self._lock.lock_program(
+                job, folder if job["files"] else None
+            )  # needs descriptors that are closed next
             told = take_over(fds)
-            script = read_script(told - 1, where)
+            script = read_script(told - 1, folder)
         except BaseException as error:
             say_started(told, error)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import linecache
 import marshal
 import os
@@ -16,6 +17,9 @@ from guerdon.sandbox.server.streams import open_streams
 __all__ = ["read_script", "run_script"]
 
 NAME = "<program>"
+OURS = ("guerdon", "landlockpy")
+
+_hidden: list[ModuleType] = []
 
 
 def read_script(job: int, folder: str) -> str:
@@ -36,21 +40,24 @@ def read_script(job: int, folder: str) -> str:
         with open(path, "wb") as file:
             file.write(content)
     _prepare(folder)
-    return str(source)
+    return str(source).removeprefix("\ufeff")  # which marks a file's encoding
 
 
 def run_script(source: str) -> int:
     """Run a program as Python would, and tell its exit code."""
+    streams = sys.stdout, sys.stderr
     code = _run(source)
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does at its end
         atexit._run_exitfuncs()
     except BaseException as error:
         _tell(error)
-    for stream in (sys.stdout, sys.stderr):
+    # The program may have put something else in their place, or have taken them away.
+    for stream in (*streams, getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
         try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except BaseException:
             code = code or 120  # as Python has it where its output can't be written
     return code
 
@@ -61,6 +68,12 @@ def _prepare(folder: str) -> None:
     sys.path[:] = [folder, *(each for each in sys.path if each)]
     sys.argv = [NAME]
     open_streams()  # the keeper's own were opened for its own descriptors
+    # A program has no use for them; what runs here goes on, and taking it apart would cost time.
+    _hidden.extend(sys.modules.pop(name) for name in _ours())
+
+
+def _ours() -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] in OURS]
 
 
 def _run(source: str) -> int:
@@ -96,4 +109,5 @@ def _tell(error: BaseException) -> None:
             trace = trace.tb_next
         traceback.print_exception(type(error), error, trace)
     except BaseException:  # its __str__ is the program's code
-        os.write(2, f"{type(error).__name__}\n".encode("utf-8", "backslashreplace"))
+        with contextlib.suppress(OSError):  # it may have closed that, too
+            os.write(2, f"{type(error).__name__}\n".encode("utf-8", "backslashreplace"))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
 from time import monotonic, sleep
 from typing import Any
 
 from guerdon.sandbox.server.calls import Call, end_group, end_pids
+from guerdon.sandbox.server.folders import empty
 from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
 from guerdon.sandbox.server.locks import open_lock
-from guerdon.sandbox.server.process_control import has_ended
+from guerdon.sandbox.server.process_control import has_ended, kill_if
 from guerdon.sandbox.server.started import Started
 from guerdon.sandbox.server.template import serve
-from guerdon.sandbox.server.tree import children, members, memory_of, resident_of
+from guerdon.sandbox.server.tree import children, members, memory_of
 
 __all__ = ["FunctionStarter"]
 
@@ -46,6 +46,7 @@ class FunctionStarter:
     def __init__(self, config: dict[str, Any], fds: list[int]) -> None:
         self.calls: list[Call] = []
         self._started: Started | None = None
+        self._base = config["folder"]
         self._lock = open_lock(config)
         self._lock.prepare(config["opening"])
         self._channel, theirs = socket.socketpair()
@@ -63,7 +64,7 @@ class FunctionStarter:
         self._channel.settimeout(ANSWER)
         self.wakes = [self._channel.fileno()]
         self._await_opening(config["opening"])
-        self._shared = memory_of(self._group), resident_of(self._group)
+        self._baseline = memory_of(self._group)
 
     def _await_opening(self, limits: dict[str, Any]) -> None:
         """Wait until the template is ready."""
@@ -113,7 +114,7 @@ class FunctionStarter:
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Have the template fork a call."""
         group = self._group
-        call = Call(job, lambda: list(members(group)), *self._shared)
+        call = Call(job, lambda: list(members(group)), self._baseline)
         self.calls.append(call)
         started = self._started = Started()
         try:
@@ -150,8 +151,7 @@ class FunctionStarter:
     def stop(self, call: Call) -> None:
         """Kill what the template has forked."""
         for pid in members(self._group):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill_if(pid, lambda pid=pid: pid in members(self._group))  # type: ignore[misc]
 
     def end_all(self) -> str | None:
         """End what is left of the call."""
@@ -160,6 +160,8 @@ class FunctionStarter:
             self._started = None
         if self._group == 0:
             return "the process that holds the imported function has ended"
+        if not self._lock.closed_groups:
+            empty(self._base)  # where nothing else keeps it from writing
         if members_left := list(members(self._group)):
             self.stop(self.calls[0])
             return f"{len(members_left)} processes were left" if self._lock.closed_groups else None
@@ -167,7 +169,7 @@ class FunctionStarter:
 
     def last_words(self) -> dict[str, Any]:
         """How the template ended, or was ended now."""
-        call = Call({"seconds": ANSWER}, list, *self._shared)
+        call = Call({"seconds": ANSWER}, list, self._baseline)
         deadline = monotonic() + ANSWER
         while monotonic() < deadline and not has_ended(self._group):
             sleep(0.001)  # its stream ends a moment before it does

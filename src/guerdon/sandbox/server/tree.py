@@ -13,7 +13,6 @@ __all__ = [
     "deleted_bytes",
     "members",
     "memory_of",
-    "resident_of",
     "stat_of",
     "usage",
 ]
@@ -27,10 +26,12 @@ class Usage(NamedTuple):
     Attributes:
         memory: Bytes that are theirs alone or shared among them.
         cpu: Seconds, those of ended children included.
+        threads: How many there are in all.
     """
 
     memory: int
     cpu: float
+    threads: int
 
 
 class Stat(NamedTuple):
@@ -41,12 +42,14 @@ class Stat(NamedTuple):
         group: Its process group.
         session: Its session.
         cpu: Seconds, those of ended children included.
+        threads: How many it has.
     """
 
     state: str
     group: int
     session: int
     cpu: float
+    threads: int
 
 
 def children(pid: int) -> list[int]:
@@ -91,27 +94,18 @@ def stat_of(pid: int) -> Stat | None:
             # The name in brackets may hold anything.
             fields = file.read().rpartition(b")")[2].split()
         cpu = sum(map(int, fields[11:15])) / _TICK
-        return Stat(fields[0].decode(), int(fields[2]), int(fields[3]), cpu)
+        return Stat(fields[0].decode(), int(fields[2]), int(fields[3]), cpu, int(fields[17]))
     except (OSError, ValueError, IndexError):
         return None
 
 
 def memory_of(pid: int) -> int:
     """Bytes of memory that no file backs; 0 where there is no such process."""
-    return _of_status(pid, (b"RssAnon:", b"RssShmem:", b"VmSwap:"))
-
-
-def resident_of(pid: int) -> int:
-    """Bytes in memory, those of files included; 0 where there is no such process."""
-    return _of_status(pid, (b"VmRSS:",))
-
-
-def _of_status(pid: int, names: tuple[bytes, ...]) -> int:
     total = 0
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
-                if line.startswith(names):
+                if line.startswith((b"RssAnon:", b"RssShmem:", b"VmSwap:")):
                     total += int(line.split()[1]) << 10
     except (OSError, ValueError, IndexError):
         pass  # it has just ended
@@ -126,5 +120,5 @@ def usage(pids: list[int], baseline: int) -> Usage:
         baseline: What each had when it was forked, in bytes, and shares with its parent.
     """
     memory = sum(max(0, memory_of(pid) - baseline) for pid in pids)
-    told = (stat_of(pid) for pid in pids)
-    return Usage(memory, sum(each.cpu for each in told if each is not None))
+    told = [each for each in map(stat_of, pids) if each is not None and each.state not in "ZX"]
+    return Usage(memory, sum(each.cpu for each in told), sum(each.threads for each in told))

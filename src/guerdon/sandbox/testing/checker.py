@@ -44,6 +44,12 @@ PREDICATES = frozenset(
 )
 
 
+# What makes an object of the same kind, and what makes a plain number of one.
+TOGETHER = remote.ARITHMETIC | {"__neg__", "__pos__", "__invert__"}
+_NUMBERS = "abs bool ceil complex float floor index int round trunc"
+NUMBERS = frozenset(f"__{name}__" for name in _NUMBERS.split())
+
+
 class Checker(link.Link):
     """The tests' end of the link.
 
@@ -117,24 +123,35 @@ class Checker(link.Link):
         """
         if name == "__exit__":
             args = [*args[:2], None]  # the traceback stays here
-        plain = any(not _is_remote(arg) for arg in args)
-        if name in remote.COMPARISONS and plain:
-            return NotImplemented
-        if name == "__instancecheck__" and plain:
+        given = any(not _is_remote(arg) for arg in args)
+        if given and name in remote.COMPARISONS:
+            return _compared(name, target, args[0])
+        if given and name == "__instancecheck__":
             return False
-        if target._guerdon_made:
-            result = super().operate(target, name, args)
-            return self._made(result) if name in remote.ARITHMETIC else result
-        if name in remote.ARITHMETIC and plain:
-            return NotImplemented
-        if name == "__contains__" and plain:
+        if given and name == "__contains__" and not target._guerdon_made:
             return any(each is args[0] or each == args[0] for each in _walked(target))
-        return super().operate(target, name, args)
+        if given and name in remote.ARITHMETIC and not target._guerdon_made:
+            return NotImplemented
+        if target._guerdon_mixed and name in NUMBERS:
+            raise TypeError(f"{name} of what {type(target).__name__!r} made of a plain value")
+        result = super().operate(target, name, args)
+        if target._guerdon_made and name in TOGETHER:
+            return self._together(result, target._guerdon_mixed or given)
+        return result
 
-    def _made(self, result: Any) -> Any:
+    def _made(self, result: Any, mixed: bool = False) -> Any:
+        """Mark an object that the tests have made themselves, or made of such a one."""
         if _is_remote(result):
             object.__setattr__(result, "_guerdon_made", True)
+            if mixed:
+                object.__setattr__(result, "_guerdon_mixed", True)
         return result
+
+    def _together(self, result: Any, mixed: bool) -> Any:
+        """The result of arithmetic: if a plain value went in, no other comes out of it."""
+        if mixed and not _is_remote(result) and result is not NotImplemented:
+            raise TypeError("what the program's object and a plain value make is a plain value")
+        return self._made(result, mixed)
 
     def _error(self, told: Any) -> BaseException:
         error = super()._error(told)
@@ -170,6 +187,16 @@ def _is_open(value: Any) -> bool:
 
 def _is_remote(value: Any) -> bool:
     return remote.Remote in plain.mro_of(type(value))
+
+
+def _compared(name: str, target: remote.Remote, other: Any) -> Any:
+    """How an object of the program compares with what is none; the other may know, but not it."""
+    if type(other).__module__ != "builtins":
+        return NotImplemented
+    if name in ("__eq__", "__ne__"):
+        return name == "__ne__"
+    kinds = f"{type(target).__name__!r} and {type(other).__name__!r}"
+    raise TypeError(f"{name} not supported between instances of {kinds}")
 
 
 async def _waiting(value: Any) -> Any:

@@ -19,15 +19,12 @@ from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.execution import Ending, Execution
 from guerdon.sandbox.limits import Limits
 from guerdon.sandbox.protocol import Program, Sandbox
-from guerdon.sandbox.testing.inside import INSIDE, source
+from guerdon.sandbox.testing.inside import program_of
 from guerdon.sandbox.testing.verdict import Verdict
 
 __all__ = ["check_program", "check_program_async"]
 
 OVERHEAD = 4 << 10  # bytes that the checker says beside a few for each test
-QUIET = (
-    "import sys\nsys.dont_write_bytecode = True\n"  # bytecode would count as files of the program
-)
 
 
 def check_program(
@@ -49,9 +46,10 @@ def check_program(
     from one of these (a namedtuple, a text that equals everything) as the plain one. Any other
     object stays where it is, and is asked from afar. What a call changes in its arguments is
     changed in the test's too, when the call is over. An object of the program never equals a plain
-    value, and has no order with one; unless the tests have made it by calling the class that is
-    tested, it can't be added to or subtracted from one either. An entry point is a class where
-    the starter defines it by ``class``, or where there is none and its name has a capital first.
+    value, and has no order with one. Unless the tests have made it by calling the class that is
+    tested, it can't be added to or subtracted from one either, and whether it contains one is found
+    by going through it. An entry point is a class where the starter defines it by ``class``, or
+    where there is no starter and its name has a capital first.
 
     Example:
         >>> from guerdon import check_program, open_sandbox
@@ -141,19 +139,14 @@ class _Job:
     def programs(self, sandbox: Sandbox) -> tuple[Program, Program]:
         """The program and its checker, as the sandbox runs them."""
         there: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
-        files = {f"{name}.py": source(name) for name in INSIDE if name not in there}
-        shared = {"entry_point": self.entry_point, "files": list(files)}
+        shared = {"entry_point": self.entry_point}
         jobs = {
             "candidate": shared | {"program": self.program},
             "checker": shared
             | {"tests": self.tests, "starter": self.starter, "is_class": self.is_class()},
         }
         candidate, checker = (
-            Program(
-                f"{QUIET}import guerdon_{side}\nguerdon_{side}.main()\n",
-                stdin=json.dumps(job).encode("ascii"),
-                files=files,
-            )
+            Program(program_of(side, there), stdin=json.dumps(job).encode("ascii"))
             for side, job in jobs.items()
         )
         return candidate, checker

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Decoder", "Encoder", "index_of"]
 
+HOLDING = frozenset({"tuple", "frozenset", "range", "slice", "error"})
 DEEPEST = 2000  # of values that can't be changed: the interpreter hashes them by recursion in C
 
 
@@ -263,7 +264,7 @@ class Decoder:
             if self._depths[number] > 0:
                 waiting.pop()
                 continue
-            held = self._held(rest) if tag in ("tuple", "frozenset", "error") else []
+            held = self._held(rest) if tag in HOLDING else []
             missing = [each for each in held if self._depths[each] < 1]
             if missing:
                 plain.expect(self._depths[number] == 0, "a value that holds itself")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-__all__ = ["INSIDE", "source"]
+__all__ = ["INSIDE", "program_of"]
 
 #: By the names that they have there, each after those that it needs. A sandbox that has them loaded
 #: says so by its attribute ``preloaded``, a set of such names.
@@ -14,8 +15,30 @@ INSIDE = {
     for name in ("plain", "codec", "remote", "raised", "link", "candidate", "checker")
 }
 
+LOADED = """\
+import sys
+from types import ModuleType
+for name, text in {texts!r}.items():
+    module = sys.modules[name] = ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+"""
+CALLED = "import {name}\n{name}.main()\n"
 
-@functools.cache
-def source(name: str) -> bytes:
-    """The text of one of them."""
-    return INSIDE[name].read_bytes()
+
+def program_of(side: str, preloaded: AbstractSet[str]) -> str:
+    """The program of a side, which brings along what the sandbox hasn't loaded already.
+
+    It brings them in its own text and not in files, so that the program that is tested has its
+    folder for itself.
+
+    Args:
+        side: ``candidate`` or ``checker``.
+        preloaded: Names of modules.
+    """
+    needed = tuple(name for name in INSIDE if name not in preloaded)
+    return (_loaded(needed) if needed else "") + CALLED.format(name=f"guerdon_{side}")
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(names: tuple[str, ...]) -> str:
+    return LOADED.format(texts={name: INSIDE[name].read_text(encoding="utf-8") for name in names})

@@ -30,7 +30,7 @@ def describe(error: BaseException) -> str:
         said = getattr(error, "_guerdon_said", None) or _said(type(error).__name__, str(error))
         line = getattr(error, "_guerdon_line", None) or _program_line(error)
         return said + (f" (line {line} of the program)" if line else "")
-    except Exception:  # its __str__ is the program's code
+    except (Exception, ProgramLeft, SystemExit):  # its __str__ is the program's code
         return "an error that can't be told"
 
 

@@ -47,17 +47,26 @@ class Remote:
         _guerdon_link: What it is asked by.
         _guerdon_number: Its number there.
         _guerdon_made: Whether the tests made it themselves, of the class that is tested.
+        _guerdon_mixed: Whether a plain value went into it.
     """
 
-    __slots__ = ("__weakref__", "_guerdon_link", "_guerdon_made", "_guerdon_number")
+    __slots__ = (
+        "__weakref__",
+        "_guerdon_link",
+        "_guerdon_made",
+        "_guerdon_mixed",
+        "_guerdon_number",
+    )
     _guerdon_link: Any
     _guerdon_number: int
     _guerdon_made: bool
+    _guerdon_mixed: bool
 
     def __init__(self, link: Any, number: int) -> None:
         object.__setattr__(self, "_guerdon_link", link)
         object.__setattr__(self, "_guerdon_number", number)
         object.__setattr__(self, "_guerdon_made", False)
+        object.__setattr__(self, "_guerdon_mixed", False)
 
     def __getattr__(self, name: str) -> Any:
         if name[:2] == name[-2:] == "__" and name not in _DUNDERS:

@@ -306,9 +306,9 @@ CHEATING: tuple[Case, ...] = (
         class Everything(dict):
             def get(self, *arguments):
                 return True
-        for name, module in list(sys.modules.items()):
-            for part in ("passed", "verdict", "ok", "result"):
-                if hasattr(module, part):
+        for module in list(sys.modules.values()):
+            for part in ("passed", "verdict", "ok", "result", "dumps", "loads", "recv", "read"):
+                if part in vars(module):
                     setattr(module, part, True)
         def combine(a, b):
             return 0

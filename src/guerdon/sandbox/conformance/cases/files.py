@@ -360,7 +360,12 @@ FILES: tuple[Case, ...] = (
                 raise OSError(ctypes.get_errno(), "inotify_init")
             if libc.inotify_add_watch(descriptor, host["folder"].encode(), 0xFFF) == -1:
                 raise OSError(ctypes.get_errno(), "inotify_add_watch")
-        refused(inotify=watch, fanotify=lambda: call("fanotify_init", 0, 0))
+        REPORT_FID = 0x200
+        refused(
+            inotify=watch,
+            fanotify=lambda: call("fanotify_init", 0, 0),
+            unprivileged=lambda: call("fanotify_init", REPORT_FID, 0),
+        )
         """,
     ),
     _case(

@@ -111,7 +111,8 @@ PROCESSES: tuple[Case, ...] = (
         program="""
         advice = (ctypes.c_long * 2)(4096, 4096)
         def advise():
-            return call("process_madvise", call("pidfd_open", host["sleeper"], 0), advice, 1, 4, 0)
+            process, COLD = call("pidfd_open", host["sleeper"], 0), 20
+            return call("process_madvise", process, advice, 1, COLD, 0)
         refused(
             compare=lambda: call("kcmp", os.getpid(), host["sleeper"], 0, 0, 0),
             advise=advise,
@@ -145,7 +146,7 @@ PROCESSES: tuple[Case, ...] = (
             for who in ("pid", "sleeper")
             for name, attempt in {
                 "kill": lambda pid: os.kill(pid, 0),
-                "group": lambda pid: os.kill(-pid, 0),
+                "group": lambda pid: os.killpg(pid if pid == host["sleeper"] else host["group"], 0),
                 "tgkill": lambda pid: call("tgkill", pid, pid, 0),
                 "pidfd": lambda pid: call(
                     "pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0
@@ -191,7 +192,7 @@ PROCESSES: tuple[Case, ...] = (
                 os.PRIO_PROCESS, parent, os.getpriority(os.PRIO_PROCESS, parent)
             ),
             io=lambda: call("ioprio_set", 1, sleeper, 2 << 13 | 4),
-            pin=lambda: os.sched_setaffinity(sleeper, os.sched_getaffinity(0)),
+            pin=lambda: os.sched_setaffinity(sleeper, {0}),
             batch=lambda: os.sched_setscheduler(sleeper, os.SCHED_BATCH, os.sched_param(0)),
         )
         """,
@@ -347,7 +348,7 @@ PROCESSES: tuple[Case, ...] = (
         def put(with_signal):
             if not call("clone", CLONE_PARENT | with_signal, 0, 0, 0, 0):
                 os._exit(0)
-        frame = (ctypes.c_ulong * 11)(CLONE_PARENT, 0, 0, 0, SIGWINCH)
+        frame = (ctypes.c_ulong * 11)(CLONE_PARENT)
         def put3():
             if not call("clone3", frame, 88):
                 os._exit(0)

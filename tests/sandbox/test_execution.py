@@ -1,0 +1,290 @@
+"""How runs end: each ending, by each way that leads there."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import guerdon
+from guerdon import Execution, Limits
+
+MIB = 1 << 20
+
+# Each: a name, the program, its limits, and what is so of its execution.
+CASES = [
+    ("nothing", "", {}, {"ending": "ok", "exit_code": 0, "detail": None}),
+    ("prints", "print(6 * 7)", {}, {"ending": "ok", "stdout": "42\n", "stderr": ""}),
+    ("exit code", "raise SystemExit(3)", {}, {"ending": "nonzero", "exit_code": 3,
+        "detail": "it left with exit code 3"}),
+    ("exception", "1 / 0", {}, {"ending": "nonzero", "exit_code": 1}),
+    ("sys.exit(None)", "import sys; sys.exit(None)", {}, {"ending": "ok", "exit_code": 0}),
+    ("sys.exit(256)", "import sys; sys.exit(256)", {}, {"ending": "ok", "exit_code": 0}),
+    ("sys.exit(-1)", "import sys; sys.exit(-1)", {}, {"ending": "nonzero", "exit_code": 255}),
+    ("sys.exit(text)", "import sys; sys.exit('why')", {}, {"ending": "nonzero", "exit_code": 1,
+        "stderr": "why\n"}),
+    ("os._exit", "import os; print(1, flush=True); os._exit(7)", {}, {"ending": "nonzero",
+        "exit_code": 7, "stdout": "1\n"}),
+    ("os._exit(0)", "import os; os._exit(0)", {}, {"ending": "ok", "exit_code": 0}),
+    ("os._exit in a thread",
+        "import os, threading\nthreading.Thread(target=os._exit, args=(7,)).start()\n"
+        "threading.Event().wait()",
+        {}, {"ending": "nonzero", "exit_code": 7}),
+    ("syntax error", "def (:", {}, {"ending": "nonzero", "exit_code": 1}),
+    ("recursion", "def f(): f()\nf()", {}, {"ending": "nonzero", "exit_code": 1}),
+    ("segfault", "import ctypes; ctypes.string_at(0)", {}, {"ending": "signal", "exit_code": -11,
+        "detail": "it died of signal 11 (SIGSEGV)"}),
+    ("abort", "import os; os.abort()", {}, {"ending": "signal", "exit_code": -6}),
+    ("terminated", "import os; os.kill(os.getpid(), 15)", {}, {"ending": "signal",
+        "exit_code": -15, "detail": "it died of signal 15 (SIGTERM)"}),
+    ("SIGSYS", "import os; os.kill(os.getpid(), 31)", {}, {"ending": "signal", "exit_code": -31}),
+    ("its own SIGXCPU", "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", {},
+        {"ending": "signal", "exit_code": -24}),
+    ("real-time signal", "import os; os.kill(os.getpid(), 40)", {}, {"ending": "signal",
+        "exit_code": -40, "detail": "it died of signal 40 (40)"}),
+    ("sleeps", "import time; time.sleep(60)", {"seconds": 0.1}, {"ending": "timeout",
+        "detail": "it was not done within 0.1 s"}),
+    ("loops", "while True: pass", {"seconds": 0.1}, {"ending": "timeout"}),
+    ("loops in C", "sum(iter(int, 1))", {"seconds": 0.1}, {"ending": "timeout"}),
+    ("stops itself", "import os; os.kill(os.getpid(), 19)", {"seconds": 0.1},
+        {"ending": "timeout"}),
+    ("ignores what it can",
+        "import signal\nfor each in signal.valid_signals() - {9, 19}:\n"
+        "    signal.signal(each, signal.SIG_IGN)\nwhile True: pass",
+        {"seconds": 0.1}, {"ending": "timeout"}),
+    ("waits for its thread", "import threading\nthreading.Thread(target=threading.Event().wait)"
+        ".start()", {"seconds": 0.1}, {"ending": "timeout"}),
+    ("processor time", "while True: pass", {"seconds": 30, "cpu_seconds": 0.1},
+        {"ending": "timeout", "detail": "it used more than 0.1 s of processor time"}),
+    ("processor time of forks", "import os\nos.fork()\nwhile True: pass",
+        {"seconds": 30, "cpu_seconds": 0.1}, {"ending": "timeout"}),
+    ("processor time, signals ignored",
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass",
+        {"seconds": 30, "cpu_seconds": 0.1}, {"ending": "timeout"}),
+    ("memory at once", "bytearray(1 << 40)", {}, {"ending": "memory", "exit_code": 1}),
+    ("memory that it catches",
+        "try: bytearray(1 << 40)\nexcept MemoryError: print('caught')",
+        {}, {"ending": "ok", "stdout": "caught\n"}),
+    ("memory bit by bit", "x = []\nwhile True: x.append(bytearray(1 << 20))",
+        {"memory_bytes": 48 * MIB}, {"ending": "memory"}),
+    ("memory of forks",
+        "import os, threading\nfor _ in range(3):\n    if not os.fork(): break\n"
+        "x = b'x' * (30 << 20)\nthreading.Event().wait()",
+        {"memory_bytes": 64 * MIB}, {"ending": "memory",
+        "detail": "it used more than 64 MiB of memory"}),
+    ("memory of threads",
+        "import threading\nkept = []\ndef grow():\n    kept.append(b'x' * (30 << 20))\n"
+        "    threading.Event().wait()\nfor _ in range(3): threading.Thread(target=grow).start()",
+        {"memory_bytes": 64 * MIB}, {"ending": "memory"}),
+    ("shared memory",
+        "import mmap, threading\nm = mmap.mmap(-1, 100 << 20)\n"
+        "for at in range(0, 100 << 20, 4096): m[at] = 1\nthreading.Event().wait()",
+        {"memory_bytes": 64 * MIB}, {"ending": "memory"}),
+    ("memory of orphans",
+        "import os, threading\nif not os.fork():\n    if os.fork(): os._exit(0)\n"
+        "x = b'x' * (40 << 20)\nthreading.Event().wait()",
+        {"memory_bytes": 64 * MIB}, {"ending": "memory"}),
+    ("prints too much", "print('x' * 100)", {"output_bytes": 10}, {"ending": "output_limit",
+        "exit_code": None, "stdout": "x" * 10, "detail": "it printed more than 10 bytes"}),
+    ("prints as much as it may", "print('x' * 9)", {"output_bytes": 10}, {"ending": "ok"}),
+    ("errors too long", "import sys; sys.stderr.write('x' * 100)", {"output_bytes": 10},
+        {"ending": "output_limit", "stderr": "x" * 10}),
+    ("both streams too long",
+        "import os\nos.write(1, b'x' * 8)\nos.write(2, b'y' * 8)\nimport time; time.sleep(60)",
+        {"output_bytes": 12}, {"ending": "output_limit"}),
+    ("flood", "while True: print('x' * 1000)", {"output_bytes": 5000}, {"ending": "output_limit"}),
+    ("flood of forks", "import os\nos.fork()\nwhile True: os.write(2, b'x' * 1000)",
+        {"output_bytes": 5000}, {"ending": "output_limit"}),
+    ("files", "for i in range(5): open(str(i), 'w').close()", {"files": 4},
+        {"ending": "output_limit", "detail": "it made more than 4 files"}),
+    ("as many files as it may", "for i in range(4): open(str(i), 'w').close()", {"files": 4},
+        {"ending": "ok"}),
+    ("folders", "import os\nfor i in range(5): os.mkdir(str(i)); os.chdir(str(i))", {"files": 4},
+        {"ending": "output_limit"}),
+    ("files without end", "import itertools\nfor i in itertools.count(): open(str(i), 'w').close()",
+        {"seconds": 30}, {"ending": "output_limit"}),
+    ("folders in folders without end",
+        "import os\nwhile True: os.mkdir('a' * 200); os.chdir('a' * 200)",
+        {"seconds": 30}, {"ending": "output_limit"}),
+    ("bytes in files together", "for i in range(3): open(str(i), 'wb').write(b'x' * 500)",
+        {"file_bytes": 1000}, {"ending": "output_limit",
+        "detail": "it wrote more than 1000 bytes into files"}),
+    ("bytes in one file", "open('a', 'wb').write(b'x' * 5000)", {"file_bytes": 1000},
+        {"ending": "output_limit"}),
+    ("as many bytes as it may", "open('a', 'wb').write(b'x' * 1000)", {"file_bytes": 1000},
+        {"ending": "ok"}),
+    ("bytes in files that are deleted",
+        "import os, time\nkept = []\nfor i in range(20):\n    file = open('a', 'wb', 0)\n"
+        "    file.write(b'x' * 500); os.unlink('a'); kept.append(file)\ntime.sleep(60)",
+        {"file_bytes": 1000}, {"ending": "output_limit"}),
+    ("child goes on", "import os, time\nif not os.fork(): time.sleep(60)\nprint('done')", {},
+        {"ending": "ok", "stdout": "done\n"}),
+    ("child ends otherwise", "import os\nif not os.fork(): os._exit(5)\nos.wait()", {},
+        {"ending": "ok"}),
+    ("closes everything", "import os; os.closerange(0, 1024)", {}, {"ending": "ok"}),
+    ("closes its errors and fails", "import os; os.close(2); 1 / 0", {}, {"ending": "nonzero",
+        "exit_code": 1}),
+    ("closes its output and prints", "import os; os.close(1); print(1)", {}, {"ending": "nonzero",
+        "exit_code": 120}),
+    ("no output any more", "import sys; del sys.stdout", {}, {"ending": "ok"}),
+    ("an output that fails",
+        "import sys\nclass Broken:\n    def flush(self): raise RuntimeError\nsys.stdout = Broken()",
+        {}, {"ending": "nonzero", "exit_code": 120}),
+]  # fmt: skip
+NAMED = {name: (program, limits, so) for name, program, limits, so in CASES}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_run_ends_so(shared, name):
+    program, limits, so = NAMED[name]
+    execution = shared.run(program, limits=Limits(**limits))
+    assert {key: getattr(execution, key) for key in so} == so, execution
+    assert len(execution.stdout) + len(execution.stderr) <= Limits(**limits).output_bytes
+    assert execution.seconds > 0
+    assert execution.cpu_seconds >= 0
+
+
+def test_a_file_of_lines_is_compiled_as_it_is(shared):
+    execution = shared.run("x = 1\n" * 20_000 + "print(x)")
+    assert execution.stdout == "1\n"
+
+
+def test_what_was_used_is_told(shared):
+    execution = shared.run(
+        "import time\nx = b'x' * (40 << 20)\nuntil = time.process_time() + 0.1\n"
+        "while time.process_time() < until: pass\nuntil = time.monotonic() + 0.1\n"
+        "while time.monotonic() < until: time.sleep(0.01)"
+    )
+    assert 0.2 <= execution.seconds < 5
+    assert 0.1 <= execution.cpu_seconds < 1
+    assert 40 * MIB <= execution.peak_memory_bytes < 60 * MIB
+
+
+def test_processor_time_of_children_is_told(shared):
+    execution = shared.run(
+        "import os, time\nif not os.fork():\n    while time.process_time() < 0.1: pass\n"
+        "    os._exit(0)\nos.wait()"
+    )
+    assert execution.cpu_seconds >= 0.1
+
+
+def test_what_was_printed_before_the_end_is_kept(shared):
+    execution = shared.run(
+        "import sys\nprint('so far', flush=True)\nprint('and', file=sys.stderr)\nwhile True: pass",
+        limits=Limits(seconds=0.3),
+    )
+    assert (execution.ending, execution.stdout, execution.stderr) == ("timeout", "so far\n", "and\n")
+
+
+def test_a_run_gets_nothing_of_the_time_of_another(shared):
+    for _ in range(3):
+        assert shared.run("while True: pass", limits=Limits(cpu_seconds=0.1)).ending == "timeout"
+    assert shared.run("print(1)", limits=Limits(cpu_seconds=0.1)).ending == "ok"
+
+
+def test_programs_that_print_too_much_and_end_at_once_leave_the_worker_whole(shared):
+    endings = {
+        shared.run("print('x' * 20)", limits=Limits(output_bytes=10)).ending for _ in range(150)
+    }
+    assert endings == {"output_limit"}
+    assert shared.run("print(1)").ending == "ok"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"seconds": 1e9}, {"seconds": 1e300}, {"cpu_seconds": 1e300}]
+    + [
+        {name: count}
+        for name in ("memory_bytes", "processes", "output_bytes", "file_bytes", "files")
+        for count in (2**62, 2**63 - 1, 2**70)
+    ],
+    ids=lambda limits: "-".join(f"{name}={count:.3g}" for name, count in limits.items()),
+)
+def test_more_than_a_machine_has_is_as_much_as_it_has(shared, limits):
+    assert shared.run("print(1)", limits=Limits(**limits)).stdout == "1\n"
+
+
+@pytest.mark.parametrize("name", ["memory_bytes", "processes", "output_bytes", "file_bytes"])
+def test_the_least_of_each_limit_is_enough_for_nothing(shared, name):
+    assert shared.run("", limits=Limits(**{name: 1})).ending == "ok"
+
+
+def test_processes_and_threads_are_counted(shared):
+    if shared.name == "process":
+        pytest.skip("process counts those of the user together")
+    program = (
+        "import threading, time\nstop = threading.Event()\ntry:\n"
+        "    for count in range(1, 50): threading.Thread(target=stop.wait).start()\n"
+        "except RuntimeError: pass\nprint(count)\nstop.set()"
+    )
+    found = int(shared.run(program, limits=Limits(processes=4)).stdout)
+    assert found == 4 if os.geteuid() == 0 else found >= 4
+
+
+def test_an_execution_is_not_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Execution("ok").ending = "nonzero"
+
+
+@pytest.fixture
+def open_python(tmp_path, request):
+    """A folder from which everybody may run this interpreter's copy."""
+    import shutil
+
+    base, library = Path(sys.base_prefix).resolve(), Path(os.__file__).resolve().parent
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    copy = os.link if base.stat().st_dev == tmp_path.stat().st_dev else shutil.copy2
+    ignored = shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a")
+    target = tmp_path / "lib" / library.name
+    shutil.copytree(library, target, copy_function=copy, symlinks=True, ignore=ignored)
+    for each in base.glob("lib/libpython*.so*"):
+        copy(each, tmp_path / "lib" / each.name)
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    before = os.fsencode(base / "lib") + b"\0"
+    beside = b"$ORIGIN/../lib".ljust(len(before), b"\0")
+    python.write_bytes(Path(sys.executable).resolve().read_bytes().replace(before, beside))
+    python.chmod(0o755)
+    return python
+
+
+AS_A_USER = """
+import dataclasses, json, sys
+from guerdon import Limits, open_sandbox
+level, cases = json.load(sys.stdin)
+with open_sandbox(level, workers=1) as sandbox:
+    told = [dataclasses.asdict(sandbox.run(case[1], limits=Limits(**case[2]))) for case in cases]
+json.dump(told, sys.stdout)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="this user is an ordinary one already"
+)
+def test_runs_end_so_for_an_ordinary_user_too(level, open_python):
+    packages = [each for each in sys.path if each.endswith("site-packages")]
+    done = subprocess.run(
+        [open_python, "-c", AS_A_USER],
+        input=json.dumps([level, CASES]),
+        user=54_322,
+        group=54_322,
+        extra_groups=[],
+        cwd="/",
+        env={
+            "PYTHONPATH": os.pathsep.join([str(Path(guerdon.__file__).parents[1]), *packages]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    executions = json.loads(done.stdout)
+    assert len(executions) == len(CASES)
+    for (name, _, _, so), execution in zip(CASES, executions, strict=True):
+        assert {key: execution[key] for key in so} == so, (name, execution)

@@ -1,0 +1,101 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon import InvalidArgumentError, Limits
+from guerdon.sandbox.local.endings import terms_of
+
+TIMES = ("seconds", "cpu_seconds")
+AMOUNTS = ("memory_bytes", "processes", "output_bytes", "file_bytes")
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize(
+    "value", [0, -1, 0.0, -0.5, math.nan, math.inf, -math.inf, True, "5", b"5", [5], 1j]
+)
+def test_a_time_that_is_no_number_above_zero_is_refused(name, value):
+    with pytest.raises(InvalidArgumentError, match=rf"^{name} is .*; it takes a number above 0"):
+        Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", AMOUNTS)
+@pytest.mark.parametrize("value", [0, -1, 1.0, 1.5, math.nan, math.inf, True, "5", None])
+def test_an_amount_that_is_no_whole_number_is_refused(name, value):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"^{name} is .*; it takes a whole number of at least 1"
+    ):
+        Limits(**{name: value})
+
+
+def test_no_seconds_at_all_are_refused():
+    with pytest.raises(InvalidArgumentError, match="seconds is None"):
+        Limits(seconds=None)
+
+
+@pytest.mark.parametrize("value", [-1, 0.0, False, "0", None])
+def test_a_number_of_files_that_is_none_is_refused(value):
+    with pytest.raises(InvalidArgumentError, match=r"^files is .*; it takes a whole number of at"):
+        Limits(files=value)
+
+
+def test_no_files_may_be_asked_for():
+    assert Limits(files=0).files == 0
+
+
+@pytest.mark.parametrize("name", [*TIMES, *AMOUNTS, "files"])
+def test_a_number_beyond_all_measure_is_no_crash(name):
+    try:
+        limits = Limits(**{name: 10**400})
+    except InvalidArgumentError as error:
+        assert name in str(error)  # noqa: PT017
+    else:
+        assert getattr(limits, name) == 10**400
+
+
+def test_a_long_value_is_not_printed_whole():
+    with pytest.raises(InvalidArgumentError) as caught:
+        Limits(seconds="x" * 10_000)
+    assert len(str(caught.value)) < 200
+
+
+def test_the_first_wrong_limit_is_told():
+    with pytest.raises(InvalidArgumentError, match="^seconds is 0"):
+        Limits(seconds=0, files=-1)
+
+
+times = st.floats(min_value=1e-6, max_value=1e6) | st.integers(1, 10**6)
+amounts = st.integers(1, 1 << 40)
+
+
+@given(
+    seconds=times,
+    cpu_seconds=st.none() | times,
+    memory_bytes=amounts,
+    processes=amounts,
+    output_bytes=amounts,
+    file_bytes=amounts,
+    files=st.integers(0, 1 << 40),
+)
+def test_the_keeper_is_told_all_limits(**given):
+    terms = terms_of(Limits(**given))
+    assert terms["seconds"] == given["seconds"]
+    assert terms["memory"] == given["memory_bytes"]
+    for name in ("processes", "file_bytes", "files"):
+        assert terms[name] == given[name]
+    if given["cpu_seconds"] is None:
+        assert terms["cpu"] >= given["seconds"]
+    else:
+        assert terms["cpu"] == given["cpu_seconds"]
+
+
+@pytest.mark.parametrize(("processes", "factor"), [(1, 1), (2, 2), (4, 4), (64, 4)])
+def test_processor_time_is_as_long_as_all_its_processors_have(monkeypatch, processes, factor):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert terms_of(Limits(seconds=3, processes=processes))["cpu"] == 3 * factor
+
+
+def test_limits_do_not_change():
+    with pytest.raises(AttributeError):
+        Limits().seconds = 3

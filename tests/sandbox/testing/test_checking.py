@@ -1,0 +1,112 @@
+import asyncio
+import random
+
+import pytest
+
+from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.testing.checking import check_program, check_program_async
+from guerdon.sandbox.testing.verdict import Verdict
+
+GOOD = "def add(a, b): return a + b\n"
+TESTS = ["assert add(1, 2) == 3", "assert add(0, 0) == 1"]
+
+
+def test_a_sandbox_that_has_nothing_loaded_does_as_well(bare):
+    program = "import os\nassert os.listdir() == []\n" + GOOD
+    limits = Limits(files=0)
+    verdict = check_program(bare, program, TESTS, entry_point="add", limits=limits)
+    assert verdict.tests == (True, False)
+
+
+def test_several_at_a_time(sandbox):
+    async def both():
+        programs = [GOOD, "def (", GOOD]
+        checks = [check_program_async(sandbox, p, TESTS, entry_point="add") for p in programs]
+        return [verdict.passed for verdict in await asyncio.gather(*checks)]
+
+    assert asyncio.run(both()) == [1, 0, 1]
+
+
+def test_a_verdict_of_nothing_is_nothing():
+    assert Verdict(compiled=False, passed=0, total=3).fraction == 0.0
+    assert Verdict(compiled=False, passed=0, total=0).fraction == 0.0
+
+
+def test_many_tests_are_told_within_little_output(sandbox):
+    tests = [f"assert add({n}, 1) == {n + 1 + n % 2}" for n in range(3000)]
+    limits = Limits(output_bytes=10)
+    verdict = check_program(sandbox, GOOD, tests, entry_point="add", limits=limits)
+    assert (verdict.passed, verdict.ended) == (1500, "ok")
+    assert verdict.failure == "test 2 of 3000: AssertionError"
+    loud = check_program(
+        sandbox, "print('x' * 11)\n" + GOOD, tests, entry_point="add", limits=limits
+    )
+    assert (loud.passed, loud.ended, loud.output) == (0, "output_limit", "x" * 10)
+
+
+def test_the_same_program_has_the_same_verdict(sandbox):
+    program = "def add(a, b): raise ValueError(object(), {'a', 'b', 'c'})"
+    once, again = (check_program(sandbox, program, TESTS, entry_point="add") for _ in range(2))
+    assert once.failure == again.failure
+    assert "0x…" in once.failure
+
+
+@pytest.mark.parametrize(
+    ("program", "test", "said"),
+    [
+        # Eight of these are more than the tests' process may hold.
+        ("def f(): return 'x' * (30 << 20)", "kept = [f() for _ in range(20)]", "256 MiB"),
+        ("def f(): return 'x' * (30 << 20)", "print(f())", "made the tests print more than"),
+        ("def f(n): return [f(n)] if n else []", "f(1)", "RecursionError"),
+        ("t = []\nfor _ in range(99): t = [t, t]\ndef f(): return t", "repr(f())", ""),
+        ("def f(g): return g(g)", "f(lambda g: f(g))", "RecursionError"),
+        ("import itertools\ndef f(): return itertools.count()", "list(f())", "within 1 s"),
+        ("def f(): return int('9' * 4000) ** 1000", "str(f())", "ValueError: Exceeds the limit"),
+        ("t = []\nt.append(t)\ndef f(): return t", "assert f() == f()", "RecursionError"),
+    ],
+    ids=["memory", "prints", "recursion", "bomb", "mutual", "endless", "digits", "cycle"],
+)
+def test_what_a_program_gives_can_not_make_its_failure_invalid(sandbox, program, test, said):
+    limits = Limits(seconds=1.0 if said == "within 1 s" or not said else 5.0)
+    verdict = check_program(sandbox, program, [test], entry_point="f", limits=limits)
+    assert verdict.passed == 0
+    assert said in verdict.failure
+
+
+SPEAK = """
+import json, os, random
+def say(message):
+    body = json.dumps(message).encode()
+    os.write(3, len(body).to_bytes(4, "big") + body)
+say(dict(kinds=[["function", ["__call__"]]], nodes=[["mine", 0, 0]], entry=[0], loaded=True))
+chance = random.Random({seed})
+def anything(depth=0):
+    kinds = [None, 0, 1, -1, 2**70, 1.5, "list", "mine", "yours", "x", [0], [-1], [1], True]
+    if depth > 3 or chance.random() < 0.4:
+        return chance.choice(kinds)
+    if chance.random() < 0.7:
+        return [anything(depth + 1) for _ in range(chance.randrange(4))]
+    keys = "ask re ok no nodes kinds back what on name args named names own text line".split()
+    return {{key: anything(depth + 1) for key in chance.sample(keys, 4)}}
+size = int.from_bytes(os.read(3, 4), "big")
+asked = json.loads(os.read(3, size))
+answer = {{"re": asked["ask"], "ok": 9, "nodes": [], "kinds": [], "back": []}}
+question = {{"ask": "1", "what": "call", "on": 0, "name": "", "args": [], "named": {{}}}}
+whole = dict(chance.choice([answer, question | {{"nodes": [], "kinds": []}}]))
+for key in chance.sample(sorted(whole), 2):
+    if key != "re":
+        whole[key] = anything()
+if chance.random() < 0.3:
+    whole["no"] = {{key: anything() for key in ("names", "own", "text", "line", "args")}}
+say(whole)
+"""
+
+
+@pytest.mark.parametrize("start", range(0, 100, 25))
+def test_whatever_a_program_says_no_test_passes_by_it(sandbox, start):
+    seeds = random.Random(start).sample(range(10**6), 25)
+    for seed in seeds:
+        program = SPEAK.format(seed=seed)
+        verdict = check_program(sandbox, program, ["assert f(len) == 'it'"], entry_point="f")
+        assert (verdict.passed, verdict.compiled) == (0, True), seed
+        assert verdict.failure, seed
