@@ -18,8 +18,7 @@ from rich.table import Table
 from examples.coding_env.candidates import candidates
 from examples.coding_env.environment import CodingEnvironment
 from examples.coding_env.tasks import load_tasks
-from examples.coding_env.verdict import Limits
-from guerdon import EnvPool, GenericEnvClient, HTTPEnvClient, Observation
+from guerdon import EnvPool, GenericEnvClient, HTTPEnvClient, Limits, Observation
 
 __all__ = ["main", "quick"]
 

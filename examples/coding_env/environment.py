@@ -10,9 +10,20 @@ from uuid import uuid4
 
 from examples.coding_env.models import CodeAction, CodeObservation, CodeState
 from examples.coding_env.rubrics import reward
-from examples.coding_env.runner import Limits, RunnerError, Verdict, run_tests
+from examples.coding_env.runner import run_tests
 from examples.coding_env.tasks import Task, load_tasks
-from guerdon import Environment, EpisodeError, InvalidArgumentError, Rubric
+from guerdon import (
+    Environment,
+    EpisodeError,
+    InvalidArgumentError,
+    Limits,
+    Rubric,
+    Sandbox,
+    SandboxError,
+    SandboxUnavailableError,
+    Verdict,
+    open_sandbox,
+)
 
 __all__ = ["CodingEnvironment"]
 
@@ -21,7 +32,8 @@ CUT = {
     "timeout": "stopped: out of time",
     "memory": "out of memory",
     "output_limit": "stopped: too much output",
-    "crashed": "its process ended early",
+    "nonzero": "its process ended early",
+    "signal": "its process ended early",
 }
 
 
@@ -31,18 +43,21 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     Example:
         >>> from examples.coding_env.environment import CodingEnvironment
         >>> from examples.coding_env.models import CodeAction
-        >>> environment = CodingEnvironment()
+        >>> environment = CodingEnvironment(sandbox="process")  # for programs that are known
         >>> first = environment.reset(task=0)
         >>> broken = environment.step(CodeAction(program="def"))
         >>> broken.feedback
         'The program does not compile: line 1: invalid syntax'
         >>> broken.reward, broken.done, broken.submissions_left
         (0.0, False, 4)
+        >>> environment.close()
 
     Args:
         tasks: What an episode is drawn from; by default `load_tasks()`.
         max_submissions: How many programs an agent may submit in an episode, at least 1.
         limits: What each program may use.
+        sandbox: Where programs run: one that is open, which stays so, or the level of one of its
+            own, opened at the first step. ``"auto"`` holds what is written to do harm, or refuses.
         rubric: The reward; by default `reward()`.
 
     Raises:
@@ -56,6 +71,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         *,
         max_submissions: int = 5,
         limits: Limits | None = None,
+        sandbox: Sandbox | str = "auto",
         rubric: Rubric | None = None,
     ) -> None:
         super().__init__(rubric=rubric or reward())
@@ -70,9 +86,17 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         if max_submissions < 1:
             raise InvalidArgumentError(f"max_submissions is {max_submissions}; it is at least 1")
         self.max_submissions = max_submissions
+        self._sandbox = sandbox
+        self._own: Sandbox | None = None
         self._task: Task | None = None
         self._over = True
         self._state = CodeState(max_submissions=max_submissions)
+
+    def close(self) -> None:
+        """Close the sandbox, where it is its own."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
 
     @property
     def state(self) -> CodeState:
@@ -131,6 +155,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
 
         Raises:
             EpisodeError: No episode is running.
+            SandboxUnavailableError: The sandbox's level doesn't work on this machine.
             InvalidArgumentError: `timeout_s` isn't above 0.
         """
         task = self._running()
@@ -139,10 +164,12 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
             if not timeout_s > 0:
                 raise InvalidArgumentError(f"timeout_s is {timeout_s}; it is above 0")
             limits = replace(limits, seconds=min(limits.seconds, timeout_s))
-        verdict: Verdict | RunnerError
+        verdict: Verdict | SandboxError
         try:
-            verdict = run_tests(action.program, task, limits)
-        except RunnerError as error:
+            verdict = run_tests(self._opened(), action.program, task, limits)
+        except SandboxUnavailableError:
+            raise
+        except SandboxError as error:
             verdict = error
         self._state.step_count += 1
         if isinstance(verdict, Verdict):
@@ -150,6 +177,13 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
             self._state.solved = verdict.passed == verdict.total
         self._over = self._state.solved or self._state.step_count >= self.max_submissions
         return self.score(action, self._observe(task, verdict))
+
+    def _opened(self) -> Sandbox:
+        if not isinstance(self._sandbox, str):
+            return self._sandbox
+        if self._own is None:
+            self._own = open_sandbox(self._sandbox, workers=1)
+        return self._own
 
     def _choose(self, seed: int | None) -> Task:
         if seed is not None and seed < 0:
@@ -173,7 +207,9 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
             raise EpisodeError(f"the episode {why}; call reset() to begin another")
         return self._task
 
-    def _observe(self, task: Task, verdict: Verdict | RunnerError | None = None) -> CodeObservation:
+    def _observe(
+        self, task: Task, verdict: Verdict | SandboxError | None = None
+    ) -> CodeObservation:
         observation = CodeObservation(
             task_id=task.id,
             prompt=task.prompt,

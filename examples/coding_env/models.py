@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, PrivateAttr
 
-from examples.coding_env.runner import RunnerError, Verdict
-from guerdon import Action, Observation, State
+from guerdon import Action, Observation, SandboxError, State, Verdict
 
 __all__ = ["CodeAction", "CodeObservation", "CodeState"]
 
@@ -62,7 +61,7 @@ class CodeObservation(Observation):
 
     # For the rubrics; neither goes over the wire. One of them is set after each step.
     _verdict: Verdict | None = PrivateAttr(default=None)
-    _failure: RunnerError | None = PrivateAttr(default=None)
+    _failure: SandboxError | None = PrivateAttr(default=None)
 
 
 class CodeState(State):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from examples.coding_env.models import CodeAction, CodeObservation
-from examples.coding_env.runner import Verdict
 from examples.coding_env.style import faults
-from guerdon import Gate, MissingInputError, Rubric, Sequential, WeightedSum
+from guerdon import Gate, MissingInputError, Rubric, Sequential, Verdict, WeightedSum
 
 __all__ = ["Compiles", "PassesTests", "Style", "reward"]
 
@@ -17,7 +16,7 @@ def verdict_of(observation: CodeObservation) -> Verdict:
         observation: Of a step, in the process of the environment that made it.
 
     Raises:
-        RunnerError: The program couldn't be run; that says nothing about the program.
+        SandboxError: The program couldn't be run; that says nothing about the program.
         MissingInputError: It is no observation of a step, or it came over a wire.
     """
     if observation._failure is not None:

@@ -43,8 +43,8 @@ class Task:
         id: Its name among others.
         prompt: What the agent reads.
         entry_point: The function or class that a program must define.
-        tests: Pieces of Python, at least one; each runs in a copy of the program's names and
-            passes where it raises nothing.
+        tests: Pieces of Python, at least one, that pass where they raise nothing. Each finds the
+            entry point and what `starter` defines, and no other name of the program.
         solution: A program that passes them all.
         difficulty: From 1, the lowest.
         starter: Code that a program begins with, where the task gives any.

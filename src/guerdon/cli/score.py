@@ -58,7 +58,13 @@ def score(
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, help="How many processes score at once.")
+        int,
+        typer.Option(
+            "--workers",
+            "-w",
+            min=1,
+            help="How many processes score; with --sandbox, how many calls run at the same time.",
+        ),
     ] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after the rows that stand in --out already.")

@@ -106,8 +106,19 @@ def test_messages_that_json_cant_hold_are_named(field, said):
 
 
 def test_a_message_that_was_made_past_validation_is_refused():
+    odd = Message.model_construct({"role", "content"}, role="user", content=3j)
+    with pytest.raises(InvalidArgumentError, match=r"^m\[0\].content is 3j \(complex\)"):
+        check_messages([odd], "m")
+    odd = Message.model_construct({"role", "content"}, role=object(), content="")
     with pytest.raises(InvalidArgumentError, match=r"the messages can't be sent to a sandbox"):
-        write_call([[Message.model_construct({"role", "content"}, role="user", content=3j)]])
+        write_call([[odd]])
+
+
+def test_lone_surrogates_arrive():
+    messages = [Message(role="user", content="a\ud800b", step_id="\udfff")]
+    call = read_call(write_call([messages], {"\ud800": "\udc00"}))
+    assert call.rollouts == [messages]
+    assert call.ground_truth == {"\ud800": "\udc00"}
 
 
 # What comes back may be anything
@@ -132,7 +143,10 @@ def reply(**fields):
         (reply(results=[]), "has 0 results for 1 rollouts"),
         (reply(results=[{"score": 1.0}] * 2), "has 2 results for 1 rollouts"),
         (reply(results={"score": 1.0}), "results: Input should be a valid"),
-        (reply(results=[{"score": "1.0"}]), "results.0.score: a score is a finite float, not '1.0'"),
+        (
+            reply(results=[{"score": "1.0"}]),
+            "results.0.score: a score is a finite float, not '1.0'",
+        ),
         (reply(results=[{"score": math.nan}]), "score is a finite float, not nan"),
         (reply(results=[{"score": True}]), "score is a finite float, not True"),
         (reply(results=[{"score": None, "is_score_valid": True}]), "a valid result has a score"),

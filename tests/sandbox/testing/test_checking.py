@@ -13,8 +13,10 @@ TESTS = ["assert add(1, 2) == 3", "assert add(0, 0) == 1"]
 
 def test_a_sandbox_that_has_nothing_loaded_does_as_well(bare):
     program = "import os\nassert os.listdir() == []\n" + GOOD
+    verdict = check_program(bare, program, TESTS, entry_point="add")
+    assert verdict.tests == (True, False)
     limits = Limits(files=0)
-    verdict = check_program(bare, program, TESTS, entry_point="add", limits=limits)
+    verdict = check_program(bare, GOOD, TESTS, entry_point="add", limits=limits)
     assert verdict.tests == (True, False)
 
 
@@ -56,12 +58,12 @@ def test_the_same_program_has_the_same_verdict(sandbox):
     [
         # Eight of these are more than the tests' process may hold.
         ("def f(): return 'x' * (30 << 20)", "kept = [f() for _ in range(20)]", "256 MiB"),
-        ("def f(): return 'x' * (30 << 20)", "print(f())", "made the tests print more than"),
+        ("def f(): return 'x' * (30 << 20)", "print(f())", "it printed more than"),
         ("def f(n): return [f(n)] if n else []", "f(1)", "RecursionError"),
         ("t = []\nfor _ in range(99): t = [t, t]\ndef f(): return t", "repr(f())", ""),
         ("def f(g): return g(g)", "f(lambda g: f(g))", "RecursionError"),
         ("import itertools\ndef f(): return itertools.count()", "list(f())", "within 1 s"),
-        ("def f(): return int('9' * 4000) ** 1000", "str(f())", "ValueError: Exceeds the limit"),
+        ("def f(): return int('9' * 4000) ** 2", "str(f())", "ValueError: Exceeds the limit"),
         ("t = []\nt.append(t)\ndef f(): return t", "assert f() == f()", "RecursionError"),
     ],
     ids=["memory", "prints", "recursion", "bomb", "mutual", "endless", "digits", "cycle"],

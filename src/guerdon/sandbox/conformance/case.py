@@ -107,6 +107,7 @@ class Case:
 
 def _told(execution: Execution) -> str:
     """The end of a run in a line."""
-    said = (execution.stderr.strip() or execution.stdout.strip() or "(it printed nothing)")[-160:]
+    words = execution.detail, execution.stderr.strip(), execution.stdout.strip()
+    said = next((each for each in words if each), "(it printed nothing)")[-160:]
     code = "" if execution.exit_code is None else f" {execution.exit_code}"
     return f"{execution.ending}{code}, {' / '.join(said.splitlines())}"

@@ -86,6 +86,7 @@ def _local(
     found: Found, *, level: str, workers: int, limits: Limits, reuse: bool
 ) -> tuple[Engine, bytes]:
     from guerdon.sandbox.local.functions import FunctionPool
+
     try:
         pool = FunctionPool(
             found.handover.model_dump_json().encode(),

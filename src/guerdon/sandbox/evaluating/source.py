@@ -181,9 +181,7 @@ def _read(path: Path, spec: str) -> tuple[str, str]:
         raise SpecError(f"{spec}: importing it raised {said}", spec=spec) from error
 
 
-def _file(
-    spec: str, source: str, allowed: list[Path]
-) -> tuple[dict[str, Any], list[Path], Path]:
+def _file(spec: str, source: str, allowed: list[Path]) -> tuple[dict[str, Any], list[Path], Path]:
     path = Path(source).resolve()
     if not path.is_file():
         raise SpecError(f"{spec}: there is no file {path}", spec=spec)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
@@ -32,6 +32,9 @@ VERSION: Final = "guerdon-call/1"
 
 # Bytes of an answer. Either side refuses more: one speaks plainly, the other can't be lied to.
 MAX_REPLY = 16 << 20
+
+# The fields of most messages.
+_USUAL = {"role", "content"}
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -62,6 +65,11 @@ class Call(BaseModel):
     rollouts: list[list[Message]]
     ground_truth: Any = None
     others: dict[str, Any] = Field(default_factory=dict)
+
+    @field_serializer("rollouts")
+    def _as_they_came(self, rollouts: list[list[Message]]) -> list[list[dict[str, Any]]]:
+        # As Message writes itself, at a third of the cost: one call for all.
+        return [list(map(_fields, messages)) for messages in rollouts]
 
 
 class Reply(BaseModel):
@@ -197,6 +205,14 @@ def read_wire(kind: type[Model], data: bytes, what: str) -> Model:
         raise InvalidArgumentError(f"{what}: {_problem(invalid)}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{what} is no JSON: {error}") from None
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    """The fields that a message was given."""
+    given, values = message.model_fields_set, message.__dict__
+    if given == _USUAL:
+        return {"role": values["role"], "content": values["content"]}
+    return {name: values[name] for name in values if name in given} | (message.model_extra or {})
 
 
 def _problem(invalid: ValidationError) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.execution import Execution
@@ -77,44 +78,29 @@ class FunctionPool:
         read: Sequence[str] = (),
         path: Sequence[str] = (),
     ) -> None:
-        self._job, self._limits, self._reuse = config, limits, reuse
-        self._opening = Limits(
+        local = local_level(level)
+        if local is None:
+            raise InvalidArgumentError(f"{level!r:.60} is no level of this machine's own")
+        self.name, self.promise = local.name, local.promise
+        self._limits, self._reuse = limits, reuse
+        opening = Limits(
             seconds=max(OPENING_SECONDS, limits.seconds),
             memory_bytes=max(OPENING_MEMORY, limits.memory_bytes),
             processes=max(OPENING_PROCESSES, limits.processes),
             output_bytes=OPENING_OUTPUT,
         )
-        local = local_level(level)
-        if local is None:
-            raise InvalidArgumentError(f"{level!r:.60} is no level of this machine's own")
-        self.name, self.promise = local.name, local.promise
-        self._config = local.config(read=read) | {
+        settings = local.config(read=read) | {
             "kind": "functions",
             "path": list(path),
             "reuse": reuse,
             # Without processor time: that of a template adds up over all its calls.
-            "opening": terms_of(self._opening) | {"cpu": None},
+            "opening": terms_of(opening) | {"cpu": None},
             "limits": terms_of(limits),
         }
-        self.described = b""
-        self._pool = Pool(self._open, workers)
+        opener = _Opener(config, opening, settings)
+        self._pool = Pool(opener.open, workers)
         self._pool.start_one()
-
-    def _open(self) -> Worker:
-        """Start a worker, and have the function imported there."""
-        with contextlib.ExitStack() as stack:
-            paper = paper_of(self._job)
-            stack.callback(os.close, paper)
-            task = Task(self._opening, before=[paper], answer_bytes=MAX_ANSWER)
-            closing = stack.enter_context(contextlib.ExitStack())
-            closing.callback(task.close)
-            assert task.answer is not None
-            kind = StandingWorker if self._reuse else Worker
-            worker = kind(self._config, task=task, seconds=self._opening.seconds)
-            self.described = bytes(task.answer.content)
-            if self._reuse:  # its outputs are those of all calls
-                closing.pop_all()
-        return worker
+        self.described = opener.described
 
     def call(self, job: bytes) -> Answer:
         """Have a job answered by a free worker.
@@ -151,6 +137,33 @@ class FunctionPool:
             except OSError as error:
                 raise SandboxError(f"a job can't be handed over: {error}") from error
             yield task
+
+
+@dataclass(slots=True)
+class _Opener:
+    """Starts workers, and has a function imported in each."""
+
+    job: bytes
+    limits: Limits
+    settings: dict[str, Any]
+    described: bytes = b""
+
+    def open(self) -> Worker:
+        """Start one."""
+        with contextlib.ExitStack() as stack:
+            paper = paper_of(self.job)
+            stack.callback(os.close, paper)
+            task = Task(self.limits, before=[paper], answer_bytes=MAX_ANSWER)
+            closing = stack.enter_context(contextlib.ExitStack())
+            closing.callback(task.close)
+            assert task.answer is not None
+            reuse = self.settings["reuse"]
+            kind = StandingWorker if reuse else Worker
+            worker = kind(self.settings, task=task, seconds=self.limits.seconds)
+            self.described = self.described or bytes(task.answer.content)
+            if reuse:  # its outputs are those of all calls
+                closing.pop_all()
+        return worker
 
 
 def _answer(task: Task, execution: Execution) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ _numbers = itertools.count()
 class Pool:
     """Workers that are started when they are needed, up to a number.
 
+    One that nobody has closed is closed when it is forgotten, or when Python ends.
+
     Args:
         make: Starts a worker.
         size: How many there are at most.
@@ -50,6 +53,7 @@ class Pool:
         self._busy: set[Worker] = set()
         self._closed = False
         self._changed = threading.Condition()
+        weakref.finalize(self, _close_all, self._idle)
 
     def start_one(self) -> tuple[tuple[Finding, ...], dict[str, str]]:
         """Start a worker, so that it is known whether one can be had, and what it is worth.
@@ -166,14 +170,19 @@ class Pool:
         """End all workers, those too that are busy."""
         with self._changed:
             self._closed = True
-            idle, self._idle = self._idle, []
+            idle = self._idle.copy()
+            self._idle.clear()
             for worker in self._busy:
                 worker.abort()
             self._changed.notify_all()
-        for worker in idle:
-            worker.close()
+        _close_all(idle)
         with self._changed:  # those that were busy are closed by whoever had them
             self._changed.wait_for(lambda: self._free == self._size, timeout=ENDING)
+
+
+def _close_all(workers: list[Worker]) -> None:
+    while workers:
+        workers.pop().close()
 
 
 class _Call:

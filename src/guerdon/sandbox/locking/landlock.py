@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING
 from guerdon.errors import InvalidArgumentError, SandboxError
 
 if TYPE_CHECKING:
-    from landlockpy import AccessFS
+    from landlockpy import AccessFS, Ruleset
 
-__all__ = ["FileRules", "abi_version"]
+__all__ = ["FileRules", "abi_version", "hold_to"]
 
 # Devices that may be written to as well as read: nothing is kept in them.
 BOTTOMLESS = ("/dev/null", "/dev/zero", "/dev/full")
@@ -71,6 +72,21 @@ class FileRules:
         Raises:
             SandboxError: The kernel refused, or has no Landlock.
         """
+        with self.build(write) as rules:
+            hold_to(rules)
+
+    def build(self, write: str | None = None) -> Ruleset:
+        """The rules as the kernel has them, for `hold_to`; whoever asks closes them.
+
+        Building them takes most of the time, and more so in a process that was just forked, where
+        each page that is touched is copied first.
+
+        Args:
+            write: As for `restrict`.
+
+        Raises:
+            SandboxError: The kernel refused, or has no Landlock.
+        """
         import landlockpy
         from landlockpy import AccessFS as Right
 
@@ -80,13 +96,15 @@ class FileRules:
         handled = landlockpy.fs_for_abi(abi)
         file = Right.READ_FILE
         folder = Right.READ_FILE | Right.READ_DIR
-        try:
-            with landlockpy.Ruleset(
-                handled_fs=handled,
-                handled_net=landlockpy.net_for_abi(abi),
-                scoped=landlockpy.scope_for_abi(abi),
-                best_effort=False,
-            ) as rules:
+        with contextlib.ExitStack() as stack:
+            try:
+                rules = landlockpy.Ruleset(
+                    handled_fs=handled,
+                    handled_net=landlockpy.net_for_abi(abi),
+                    scoped=landlockpy.scope_for_abi(abi),
+                    best_effort=False,
+                )
+                stack.enter_context(rules)
                 for path, is_folder in self._folders.items():
                     right = folder if is_folder else file
                     if path in BOTTOMLESS:
@@ -94,9 +112,22 @@ class FileRules:
                     rules.allow_path(path, right)
                 if write is not None:
                     rules.allow_path(write, folder | _writing() & handled)
-                rules.restrict()
-        except OSError as error:
-            raise SandboxError(f"Landlock refused: {error}") from error
+            except OSError as error:
+                raise SandboxError(f"Landlock refused: {error}") from error
+            stack.pop_all()
+        return rules
+
+
+def hold_to(rules: Ruleset) -> None:
+    """Hold this thread, and all it starts, to rules that were built.
+
+    Raises:
+        SandboxError: The kernel refused.
+    """
+    try:
+        rules.restrict()
+    except OSError as error:
+        raise SandboxError(f"Landlock refused: {error}") from error
 
 
 def _is_folder(path: str, *, needed: bool) -> bool | None:

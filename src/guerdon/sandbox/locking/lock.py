@@ -18,15 +18,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from guerdon.errors import SandboxError, SandboxUnavailableError
 from guerdon.sandbox.locking import privileges, rules
 from guerdon.sandbox.locking.bpf import assemble
 from guerdon.sandbox.locking.conditions import Policy
 from guerdon.sandbox.locking.kernel import PR_SET_PDEATHSIG, prctl
-from guerdon.sandbox.locking.landlock import FileRules, abi_version
+from guerdon.sandbox.locking.landlock import FileRules, abi_version, hold_to
 from guerdon.sandbox.locking.seccomp import LoadableFilter, forbid_new_privileges
 from guerdon.sandbox.locking.syscalls import ARCHITECTURES, Architecture, this_architecture
+
+if TYPE_CHECKING:
+    from landlockpy import Ruleset
 
 __all__ = ["LockPlan", "facts", "requirements"]
 
@@ -92,6 +96,17 @@ class LockPlan:
         filters = {policy.name: _loadable(policy, architecture) for policy in policies}
         return cls(files, uid, keep, filters)
 
+    def build(self, write: str | None = None) -> Ruleset:
+        """In the keeper: the file rules of the process that it forks next, which cost most.
+
+        Args:
+            write: A folder that it may write in; None for none. As another user it must own it.
+
+        Raises:
+            SandboxError: The kernel refused.
+        """
+        return self.files.build(write)
+
     def lock_template(self) -> None:
         """Lock a process that is to import a reward function and to fork its calls.
 
@@ -101,16 +116,17 @@ class LockPlan:
         self._lock("template", None)
         self._parent = os.getpid()
 
-    def lock_program(self, write: str | None = None) -> None:
+    def lock_program(self, write: str | None = None, built: Ruleset | None = None) -> None:
         """Lock a process that is to run a program.
 
         Args:
             write: A folder that it may write in; None for none. As another user it must own it.
+            built: What `build` gave for it, where that was called before the fork.
 
         Raises:
             SandboxError: A step was refused; the process must end then.
         """
-        self._lock("program", write)
+        self._lock("program", write, built)
 
     def lock_function_call(self) -> None:
         """Lock a call that was forked from a locked template.
@@ -129,9 +145,12 @@ class LockPlan:
         """
         self._filters["function_call"].load(os.getpid())
 
-    def _lock(self, name: str, write: str | None) -> None:
+    def _lock(self, name: str, write: str | None, built: Ruleset | None = None) -> None:
         forbid_new_privileges()
-        self.files.restrict(write)
+        if built is None:
+            self.files.restrict(write)
+        else:
+            hold_to(built)
         if self.uid is not None:
             privileges.drop(self.uid, keep=self.keep)
         else:

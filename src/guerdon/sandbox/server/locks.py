@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Protocol
 
 from guerdon.sandbox.server.amounts import limit, limit_memory
@@ -27,8 +28,8 @@ class Lock(Protocol):
         """What is in force."""
         ...
 
-    def prepare(self, limits: dict[str, Any]) -> None:
-        """In the keeper, before a process is forked."""
+    def fork(self, folder: str | None) -> contextlib.AbstractContextManager[None]:
+        """In the keeper, around the fork of a program's call that may write into a folder."""
         ...
 
     def lock_program(self, limits: dict[str, Any], folder: str | None) -> None:
@@ -73,8 +74,9 @@ class LimitsAlone:
         """Nothing is in force but limits."""
         return {}
 
-    def prepare(self, limits: dict[str, Any]) -> None:
+    def fork(self, folder: str | None) -> contextlib.AbstractContextManager[None]:
         """Nothing to do."""
+        return contextlib.nullcontext()
 
     def lock_program(self, limits: dict[str, Any], folder: str | None) -> None:
         """Set the limits."""

@@ -73,16 +73,20 @@ class ProgramStarter:
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Fork, and run the program there."""
-        folder = empty_folder(self._base, self._lock.uid)
-        self._lock.prepare(job)
-        started = Started()
-        pid = os.fork()
-        if pid == 0:
-            code = 70  # where it couldn't even be set up
-            try:
-                code = self._run(job, [*fds, started.writing], folder)
-            finally:
-                os._exit(code)
+        with contextlib.ExitStack() as unused:
+            folder = empty_folder(self._base, self._lock.uid)
+            unused.callback(remove_tree, self._base, folder)
+            started = Started()
+            unused.callback(started.close)
+            with self._lock.fork(folder if job["files"] else None):
+                pid = os.fork()
+                if pid == 0:
+                    code = 70  # where it couldn't even be set up
+                    try:
+                        code = self._run(job, [*fds, started.writing], folder)
+                    finally:
+                        os._exit(code)
+            unused.pop_all()
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # it does so itself, too: whoever comes first
         call = Call(job, lambda: self._pids(pid), self._baseline, folder)
@@ -101,9 +105,8 @@ class ProgramStarter:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir(folder)
-            self._lock.lock_program(
-                job, folder if job["files"] else None
-            )  # needs descriptors that are closed next
+            # Before the descriptors are closed, some of which it needs.
+            self._lock.lock_program(job, folder if job["files"] else None)
             told = take_over(fds)
             script = read_script(told - 1, folder)
         except BaseException as error:

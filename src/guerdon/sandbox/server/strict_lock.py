@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from guerdon.sandbox.locking.canaries import Profile, release
 from guerdon.sandbox.locking.lock import LockPlan, facts
 from guerdon.sandbox.locking.privileges import ReservedUser
 from guerdon.sandbox.server.amounts import MemoryMeter, limit
+
+if TYPE_CHECKING:
+    from landlockpy import Ruleset
 
 __all__ = ["StrictLock"]
 
@@ -27,19 +32,24 @@ class StrictLock:
         # Not a line of anybody's code is run before the lock has held.
         self._canaries = release(self._plan, profile) if config["probe"] else ()
         self.descriptors: list[int] = []
+        self._built: Ruleset | None = None
 
     def facts(self) -> dict[str, Any]:
         """What is in force, and how it held."""
         canaries = [[each.name, each.held, each.said] for each in self._canaries]
         return {"lock": facts(self._plan), "canaries": canaries}
 
-    def prepare(self, limits: dict[str, Any]) -> None:
-        """Nothing to do."""
+    @contextlib.contextmanager
+    def fork(self, folder: str | None) -> Iterator[None]:
+        """Build the file rules of the process that is forked meanwhile."""
+        with self._plan.build(folder) as self._built:
+            yield
+        self._built = None
 
     def lock_program(self, limits: dict[str, Any], folder: str | None) -> None:
         """Limit it, then shut it off."""
         limit(limits, uid=self.uid)
-        self._plan.lock_program(folder)
+        self._plan.lock_program(folder, self._built)
 
     def lock_template(self, limits: dict[str, Any]) -> None:
         """Limit it, then shut it off."""

@@ -48,7 +48,6 @@ class FunctionStarter:
         self._started: Started | None = None
         self._base = config["folder"]
         self._lock = open_lock(config)
-        self._lock.prepare(config["opening"])
         self._channel, theirs = socket.socketpair()
         self._group = os.fork()
         if self._group == 0:

@@ -234,12 +234,6 @@ class _Reading:
         limits, program = self.job.limits, self.candidate
         if ended == "timeout":
             return f"it was not done within {limits.seconds:g} s"
-        if (
-            ended == "output_limit"
-            and program.ending != "output_limit"
-            and self.checker.ending == ended
-        ):
-            return f"what it gave made the tests print more than {limits.output_bytes} bytes"
         if ended == "output_limit":
             return f"it printed more than {limits.output_bytes} bytes"
         if ended == "memory":

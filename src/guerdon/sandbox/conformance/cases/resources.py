@@ -20,7 +20,9 @@ RESOURCES: tuple[Case, ...] = (
     _case(
         name="fork bomb",
         proves="there are no more processes than allowed",
+        ends=("signal",),
         program="""
+        trying()
         children = []
         try:
             for _ in range(24):
@@ -32,13 +34,16 @@ RESOURCES: tuple[Case, ...] = (
         except OSError as error:
             held(f"{said(error)} after {len(children)}")
         else:
+            time.sleep(0.5)  # a watchdog may take a moment
             broken(f"{len(children)} children")
         """,
     ),
     _case(
         name="chain of forks",
         proves="children of children count too, and a bomb of them is put out",
+        ends=("signal",),
         program="""
+        trying()
         reader, writer = os.pipe()
         depth = 0
         try:
@@ -54,13 +59,19 @@ RESOURCES: tuple[Case, ...] = (
         seen = b""
         while len(seen) < 24 and not seen.endswith(b"x"):
             seen += os.read(reader, 1) or b"x"
-        held(f"{len(seen) - 1} deep") if seen.endswith(b"x") else broken("24 deep")
+        if seen.endswith(b"x"):
+            held(f"{len(seen) - 1} deep")
+        else:
+            time.sleep(0.5)
+            broken("24 deep")
         """,
     ),
     _case(
         name="thread bomb",
         proves="there are no more threads than allowed",
+        ends=("signal",),
         program="""
+        trying()
         threads = 0
         try:
             for _ in range(64):
@@ -69,6 +80,7 @@ RESOURCES: tuple[Case, ...] = (
         except (RuntimeError, MemoryError) as error:
             held(f"{error} after {threads}")
         else:
+            time.sleep(0.3)
             broken(f"{threads} threads")
         os._exit(0)
         """,
