@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from uuid import uuid4
 from examples.coding_env.models import CodeAction, CodeObservation, CodeState
 from examples.coding_env.rubrics import reward
 from examples.coding_env.runner import run_tests
+from examples.coding_env.shared_sandbox import SharedSandbox
 from examples.coding_env.tasks import Task, load_tasks
 from guerdon import (
     Environment,
@@ -22,7 +24,6 @@ from guerdon import (
     SandboxError,
     SandboxUnavailableError,
     Verdict,
-    open_sandbox,
 )
 
 __all__ = ["CodingEnvironment"]
@@ -35,6 +36,12 @@ CUT = {
     "nonzero": "its process ended early",
     "signal": "its process ended early",
 }
+
+
+@functools.cache
+def _shared(level: str) -> SharedSandbox:
+    """That of a level; it is opened when an environment needs it first."""
+    return SharedSandbox(level)
 
 
 class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
@@ -57,7 +64,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         max_submissions: How many programs an agent may submit in an episode, at least 1.
         limits: What each program may use.
         sandbox: Where programs run: one that is open, which stays so, or the level of one of its
-            own, opened at the first step. ``"auto"`` holds what is written to do harm, or refuses.
+            own, which all environments of this process share. ``"auto"`` holds what is written to do harm, or refuses.
         rubric: The reward; by default `reward()`.
 
     Raises:
@@ -86,17 +93,17 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         if max_submissions < 1:
             raise InvalidArgumentError(f"max_submissions is {max_submissions}; it is at least 1")
         self.max_submissions = max_submissions
-        self._sandbox = sandbox
-        self._own: Sandbox | None = None
+        self._sandbox = _shared(sandbox) if isinstance(sandbox, str) else sandbox
+        self._taken: Sandbox | None = None
         self._task: Task | None = None
         self._over = True
         self._state = CodeState(max_submissions=max_submissions)
 
     def close(self) -> None:
-        """Close the sandbox, where it is its own."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        """Let go of the sandbox, where it is shared with other environments."""
+        if self._taken is not None and isinstance(self._sandbox, SharedSandbox):
+            self._sandbox.give_back()
+            self._taken = None
 
     @property
     def state(self) -> CodeState:
@@ -179,11 +186,11 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         return self.score(action, self._observe(task, verdict))
 
     def _opened(self) -> Sandbox:
-        if not isinstance(self._sandbox, str):
+        if not isinstance(self._sandbox, SharedSandbox):
             return self._sandbox
-        if self._own is None:
-            self._own = open_sandbox(self._sandbox, workers=1)
-        return self._own
+        if self._taken is None:
+            self._taken = self._sandbox.take()
+        return self._taken
 
     def _choose(self, seed: int | None) -> Task:
         if seed is not None and seed < 0:

@@ -1,35 +1,50 @@
 import doctest
 import importlib
-import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from examples.coding_env import environment as environment_module
-from examples.coding_env import runner
+from examples.coding_env import shared_sandbox
 from examples.coding_env.candidates import candidates
 from examples.coding_env.environment import CodingEnvironment
 from examples.coding_env.humaneval import complete, problems_path, read_problems
 from examples.coding_env.models import CodeAction, CodeObservation
 from examples.coding_env.rubrics import Compiles, PassesTests, Style, reward
-from examples.coding_env.runner import Limits, RunnerError, Verdict, run_tests
+from examples.coding_env.runner import run_tests
 from examples.coding_env.style import faults
 from examples.coding_env.tasks import Task, load_tasks
-from guerdon import EpisodeError, Gate, InvalidArgumentError, MissingInputError, WeightedSum
+from guerdon import (
+    EpisodeError,
+    Gate,
+    InvalidArgumentError,
+    Limits,
+    MissingInputError,
+    SandboxError,
+    SandboxUnavailableError,
+    WeightedSum,
+    open_sandbox,
+)
 
 TASKS = load_tasks()
 ADD = next(task for task in TASKS if task.id == "add")
 GOOD = ADD.solution
 SHORT = Limits(seconds=0.3)
 
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+
+@pytest.fixture(scope="module")
+def sandbox():
+    """The strictest that works here: what is run in these tests is known."""
+    try:
+        opened = open_sandbox("strict", workers=2)
+    except SandboxUnavailableError:
+        opened = open_sandbox("process", workers=2)
+    with opened:
+        yield opened
 
 
-def play(task, program, **kwargs):
+def play(sandbox, task, program, **kwargs):
     """The observation after one submission."""
-    environment = CodingEnvironment([task], **kwargs)
+    environment = CodingEnvironment([task], sandbox=sandbox, **kwargs)
     environment.reset(task=0)
     return environment.step(CodeAction(program=program))
 
@@ -37,14 +52,6 @@ def play(task, program, **kwargs):
 def in_two_threads(function, items):
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(function, items))
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def shown(environment, programs, **reset):
@@ -72,31 +79,31 @@ def test_each_task_has_six_tests_and_says_what_to_define():
         assert not any(test in task.prompt for test in task.tests), task.id
 
 
-def test_reference_solutions_pass_and_score_at_least_nine_tenths():
-    for seen in in_two_threads(lambda task: play(task, task.solution), TASKS):
+def test_reference_solutions_pass_and_score_at_least_nine_tenths(sandbox):
+    for seen in in_two_threads(lambda task: play(sandbox, task, task.solution), TASKS):
         assert seen.passed == seen.total > 0, (seen.task_id, seen.feedback)
         assert seen.reward >= 0.9, (seen.task_id, seen.metadata)
         assert seen.done
 
 
-def test_wrong_candidates_pass_less_than_half_and_stop_at_the_second_gate():
-    for seen in in_two_threads(lambda task: play(task, candidates(task)["wrong"]), TASKS):
+def test_wrong_candidates_pass_less_than_half_and_stop_at_the_second_gate(sandbox):
+    for seen in in_two_threads(lambda task: play(sandbox, task, candidates(task)["wrong"]), TASKS):
         assert seen.passed < seen.total / 2, seen.task_id
         assert seen.reward == 0.0, seen.task_id
 
 
-def test_half_right_candidates_pass_at_least_half_and_not_all():
-    for seen in in_two_threads(lambda task: play(task, candidates(task)["half"]), TASKS):
+def test_half_right_candidates_pass_at_least_half_and_not_all(sandbox):
+    for seen in in_two_threads(lambda task: play(sandbox, task, candidates(task)["half"]), TASKS):
         assert seen.total / 2 <= seen.passed < seen.total, (seen.task_id, seen.feedback)
         assert 0.35 <= seen.reward < 0.95, seen.task_id
         assert not seen.done
 
 
 @pytest.mark.parametrize("task", TASKS[::5], ids=lambda task: task.id)
-def test_broken_and_endless_candidates_score_nothing(task):
-    broken = play(task, candidates(task)["broken"])
+def test_broken_and_endless_candidates_score_nothing(sandbox, task):
+    broken = play(sandbox, task, candidates(task)["broken"])
     assert broken.feedback.startswith("The program does not compile: line ")
-    endless = play(task, candidates(task)["endless"], limits=SHORT)
+    endless = play(sandbox, task, candidates(task)["endless"], limits=SHORT)
     assert "it was not done within 0.3 s" in endless.feedback
     assert (broken.reward, endless.reward) == (0.0, 0.0)
 
@@ -121,9 +128,9 @@ def test_the_tree_is_what_it_should_be():
     assert [type(rubric) for rubric in quality.children()] == [PassesTests, Style]
 
 
-def test_gates_stop_the_evaluation():
+def test_gates_stop_the_evaluation(sandbox):
     kinds = candidates(ADD)
-    seen = {kind: play(ADD, kinds[kind]) for kind in ("broken", "wrong", "half")}
+    seen = {kind: play(sandbox, ADD, kinds[kind]) for kind in ("broken", "wrong", "half")}
     names = {kind: each.metadata["reward_components"] for kind, each in seen.items()}
     assert "rubric_1" not in names["broken"]
     assert "rubric_2" not in names["wrong"]
@@ -133,9 +140,9 @@ def test_gates_stop_the_evaluation():
     assert half["rubric_2"] == pytest.approx(quality)
 
 
-def test_the_score_says_why():
+def test_the_score_says_why(sandbox):
     action = CodeAction(program=candidates(ADD)["half"])
-    environment = CodingEnvironment([ADD])
+    environment = CodingEnvironment([ADD], sandbox=sandbox)
     environment.reset()
     observation = environment.step(action)
     score = environment.rubric.score(action, observation)
@@ -146,36 +153,83 @@ def test_the_score_says_why():
     assert score["rubric_2"]["rubric_1"].reason == "no faults"
 
 
-def test_tests_run_once_a_step(monkeypatch):
+def test_tests_run_once_a_step(sandbox, monkeypatch):
     calls = []
 
-    def counting(program, task, limits):
+    def counting(sandbox, program, task, limits):
         calls.append(program)
-        return run_tests(program, task, limits)
+        return run_tests(sandbox, program, task, limits)
 
     monkeypatch.setattr(environment_module, "run_tests", counting)
-    assert play(ADD, GOOD).reward == 1.0
+    assert play(sandbox, ADD, GOOD).reward == 1.0
     assert calls == [GOOD]
 
 
-def test_a_runner_that_fails_gives_no_reward(monkeypatch, tmp_path):
-    monkeypatch.setattr(runner, "CHILD", tmp_path / "nothing.py")
-    seen = play(ADD, GOOD)
+class Failing:
+    """A sandbox that fails."""
+
+    name = promise = "failing"
+
+    def run_pair(self, program, checker, *, limits=None):
+        raise SandboxError("the worker was killed from outside")
+
+
+def test_a_sandbox_that_fails_gives_no_reward():
+    seen = play(Failing(), ADD, GOOD)
     assert seen.reward is None
-    assert "the process for the program didn't start" in str(seen.metadata["reward_error"])
+    assert "the worker was killed from outside" in str(seen.metadata["reward_error"])
     assert seen.feedback == "The program could not be run; that is not its fault."
-    with pytest.raises(RunnerError):
+    with pytest.raises(SandboxError):
         PassesTests()(CodeAction(program=GOOD), seen)
 
 
-def test_tests_that_are_no_python_are_the_tasks_fault():
+def test_a_level_that_does_not_work_here_is_no_feedback(monkeypatch):
+    def unavailable(level):
+        raise SandboxUnavailableError(f"{level} doesn't work here", level=level)
+
+    monkeypatch.setattr(shared_sandbox, "open_sandbox", unavailable)
+    environment = CodingEnvironment([ADD])
+    environment.reset()
+    with pytest.raises(SandboxUnavailableError, match="auto doesn't work here"):
+        environment.step(CodeAction(program=GOOD))
+
+
+def test_environments_share_a_sandbox_that_the_last_one_closes(sandbox, monkeypatch):
+    opened = []
+
+    def opening(level):
+        opened.append(open_sandbox(level))
+        return opened[-1]
+
+    monkeypatch.setattr(shared_sandbox, "open_sandbox", opening)
+    one, other = (CodingEnvironment([ADD], sandbox=sandbox.name) for _ in range(2))
+    for environment in (one, other, one):
+        environment.reset()
+        assert environment.step(CodeAction(program=GOOD)).reward == 1.0
+    assert len(opened) == 1
+    one.close()
+    one.close()  # counts once
+    assert opened[0].run("").ending == "ok"
+    other.close()
+    with pytest.raises(SandboxError):
+        opened[0].run("")
+
+
+def test_a_sandbox_that_was_given_stays_open(sandbox):
+    with CodingEnvironment([ADD], sandbox=sandbox) as environment:
+        environment.reset()
+        environment.step(CodeAction(program=GOOD))
+    assert sandbox.run("").ending == "ok"
+
+
+def test_tests_that_are_no_python_are_the_tasks_fault(sandbox):
     task = Task(id="x", prompt="", entry_point="x", tests=("assert (",), solution="x = 1")
-    with pytest.raises(RunnerError, match="SyntaxError"):
-        run_tests("x = 1", task)
+    with pytest.raises(InvalidArgumentError, match="test 1 of 1 is no Python"):
+        run_tests(sandbox, "x = 1", task)
 
 
-def test_rubrics_need_the_environments_own_observation():
-    seen = CodeObservation.model_validate_json(play(ADD, GOOD).model_dump_json())
+def test_rubrics_need_the_environments_own_observation(sandbox):
+    seen = CodeObservation.model_validate_json(play(sandbox, ADD, GOOD).model_dump_json())
     with pytest.raises(MissingInputError, match="no verdict"):
         reward()(CodeAction(program=GOOD), seen)
 
@@ -197,15 +251,15 @@ def test_rubrics_need_the_environments_own_observation():
         ("-" * 100_000 + "1", "it can't be parsed"),
     ],
 )
-def test_style_names_faults(program, fault):
+def test_style_names_faults(sandbox, program, fault):
     assert fault in "; ".join(each for each in faults(program, "add").values() if each)
 
 
 # Limits ------------------------------------------------------------------------------------------
 
 
-def verdict(program, limits=None):
-    return run_tests(program, ADD, limits)
+def verdict(sandbox, program, limits=None):
+    return run_tests(sandbox, program, ADD, limits)
 
 
 @pytest.mark.parametrize(
@@ -214,131 +268,41 @@ def verdict(program, limits=None):
         ("while True: pass", "timeout", "before the first test: it was not done within 0.3 s"),
         ("import time; time.sleep(99)", "timeout", "before the first test: it was not done"),
         ("def add(a, b):\n    while a: pass\n    return b", "timeout", "test 1 of 6: it was not"),
-        ("x = bytearray(10**9)", "memory", "before the first test: MemoryError (line 1"),
-        ("def add(a, b): return [0] * 10**9", "memory", "test 1 of 6: MemoryError"),
+        ("x = bytearray(10**9)", "memory", "before the first test: "),
         ("while True: print('x' * 999)", "output_limit", "it printed more than 65536 bytes"),
-        ("print('x' * 70_000)", "output_limit", "it printed more than 65536 bytes"),
-        ("import os; os._exit(0)", "crashed", "before the first test: its process ended by itself"),
-        ("raise SystemExit(0)", "ok", "before the first test: SystemExit: 0 (line 1"),
-        ("import sys; sys.exit()", "ok", "before the first test: SystemExit"),
+        ("import os; os._exit(3)", "nonzero", "before the first test: its process ended by itself"),
+        ("import os; os.abort()", "signal", "ended by itself (signal 6)"),
         ("def add(a, b): raise SystemExit", "ok", "test 1 of 6: SystemExit"),
-        ("import os, signal; os.kill(os.getpid(), 9)", "crashed", "(signal 9)"),
-        ("import os; os.kill(os.getppid(), 9)\nwhile True: pass", "crashed", "(exit code unknown)"),
-        ("import os; os.killpg(0, 9)", "crashed", "ended by itself"),
-        ("def add(a, b): return add(a, b)", "ok", "test 1 of 6: RecursionError"),
-        ("open('big', 'w').write('x' * 10**7)", "ok", "File too large"),
-        ("input()", "ok", "EOFError"),
         ("print('passed 6 of 6')", "ok", "NameError: name 'add' is not defined"),
     ],
 )
-def test_what_a_program_does_wrong_is_in_its_verdict(program, ended, failure):
-    found = verdict(program, SHORT if ended == "timeout" else None)
+def test_what_a_program_does_wrong_is_in_its_verdict(sandbox, program, ended, failure):
+    found = verdict(sandbox, program, SHORT if ended == "timeout" else None)
     assert found.compiled
     assert found.passed == 0
     assert found.ended == ended
     assert failure in found.failure
 
 
-def test_exit_in_a_test_keeps_what_was_passed_before():
+def test_exit_in_a_test_keeps_what_was_passed_before(sandbox):
     program = "import os\ndef add(a, b): return a + b if a >= 0 else os._exit(0)"
-    found = verdict(program)
-    assert (found.passed, found.total, found.ended) == (2, 6, "crashed")
+    found = verdict(sandbox, program)
+    assert (found.passed, found.total, found.ended) == (2, 6, "ok")
     assert found.failure == "test 3 of 6: its process ended by itself (exit code 0)"
 
 
-def test_a_test_that_fails_does_not_stop_the_others():
-    found = verdict("def add(a, b): return 1 / 0 if a == 1 else a + b")
+def test_a_test_that_fails_does_not_stop_the_others(sandbox):
+    found = verdict(sandbox, "def add(a, b): return 1 / 0 if a == 1 else a + b")
     assert (found.passed, found.ended) == (5, "ok")
     assert (
         found.failure == "test 1 of 6: ZeroDivisionError: division by zero (line 1 of the program)"
     )
 
 
-@pytest.mark.parametrize(
-    ("program", "error"),
-    [
-        ("def (", "line 1: invalid syntax"),
-        ("x = 1\n  y = 2", "line 2: unexpected indent"),
-        ("a\0b", "null bytes"),
-        ("(" * 10_000, "too many nested parentheses"),
-        ("-" * 30_000 + "1", "Error"),
-        ("return 1", "'return' outside function"),
-    ],
-)
-def test_a_program_that_does_not_compile(program, error):
-    found = verdict(program)
-    assert (found.compiled, found.passed, found.total) == (False, 0, 6)
-    assert error in found.compile_error
-
-
-def test_a_program_sees_nothing_of_where_it_runs(monkeypatch):
-    monkeypatch.setenv("SECRET_OF_THE_PARENT", "x")
-    found = verdict(
-        "import os\nprint(sorted(os.environ), os.listdir())\nraise OSError(os.getcwd())"
-    )
-    assert found.output == "['HOME', 'LC_ALL', 'PYTHONHASHSEED'] []\n"
-    assert found.failure == "before the first test: OSError: . (line 3 of the program)"
-
-
-FORKING = """
-import os, time
-reading, writing = os.pipe()
-for number in range({count}):
-    if os.fork() == 0:
-        {leave}
-        if os.fork() == 0:
-            os.write(writing, f"{{os.getpid()}} ".encode())
-            time.sleep(600)
-        os._exit(0)
-pids = b""
-while pids.count(b" ") < {count}:
-    pids += os.read(reading, 100)
-print(pids.decode(), flush=True)
-{then}
-def add(a, b):
-    return a + b
-"""
-
-
-@linux_only
-@pytest.mark.parametrize("leave", ["pass", "os.setsid()"])
-@pytest.mark.parametrize(
-    ("then", "ended"), [("", "ok"), ("while True: pass", "timeout"), ("os._exit(3)", "crashed")]
-)
-def test_all_that_a_program_has_started_is_ended(leave, then, ended):
-    limits = Limits(seconds=0.8 if ended == "timeout" else 5)
-    found = verdict(FORKING.format(count=5, leave=leave, then=then), limits)
-    assert found.ended == ended
-    pids = [int(pid) for pid in found.output.split()]
-    assert len(pids) == 5
-    assert not any(alive(pid) for pid in pids)
-
-
-def test_a_fork_of_the_program_does_not_run_the_tests_as_well():
-    found = verdict("import os\nos.fork()\n" + GOOD)
-    assert (found.passed, found.total, found.ended) == (6, 6, "ok")
-
-
-def test_an_interrupt_leaves_nothing_behind(monkeypatch):
-    seen = {}
-
-    def interrupted(self, process, channel):
-        seen["pid"] = process.pid
-        seen["folder"] = Path(os.readlink(f"/proc/{process.pid}/cwd")) if linux else None
-        raise KeyboardInterrupt
-
-    linux = sys.platform == "linux"
-    monkeypatch.setattr(runner._Run, "listen", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        verdict("import time; time.sleep(600)")
-    assert not alive(seen["pid"])
-    assert not linux or not seen["folder"].exists()
-
-
-def test_several_threads_run_programs_at_the_same_time():
+def test_several_threads_run_programs_at_the_same_time(sandbox):
     programs = [GOOD, "def (", "raise OSError", candidates(ADD)["half"]] * 5
     with ThreadPoolExecutor(5) as pool:
-        passed = [found.passed for found in pool.map(verdict, programs)]
+        passed = [found.passed for found in pool.map(lambda each: verdict(sandbox, each), programs)]
     assert passed == [6, 0, 0, 3] * 5
 
 
@@ -377,11 +341,13 @@ def test_a_step_before_the_first_reset_is_refused():
         CodingEnvironment().step(CodeAction(program=GOOD))
 
 
-def test_what_an_agent_sees_holds_no_tests_and_repeats_itself():
+def test_what_an_agent_sees_holds_no_tests_and_repeats_itself(sandbox):
     kinds = candidates(ADD)
     programs = [kinds["broken"], kinds["half"], "add = {'a', 'b'}\nprint(object())", GOOD]
     programs.insert(3, "def add(a, b): raise ValueError(object(), {'a', 'b', 'c'})")
-    once, again = (shown(CodingEnvironment(), programs, task="add") for _ in range(2))
+    once, again = (
+        shown(CodingEnvironment(sandbox=sandbox), programs, task="add") for _ in range(2)
+    )
     assert once == again
     assert not any(test in text for test in ADD.tests for text in once)
     assert "add(-5" not in "".join(once)
@@ -418,15 +384,15 @@ def test_wrong_arguments_are_refused():
         CodeAction(program="x" * 50_001)
 
 
-def test_feedback_tells_of_the_first_failure_and_of_how_it_ended():
+def test_feedback_tells_of_the_first_failure_and_of_how_it_ended(sandbox):
     program = "def add(a, b):\n    while not a: pass\n    return None"
-    assert play(ADD, program, limits=SHORT).feedback == (
+    assert play(sandbox, ADD, program, limits=SHORT).feedback == (
         "0 of 6 tests passed. First failure: test 1 of 6: AssertionError (stopped: out of time)"
     )
 
 
-def test_timeout_s_bounds_the_run():
-    environment = CodingEnvironment()
+def test_timeout_s_bounds_the_run(sandbox):
+    environment = CodingEnvironment(sandbox=sandbox)
     environment.reset(task="add")
     seen = environment.step(CodeAction(program="while True: pass"), timeout_s=0.2)
     assert "it was not done within 0.2 s" in seen.feedback
@@ -443,23 +409,23 @@ def problems():
     return list(read_problems(path))
 
 
-def test_canonical_solutions_pass(problems):
-    found = in_two_threads(lambda task: run_tests(task.solution, task), problems)
+def test_canonical_solutions_pass(sandbox, problems):
+    found = in_two_threads(lambda task: run_tests(sandbox, task.solution, task), problems)
     assert [task.id for task, each in zip(problems, found, strict=True) if each.passed < 1] == []
     assert len(found) == 60
 
 
-def test_canonical_solutions_without_their_last_line_do_not_pass(problems):
+def test_canonical_solutions_without_their_last_line_do_not_pass(sandbox, problems):
     def shortened(task):
         program = "".join(task.solution.rstrip().splitlines(keepends=True)[:-1])
-        return run_tests(program, task)
+        return run_tests(sandbox, program, task)
 
     found = in_two_threads(shortened, problems)
     assert [task.id for task, each in zip(problems, found, strict=True) if each.passed] == []
 
 
-def test_problems_play_in_the_environment(problems):
-    environment = CodingEnvironment(problems)
+def test_problems_play_in_the_environment(sandbox, problems):
+    environment = CodingEnvironment(problems, sandbox=sandbox)
     first = environment.reset(task="HumanEval/0")
     assert first.starter in first.prompt
     body = problems[0].solution.removeprefix(first.starter)
@@ -477,14 +443,10 @@ def test_a_line_that_is_no_problem_is_named(tmp_path, line):
         list(read_problems(path))
 
 
-MODULES = "candidates environment humaneval models rubrics runner style tasks verdict"
+MODULES = "candidates environment humaneval models rubrics runner style tasks"
 
 
 @pytest.mark.parametrize("name", MODULES.split())
 def test_examples_in_docstrings_run(name):
     result = doctest.testmod(importlib.import_module(f"examples.coding_env.{name}"))
     assert (result.failed, result.attempted > 0) == (0, True)
-
-
-def test_a_verdict_of_nothing_is_nothing():
-    assert Verdict(compiled=False, passed=0, total=3).fraction == 0.0

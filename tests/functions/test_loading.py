@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from guerdon.errors import SpecError
 from guerdon.functions import RewardFunction, load_reward, loading
 from guerdon.rubrics import NumericAnswer, Rubric, as_rubric
+from guerdon.rubrics.fingerprint import file_digest
 
 REWARDS = """
     from guerdon import Rubric, WeightedSum
@@ -586,3 +588,35 @@ def test_a_class_whose_file_was_forgotten_has_a_name_all_the_same(write):
     found = loading.load_object(f"{path}:Reward")
     del sys.modules[found.__module__]
     assert loading.name_of(found) == f"{found.__module__}.Reward"
+
+
+# A module made of text
+
+
+def test_a_text_is_a_module_whose_lines_are_told():
+    text = "def fail():\n    raise ValueError('no luck')\n"
+    module = loading.module_of_text(text, "<reward>", "<reward>:fail")
+    assert module.__file__ == "<reward>"
+    with pytest.raises(ValueError, match="no luck") as caught:
+        module.fail()
+    assert (
+        traceback.extract_tb(caught.value.__traceback__)[-1].line == "raise ValueError('no luck')"
+    )
+
+
+def test_a_text_that_raises_is_forgotten_and_told_with_its_lines():
+    before = set(sys.modules)
+    with pytest.raises(SpecError, match="importing it raised ZeroDivisionError") as caught:
+        loading.module_of_text("x = 0\n1 / x\n", "<reward>", "<reward>:x")
+    assert '  File "<reward>", line 2, in <module>\n    1 / x\n' in caught.value.traceback
+    assert set(sys.modules) == before
+
+
+def test_a_text_of_a_file_has_the_fingerprint_of_the_file(write):
+    path = Path(write("LIMIT = 5\ndef r(messages):\n    return float(LIMIT)\n"))
+    found = loading.load_reward(f"{path}:r")
+    digest = file_digest(path.read_bytes())
+    module = loading.module_of_text(path.read_text(), str(path), "r.py:r", digest=digest)
+    assert loading.reward_of(module.r, "r.py:r").fingerprint == found.fingerprint
+    other = loading.module_of_text(path.read_text(), str(path), "r.py:r", digest="0" * 16)
+    assert loading.reward_of(other.r, "r.py:r").fingerprint != found.fingerprint

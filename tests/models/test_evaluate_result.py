@@ -29,6 +29,7 @@ REST = {
     "metrics": st.dictionaries(st.text(max_size=5), JSON, max_size=2),
     "step_outputs": st.none() | st.lists(OUTPUTS, max_size=3),
     "error": TEXT,
+    "log": TEXT,
 }
 RESULTS = st.one_of(
     st.builds(EvaluateResult, score=FINITE, **REST),
@@ -44,8 +45,8 @@ RESULTS = st.one_of(
 def test_a_score_is_valid_and_nothing_else_need_be_said():
     result = EvaluateResult(score=1)
     assert (result.score, type(result.score), result.is_score_valid) == (1.0, float, True)
-    assert (result.reason, result.metrics, result.step_outputs, result.error) == (
-        None, {}, None, None,
+    assert (result.reason, result.metrics, result.step_outputs, result.error, result.log) == (
+        None, {}, None, None, None,
     )  # fmt: skip
 
 

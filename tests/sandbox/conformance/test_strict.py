@@ -22,7 +22,10 @@ WHOLE_RUN = """
 import dataclasses, json, sys
 from guerdon import open_sandbox
 from guerdon.sandbox.conformance import check_sandbox
+from guerdon.sandbox.local import bubblewrap
 
+if "bare" in sys.argv:
+    bubblewrap._WHERE = "/nowhere"
 report = check_sandbox(lambda: open_sandbox("strict", workers=2))
 json.dump([dataclasses.asdict(outcome) for outcome in report.outcomes], sys.stdout)
 """
@@ -87,7 +90,8 @@ def open_python(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")
-def test_strict_holds_for_an_ordinary_user(open_python):
+@pytest.mark.parametrize("way", ["bare", "in bubblewrap where it works"])
+def test_strict_holds_for_an_ordinary_user(open_python, way):
     home = open_python.parents[1] / "home"
     home.mkdir()
     (home / "notes").write_text("mine")
@@ -95,7 +99,7 @@ def test_strict_holds_for_an_ordinary_user(open_python):
     source = Path(guerdon.__file__).parents[1]
     path = [str(source), *(entry for entry in sys.path if entry.endswith("site-packages"))]
     done = subprocess.run(
-        [open_python, "-c", WHOLE_RUN],
+        [open_python, "-c", WHOLE_RUN, way],
         user=ORDINARY,
         group=ORDINARY,
         extra_groups=[],

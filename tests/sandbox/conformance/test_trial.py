@@ -147,6 +147,16 @@ def test_a_sandbox_that_fails_is_broken_and_the_next_case_runs():
     assert second.result == "held"
 
 
+def test_a_plug_in_that_lacks_a_method_is_broken_in_these_cases_only():
+    beside = next(case for case in CASES if case.way == "beside")
+    sandbox = Canned()
+    sandbox.run_pair = None
+    with Trial(lambda: sandbox) as trial:
+        first, second = trial.outcome_of(beside), trial.outcome_of(ALONE)
+    assert first.said == "the sandbox failed: TypeError: 'NoneType' object is not callable"
+    assert second.result == "held"
+
+
 def test_a_companion_that_fails_is_no_evidence():
     case = next(case for case in CASES if case.way == "after")
     outcome = outcome_where(lambda facts: Execution("nonzero", 1), case)

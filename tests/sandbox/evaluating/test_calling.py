@@ -95,6 +95,7 @@ def test_an_async_function_keeps_its_loop_where_that_was_asked_for():
         callee = loaded(text, keep_loop=keep)
         callee.answer(job())
         assert read_reply(callee.answer(job()), 1)[0].score == score
+        callee.close()
 
 
 def test_a_factory_makes_the_reward_also_where_the_mode_is_said():

@@ -41,9 +41,11 @@ def test_a_function_is_scored_in_it(offered):
         result = sandbox.evaluate(CHAT)
         assert (result.score, result.log) == (42.0, "imported\nbefore")
         ended = sandbox.evaluate(CHAT, how="exit")
-        assert ended.error == "it ended its process (exit code 0) before it had given a result"
+        assert (
+            ended.error == "exited: it ended its process (exit code 0) before it had given a result"
+        )
         flood = sandbox.evaluate(CHAT, how="flood")
-        assert flood.error == "output limit: it printed more than 65,536 bytes"
+        assert flood.error == "output_limit: it printed more than 65,536 bytes"
 
 
 @pytest.mark.anyio

@@ -18,6 +18,11 @@ Result = Literal["held", "broken", "not tried"]
 class Outcome:
     """What came of a case.
 
+    Example:
+        >>> from guerdon.sandbox.conformance import Outcome
+        >>> Outcome("TCP", "network", "no server is reached", "held", "EPERM", 0.02).result
+        'held'
+
     Attributes:
         name: The case's.
         group: The case's.

@@ -51,6 +51,13 @@ class Trial:
     Opened, it lets three canaries out: to read a file, reach a server and signal a process, all
     three of its own making. Where one gets through, no case is run.
 
+    Example:
+        >>> from guerdon import open_sandbox
+        >>> from guerdon.sandbox.conformance import CASES, Trial
+        >>> with Trial(lambda: open_sandbox("strict")) as trial:  # doctest: +SKIP
+        ...     trial.outcome_of(CASES[0]).result
+        'held'
+
     Args:
         factory: Opens the sandbox; it is closed with the trial.
 
@@ -115,9 +122,11 @@ class Trial:
         started = time.monotonic()
         try:
             execution = execute(case, self._sandbox, self._host.facts)
-        except SandboxError as error:
+        except Exception as error:
+            # A plug-in may fail in any way, and the other cases are still worth trying.
             self._host.disturbed()  # so that the next case isn't taken for it
-            return "broken", f"the sandbox failed: {error}"
+            kind = "" if isinstance(error, SandboxError) else f"{type(error).__name__}: "
+            return "broken", f"the sandbox failed: {kind}{error}"
         seconds = time.monotonic() - started
         reason = case.not_tried(execution)
         wrong = None if reason else case.held(execution)

@@ -56,9 +56,13 @@ class Callee:
     Args:
         described: What is told of it.
         runner: What scores with it; None where it could not be loaded.
+        loop: The runner's; it is closed with the callee.
     """
 
-    def __init__(self, described: Described, runner: Runner | None) -> None:
+    def __init__(
+        self, described: Described, runner: Runner | None = None, *, loop: Loop | None = None
+    ) -> None:
+        self._loop = loop
         self.described = described.model_dump_json().encode()
         self._refused = described.refused
         self._runner = runner
@@ -90,6 +94,11 @@ class Callee:
         finally:
             _flush()
 
+    def close(self) -> None:
+        """Close the event loop that it has kept; a process that ends need not."""
+        if self._loop is not None:
+            self._loop.close()
+
 
 def load(config: bytes) -> Callee:
     """Load the reward of a `Handover`, given as JSON.
@@ -102,14 +111,13 @@ def load(config: bytes) -> Callee:
             sys.stdout.reconfigure(line_buffering=True)
         reward = load_function(handover)
         loop = Loop(handover.keep_loop)
-        if isinstance(reward, Rubric):
-            return Callee(describe(reward), RubricRunner(reward, loop))
-        return Callee(describe(reward), FunctionRunner(reward, loop))
+        kind = RubricRunner if isinstance(reward, Rubric) else FunctionRunner
+        return Callee(describe(reward), kind(reward, loop), loop=loop)  # type: ignore[arg-type]
     except SpecError as error:
-        return Callee(_refusal(error), None)
+        return Callee(_refusal(error))
     except BaseException as error:  # such as a KeyboardInterrupt that a file raises
         said = f"loading it raised {type(error).__name__}: {error}"
-        return Callee(Described(version=VERSION, refused=said), None)
+        return Callee(Described(version=VERSION, refused=said))
     finally:
         _flush()
 

@@ -11,16 +11,16 @@ __all__ = ["printed", "say_ending"]
 
 
 def say_ending(execution: Execution, limits: Limits) -> str:
-    """How a call ended that gave no result, in a line.
+    """How a call ended that gave no result, in a line; its first word is for counting.
 
     Example:
         >>> from guerdon import Execution, Limits
         >>> say_ending(Execution("timeout"), Limits(seconds=5))
         'timeout: it was not done within 5 s'
         >>> say_ending(Execution("ok", exit_code=0), Limits())
-        'it ended its process (exit code 0) before it had given a result'
+        'exited: it ended its process (exit code 0) before it had given a result'
         >>> say_ending(Execution("signal", exit_code=-11), Limits())
-        'signal 11 (SIGSEGV): it ended before it had given a result'
+        'signal: SIGSEGV (11), it ended before it had given a result'
 
     Args:
         execution: How it ended.
@@ -29,7 +29,7 @@ def say_ending(execution: Execution, limits: Limits) -> str:
     code, detail = execution.exit_code, execution.detail
     match execution.ending:
         case "sandbox_error":
-            return f"the sandbox failed: {detail or 'it did not say why'}"
+            return f"sandbox_error: the sandbox failed: {detail or 'it did not say why'}"
         case "timeout":
             return f"timeout: {detail or f'it was not done within {limits.seconds:g} s'}"
         case "memory":
@@ -37,13 +37,13 @@ def say_ending(execution: Execution, limits: Limits) -> str:
             return f"memory: {detail or f'it used more than {mib:g} MiB'}"
         case "output_limit":
             most = f"it printed more than {limits.output_bytes:,} bytes"
-            return f"output limit: {detail or most}"
+            return f"output_limit: {detail or most}"
         case "signal" if code is not None:
-            return f"signal {-code} ({_name(-code)}): it ended before it had given a result"
+            return f"signal: {_name(-code)} ({-code}), it ended before it had given a result"
         case _ if code is None or code < 0:
-            return detail or "it ended its process before it had given a result"
+            return f"exited: {detail or 'it ended its process before it had given a result'}"
         case _:
-            return f"it ended its process (exit code {code}) before it had given a result"
+            return f"exited: it ended its process (exit code {code}) before it had given a result"
 
 
 def printed(execution: Execution) -> str | None:
@@ -58,4 +58,4 @@ def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        return "of no name"
+        return "a signal of no name"

@@ -144,7 +144,7 @@ class Pooled:
         try:
             answer = self._pool.call(job)
         except SandboxError as error:
-            return _invalid(f"the sandbox failed: {error}", len(rollouts))
+            return _invalid(f"sandbox_error: the sandbox failed: {error}", len(rollouts))
         return self._results(answer, len(rollouts))
 
     async def run_async(
@@ -155,7 +155,7 @@ class Pooled:
         try:
             answer = await self._pool.call_async(job)
         except SandboxError as error:
-            return _invalid(f"the sandbox failed: {error}", len(rollouts))
+            return _invalid(f"sandbox_error: the sandbox failed: {error}", len(rollouts))
         return self._results(answer, len(rollouts))
 
     def close(self) -> None:

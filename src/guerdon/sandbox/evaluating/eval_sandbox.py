@@ -28,6 +28,12 @@ __all__ = ["BatchInterrupted", "EvalSandbox"]
 class BatchInterrupted(KeyboardInterrupt):
     """Ctrl-C, while a batch was scored; the sandbox is closed.
 
+    Example:
+        >>> from guerdon import EvaluateResult
+        >>> interrupted = BatchInterrupted([EvaluateResult(score=1), None])
+        >>> [result.score for result in interrupted.results if result is not None]
+        [1.0]
+
     Attributes:
         results: One for each rollout; None for those that had none yet.
     """

@@ -38,6 +38,12 @@ class Loop:
         self._runner = self._runner or asyncio.Runner()
         return self._runner.run(work)
 
+    def close(self) -> None:
+        """Close the loop that was kept."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
 
 class Runner(Protocol):
     """Scores conversations with one reward."""

@@ -11,7 +11,12 @@ from typing import Any, Literal
 
 from guerdon.errors import InvalidArgumentError, SandboxUnavailableError
 from guerdon.sandbox.local.bubblewrap import bubblewrap_here
-from guerdon.sandbox.local.places import interpreter_places, own_places, system_places
+from guerdon.sandbox.local.places import (
+    executable_places,
+    interpreter_places,
+    own_places,
+    system_places,
+)
 from guerdon.sandbox.probing import Finding
 
 __all__ = ["PROCESS", "STRICT", "LocalLevel", "local_level", "unavailable"]
@@ -92,7 +97,7 @@ def _bubblewrap(read: Sequence[str]) -> str | None:
     """Where bubblewrap is, if it works here with what must be read."""
     from guerdon.sandbox.locking.privileges import ReservedUser, unreachable
 
-    places = [*read, *own_places(), sys.executable]
+    places = [*read, *own_places(), *executable_places()]
     if os.geteuid() != 0:
         return bubblewrap_here(places, None)
     if unreachable(places):

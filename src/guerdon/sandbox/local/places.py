@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["interpreter_places", "own_places", "places_of", "system_places"]
+__all__ = ["executable_places", "interpreter_places", "own_places", "places_of", "system_places"]
 
 
 def places_of(package: str) -> list[str]:
@@ -22,6 +22,11 @@ def places_of(package: str) -> list[str]:
 def own_places() -> list[str]:
     """The folders in which this package is found, and what its processes need beside it."""
     return list(dict.fromkeys([str(Path(__file__).parents[3]), *places_of("landlockpy")]))
+
+
+def executable_places() -> list[str]:
+    """The interpreter's program, by the name that it is started by and by its own."""
+    return list(dict.fromkeys([sys.executable, os.path.realpath(sys.executable)]))
 
 
 def interpreter_places() -> list[str]:

@@ -22,7 +22,7 @@ from guerdon.sandbox.local.bubblewrap import wrapped
 from guerdon.sandbox.local.captures import Capture
 from guerdon.sandbox.local.endings import execution_of, terms_of
 from guerdon.sandbox.local.levels import unavailable
-from guerdon.sandbox.local.places import own_places
+from guerdon.sandbox.local.places import executable_places, own_places
 from guerdon.sandbox.local.sessions import end_session
 from guerdon.sandbox.locking.privileges import ReservedUser
 from guerdon.sandbox.probing import Finding
@@ -182,10 +182,11 @@ class Worker:
         path = own_places()
         stub = _STUB.format(path=path, fd=theirs.fileno())
         # Without site-packages and the working directory on the path.
-        command = [sys.executable, "-I", "-S", "-B", "-c", stub]
+        command = [sys.executable, "-s", "-P", "-S", "-B", "-c", stub]
         uid = self._user.uid if self._user is not None else None
         if config.get("bubblewrap"):
             read = [*config["read"], *config["optional_read"], *path, *config.get("path", ())]
+            read += executable_places()
             command = [*wrapped(config["bubblewrap"], read, self.folder), *command]
         return subprocess.Popen(
             command,
@@ -283,8 +284,10 @@ class Worker:
 
     def close(self) -> None:
         """End all its processes, and remove what they have written."""
-        if os.getpid() != self._owner:  # the processes are another's
+        if os.getpid() != self._owner:  # the processes are another's children
             self._channel.close()
+            if self._process is not None:
+                self._process.returncode = 0  # or it would be missed here
             return
         if self._process is not None:
             with contextlib.suppress(OSError):

@@ -14,6 +14,9 @@ __all__ = ["MemoryMeter", "limit", "limit_memory"]
 # Others of the user may start processes meanwhile, of which the limit must not fall short.
 SLACK = 64
 
+# The kernel counts no further.
+MOST = 2**62
+
 
 class MemoryMeter:
     """How much memory a process has of its own, also when it can't see ``/proc`` any more.
@@ -38,7 +41,7 @@ class MemoryMeter:
             threads: How many there may be; each has room for its stack beside these.
         """
         pages = int(os.pread(self._fd, 200, 0).split()[5])
-        most = pages * resource.getpagesize() + more + threads * STACK_BYTES
+        most = min(pages * resource.getpagesize() + more + threads * STACK_BYTES, MOST)
         highest = resource.getrlimit(resource.RLIMIT_DATA)[1]
         if highest != resource.RLIM_INFINITY:
             most = min(most, highest)

@@ -77,12 +77,14 @@ class Call:
         """What limit on files it has reached, if any."""
         assert self.folder is not None
         try:
+            device = os.lstat(self.folder).st_dev
             count, size = written(self.folder, self.limits["files"])
+        except FileNotFoundError:  # only where nothing keeps it from removing its own folder
+            return None
         except OSError:  # a path that is too long, say: nothing that a program needs
             return "files"
         if count > self.limits["files"]:
             return "files"
-        device = os.lstat(self.folder).st_dev
         size += sum(deleted_bytes(pid, device) for pid in self.pids())
         return "file_bytes" if size > self.limits["file_bytes"] else None
 

@@ -76,7 +76,8 @@ def remove_tree(base: str, path: str) -> None:
                 waiting.append(moved)
             else:
                 os.unlink(entry.path)
-        os.rmdir(folder)
+        with contextlib.suppress(FileNotFoundError):  # what it ran in can remove it itself
+            os.rmdir(folder)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

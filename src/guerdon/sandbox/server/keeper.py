@@ -53,12 +53,12 @@ def main(fd: int, own: Sequence[str]) -> None:
     adopt_orphans()
     kinds: dict[str, type[Starter]] = {"programs": ProgramStarter, "functions": FunctionStarter}
     try:
-        starter = kinds[config["kind"]](config, fds)
+        starter = kinds[config["kind"]](config, fds, channel)
     except OpeningFailedError as error:
-        send(channel, {"failed": str(error), "ended": [error.report]})
+        tell(channel, {"failed": str(error), "ended": [error.report]})
         return
     except Exception as error:
-        send(channel, {"failed": f"{type(error).__name__}: {error}"})
+        tell(channel, {"failed": f"{type(error).__name__}: {error}"})
         return
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, base)  # the host does it, too, but it may be gone
@@ -68,6 +68,12 @@ def main(fd: int, own: Sequence[str]) -> None:
         keeper = Keeper(channel, starter, woken)
         while keeper.serve_one():
             pass
+
+
+def tell(host: socket.socket, message: dict[str, Any]) -> None:
+    """Send the host a message, if it is still there."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        send(host, message)
 
 
 def _remove(base: str) -> None:
@@ -109,13 +115,13 @@ class Keeper:
         if "end" in message:
             return True  # said of a call that had ended meanwhile
         if "ask" in message:
-            self.tell({"ended": [self.starter.last_words()]})
+            tell(self.channel, {"ended": [self.starter.last_words()]})
             return False
         try:
             self.start(message["jobs"], fds)
         except (OSError, EOFError, MemoryError) as error:
             self.starter.end_all()
-            self.tell({"failed": f"{type(error).__name__}: {error}"})
+            tell(self.channel, {"failed": f"{type(error).__name__}: {error}"})
             return True
         finally:
             for fd in fds:
@@ -125,20 +131,15 @@ class Keeper:
         except HostGoneError:
             return False
         except StuckError as error:
-            self.tell({"failed": str(error)})
+            tell(self.channel, {"failed": str(error)})
             return False
         finally:
             problem = self.starter.end_all()
         told: dict[str, Any] = {"ended": [call.report() for call in self.starter.calls]}
         if problem:
             told["problem"] = problem
-        self.tell(told)
+        tell(self.channel, told)
         return problem is None
-
-    def tell(self, message: dict[str, Any]) -> None:
-        """Send the host a message, if it is still there."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            send(self.channel, message)
 
     def start(self, jobs: Sequence[dict[str, Any]], fds: list[int]) -> None:
         """Start the calls of a request, which share its descriptors out among them."""

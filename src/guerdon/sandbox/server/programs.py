@@ -8,12 +8,13 @@ import importlib
 import importlib.util
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
 from guerdon.sandbox.server.calls import Call, end_group, end_pids
 from guerdon.sandbox.server.descriptors import take_over
-from guerdon.sandbox.server.folders import empty_folder, remove_tree
+from guerdon.sandbox.server.folders import empty, empty_folder, remove_tree
 from guerdon.sandbox.server.locks import open_lock
 from guerdon.sandbox.server.process_control import has_ended
 from guerdon.sandbox.server.script import read_script, run_script
@@ -52,7 +53,7 @@ COMMON = (
 class ProgramStarter:
     """Starts programs; see `Starter`."""
 
-    def __init__(self, config: dict[str, Any], fds: list[int]) -> None:
+    def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
         self.calls: list[Call] = []
         self.wakes: list[int] = []
         self._groups: dict[int, tuple[Call, Started]] = {}
@@ -164,12 +165,14 @@ class ProgramStarter:
         self._groups.clear()
         if not self._lock.closed_groups:
             end_pids(self._pid)
-        for call in self.calls:
-            if call.folder is not None:
-                try:
+        try:
+            for call in self.calls:
+                if call.folder is not None:
                     remove_tree(self._base, call.folder)
-                except OSError as error:
-                    problem = f"{call.folder} can't be removed: {error}"
+            if not self._lock.closed_groups:
+                empty(self._base)  # it may have moved its folder
+        except OSError as error:
+            problem = f"what a call has written can't be removed: {error}"
         return problem
 
     def last_words(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, Protocol
 
 from guerdon.sandbox.server.calls import Call
@@ -20,7 +21,7 @@ class Starter(Protocol):
     calls: list[Call]
     wakes: list[int]
 
-    def __init__(self, config: dict[str, Any], fds: list[int]) -> None: ...
+    def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None: ...
 
     def facts(self) -> dict[str, Any]:
         """What the host is told when all is ready."""

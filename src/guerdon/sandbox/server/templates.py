@@ -43,7 +43,7 @@ class FunctionStarter:
     concerns its own calls, and whom to kill is asked of the kernel.
     """
 
-    def __init__(self, config: dict[str, Any], fds: list[int]) -> None:
+    def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
         self.calls: list[Call] = []
         self._started: Started | None = None
         self._base = config["folder"]
@@ -62,16 +62,21 @@ class FunctionStarter:
             os.setpgid(self._group, self._group)
         self._channel.settimeout(ANSWER)
         self.wakes = [self._channel.fileno()]
-        self._await_opening(config["opening"])
+        self._await_opening(config["opening"], host)
         self._baseline = memory_of(self._group)
 
-    def _await_opening(self, limits: dict[str, Any]) -> None:
+    def _await_opening(self, limits: dict[str, Any], host: socket.socket) -> None:
         """Wait until the template is ready."""
         call = Call(limits, lambda: [self._group, *members(self._group)], 0)
         poller = select.poll()
-        poller.register(self._channel, select.POLLIN)
+        for channel in (self._channel, host):
+            poller.register(channel, select.POLLIN)
         while call.cause is None:
-            if poller.poll(20):
+            ready = [fd for fd, _ in poller.poll(20)]
+            if host.fileno() in ready:
+                said = receive(host)
+                call.cause = "host" if said is None else str(said[0].get("end", "host"))
+            elif ready:
                 word = self._word()
                 if word is not None and children(self._group):
                     # What an import leaves running would be in every call's way.

@@ -77,7 +77,7 @@ class Checker(link.Link):
         if "entry" in message:
             try:
                 entry = self._decoder(message, ()).value(message["entry"])
-            except (plain.CodecError, TypeError, ValueError, LookupError):
+            except Exception:  # whatever it was, it came from there
                 self.lose("it presented no entry point")
             return {"loaded": True, "entry": entry}
         if any(type(message.get(key)) is str for key in ("compile", "load")):

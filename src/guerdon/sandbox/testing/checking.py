@@ -20,6 +20,7 @@ from guerdon.sandbox.execution import Ending, Execution
 from guerdon.sandbox.limits import Limits
 from guerdon.sandbox.protocol import Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
+from guerdon.sandbox.testing.link import GONE
 from guerdon.sandbox.testing.verdict import Verdict
 
 __all__ = ["check_program", "check_program_async"]
@@ -196,7 +197,8 @@ class _Reading:
         if "timeout" in (program.ending, checker.ending):
             return "timeout"
         if "lost" in self.told:
-            return program.ending
+            killed = self.told["lost"] != GONE and program.ending in ("nonzero", "signal")
+            return "ok" if killed else program.ending
         if "done" not in self.words:
             if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
                 return program.ending
@@ -241,12 +243,12 @@ class _Reading:
         lost = self.told.get("lost")
         if lost is None:
             return f"what it gave ended the tests' process ({self.checker.ending})"
-        if lost != "its process ended by itself":
+        if lost != GONE:
             return str(lost)
         code = program.exit_code
         by = "exit code unknown" if code is None else f"exit code {code}"
         by = f"signal {-code}" if code is not None and code < 0 else by
-        return f"its process ended by itself ({by})"
+        return f"{GONE} ({by})"
 
 
 def _own(sandbox: Sandbox) -> Limits:
