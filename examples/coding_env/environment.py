@@ -64,7 +64,8 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         max_submissions: How many programs an agent may submit in an episode, at least 1.
         limits: What each program may use.
         sandbox: Where programs run: one that is open, which stays so, or the level of one of its
-            own, which all environments of this process share. ``"auto"`` holds what is written to do harm, or refuses.
+            own, which all environments of this process share. ``"auto"`` holds what is written to
+            do harm, or refuses.
         rubric: The reward; by default `reward()`.
 
     Raises:

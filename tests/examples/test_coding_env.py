@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from examples.coding_env import environment as environment_module
 from examples.coding_env import shared_sandbox
 from examples.coding_env.candidates import candidates
 from examples.coding_env.environment import CodingEnvironment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -75,7 +75,7 @@ class EvaluateResult(BaseModel):
     is_score_valid: bool = True
     reason: str | None = None
     metrics: Metrics = Field(default_factory=dict)
-    step_outputs: list[StepOutput] | None = None
+    step_outputs: Annotated[list[StepOutput], Field(fail_fast=True)] | None = None
     error: str | None = None
     log: str | None = None
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from guerdon.sandbox.evaluating.eval_sandbox import *
-    from guerdon.sandbox.evaluating.source import *
+    from guerdon.sandbox.evaluating import *
     from guerdon.sandbox.execution import *
     from guerdon.sandbox.limits import *
     from guerdon.sandbox.opening import *
@@ -27,6 +26,5 @@ __getattr__, __dir__ = lazy_names(
     "probing",
     "testing.verdict",
     "testing.checking",
-    "evaluating.source",
-    "evaluating.eval_sandbox",
+    "evaluating",
 )

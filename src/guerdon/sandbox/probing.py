@@ -14,6 +14,11 @@ __all__ = ["Finding", "Probe", "probe"]
 class Finding:
     """What came of one attack.
 
+    Example:
+        >>> from guerdon import Finding
+        >>> Finding("read /etc/passwd", held=True, said="Permission denied").held
+        True
+
     Attributes:
         name: What was tried.
         held: Whether it was held.
@@ -28,6 +33,11 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Probe:
     """What was found out about a level here.
+
+    Example:
+        >>> from guerdon import probe
+        >>> probe("process").missing
+        ()
 
     Attributes:
         level: Its name.

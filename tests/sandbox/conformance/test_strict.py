@@ -65,21 +65,26 @@ def test_the_process_level_is_refused_at_the_first_canary():
 
 
 @pytest.fixture
-def open_python(tmp_path):
+def open_python():
     """An interpreter that everybody can start, which this one need not be: root's home is shut."""
+    # Not in pytest's own folder: each run of pytest shuts it again.
+    with tempfile.TemporaryDirectory(prefix="guerdon-python-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield copied_python(folder)
+
+
+def copied_python(folder):
     base, library = Path(sys.base_prefix).resolve(), Path(os.__file__).resolve().parent
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(folder.stat().st_mode | 0o055)
-    linked = base.stat().st_dev == tmp_path.stat().st_dev
-    copy = os.link if linked else shutil.copy2
+    copy = os.link if base.stat().st_dev == folder.stat().st_dev else shutil.copy2
     ignored = shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a")
     shutil.copytree(
-        library, tmp_path / "lib" / library.name, copy_function=copy, symlinks=True, ignore=ignored
+        library, folder / "lib" / library.name, copy_function=copy, symlinks=True, ignore=ignored
     )
     for shared in base.glob("lib/libpython*.so*"):
-        copy(shared, tmp_path / "lib" / shared.name)
-    (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python3"
+        copy(shared, folder / "lib" / shared.name)
+    (folder / "bin").mkdir()
+    python = folder / "bin" / "python3"
     # It may look for its library by an absolute path, which leads back to where it came from.
     way_back = os.fsencode(base / "lib") + b"\0"
     beside = b"$ORIGIN/../lib".ljust(len(way_back), b"\0")

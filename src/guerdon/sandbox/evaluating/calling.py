@@ -6,9 +6,8 @@ imported here, and the person's code alone comes later.
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  (and what follows: what is first needed in a call)
 import contextlib
-import encodings.idna  # noqa: F401
+import encodings.idna  # noqa: F401  (and what follows: what is first needed in a call)
 import importlib.abc
 import importlib.util
 import io
@@ -111,6 +110,8 @@ def load(config: bytes) -> Callee:
             sys.stdout.reconfigure(line_buffering=True)
         reward = load_function(handover)
         loop = Loop(handover.keep_loop)
+        if _is_async(reward):
+            import asyncio  # noqa: F401  (once, not in each call; most rewards need none of it)
         kind = RubricRunner if isinstance(reward, Rubric) else FunctionRunner
         return Callee(describe(reward), kind(reward, loop), loop=loop)  # type: ignore[arg-type]
     except SpecError as error:
@@ -120,6 +121,10 @@ def load(config: bytes) -> Callee:
         return Callee(Described(version=VERSION, refused=said))
     finally:
         _flush()
+
+
+def _is_async(reward: Rubric | RewardFunction) -> bool:
+    return reward._look().is_async if isinstance(reward, Rubric) else reward.is_async
 
 
 def load_function(handover: Handover) -> Rubric | RewardFunction:

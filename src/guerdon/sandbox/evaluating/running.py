@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from guerdon.functions.decorator import RewardFunction
 from guerdon.functions.results import failed
@@ -15,6 +14,9 @@ from guerdon.models.rollout import Rollout
 from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["FunctionRunner", "Loop", "RubricRunner", "Runner"]
 
@@ -32,6 +34,8 @@ class Loop:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Wait for it."""
+        import asyncio  # only where something is async
+
         if not self._keep:
             with asyncio.Runner() as runner:
                 return runner.run(work)

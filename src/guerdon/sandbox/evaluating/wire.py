@@ -15,10 +15,10 @@ from guerdon.models.message import Message
 from guerdon.sandbox.evaluating.json_values import check_json, find_foreign
 
 __all__ = [
-    "MAX_REPLY",
-    "VERSION",
     "Call",
+    "MAX_REPLY",
     "Reply",
+    "VERSION",
     "check_messages",
     "read_call",
     "read_reply",
@@ -31,7 +31,11 @@ __all__ = [
 VERSION: Final = "guerdon-call/1"
 
 # Bytes of an answer. Either side refuses more: one speaks plainly, the other can't be lied to.
-MAX_REPLY = 16 << 20
+# One with few results has no need for all of it: reading takes time and memory here.
+MAX_REPLY, REPLY_BASE, REPLY_EACH = 16 << 20, 4 << 20, 256 << 10
+
+# Conversations that a call can have, and so results.
+MOST_RESULTS = 100_000
 
 # The fields of most messages.
 _USUAL = {"role", "content"}
@@ -84,7 +88,10 @@ class Reply(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
     version: Literal["guerdon-call/1"]
-    results: list[EvaluateResult] = Field(default_factory=list)
+    # It stops at the first that is none: there could be millions.
+    results: Annotated[list[EvaluateResult], Field(fail_fast=True, max_length=MOST_RESULTS)] = (
+        Field(default_factory=list)
+    )
     refused: str | None = None
 
 
@@ -168,9 +175,10 @@ a score is a finite float, not '1'
     Raises:
         InvalidArgumentError: It is no answer, or has another number of results.
     """
-    if len(data) > MAX_REPLY:
+    most = min(MAX_REPLY, REPLY_BASE + count * REPLY_EACH)
+    if len(data) > most:
         raise InvalidArgumentError(
-            f"the sandbox's answer has {len(data):,} bytes; at most {MAX_REPLY:,} are read"
+            f"the sandbox's answer has {len(data):,} bytes; at most {most:,} are read"
         )
     reply = read_wire(Reply, data, "the sandbox's answer")
     if reply.refused is not None:

@@ -61,7 +61,9 @@ def wrapped(program: str, read: Sequence[str], folder: str | None) -> list[str]:
         read: What must be readable inside, though it stands among private things.
         folder: What is writable there.
     """
-    command = [program, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"]
+    # Not --die-with-parent: that means the thread that has started it. When the host has gone, the
+    # keeper ends by itself, and with it all that is inside.
+    command = [program, "--unshare-all", "--ro-bind", "/", "/"]
     command += ["--proc", "/proc", "--dev", "/dev"]
     private = [path for path in _PRIVATE if os.path.isdir(path) and not os.path.islink(path)]
     for path in private:

@@ -55,8 +55,6 @@ def system_places() -> list[str]:
         "/etc/localtime",
         "/etc/mime.types",
         "/dev/null",
-        "/dev/zero",
-        "/dev/full",
         "/dev/random",
         "/dev/urandom",
     ]

@@ -50,4 +50,4 @@ def _members(session: int) -> list[int]:
 def _runs_in(pid: int, session: int) -> bool:
     """Whether a process is of a session and hasn't ended."""
     stat = stat_of(pid)
-    return stat is not None and stat.session == session and stat.state not in "ZX"
+    return stat is not None and stat.session == session and not stat.ended

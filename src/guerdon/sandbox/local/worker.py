@@ -53,6 +53,10 @@ ENVIRONMENT = {
 }
 
 
+# What an interpreter outside of the system's folders needs for being started; calls don't see it.
+INTERPRETERS = {"LD_LIBRARY_PATH"}
+
+
 @dataclass(slots=True)
 class Task:
     """One call that a worker is asked for, and what came of it.
@@ -158,6 +162,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._user: ReservedUser | None = None
         self._channel, theirs = socket.socketpair()
+        self._last_words = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
         try:
             os.chmod(self.folder, 0o711)  # a call passes through here into its own
             if config.get("bubblewrap") and os.geteuid() == 0:
@@ -192,9 +197,10 @@ class Worker:
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._last_words,
             cwd="/",
-            env=ENVIRONMENT,
+            env=ENVIRONMENT
+            | {name: os.environ[name] for name in INTERPRETERS if name in os.environ},
             start_new_session=True,  # ctrl-C is the host's to deal with
             pass_fds=(theirs.fileno(),),
             user=uid,
@@ -209,7 +215,15 @@ class Worker:
         execution = None
         if task is not None and "ended" in told:
             execution = execution_of(told["ended"][0], task)
-        raise SandboxError(f"a worker can't be set up: {told['failed']}", execution=execution)
+        said = self._said()
+        raise SandboxError(f"a worker can't be set up: {told['failed']}{said}", execution=execution)
+
+    def _said(self) -> str:
+        """What the keeper itself has printed, which is only where it couldn't begin."""
+        end = self._last_words.seek(0, os.SEEK_END)
+        self._last_words.seek(max(0, end - 500))
+        text = self._last_words.read().decode("utf-8", "replace").strip()
+        return f" ({text})" if text else ""
 
     def run(self, tasks: Sequence[Task]) -> list[Execution]:
         """Run calls at the same time; the last one decides when all are over.
@@ -301,6 +315,7 @@ class Worker:
             end_session(self._process.pid)
             self._process.wait()
         self._channel.close()
+        self._last_words.close()
         if self._user is not None:
             self._user.close()
         shutil.rmtree(self.folder, ignore_errors=True)

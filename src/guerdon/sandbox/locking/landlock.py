@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FileRules", "abi_version", "hold_to"]
 
 # Devices that may be written to as well as read: nothing is kept in them.
-BOTTOMLESS = ("/dev/null", "/dev/zero", "/dev/full")
+BOTTOMLESS = ("/dev/null",)
 # The versions of the interface whose rights are known here. A newer kernel is held to these.
 KNOWN_ABI = 11
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -204,7 +205,8 @@ def _candidates() -> Iterator[int]:
     """The numbers to try: not in the same order in each process, so that few meet."""
     mapped = _mapped_users()
     for numbers in NOBODYS:
-        start = os.getpid() * 7919 % len(numbers)
+        # By chance: two containers don't see what the other has reserved.
+        start = random.randrange(len(numbers))
         for at in range(len(numbers)):
             uid = numbers[(start + at) % len(numbers)]
             if any(uid in range_ for range_ in mapped) and not _has_account(uid):

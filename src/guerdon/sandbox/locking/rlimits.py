@@ -54,6 +54,8 @@ class ResourceLimits:
             "RLIMIT_CORE": 0,
             "RLIMIT_MEMLOCK": 0,
             "RLIMIT_MSGQUEUE": 0,
+            # Counted for the user as a whole, so that one process could use up what others need.
+            "RLIMIT_SIGPENDING": 64,
             "RLIMIT_STACK": STACK_BYTES,
         }
         pairs = {name: (value, value) for name, value in limits.items() if value is not None}

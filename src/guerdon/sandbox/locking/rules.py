@@ -58,10 +58,13 @@ IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 PRCTL = (2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
 PR_SET_PDEATHSIG = 1
 SECCOMP_SET_MODE_FILTER = 1
-RLIMIT_DATA = 2
+RLIMIT_DATA, RLIMIT_AS = 2, 9
+# MAP_TYPE is MAP_SHARED (1), MAP_PRIVATE (2) or MAP_SHARED_VALIDATE (3).
+MAP_TYPE, MAP_ANONYMOUS, MAP_GROWSDOWN, MAP_HUGETLB = 0xF, 0x20, 0x100, 0x40000
+PROT_GROWSDOWN, PROT_GROWSUP = 0x0100_0000, 0x0200_0000
 AF_UNIX, SOCK_STREAM, SOCK_TYPE = 1, 1, 0xF
 SOL_SOCKET = 1
-BUFFERS_AND_TIMES = (7, 8, 20, 21)  # SO_SNDBUF, SO_RCVBUF, SO_RCVTIMEO, SO_SNDTIMEO
+TIMES = (20, 21)  # SO_RCVTIMEO, SO_SNDTIMEO; what lies in buffers no limit counts
 QUERY = 0xFFFF_FFFF  # personality(QUERY) changes nothing
 O_ACCMODE, O_TRUNC = 0x3, 0x200
 
@@ -73,14 +76,23 @@ _FORKING = (
 
 COMMON = (
     Group(
-        "Memory. Executable memory too: an extension module is mapped so.",
-        "brk madvise mmap mprotect mremap msync munmap",
+        "Memory. Executable memory too: an extension module is mapped so. Not what is shared "
+        "without a file, nor what grows by itself: no limit counts either.",
+        "brk madvise mremap msync munmap",
+        Call(
+            "mmap",
+            arg(3).not_masked(MAP_TYPE | MAP_ANONYMOUS, *(MAP_ANONYMOUS | way for way in (1, 3))),
+            arg(3).without(MAP_GROWSDOWN, MAP_HUGETLB),
+        ),
+        Call("mprotect", arg(2).without(PROT_GROWSDOWN, PROT_GROWSUP)),
     ),
     Group(
         "Reading and writing what is open.",
-        "close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fdatasync "
+        "close close_range copy_file_range dup dup2 dup3 fadvise64 fdatasync "
         "flock fsync ftruncate lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 "
         "read readv sendfile write writev",
+        # With a mode, it takes room on the disk that no limit on files counts.
+        Call("fallocate", arg(1).equals(0)),
         Call("fcntl", arg(1).among(*FCNTL)),
         Call("ioctl", arg(1).among(*IOCTL)),
     ),
@@ -124,7 +136,7 @@ COMMON = (
         "getpeername getsockname getsockopt pipe pipe2 recvfrom shutdown",
         Call("socketpair", arg(0).equals(AF_UNIX), arg(1).masked(SOCK_TYPE, SOCK_STREAM)),
         Call("sendto", arg(4).is_null()),
-        Call("setsockopt", arg(1).equals(SOL_SOCKET), arg(2).among(*BUFFERS_AND_TIMES)),
+        Call("setsockopt", arg(1).equals(SOL_SOCKET), arg(2).among(*TIMES)),
     ),
     Group(
         "Threads and processes. None can leave its process group or session, so that what "
@@ -170,7 +182,7 @@ TEMPLATE_ONLY = Group(
     "the template.",
     "recvmsg sendmsg",
     Call("prctl", arg(0).equals(PR_SET_PDEATHSIG), arg(1).is_long(SIGKILL)),
-    Call("prlimit64", arg(0).equals(0), arg(1).equals(RLIMIT_DATA)),
+    Call("prlimit64", arg(0).equals(0), arg(1).among(RLIMIT_DATA, RLIMIT_AS)),
     Call("seccomp", arg(0).equals(SECCOMP_SET_MODE_FILTER), arg(1).is_long(0)),
 )
 

@@ -14,6 +14,9 @@ __all__ = ["MemoryMeter", "limit", "limit_memory"]
 # Others of the user may start processes meanwhile, of which the limit must not fall short.
 SLACK = 64
 
+# What the C library reserves for each thread that asks it for memory, and the room to align it.
+ARENA_BYTES = 128 << 20
+
 # The kernel counts no further.
 MOST = 2**62
 
@@ -40,12 +43,20 @@ class MemoryMeter:
             more: Bytes of memory that it may write to.
             threads: How many there may be; each has room for its stack beside these.
         """
-        pages = int(os.pread(self._fd, 200, 0).split()[5])
-        most = min(pages * resource.getpagesize() + more + threads * STACK_BYTES, MOST)
-        highest = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        if highest != resource.RLIM_INFINITY:
-            most = min(most, highest)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        fields = os.pread(self._fd, 200, 0).split()
+        page = resource.getpagesize()
+        _lower(resource.RLIMIT_DATA, int(fields[5]) * page + more + threads * STACK_BYTES)
+        # Far above: what is only reserved is no memory, but what keeps account of it is.
+        reserved = threads * (STACK_BYTES + ARENA_BYTES)
+        _lower(resource.RLIMIT_AS, int(fields[0]) * page + more + reserved)
+
+
+def _lower(kind: int, most: int) -> None:
+    """Lower a limit of this process; one that is lower stays."""
+    highest = resource.getrlimit(kind)[1]
+    if highest != resource.RLIM_INFINITY:
+        most = min(most, highest)
+    resource.setrlimit(kind, (min(most, MOST), min(most, MOST)))
 
 
 def limit(limits: dict[str, Any], *, uid: int | None) -> None:

@@ -6,13 +6,14 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
+from guerdon.sandbox.server.deleted import deleted_files
 from guerdon.sandbox.server.folders import written
 from guerdon.sandbox.server.process_control import kill_if
-from guerdon.sandbox.server.tree import deleted_bytes, members, usage
+from guerdon.sandbox.server.tree import Meter, members
 
 __all__ = ["ENDING", "Call", "end_group", "end_pids"]
 
@@ -47,9 +48,10 @@ class Call:
     seconds: float = 0.0
     cpu: float = 0.0
     peak: int = 0
+    meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.began = monotonic()
+        self.began, self.meter = monotonic(), Meter(self.baseline)
 
     @property
     def left(self) -> float:
@@ -61,7 +63,7 @@ class Call:
         limits = self.limits
         if self.left <= 0:
             return "timeout"
-        used = usage(self.pids(), self.baseline)
+        used = self.meter.read(self.pids())
         self.peak = max(self.peak, used.memory + self.baseline)
         if used.memory > limits["memory"]:
             return "memory"
@@ -83,9 +85,12 @@ class Call:
             return None
         except OSError:  # a path that is too long, say: nothing that a program needs
             return "files"
+        deleted = deleted_files(self.pids(), device)
+        size += sum(deleted.values())
+        # A file that is only mapped may be as large as any: it counts as one.
+        count += sum(1 for each in deleted.values() if not each)
         if count > self.limits["files"]:
             return "files"
-        size += sum(deleted_bytes(pid, device) for pid in self.pids())
         return "file_bytes" if size > self.limits["file_bytes"] else None
 
     def ended(self, status: int, cpu: float, peak: int) -> None:
@@ -98,7 +103,7 @@ class Call:
         """
         self.done, self.status = True, status
         self.seconds = monotonic() - self.began
-        self.cpu += cpu
+        self.cpu = max(self.cpu + cpu, self.meter.cpu)
         self.peak = max(self.peak, peak)
         if self.cause is None and self.folder is not None:
             self.cause = self.look_at_files()

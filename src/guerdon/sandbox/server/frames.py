@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import json
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -46,6 +47,17 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         BrokenFrameError: It is none.
     """
     fds: array.array[int] = array.array("i")
+    message = None
+    try:
+        message = _receive(channel, fds)
+    finally:
+        if message is None:
+            for fd in fds:
+                os.close(fd)
+    return None if message is None else (message, list(fds))
+
+
+def _receive(channel: socket.socket, fds: array.array[int]) -> dict[str, Any] | None:
     data = b""
     while len(data) < _HEADER.size:
         room = socket.CMSG_SPACE(MOST_FDS * fds.itemsize)
@@ -67,8 +79,8 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         text += part
     try:
         message = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenFrameError(str(error)) from None
     if not isinstance(message, dict):
         raise BrokenFrameError(f"it is {type(message).__name__}")
-    return message, list(fds)
+    return message

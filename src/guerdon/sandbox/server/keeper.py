@@ -108,6 +108,7 @@ class Keeper:
 
     def serve_one(self) -> bool:
         """Serve a request; False where the host has gone."""
+        self.wait_for_request()
         request = receive(self.channel)
         if request is None:
             return False
@@ -140,6 +141,13 @@ class Keeper:
             told["problem"] = problem
         tell(self.channel, told)
         return problem is None
+
+    def wait_for_request(self) -> None:
+        """Wait until the host says something, looking now and then at what should be still."""
+        every = self.starter.look_every
+        if every is not None:
+            while not select.select([self.channel], [], [], every)[0]:
+                self.starter.look_idle()
 
     def start(self, jobs: Sequence[dict[str, Any]], fds: list[int]) -> None:
         """Start the calls of a request, which share its descriptors out among them."""

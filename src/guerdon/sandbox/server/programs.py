@@ -56,6 +56,7 @@ class ProgramStarter:
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
         self.calls: list[Call] = []
         self.wakes: list[int] = []
+        self.look_every: float | None = None
         self._groups: dict[int, tuple[Call, Started]] = {}
         self._base = config["folder"]
         self._lock = open_lock(config)
@@ -71,6 +72,9 @@ class ProgramStarter:
     def facts(self) -> dict[str, Any]:
         """What is in force."""
         return self._lock.facts()
+
+    def look_idle(self) -> None:
+        """Nothing is there between two programs."""
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Fork, and run the program there."""

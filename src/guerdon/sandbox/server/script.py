@@ -65,6 +65,7 @@ def run_script(source: str) -> int:
 def _prepare(folder: str) -> None:
     """Make the interpreter look as if it had just been started here."""
     os.environ.update(HOME=folder, TMPDIR=folder)
+    os.environ.pop("LD_LIBRARY_PATH", None)  # the interpreter's own
     sys.path[:] = [folder, *(each for each in sys.path if each)]
     sys.argv = [NAME]
     open_streams()  # the keeper's own were opened for its own descriptors

@@ -15,16 +15,22 @@ class Starter(Protocol):
 
     Attributes:
         calls: Those of the request that is served.
+        look_every: Seconds between two looks while nothing is asked for; None needs none.
         wakes: Descriptors, beside those of the keeper, on which the end of a call is told.
     """
 
     calls: list[Call]
     wakes: list[int]
+    look_every: float | None
 
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None: ...
 
     def facts(self) -> dict[str, Any]:
         """What the host is told when all is ready."""
+        ...
+
+    def look_idle(self) -> None:
+        """See that nothing goes on while nothing is asked for."""
         ...
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:

@@ -47,7 +47,8 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(config["folder"])
     sys.path[:] = config["path"] + sys.path
-    from guerdon.sandbox.evaluating import calling  # heavy: only here, and before the lock
+    # Heavy: only here, and before the lock.
+    from guerdon.sandbox.evaluating.calling import load
 
     lock.lock_template(config["opening"])  # needs descriptors that are closed next
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -57,16 +58,17 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
     lock.descriptors = list(range(last + 1 - len(kept), last + 1))
     keeper = socket.socket(fileno=KEEPER)
     open_streams()
-    callee = calling.load(_whole(CONFIG))
+    callee = load(_whole(CONFIG))
     with open(DESCRIBED, "wb") as file:
         file.write(callee.described)
-    send(keeper, {"ready": True})
     if config["reuse"]:
         lock.lock_standing(config["limits"])
+        send(keeper, {"ready": True})
         _answer_here(callee)
     else:
         gc.collect()
         gc.freeze()  # nothing of it is looked at, and so copied, in the calls
+        send(keeper, {"ready": True})
         while (request := receive(keeper)) is not None:
             _fork(callee, keeper, *request, lock)
     os._exit(0)

@@ -16,9 +16,12 @@ from guerdon.sandbox.server.locks import open_lock
 from guerdon.sandbox.server.process_control import has_ended, kill_if
 from guerdon.sandbox.server.started import Started
 from guerdon.sandbox.server.template import serve
-from guerdon.sandbox.server.tree import children, members, memory_of
+from guerdon.sandbox.server.tree import members, memory_of, stat_of
 
 __all__ = ["FunctionStarter"]
+
+# Seconds between two looks at a template that is to do nothing, and at one that answers calls.
+IDLE_LOOK, STANDING_LOOK = 1.0, 0.05
 
 # Seconds that a template has for a word that it owes.
 ANSWER = 1.0
@@ -45,6 +48,7 @@ class FunctionStarter:
 
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
         self.calls: list[Call] = []
+        self._ended: dict[str, Any] | None = None
         self._started: Started | None = None
         self._base = config["folder"]
         self._lock = open_lock(config)
@@ -63,11 +67,13 @@ class FunctionStarter:
         self._channel.settimeout(ANSWER)
         self.wakes = [self._channel.fileno()]
         self._await_opening(config["opening"], host)
-        self._baseline = memory_of(self._group)
+        self._limits, self._reuse = config["limits"], config["reuse"]
+        self.look_every: float | None = STANDING_LOOK if self._reuse else IDLE_LOOK
+        self._baseline, self._cpu = memory_of(self._group), self._cpu_now()
 
     def _await_opening(self, limits: dict[str, Any], host: socket.socket) -> None:
         """Wait until the template is ready."""
-        call = Call(limits, lambda: [self._group, *members(self._group)], 0)
+        call = Call(limits, lambda: list(members(os.getpid())), 0)
         poller = select.poll()
         for channel in (self._channel, host):
             poller.register(channel, select.POLLIN)
@@ -78,15 +84,44 @@ class FunctionStarter:
                 call.cause = "host" if said is None else str(said[0].get("end", "host"))
             elif ready:
                 word = self._word()
-                if word is not None and children(self._group):
-                    # What an import leaves running would be in every call's way.
-                    call.cause = "left_running"
-                elif word is not None:
+                if word is not None and self._alone():
                     return
+                if word is not None:
+                    # What an import leaves running nobody would account for.
+                    call.cause = "left_running"
                 break
             call.cause = call.look()
         self._end(call)
         raise OpeningFailedError(call.report())
+
+    def _others(self) -> list[int]:
+        """The processes under the template, and those that have lost their parent there."""
+        found = (pid for pid in members(os.getpid()) if pid != self._group)
+        return [pid for pid in found if (stat := stat_of(pid)) is not None and not stat.ended]
+
+    def _alone(self) -> bool:
+        """Whether the template is one thread, and nobody else is there."""
+        stat = stat_of(self._group)
+        return stat is None or (stat.threads == 1 and not self._others())
+
+    def _cpu_now(self) -> float:
+        stat = stat_of(self._group)
+        return stat.cpu if stat is not None else 0.0
+
+    def look_idle(self) -> None:
+        """Between calls: end a template in which something goes on."""
+        if not self._group:
+            return
+        cpu, before = self._cpu_now(), self._cpu
+        self._cpu = cpu
+        call = Call(self._limits, list, self._baseline)
+        if memory_of(self._group) > self._baseline + self._limits["memory"]:
+            call.cause = "memory"
+        elif not self._alone() or (not self._reuse and cpu - before > IDLE_LOOK / 2):
+            call.cause = "left_running"
+        if call.cause is not None:
+            self._end(call)
+            self._ended = call.report()
 
     def _word(self) -> dict[str, Any] | None:
         """What the template says; None where it has ended or says nothing sensible."""
@@ -117,9 +152,12 @@ class FunctionStarter:
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Have the template fork a call."""
-        group = self._group
-        call = Call(job, lambda: list(members(group)), self._baseline)
+        # What it has now, its copy will share; what it had once doesn't count.
+        call = Call(job, self._others, min(self._baseline, memory_of(self._group)))
         self.calls.append(call)
+        if not self._group:
+            self._lost(call)
+            return
         started = self._started = Started()
         try:
             send(self._channel, job, [*fds, started.writing])
@@ -154,8 +192,8 @@ class FunctionStarter:
 
     def stop(self, call: Call) -> None:
         """Kill what the template has forked."""
-        for pid in members(self._group):
-            kill_if(pid, lambda pid=pid: pid in members(self._group))  # type: ignore[misc]
+        for pid in self._others():
+            kill_if(pid, lambda pid=pid: pid in self._others())  # type: ignore[misc]
 
     def end_all(self) -> str | None:
         """End what is left of the call."""
@@ -166,13 +204,16 @@ class FunctionStarter:
             return "the process that holds the imported function has ended"
         if not self._lock.closed_groups:
             empty(self._base)  # where nothing else keeps it from writing
-        if members_left := list(members(self._group)):
+        if left := self._others():
             self.stop(self.calls[0])
-            return f"{len(members_left)} processes were left" if self._lock.closed_groups else None
+            return f"{len(left)} processes were left" if self._lock.closed_groups else None
+        self._cpu = self._cpu_now()
         return None
 
     def last_words(self) -> dict[str, Any]:
         """How the template ended, or was ended now."""
+        if self._ended is not None:
+            return self._ended
         call = Call({"seconds": ANSWER}, list, self._baseline)
         deadline = monotonic() + ANSWER
         while monotonic() < deadline and not has_ended(self._group):

@@ -1,23 +1,17 @@
-"""What the processes of a call are and use, as the kernel tells it."""
+"""What the processes of a call are, and what they use, as the kernel tells it."""
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = [
-    "Usage",
-    "children",
-    "deleted_bytes",
-    "members",
-    "memory_of",
-    "stat_of",
-    "usage",
-]
+__all__ = ["Meter", "Stat", "Usage", "children", "members", "memory_of", "stat_of"]
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+# Of /proc/<pid>/status: what no file backs, and what the kernel needs to know where it is.
+_MEMORY = (b"RssAnon:", b"RssShmem:", b"VmSwap:", b"VmPTE:")
 
 
 class Usage(NamedTuple):
@@ -25,7 +19,7 @@ class Usage(NamedTuple):
 
     Attributes:
         memory: Bytes that are theirs alone or shared among them.
-        cpu: Seconds, those of ended children included.
+        cpu: Seconds.
         threads: How many there are in all.
     """
 
@@ -38,18 +32,27 @@ class Stat(NamedTuple):
     """Of ``/proc/<pid>/stat``.
 
     Attributes:
-        state: A letter; ``Z`` has ended and waits for its parent.
+        state: A letter; ``Z`` has ended, or its first thread has.
         group: Its process group.
         session: Its session.
-        cpu: Seconds, those of ended children included.
+        cpu: Seconds of its own.
+        cpu_of_children: Seconds of those that it has waited for.
         threads: How many it has.
+        began: When it was started, which tells it from others that had its number.
     """
 
     state: str
     group: int
     session: int
     cpu: float
+    cpu_of_children: float
     threads: int
+    began: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.state in "ZX" and self.threads < 2
 
 
 def children(pid: int) -> list[int]:
@@ -74,51 +77,69 @@ def members(root: int) -> Iterator[int]:
         waiting += children(pid)
 
 
-def deleted_bytes(pid: int, device: int) -> int:
-    """Bytes of files of a file system that a process has open and that have no name any more."""
-    total = 0
-    try:
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            found = os.stat(f"/proc/{pid}/fd/{fd}")
-            if stat.S_ISREG(found.st_mode) and not found.st_nlink and found.st_dev == device:
-                total += found.st_size
-    except OSError:
-        pass  # it has just ended, or closed it
-    return total
-
-
 def stat_of(pid: int) -> Stat | None:
     """What the kernel says of a process; None where there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name in brackets may hold anything.
             fields = file.read().rpartition(b")")[2].split()
-        cpu = sum(map(int, fields[11:15])) / _TICK
-        return Stat(fields[0].decode(), int(fields[2]), int(fields[3]), cpu, int(fields[17]))
+        own, others = (sum(map(int, fields[i : i + 2])) / _TICK for i in (11, 13))
+        group, session, threads, began = (int(fields[i]) for i in (2, 3, 17, 19))
+        return Stat(fields[0].decode(), group, session, own, others, threads, began)
     except (OSError, ValueError, IndexError):
         return None
 
 
 def memory_of(pid: int) -> int:
     """Bytes of memory that no file backs; 0 where there is no such process."""
-    total = 0
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith((b"RssAnon:", b"RssShmem:", b"VmSwap:")):
-                    total += int(line.split()[1]) << 10
+        total = _memory_in(f"/proc/{pid}")
+        if total == 0:  # its first thread has ended, and tells nothing of what the others have
+            tasks = os.listdir(f"/proc/{pid}/task")
+            total = max(_memory_in(f"/proc/{pid}/task/{task}") for task in tasks)
+        return total
     except (OSError, ValueError, IndexError):
-        pass  # it has just ended
+        return 0  # it has just ended
+
+
+def _memory_in(folder: str) -> int:
+    total = 0
+    with open(f"{folder}/status", "rb") as file:
+        for line in file:
+            if line.startswith(_MEMORY):
+                total += int(line.split()[1]) << 10
     return total
 
 
-def usage(pids: list[int], baseline: int) -> Usage:
-    """What processes use together.
+class Meter:
+    """What the processes of one call use, those that have ended meanwhile included.
 
     Args:
-        pids: Their ids.
-        baseline: What each had when it was forked, in bytes, and shares with its parent.
+        baseline: Bytes that each process had when it was forked, and shares with its parent.
+
+    Attributes:
+        cpu: The most seconds that were seen.
     """
-    memory = sum(max(0, memory_of(pid) - baseline) for pid in pids)
-    told = [each for each in map(stat_of, pids) if each is not None and each.state not in "ZX"]
-    return Usage(memory, sum(each.cpu for each in told), sum(each.threads for each in told))
+
+    def __init__(self, baseline: int) -> None:
+        self.cpu = 0.0
+        self._baseline = baseline
+        self._seen: dict[tuple[int, int], float] = {}
+
+    def read(self, pids: list[int]) -> Usage:
+        """What they use now, and have used.
+
+        Args:
+            pids: Those that there are.
+        """
+        memory = sum(max(0, memory_of(pid) - self._baseline) for pid in pids)
+        threads, waited_for = 0, 0.0
+        for pid in pids:
+            stat = stat_of(pid)
+            if stat is not None:
+                threads += 0 if stat.ended else stat.threads
+                waited_for += stat.cpu + stat.cpu_of_children
+                self._seen[pid, stat.began] = stat.cpu
+        # Children whose end nobody waits for count only while they are seen.
+        self.cpu = max(self.cpu, waited_for, sum(self._seen.values()))
+        return Usage(memory, self.cpu, threads)

@@ -91,7 +91,21 @@ async def check_program_async(
     starter: str = "",
     limits: Limits | None = None,
 ) -> Verdict:
-    """The same as `check_program`; cancelled, it ends both processes."""
+    """The same as `check_program`; cancelled, it ends both processes.
+
+    Example:
+        >>> import asyncio
+        >>> from guerdon import check_program_async, open_sandbox
+        >>> async def passed(program):
+        ...     with open_sandbox("process") as sandbox:
+        ...         tests = ["assert double(2) == 4"]
+        ...         verdict = await check_program_async(
+        ...             sandbox, program, tests, entry_point="double"
+        ...         )
+        ...     return verdict.passed
+        >>> asyncio.run(passed("def double(n): return 2 * n"))
+        1
+    """
     job = _Job.of(program, tests, entry_point, starter, limits or _own(sandbox))
     pair = await sandbox.run_pair_async(*job.programs(sandbox), limits=job.given)
     return _Reading(job, *pair).verdict()

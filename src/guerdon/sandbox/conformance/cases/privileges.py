@@ -178,7 +178,12 @@ PRIVILEGES: tuple[Case, ...] = (
         import mmap
         trying()
         UNSHARE, NEW_USER, KEYCTL = 310, 0x10000000, 288
-        page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        kind, protection = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7  # read, write, execute
+        try:
+            page = mmap.mmap(-1, 4096, flags=kind, prot=protection)
+        except OSError as error:
+            held(f"no memory to run code in: {said(error)}")
+            sys.exit()
         # push rbx; mov eax, edi; mov ebx, esi; mov ecx, edx; int 0x80; pop rbx; ret
         page.write(bytes.fromhex("53 89f8 89f3 89d1 cd80 5b c3"))
         address = ctypes.addressof(ctypes.c_char.from_buffer(page))

@@ -117,7 +117,24 @@ RESOURCES: tuple[Case, ...] = (
     ),
     _memory(
         name="memory by mmap",
-        proves="shared and mapped memory counts",
+        proves="mapped memory counts",
+        program="""
+        import mmap
+        trying()
+        maps = []
+        try:
+            for _ in range(32):
+                maps.append(mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+                maps[-1].write(b"1" * (8 << 20))
+        except (MemoryError, OSError) as error:
+            held(f"{error!r:.60} after {8 * len(maps)} MiB")
+        else:
+            broken("256 MiB were had")
+        """,
+    ),
+    _memory(
+        name="shared memory",
+        proves="memory that processes share counts, or can't be had",
         program="""
         import mmap
         trying()
@@ -126,6 +143,8 @@ RESOURCES: tuple[Case, ...] = (
             for _ in range(32):
                 maps.append(mmap.mmap(-1, 8 << 20))
                 maps[-1].write(b"1" * (8 << 20))
+                if not os.fork():
+                    os._exit(0)
         except (MemoryError, OSError) as error:
             held(f"{error!r:.60} after {8 * len(maps)} MiB")
         else:

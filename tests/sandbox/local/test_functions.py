@@ -1,0 +1,259 @@
+"""Pools of a function: how importing it ends, how calls end, and what one call leaves the next."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from guerdon import EvalSandbox, InvalidArgumentError, Limits, RewardSource, SandboxError
+from guerdon.sandbox.evaluating.wire import write_call
+from guerdon.sandbox.local import functions
+from guerdon.sandbox.server.tree import children, members
+
+CHAT = [{"role": "assistant", "content": "42"}]
+GOOD = "def f(messages): return 1.0"
+
+
+@pytest.fixture
+def opened(level):
+    """Opens an `EvalSandbox` of a text, and closes it at the end."""
+    sandboxes = []
+
+    def opened(text, **given):
+        sandboxes.append(EvalSandbox(RewardSource(text, "f"), level=level, **given))
+        return sandboxes[-1]
+
+    yield opened
+    for sandbox in sandboxes:
+        sandbox.close()
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+def test_a_function_answers(opened, reuse):
+    sandbox = opened("def f(messages, ground_truth): return float(ground_truth)", reuse=reuse)
+    assert [sandbox.evaluate(CHAT, number).score for number in range(5)] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "ending", "exit_code"),
+    [("import os; os._exit(3)", "nonzero", 3), ("import os; os._exit(0)", "ok", 0),
+     ("import ctypes; ctypes.string_at(0)", "signal", -11), ("import os; os.abort()", "signal", -6),
+     ("while True: pass", "timeout", -9), ("x = []\nwhile True: x.append(bytearray(1 << 20))", "memory", None),
+     ("while True: print('x' * 1000)", "output_limit", None)],
+    ids=["leaves", "leaves with 0", "segfault", "aborts", "loops", "grows", "floods"],
+)  # fmt: skip
+def test_an_import_that_ends_its_process_is_told(monkeypatch, pool_of, text, ending, exit_code, below):
+    monkeypatch.setattr(functions, "OPENING_SECONDS", 0.6)
+    monkeypatch.setattr(functions, "OPENING_MEMORY", 200 << 20)
+    monkeypatch.setattr(functions, "OPENING_OUTPUT", 10_000)
+    if ending != "timeout":
+        monkeypatch.setattr(functions, "OPENING_SECONDS", 20.0)
+    before = below()
+    with pytest.raises(SandboxError) as caught:
+        pool_of(f"print('so far', flush=True)\n{text}\n{GOOD}", limits=Limits(seconds=0.5))
+    execution = caught.value.execution
+    assert (execution.ending, execution.stdout[:8]) == (ending, "so far\n"[:8] + execution.stdout[7:8])
+    if exit_code is not None:
+        assert execution.exit_code == exit_code
+    assert below() <= before
+
+
+def test_an_import_that_leaves_a_process_is_refused(pool_of, below):
+    before = below()
+    with pytest.raises(SandboxError) as caught:
+        pool_of(f"import os, threading\nif not os.fork(): threading.Event().wait()\n{GOOD}")
+    assert caught.value.execution.detail == "it left processes running"
+    assert below() <= before
+
+
+def test_an_import_that_writes_to_the_keeper_is_its_own_failure(pool_of):
+    text = f"import os\nos.write(3, b'\\0\\1\\0\\0' + b'[' * 65536)\nos._exit(1)\n{GOOD}"
+    with pytest.raises(SandboxError) as caught:
+        pool_of(text)
+    assert caught.value.execution is not None
+    assert caught.value.execution.ending != "sandbox_error"
+
+
+def test_a_function_that_cannot_be_loaded_says_so(pool_of):
+    told = json.loads(pool_of("raise ValueError('no')").described)
+    assert "ValueError: no" in told["refused"]
+
+
+CALLS = [
+    ("leaves", "import os; os._exit(3)", "nonzero", 3),
+    ("leaves with 0", "import os; os._exit(0)", "ok", 0),
+    ("segfault", "import ctypes; ctypes.string_at(0)", "signal", -11),
+    ("aborts", "import os; os.abort()", "signal", -6),
+    ("terminated", "import os; os.kill(os.getpid(), 15)", "signal", -15),
+    ("loops", "while True: pass", "timeout", None),
+    ("sleeps", "import time; time.sleep(60)", "timeout", None),
+    ("floods", "while True: print('x' * 1000)", "output_limit", None),
+]
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+@pytest.mark.parametrize(("text", "ending", "code"), [each[1:] for each in CALLS], ids=[each[0] for each in CALLS])
+def test_a_call_that_ends_its_process_is_told_and_the_next_is_whole(pool_of, reuse, text, ending, code):
+    source = f"""
+def f(messages, ground_truth):
+    if ground_truth != "bad": return 1.0
+    print("so far", flush=True)
+    {text}
+    return 1.0
+"""
+    pool = pool_of(source, limits=Limits(seconds=0.5), reuse=reuse)
+    good, bad = (write_call([[]], truth, {}) for truth in ("good", "bad"))
+    for _ in range(2):
+        assert b'"score":1.0' in pool.call(good).result.replace(b" ", b"")
+        answer = pool.call(bad)
+        assert answer.result is None
+        assert answer.execution.ending == ending
+        if code is not None:
+            assert answer.execution.exit_code == code
+        assert answer.execution.stdout.startswith("so far\n")
+    assert pool.call(good).result is not None
+
+
+def test_processor_time_of_a_call_is_limited(opened):
+    sandbox = opened("def f(messages):\n    while True: pass", limits=Limits(seconds=30, cpu_seconds=0.2))
+    result = sandbox.evaluate(CHAT)
+    assert result.score is None
+    assert "processor time" in result.error
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+def test_memory_of_a_call_is_limited(opened, reuse):
+    text = (
+        "def f(messages, ground_truth):\n    if ground_truth:\n        x = []\n"
+        "        while True: x.append(bytearray(1 << 20))\n    return 1.0"
+    )
+    sandbox = opened(text, limits=Limits(memory_bytes=64 << 20, seconds=20), reuse=reuse)
+    result = sandbox.evaluate(CHAT, True)
+    assert result.score is None
+    assert "memory" in result.error.lower()
+    assert sandbox.evaluate(CHAT, False).score == 1.0
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+@pytest.mark.parametrize(
+    "text",
+    ["os.close(3)", "os.write(3, b'{}'); os._exit(0)", "os.write(3, b'x' * 5000); os._exit(0)",
+     "os.closerange(0, 100)", "os.write(1, b'x'); os.close(1)", "sys.stdout = None", "os.close(6)",
+     "os.write(6, b'\\xff' * 8)", "os.write(6, bytes(8) + b'x'); os._exit(0)"],
+)  # fmt: skip
+def test_a_call_that_meddles_with_its_descriptors_harms_only_itself(opened, reuse, text):
+    sandbox = opened(
+        f"import os, sys\ndef f(messages, ground_truth):\n    if ground_truth: {text}\n    return 1.0",
+        reuse=reuse,
+        limits=Limits(seconds=1),
+    )
+    if reuse:
+        assert sandbox.evaluate(CHAT, True).score in (None, 1.0)
+        sandbox.evaluate(CHAT, False)  # which may still read what the other has left
+        assert sandbox.evaluate(CHAT, False).score == 1.0
+    else:
+        assert sandbox.evaluate(CHAT, True).score in (None, 1.0)
+        assert sandbox.evaluate(CHAT, False).score == 1.0
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+def test_an_answer_that_is_too_long_is_none(monkeypatch, opened, reuse):
+    monkeypatch.setattr(functions, "MAX_ANSWER", 100_000)
+    text = (
+        "from guerdon import EvaluateResult\ndef f(messages, ground_truth):\n"
+        "    return EvaluateResult(score=1.0, reason='x' * ground_truth)"
+    )
+    sandbox = opened(text, reuse=reuse)
+    assert sandbox.evaluate(CHAT, 1000).score == 1.0
+    result = sandbox.evaluate(CHAT, 200_000)
+    assert result.score is None
+    assert "97.66 KiB" in result.error
+    assert sandbox.evaluate(CHAT, 1000).score == 1.0
+
+
+def test_a_job_of_many_megabytes_is_read(opened):
+    sandbox = opened(
+        "def f(messages): return float(len(messages[0].text))", limits=Limits(memory_bytes=1 << 30)
+    )
+    chat = [{"role": "user", "content": "x" * (8 << 20)}]
+    assert sandbox.evaluate(chat).score == float(8 << 20)
+
+
+COUNTS = "calls = []\ndef f(messages):\n    calls.append(1)\n    return float(len(calls))"
+
+
+def test_no_call_finds_what_another_left(opened):
+    sandbox = opened(COUNTS)
+    assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0] * 3
+
+
+def test_reused_calls_find_what_the_others_left(opened):
+    sandbox = opened(COUNTS, reuse=True)
+    assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+def test_what_a_call_prints_is_its_own(opened, reuse):
+    sandbox = opened(
+        "print('importing')\ndef f(messages, ground_truth):\n"
+        "    if ground_truth: print(ground_truth, end='')\n    return 1.0",
+        reuse=reuse,
+    )
+    assert [sandbox.evaluate(CHAT, text).log for text in ("a", "", "b")] == ["a", None, "b"]
+
+
+def test_threads_that_a_call_leaves_are_gone(opened):
+    text = (
+        "import threading\ndef f(messages):\n    found = threading.active_count()\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n    return float(found)"
+    )
+    sandbox = opened(text)
+    assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0] * 3
+
+
+def test_a_call_has_five_descriptors(opened):
+    text = (
+        "import os\ndef f(messages):\n    found = []\n    for n in range(1024):\n"
+        "        try: os.fstat(n)\n        except OSError: continue\n        found.append(n)\n"
+        "    print(found, end='')\n    return 1.0"
+    )
+    log = opened(text).evaluate(CHAT).log
+    assert log in ("[0, 1, 2, 3]", "[0, 1, 2, 3, 4]")
+
+
+def test_a_template_that_is_killed_is_replaced(opened, until):
+    before = set(children(os.getpid()))
+    sandbox = opened(GOOD)
+    [keeper] = set(children(os.getpid())) - before
+    [template] = children(keeper)
+    os.kill(template, signal.SIGKILL)
+    until(lambda: template not in members(keeper) or not children(keeper))
+    results = [sandbox.evaluate(CHAT) for _ in range(3)]
+    assert results[-1].score == 1.0
+    assert all(each.score == 1.0 or "sandbox failed" in each.error for each in results)
+
+
+def test_a_call_that_is_killed_is_invalid_and_says_so(opened, until):
+    before = set(children(os.getpid()))
+    sandbox = opened(
+        "import threading\ndef f(messages, ground_truth):\n"
+        "    if ground_truth: threading.Event().wait()\n    return 1.0",
+        limits=Limits(seconds=60),
+    )
+    [keeper] = set(children(os.getpid())) - before
+    [template] = children(keeper)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(sandbox.evaluate(CHAT, True)))
+    thread.start()
+    os.kill(until(lambda: next(iter(children(template)), None)), signal.SIGKILL)
+    thread.join()
+    assert not found[0].is_score_valid
+    assert "sandbox failed" in found[0].error
+    assert sandbox.evaluate(CHAT, False).score == 1.0
+
+
+def test_a_level_of_another_kind_is_refused():
+    with pytest.raises(InvalidArgumentError, match="'docker' is no level of this machine's own"):
+        functions.FunctionPool(b"{}", level="docker", workers=1, limits=Limits())

@@ -1,0 +1,145 @@
+"""Two programs at a time, joined by a stream, and shut off from each other else."""
+
+import pytest
+
+from guerdon import Limits, Program
+
+LINK = "import os, socket, sys\nlink = socket.socket(fileno=3)\n"
+STREAM = "import os\ndef say(text): os.write(3, text)\ndef hear(): return os.read(3, 1000)\n"
+
+
+def pair(sandbox, program, checker, **limits):
+    given = (each if isinstance(each, Program) else Program(STREAM + each) for each in (program, checker))
+    return sandbox.run_pair(*given, limits=Limits(**limits))
+
+
+def test_they_talk_both_ways(shared):
+    program, checker = pair(
+        shared, "say(hear() * 2); print('a')", "say(b'xy'); print(hear()); print('b')"
+    )
+    assert (program.ending, checker.ending) == ("ok", "ok")
+    assert checker.stdout == "b'xyxy'\nb\n"
+    assert program.stdout in ("a\n", "")  # the checker may have ended it by then
+
+
+def test_each_has_four_descriptors(shared):
+    lists = (
+        "print([n for n in range(64) if os.path.exists(f'/dev/fd/{n}') or not closed(n)])\n"
+    )
+    find = "def closed(n):\n    try: os.fstat(n)\n    except OSError: return True\n    return False\n"
+    listing = find + "print([n for n in range(1024) if not closed(n)], flush=True)\n"
+    del lists
+    program, checker = pair(shared, listing + "say(b'x')", "hear()\n" + listing)
+    assert program.stdout == checker.stdout == "[0, 1, 2, 3]\n"
+
+
+def test_each_has_its_own_input_files_and_folder(shared):
+    source = STREAM + "import sys; print(sys.stdin.read(), open('f').read(), os.listdir('.'), flush=True)\n"
+    program, checker = shared.run_pair(
+        Program(source + "say(b'x')", stdin=b"1", files={"f": b"one"}),
+        Program(source + "hear()", stdin=b"2", files={"f": b"two"}),
+    )
+    assert (program.stdout, checker.stdout) == ("1 one ['f']\n", "2 two ['f']\n")
+
+
+def test_the_end_of_one_is_heard_by_the_other(shared):
+    program, checker = pair(shared, "raise SystemExit(3)", "print(hear(), hear())")
+    assert (program.ending, program.exit_code) == ("nonzero", 3)
+    assert checker.stdout == "b'' b''\n"
+
+
+def test_it_is_over_when_the_checker_has_ended(shared):
+    program, checker = pair(shared, "while True: pass", "print('done')", seconds=60)
+    assert checker.ending == "ok"
+    assert program.ending == "ok"
+    assert program.detail == "it was ended when its checker had ended"
+    assert program.exit_code is None
+
+
+def test_a_program_that_ends_first_ends_as_it_did(shared):
+    program, checker = pair(
+        shared, "import ctypes; ctypes.string_at(0)", "hear(); import time; time.sleep(0.05)"
+    )
+    assert (program.ending, program.exit_code) == ("signal", -11)
+    assert checker.ending == "ok"
+
+
+def test_the_time_is_for_both(shared):
+    program, checker = pair(shared, "hear()", "hear()", seconds=0.2)
+    assert (program.ending, checker.ending) == ("timeout", "timeout")
+    assert checker.seconds < 10
+
+
+def test_a_program_that_runs_out_of_memory_leaves_the_checker(shared):
+    program, checker = pair(
+        shared, "x = []\nwhile True: x.append(bytearray(1 << 20))", "print(hear())", memory_bytes=48 << 20
+    )
+    assert program.ending == "memory"
+    assert (checker.ending, checker.stdout) == ("ok", "b''\n")
+
+
+def test_a_program_that_prints_too_much_leaves_the_checker(shared):
+    program, checker = pair(
+        shared, "while True: print('x' * 100)", "print(hear())", output_bytes=1000
+    )
+    assert program.ending == "output_limit"
+    assert len(program.stdout) == 1000
+    assert (checker.ending, checker.stdout) == ("ok", "b''\n")
+
+
+def test_a_checker_that_prints_too_much_ends_both(shared):
+    program, checker = pair(shared, "hear()", "while True: print('x' * 100)", output_bytes=1000)
+    assert checker.ending == "output_limit"
+    assert program.ending == "ok"
+
+
+def test_a_program_that_floods_the_stream_holds_nobody_up(shared):
+    program, checker = pair(
+        shared, "while True: say(b'x' * 65536)", "print(len(os.read(3, 10)))", seconds=20
+    )
+    assert (checker.ending, checker.stdout) == ("ok", "10\n")
+    assert program.ending in ("ok", "nonzero")
+
+
+def test_a_flood_that_nobody_reads_ends_in_time(shared):
+    program, checker = pair(
+        shared, "while True: say(b'x' * 65536)", "import time; time.sleep(60)", seconds=0.3
+    )
+    assert (program.ending, checker.ending) == ("timeout", "timeout")
+
+
+def test_an_endless_stream_is_no_memory_of_ours(shared):
+    program, checker = pair(
+        shared, "for _ in range(300): say(b'x' * 65536)",
+        "count = 0\nwhile part := os.read(3, 65536): count += len(part)\nprint(count)",
+    )  # fmt: skip
+    assert checker.stdout == f"{300 * 65536}\n"
+    assert program.ending == "ok"
+
+
+def test_the_stream_is_a_socket_with_streams_of_files(shared):
+    _, checker = shared.run_pair(
+        Program("import os\nwith os.fdopen(3, 'w') as out: print('line', file=out)"),
+        Program("import os\nwith os.fdopen(3) as lines: print(list(lines))"),
+    )
+    assert checker.stdout == "['line\\n']\n"
+
+
+def test_they_do_not_see_each_others_processes(shared):
+    if shared.name != "strict":
+        pytest.skip("process promises nothing of it")
+    program, checker = pair(
+        shared, "say(str(os.getpid()).encode()); hear()",
+        "pid = int(hear())\ntry: os.kill(pid, 0); print('reached')\n"
+        "except OSError as error: print(type(error).__name__)",
+    )  # fmt: skip
+    assert checker.stdout == "PermissionError\n"
+    assert program.ending == "ok"
+
+
+@pytest.mark.anyio
+async def test_the_same_async(shared, anyio_backend):
+    program, checker = await shared.run_pair_async(
+        Program(STREAM + "say(b'x')"), Program(STREAM + "print(hear())")
+    )
+    assert checker.stdout == "b'x'\n"
