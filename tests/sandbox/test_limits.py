@@ -58,7 +58,7 @@ def test_a_long_value_is_not_printed_whole():
 
 
 def test_the_first_wrong_limit_is_told():
-    with pytest.raises(InvalidArgumentError, match="^seconds is 0"):
+    with pytest.raises(InvalidArgumentError, match=r"^seconds is 0"):
         Limits(seconds=0, files=-1)
 
 

@@ -122,13 +122,17 @@ job = b'{"version": "guerdon-call/1", "rollouts": [[{"role": "assistant", "conte
 before = set(sys.modules)
 for text in texts:
     handover = Handover(version="guerdon-call/1", spec="<r>:r", text=text, file="<r>")
-    print(load(handover.model_dump_json().encode()).answer(job)[:60], file=sys.stderr)
-print(*{name for name in set(sys.modules) - before if not name.startswith("guerdon_reward_")})
+    callee = load(handover.model_dump_json().encode())
+    loaded = set(sys.modules)
+    print(callee.answer(job)[:60], file=sys.stderr)
+    print(*set(sys.modules) - loaded)
+print("asyncio" in before)
 """
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.split() == []
+    # Asyncio is loaded with what is async, and not for the others.
+    assert ran.stdout.split() == ["False"]
 
 
 def test_the_host_side_stays_out_of_the_sandbox():

@@ -1,6 +1,8 @@
+# ruff: noqa: E501  (programs, a line each)
 """Programs that say when they are there, and functions for pools."""
 
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,6 +13,18 @@ import guerdon
 from guerdon import Limits
 from guerdon.sandbox.evaluating.source import RewardSource, find_source
 from guerdon.sandbox.local.functions import FunctionPool
+
+
+@pytest.fixture(scope="session")
+def said():
+    """Runs a program that ends well, and gives what it printed."""
+
+    def said(sandbox, program, **given):
+        execution = sandbox.run(program, **given)
+        assert execution.ending == "ok", execution
+        return execution.stdout
+
+    return said
 
 
 @pytest.fixture
@@ -64,8 +78,6 @@ def pool_of(level):
 @pytest.fixture
 def host(tmp_path):
     """Starts a Python program that uses guerdon, as a host of its own."""
-    import subprocess
-
     started = []
     packages = [each for each in sys.path if each.endswith("site-packages")]
     source = str(Path(guerdon.__file__).parents[1])

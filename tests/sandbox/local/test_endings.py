@@ -62,7 +62,8 @@ def test_an_ending_is_told_in_words(report, cause, ending, words):
         {},
         optional={
             "status": st.none() | st.integers(-64, 255),
-            "cause": st.none() | st.sampled_from(["timeout", "cpu", "memory", "files", "over", "?"]),
+            "cause": st.none()
+            | st.sampled_from(["timeout", "cpu", "memory", "files", "over", "?"]),
             "problem": st.none() | st.text(min_size=1),
             "cpu": st.floats(0, 1000),
         },
@@ -107,7 +108,9 @@ def test_a_capture_without_a_pipe_only_holds():
     capture.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 20_000], ids=["empty", "one", "5 MB"])
+@pytest.mark.parametrize(
+    "content", [b"", b"x", bytes(range(256)) * 20_000], ids=["empty", "one", "5 MB"]
+)
 def test_a_paper_holds_what_was_written_and_nothing_else(content):
     fd = paper_of(content)
     try:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs, a line each)
 """Pools of a function: how importing it ends, how calls end, and what one call leaves the next."""
 
 import json
@@ -10,7 +11,7 @@ import pytest
 from guerdon import EvalSandbox, InvalidArgumentError, Limits, RewardSource, SandboxError
 from guerdon.sandbox.evaluating.wire import write_call
 from guerdon.sandbox.local import functions
-from guerdon.sandbox.server.tree import children, members
+from guerdon.sandbox.server.tree import children
 
 CHAT = [{"role": "assistant", "content": "42"}]
 GOOD = "def f(messages): return 1.0"
@@ -33,7 +34,13 @@ def opened(level):
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
 def test_a_function_answers(opened, reuse):
     sandbox = opened("def f(messages, ground_truth): return float(ground_truth)", reuse=reuse)
-    assert [sandbox.evaluate(CHAT, number).score for number in range(5)] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert [sandbox.evaluate(CHAT, number).score for number in range(5)] == [
+        0.0,
+        1.0,
+        2.0,
+        3.0,
+        4.0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -44,17 +51,20 @@ def test_a_function_answers(opened, reuse):
      ("while True: print('x' * 1000)", "output_limit", None)],
     ids=["leaves", "leaves with 0", "segfault", "aborts", "loops", "grows", "floods"],
 )  # fmt: skip
-def test_an_import_that_ends_its_process_is_told(monkeypatch, pool_of, text, ending, exit_code, below):
+def test_an_import_that_ends_its_process_is_told(
+    monkeypatch, pool_of, text, ending, exit_code, below
+):
     monkeypatch.setattr(functions, "OPENING_SECONDS", 0.6)
     monkeypatch.setattr(functions, "OPENING_MEMORY", 200 << 20)
     monkeypatch.setattr(functions, "OPENING_OUTPUT", 10_000)
     if ending != "timeout":
-        monkeypatch.setattr(functions, "OPENING_SECONDS", 20.0)
+        monkeypatch.setattr(functions, "OPENING_SECONDS", 5.0)
     before = below()
     with pytest.raises(SandboxError) as caught:
         pool_of(f"print('so far', flush=True)\n{text}\n{GOOD}", limits=Limits(seconds=0.5))
     execution = caught.value.execution
-    assert (execution.ending, execution.stdout[:8]) == (ending, "so far\n"[:8] + execution.stdout[7:8])
+    assert execution.ending == ending
+    assert execution.stdout.startswith("so far\n")
     if exit_code is not None:
         assert execution.exit_code == exit_code
     assert below() <= before
@@ -64,7 +74,8 @@ def test_an_import_that_leaves_a_process_is_refused(pool_of, below):
     before = below()
     with pytest.raises(SandboxError) as caught:
         pool_of(f"import os, threading\nif not os.fork(): threading.Event().wait()\n{GOOD}")
-    assert caught.value.execution.detail == "it left processes running"
+    assert "running" in caught.value.execution.detail
+    assert caught.value.execution.ending == "nonzero"
     assert below() <= before
 
 
@@ -93,31 +104,42 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
-@pytest.mark.parametrize(("text", "ending", "code"), [each[1:] for each in CALLS], ids=[each[0] for each in CALLS])
-def test_a_call_that_ends_its_process_is_told_and_the_next_is_whole(pool_of, reuse, text, ending, code):
-    source = f"""
-def f(messages, ground_truth):
-    if ground_truth != "bad": return 1.0
-    print("so far", flush=True)
-    {text}
-    return 1.0
-"""
-    pool = pool_of(source, limits=Limits(seconds=0.5), reuse=reuse)
-    good, bad = (write_call([[]], truth, {}) for truth in ("good", "bad"))
+@pytest.fixture(scope="module", params=[False, True], ids=["forked", "reused"])
+def executing(request, level):
+    """A reward that does what it is told, and then gives 1."""
+    text = (
+        "import os, sys\ndef f(messages, ground_truth):\n"
+        "    print('so far', flush=True)\n    exec(ground_truth)\n    return 1.0"
+    )
+    limits = Limits(seconds=0.3)
+    with EvalSandbox(
+        RewardSource(text, "f"), level=level, limits=limits, reuse=request.param
+    ) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("text", "ending", "code"), [each[1:] for each in CALLS], ids=[each[0] for each in CALLS]
+)
+def test_a_call_that_ends_its_process_is_told_and_the_next_is_whole(executing, text, ending, code):
+    pool = executing._engine._pool  # which tells more than a result does
+    good, bad = (write_call([[]], code, {}) for code in ("", text))
     for _ in range(2):
-        assert b'"score":1.0' in pool.call(good).result.replace(b" ", b"")
+        answer = pool.call(good)
+        assert answer.result is not None, answer
         answer = pool.call(bad)
         assert answer.result is None
         assert answer.execution.ending == ending
         if code is not None:
             assert answer.execution.exit_code == code
         assert answer.execution.stdout.startswith("so far\n")
-    assert pool.call(good).result is not None
+    assert executing.evaluate(CHAT, "").score == 1.0
 
 
 def test_processor_time_of_a_call_is_limited(opened):
-    sandbox = opened("def f(messages):\n    while True: pass", limits=Limits(seconds=30, cpu_seconds=0.2))
+    sandbox = opened(
+        "def f(messages):\n    while True: pass", limits=Limits(seconds=30, cpu_seconds=0.2)
+    )
     result = sandbox.evaluate(CHAT)
     assert result.score is None
     assert "processor time" in result.error
@@ -136,26 +158,16 @@ def test_memory_of_a_call_is_limited(opened, reuse):
     assert sandbox.evaluate(CHAT, False).score == 1.0
 
 
-@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
 @pytest.mark.parametrize(
     "text",
     ["os.close(3)", "os.write(3, b'{}'); os._exit(0)", "os.write(3, b'x' * 5000); os._exit(0)",
      "os.closerange(0, 100)", "os.write(1, b'x'); os.close(1)", "sys.stdout = None", "os.close(6)",
      "os.write(6, b'\\xff' * 8)", "os.write(6, bytes(8) + b'x'); os._exit(0)"],
 )  # fmt: skip
-def test_a_call_that_meddles_with_its_descriptors_harms_only_itself(opened, reuse, text):
-    sandbox = opened(
-        f"import os, sys\ndef f(messages, ground_truth):\n    if ground_truth: {text}\n    return 1.0",
-        reuse=reuse,
-        limits=Limits(seconds=1),
-    )
-    if reuse:
-        assert sandbox.evaluate(CHAT, True).score in (None, 1.0)
-        sandbox.evaluate(CHAT, False)  # which may still read what the other has left
-        assert sandbox.evaluate(CHAT, False).score == 1.0
-    else:
-        assert sandbox.evaluate(CHAT, True).score in (None, 1.0)
-        assert sandbox.evaluate(CHAT, False).score == 1.0
+def test_a_call_that_meddles_with_its_descriptors_harms_only_itself(executing, text):
+    assert executing.evaluate(CHAT, text).score in (None, 1.0)
+    executing.evaluate(CHAT, "")  # which may find what a reused one has left
+    assert executing.evaluate(CHAT, "").score == 1.0
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
@@ -223,13 +235,13 @@ def test_a_call_has_five_descriptors(opened):
     assert log in ("[0, 1, 2, 3]", "[0, 1, 2, 3, 4]")
 
 
-def test_a_template_that_is_killed_is_replaced(opened, until):
+def test_a_template_that_is_killed_is_replaced(opened, until, alive):
     before = set(children(os.getpid()))
     sandbox = opened(GOOD)
     [keeper] = set(children(os.getpid())) - before
     [template] = children(keeper)
     os.kill(template, signal.SIGKILL)
-    until(lambda: template not in members(keeper) or not children(keeper))
+    until(lambda: not alive(template))
     results = [sandbox.evaluate(CHAT) for _ in range(3)]
     assert results[-1].score == 1.0
     assert all(each.score == 1.0 or "sandbox failed" in each.error for each in results)

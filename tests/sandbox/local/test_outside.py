@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs, a line each)
 """What comes from outside: kills, stops, forks, ctrl-C, the end of the host."""
 
 import os
@@ -141,7 +142,9 @@ def all_of(host, until, count=3):
 
 
 def test_all_ends_with_a_host_that_is_killed(level, host, until, alive, temporary):
-    process = host(HOST + "sandbox.run(program, limits=Limits(seconds=60))", level, temporary=temporary)
+    process = host(
+        HOST + "sandbox.run(program, limits=Limits(seconds=60))", level, temporary=temporary
+    )
     found = all_of(process, until)
     process.kill()
     until(lambda: not any(map(alive, found)))
@@ -149,7 +152,9 @@ def test_all_ends_with_a_host_that_is_killed(level, host, until, alive, temporar
 
 
 def test_ctrl_c_ends_a_run_and_all_of_it(level, host, until, alive, temporary):
-    text = HOST + """
+    text = (
+        HOST
+        + """
 try:
     sandbox.run(program, limits=Limits(seconds=60))
 except KeyboardInterrupt:
@@ -157,6 +162,7 @@ except KeyboardInterrupt:
 print(sandbox.run("print(6 * 7)").stdout, end="", flush=True)
 sandbox.close()
 """
+    )
     process = host(text, level, temporary=temporary)
     found = all_of(process, until)
     process.send_signal(signal.SIGINT)
@@ -181,7 +187,9 @@ def test_a_sandbox_that_is_never_closed_leaves_nothing(level, host, until, alive
 
 
 def test_a_forked_host_is_told_so_and_the_first_goes_on(level, host):
-    text = HOST + """
+    text = (
+        HOST
+        + """
 from guerdon import SandboxError
 child = os.fork()
 if not child:
@@ -196,10 +204,11 @@ os.waitpid(child, 0)
 print(sandbox.run("print(6 * 7)").stdout, end="", flush=True)
 sandbox.close()
 """
+    )
     process = host(text, level)
     out, errors = process.communicate(timeout=20)
     assert errors == ""
-    first, told, answer = out.splitlines()
+    _, told, answer = out.splitlines()
     assert "forked" in told
     assert answer == "42"
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs, a line each)
 """Several runs at a time: threads, tasks, what is cancelled, and the end of it all."""
 
 import gc
@@ -48,7 +49,7 @@ def test_many_threads_share_two_workers(two):
     with ThreadPoolExecutor(16) as executor:
         found = list(executor.map(lambda n: two.run(f"print({n})").stdout, range(60)))
     assert found == [f"{number}\n" for number in range(60)]
-    assert len([each for each in children(os.getpid())]) <= 3  # two, and that of `shared`
+    assert len(children(os.getpid())) <= 3  # two, and that of `shared`
 
 
 @pytest.mark.anyio
@@ -220,7 +221,7 @@ def test_a_worker_that_cannot_be_made_takes_no_place():
 
     pool = Pool(make, 1)
     for _ in range(2):
-        with pytest.raises(SandboxError, match="^no$"):
+        with pytest.raises(SandboxError, match=r"^no$"):
             pool.run([])
     assert pool.run([]) == []
     pool.close()

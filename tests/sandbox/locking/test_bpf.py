@@ -116,7 +116,7 @@ def test_a_common_call_takes_few_instructions(architecture: Architecture) -> Non
     for call in ("read", "write", "mmap", "futex", "close"):
         number = architecture.number(call)
         assert number is not None
-        assert decide(filter, number, audit=architecture.audit)[1] <= 16
+        assert decide(filter, number, audit=architecture.audit)[1] <= 22
 
 
 @on_each
@@ -196,7 +196,18 @@ USES = {
     "socketpair-internet": ("socketpair", (2, 1), REFUSE),
     "sendto-its-peer": ("sendto", (3, 1, 1, 0, 0), ALLOW),
     "sendto-a-name": ("sendto", (3, 1, 1, 0, 0x7FFF_0000_0000), REFUSE),
-    "setsockopt-buffer": ("setsockopt", (3, 1, 7), ALLOW),
+    "setsockopt-time": ("setsockopt", (3, 1, 20), ALLOW),
+    "setsockopt-buffer": ("setsockopt", (3, 1, 7), REFUSE),
+    "mmap-private": ("mmap", (0, 4096, 3, 0x22), ALLOW),
+    "mmap-file-shared": ("mmap", (0, 4096, 3, 0x1), ALLOW),
+    "mmap-shared-anonymous": ("mmap", (0, 4096, 3, 0x21), REFUSE),
+    "mmap-shared-validate": ("mmap", (0, 4096, 3, 0x23), REFUSE),
+    "mmap-growing": ("mmap", (0, 4096, 3, 0x122), REFUSE),
+    "mmap-huge": ("mmap", (0, 4096, 3, 0x40022), REFUSE),
+    "mprotect": ("mprotect", (0, 4096, 7), ALLOW),
+    "mprotect-growing": ("mprotect", (0, 4096, 0x1000003), REFUSE),
+    "fallocate": ("fallocate", (3, 0, 0, 4096), ALLOW),
+    "fallocate-unseen": ("fallocate", (3, 1, 0, 4096), REFUSE),
     "setsockopt-bpf": ("setsockopt", (3, 1, 50), REFUSE),
     "affinity-of-itself": ("sched_getaffinity", (0,), ALLOW),
     "affinity-of-another": ("sched_getaffinity", (1,), REFUSE),

@@ -123,7 +123,7 @@ result = seen() == before
             # mov eax, 20; int 0x80; ret
             """
 import mmap
-code = mmap.mmap(-1, 4096, prot=7)
+code = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=7)
 code.write(bytes.fromhex("b814000000cd80c3"))
 ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 """,

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs, a line each)
 """What the kernel tells of processes."""
 
 import os

@@ -61,6 +61,11 @@ class RewardSource:
 class Found:
     """What a sandbox is handed of a reward, and what it may read.
 
+    Example:
+        >>> from guerdon.sandbox.evaluating.source import find_source
+        >>> find_source("guerdon:NumericAnswer").folder is None
+        True
+
     Attributes:
         handover: What is loaded in it.
         read: Files and folders that it may read, beside Python itself.

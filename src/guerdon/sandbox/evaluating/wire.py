@@ -89,8 +89,8 @@ class Reply(BaseModel):
 
     version: Literal["guerdon-call/1"]
     # It stops at the first that is none: there could be millions.
-    results: Annotated[list[EvaluateResult], Field(fail_fast=True, max_length=MOST_RESULTS)] = (
-        Field(default_factory=list)
+    results: list[EvaluateResult] = Field(
+        default_factory=list, max_length=MOST_RESULTS, fail_fast=True
     )
     refused: str | None = None
 

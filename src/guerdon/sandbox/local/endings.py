@@ -82,6 +82,7 @@ def _for_cause(cause: str, task: Task) -> tuple[Ending, str | None]:
         "output": ("output_limit", f"it printed more than {_size(limits.output_bytes)}"),
         "answer": ("output_limit", f"its answer has more than {_size(task.answer_bytes or 0)}"),
         "over": ("ok", "it was ended when its checker had ended"),
+        "meddled": ("nonzero", "it wrote to descriptors that aren't its own"),
         "left_running": ("nonzero", "it left processes or threads running"),
     }
     return told.get(cause, ("sandbox_error", f"it was ended: {cause}"))

@@ -19,7 +19,7 @@ from guerdon.sandbox.local.places import (
 )
 from guerdon.sandbox.probing import Finding
 
-__all__ = ["PROCESS", "STRICT", "LocalLevel", "local_level", "unavailable"]
+__all__ = ["LocalLevel", "PROCESS", "STRICT", "local_level", "unavailable"]
 
 
 @dataclass(frozen=True, slots=True)

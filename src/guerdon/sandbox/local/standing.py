@@ -54,6 +54,7 @@ class StandingWorker(Worker):
             if not self._exchange(task, began + task.limits.seconds):
                 self.broken = True
                 report = self._how_it_ended()
+                task.cause = task.cause or self._too_much(task)  # what was still in the pipes
         except OSError as error:
             report = {"problem": f"its worker is gone: {error}"}
         except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
@@ -62,7 +63,7 @@ class StandingWorker(Worker):
         self.broken |= task.cause is not None or "problem" in report
         task.out.content = self._outputs.out.content
         task.err.content = self._outputs.err.content
-        return [execution_of({"seconds": monotonic() - began} | report, task)]
+        return [execution_of(report | {"seconds": monotonic() - began}, task)]
 
     def _forget_outputs(self) -> None:
         """Have new places for what is printed; what came between two calls is nobody's."""

@@ -158,10 +158,13 @@ class Worker:
     ) -> None:
         self._owner = os.getpid()
         self.broken = False
-        self.folder = tempfile.mkdtemp(prefix="guerdon-")
         self._process: subprocess.Popen[bytes] | None = None
         self._user: ReservedUser | None = None
-        self._channel, theirs = socket.socketpair()
+        try:
+            self._channel, theirs = socket.socketpair()
+            self.folder = tempfile.mkdtemp(prefix="guerdon-")
+        except OSError as error:
+            raise SandboxError(f"a worker can't be started: {error}") from error
         self._last_words = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
         try:
             os.chmod(self.folder, 0o711)  # a call passes through here into its own
@@ -279,7 +282,7 @@ class Worker:
                 too_much = task.read()
                 if too_much and task.cause is None:
                     task.cause = too_much
-                    send(self._channel, {"end": too_much})
+                    send(self._channel, {"end": too_much, "call": tasks.index(task)})
                 if capture.ended or too_much:
                     poller.unregister(fd)
 
@@ -300,6 +303,7 @@ class Worker:
         """End all its processes, and remove what they have written."""
         if os.getpid() != self._owner:  # the processes are another's children
             self._channel.close()
+            self._last_words.close()
             if self._process is not None:
                 self._process.returncode = 0  # or it would be missed here
             return

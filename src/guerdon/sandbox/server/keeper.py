@@ -166,7 +166,7 @@ class Keeper:
             wait = max(0.001, min(LOOK_EVERY, left)) if left > 0 else LOOK_EVERY
             ready = [fd for fd, _ in self.poller.poll(wait * 1000)]
             if self.channel.fileno() in ready:
-                self.heed(running)
+                self.heed()
             if self.woken in ready:
                 os.read(self.woken, 512)
             self.starter.collect()
@@ -177,13 +177,12 @@ class Keeper:
             if not call.done and call.cause is None:
                 call.cause = "over"
 
-    def heed(self, running: list[Call]) -> None:
+    def heed(self) -> None:
         """Do what the host says in the middle of a call: end it."""
         word = receive(self.channel)
         if word is None:
             raise HostGoneError
-        for call in running:
-            self.stop(call, str(word[0].get("end", "host")))
+        self.stop(self.starter.calls[word[0]["call"]], word[0]["end"])
 
     def look(self, running: list[Call]) -> None:
         """End what has reached a limit."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from guerdon.sandbox.server.descriptors import take_over
@@ -105,9 +106,13 @@ def _call(callee: Callee, job: dict[str, Any], fds: list[int], lock: Lock) -> No
         say_started(told, error)
         os._exit(70)
     say_started(told)
-    answer = callee.answer(task)
-    with open(ANSWER, "wb") as file:
-        file.write(answer)
+    try:
+        answer = callee.answer(task)
+        with open(ANSWER, "wb") as file:
+            file.write(answer)
+    except BaseException:  # it answers whatever the function does, so that this is not its doing
+        traceback.print_exc()
+        os._exit(70)
     os._exit(0)
 
 

@@ -89,10 +89,19 @@ class FunctionStarter:
                 if word is not None:
                     # What an import leaves running nobody would account for.
                     call.cause = "left_running"
+                elif not self._ends():
+                    call.cause = "meddled"
                 break
             call.cause = call.look()
         self._end(call)
         raise OpeningFailedError(call.report())
+
+    def _ends(self) -> bool:
+        """Whether the template ends: its stream does so a moment before it."""
+        deadline = monotonic() + ANSWER
+        while not (ended := has_ended(self._group)) and monotonic() < deadline:
+            sleep(0.001)
+        return ended
 
     def _others(self) -> list[int]:
         """The processes under the template, and those that have lost their parent there."""
@@ -215,9 +224,7 @@ class FunctionStarter:
         if self._ended is not None:
             return self._ended
         call = Call({"seconds": ANSWER}, list, self._baseline)
-        deadline = monotonic() + ANSWER
-        while monotonic() < deadline and not has_ended(self._group):
-            sleep(0.001)  # its stream ends a moment before it does
+        self._ends()
         self._end(call)
         return call.report()
 

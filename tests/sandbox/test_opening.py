@@ -1,0 +1,219 @@
+"""Opening a sandbox: levels, plug-ins, other systems, full disks."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import guerdon
+from guerdon import (
+    InvalidArgumentError,
+    Limits,
+    Sandbox,
+    SandboxError,
+    SandboxUnavailableError,
+    open_sandbox,
+)
+from guerdon.sandbox.local.levels import local_level
+
+
+def test_a_level_opens_what_is_named_so(shared, level):
+    assert shared.name == level
+    assert isinstance(shared, Sandbox)
+    assert shared.promise
+
+
+def test_auto_is_strict(level):
+    if level != "strict":
+        pytest.skip("auto takes nothing weaker")
+    with open_sandbox(workers=1) as sandbox:
+        assert sandbox.name == "strict"
+
+
+def test_limits_stand_for_all_calls_unless_one_says_otherwise(level):
+    with open_sandbox(level, workers=1, limits=Limits(output_bytes=10)) as sandbox:
+        assert sandbox.run("print('x' * 20)").ending == "output_limit"
+        assert sandbox.run("print('x' * 20)", limits=Limits()).ending == "ok"
+
+
+def test_what_is_allowed_can_be_read(level, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "file").write_text("read me")
+    for each in (folder, *folder.parents[:4]):
+        each.chmod(each.stat().st_mode | 0o055)
+    program = (
+        f"try: print(open({str(folder / 'file')!r}).read())\n"
+        "except OSError as error: print(type(error).__name__)"
+    )
+    with open_sandbox(level, workers=1, allow_read=[folder]) as sandbox:
+        assert sandbox.run(program).stdout == "read me\n"
+    with open_sandbox(level, workers=1) as sandbox:
+        expected = "PermissionError\n" if level == "strict" else "read me\n"
+        assert sandbox.run(program).stdout == expected
+
+
+def test_what_is_allowed_must_be_there(level, tmp_path):
+    with pytest.raises(InvalidArgumentError, match="allow_read: there is no"):
+        open_sandbox(level, workers=1, allow_read=[tmp_path / "nothing"])
+
+
+@pytest.mark.parametrize(
+    "given", [{"allow_read": "/"}, {"allow_read": Path("/")}, {"limits": {"seconds": 1}}], ids=str
+)
+def test_an_argument_of_another_kind_is_refused(level, given):
+    with pytest.raises(InvalidArgumentError, match=next(iter(given))):
+        open_sandbox(level, workers=1, **given)
+
+
+@pytest.mark.parametrize("name", ["none", "docker", "", "STRICT", "x" * 1000])
+def test_a_name_that_is_unknown_is_refused_with_the_list(name):
+    with pytest.raises(InvalidArgumentError, match="it takes auto, strict, process") as caught:
+        open_sandbox(name)
+    assert len(str(caught.value)) < 250
+    assert ("don't run in process" in str(caught.value)) == (name == "none")
+
+
+@pytest.fixture
+def plug_in(tmp_path, monkeypatch):
+    """A package with a sandbox under an entry point, installed as far as anybody can see."""
+    folder = tmp_path / "packages"
+    info = folder / "standin-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: standin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[guerdon.sandboxes]\nstandin = standin_sandbox:Standin\nbroken = standin_sandbox:nothing\n"
+    )
+    (folder / "standin_sandbox.py").write_text(
+        "class Standin:\n    def __init__(self, *, workers, limits, allow_read):\n"
+        "        self.given = workers, limits, allow_read\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    yield
+    sys.modules.pop("standin_sandbox", None)
+
+
+def test_a_plug_in_is_opened_with_what_was_given(plug_in):
+    opened = open_sandbox("standin", workers=3, limits=Limits(seconds=1), allow_read=[Path("/x")])
+    assert opened.given == (3, Limits(seconds=1), ["/x"])
+
+
+def test_a_plug_in_is_named_in_the_list(plug_in):
+    with pytest.raises(InvalidArgumentError, match="auto, strict, process, broken, standin"):
+        open_sandbox("other")
+
+
+@pytest.mark.parametrize(("platform", "words"), [("darwin", "macOS"), ("win32", "Windows")])
+@pytest.mark.parametrize("level", ["strict", "auto"])
+def test_strict_is_for_linux_and_says_so(monkeypatch, platform, words, level):
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(SandboxUnavailableError, match=words) as caught:
+        open_sandbox(level)
+    assert caught.value.level == "strict"
+    assert caught.value.missing
+    assert "--sandbox process" in str(caught.value)
+
+
+def test_process_needs_a_fork(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SandboxUnavailableError, match="Windows"):
+        open_sandbox("process")
+
+
+def test_process_is_there_on_macos(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert local_level("process").name == "process"
+
+
+WITHOUT = """
+    import sys
+    LACKING = {"fcntl", "resource", "pwd", "grp", "termios", "landlockpy"}
+    class Lacking:
+        def find_spec(self, name, path=None, target=None):
+            if name in LACKING: raise ModuleNotFoundError(f"no {name}", name=name)
+    for name in LACKING: sys.modules.pop(name, None)
+    sys.meta_path.insert(0, Lacking())
+    import guerdon, guerdon.sandbox, guerdon.cli.app
+    from guerdon import EvalSandbox, Limits, Program, RewardSource, open_sandbox, probe
+    import guerdon.sandbox.conformance, guerdon.sandbox.local.programs
+    import guerdon.sandbox.local.functions, guerdon.sandbox.locking.lock
+    import guerdon.sandbox.evaluating.eval_sandbox, guerdon.sandbox.testing.checking
+    source = RewardSource("def f(messages): return 1.0", "f")
+    with EvalSandbox(source, level="none") as sandbox:
+        print(sandbox.evaluate([]).score)
+    sys.platform = "win32"
+    for level in ("strict", "process", "auto"):
+        for opened in (lambda: open_sandbox(level), lambda: EvalSandbox(source, level=level)):
+            try: opened()
+            except guerdon.SandboxUnavailableError as error: print(len(error.missing))
+    print(probe("strict").works, probe("process").works)
+"""
+
+
+def test_nothing_else_breaks_where_unix_is_lacking():
+    packages = [each for each in sys.path if each.endswith("site-packages")]
+    path = [str(Path(guerdon.__file__).parents[1]), *packages]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(WITHOUT)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == ["1.0", *["1"] * 6, "False", "False"]
+
+
+def test_a_disk_that_cannot_be_written_is_the_sandboxs_failure(level, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nothing"))
+    with pytest.raises(SandboxError, match="can't"):
+        open_sandbox(level, workers=1)
+
+
+@pytest.mark.parametrize("name", ["with a space", "é", "x" * 200, "-rf", "quo'te\"s", "new\nline"])
+def test_a_temporary_folder_of_any_name_will_do(level, monkeypatch, temporary, name):
+    folder = temporary / name
+    folder.mkdir(mode=0o755)
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with open_sandbox(level, workers=1) as sandbox:
+        execution = sandbox.run("open('a', 'w').write('x'); print(open('a').read())")
+    assert execution.stdout == "x\n"
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0755", "tmpfs", str(folder)]
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    if (done := subprocess.run(command, capture_output=True, text=True)).returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    for each in folder.parents[:4]:
+        each.chmod(each.stat().st_mode | 0o011)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(level, monkeypatch, small_disk):
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    with open_sandbox(level, workers=1) as sandbox:
+        filling = sandbox.run(
+            "open('a', 'wb', 0).write(b'x' * 200_000); open('b', 'wb', 0).write(b'x')"
+        )
+        assert "No space left" in filling.stderr
+        assert filling.ending in ("nonzero", "output_limit")
+        with pytest.raises(SandboxError, match="No space left"):
+            sandbox.run("", files={"big": b"x" * 200_000})
+        assert sandbox.run("print(1)").stdout == "1\n"
+    (small_disk / "filler").write_bytes(b"x" * (60 << 10))
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "more").write_bytes(b"x" * 8192)
+    with open_sandbox(level, workers=1) as sandbox:
+        assert sandbox.run("print(1)").stdout == "1\n"

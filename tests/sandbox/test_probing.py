@@ -1,0 +1,59 @@
+"""Whether a level works here, as a probe tells it."""
+
+import sys
+
+import pytest
+
+from guerdon import InvalidArgumentError, SandboxError, SandboxUnavailableError, open_sandbox, probe
+from guerdon.sandbox.local import worker
+
+
+def test_a_level_that_works_is_told_to(level):
+    found = probe(level)
+    assert found.works
+    assert found.level == level
+    assert found.missing == ()
+    assert all(each.held for each in found.findings)
+    assert bool(found.findings) == (level == "strict")
+
+
+def test_strict_is_attacked_by_name(level):
+    if level != "strict":
+        pytest.skip("process has nothing to attack")
+    names = {each.name for each in probe("strict").findings}
+    assert {"read /etc/passwd", "make a TCP socket", "kill itself", "start a program"} <= names
+    assert len(names) >= 10
+
+
+@pytest.mark.parametrize("name", ["none", "auto", "docker", ""])
+def test_a_probe_is_for_the_levels_of_this_machine(name):
+    with pytest.raises(InvalidArgumentError, match="it takes strict or process"):
+        probe(name)
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_another_system_is_told_what_is_missing(monkeypatch, platform):
+    monkeypatch.setattr(sys, "platform", platform)
+    found = probe("strict")
+    assert not found.works
+    assert len(found.missing) == 1
+    assert found.findings == ()
+
+
+def test_an_attack_that_gets_through_shuts_the_level(monkeypatch, level):
+    if level != "strict":
+        pytest.skip("process has nothing to attack")
+    allowed = ["/etc/passwd"]
+    with pytest.raises(SandboxUnavailableError, match="/etc/passwd") as caught:
+        open_sandbox("strict", workers=1, allow_read=allowed)
+    assert [each.name for each in caught.value.findings if not each.held] == ["read /etc/passwd"]
+
+
+def test_a_worker_that_cannot_be_started_is_told(monkeypatch, level, below):
+    before = below()
+    monkeypatch.setattr(worker, "_STUB", "raise SystemExit(1)")
+    with pytest.raises(SandboxError):
+        open_sandbox(level, workers=1)
+    found = probe(level)
+    assert not found.works
+    assert below() <= before
