@@ -108,8 +108,9 @@ CALLS = [
 def executing(request, level):
     """A reward that does what it is told, and then gives 1."""
     text = (
-        "import os, sys\ndef f(messages, ground_truth):\n"
-        "    print('so far', flush=True)\n    exec(ground_truth)\n    return 1.0"
+        "import os, sys, contextlib\ndef f(messages, ground_truth):\n"
+        "    with contextlib.suppress(OSError): print('so far', flush=True)\n"
+        "    exec(ground_truth)\n    return 1.0"
     )
     limits = Limits(seconds=0.3)
     with EvalSandbox(
@@ -166,7 +167,7 @@ def test_memory_of_a_call_is_limited(opened, reuse):
 )  # fmt: skip
 def test_a_call_that_meddles_with_its_descriptors_harms_only_itself(executing, text):
     assert executing.evaluate(CHAT, text).score in (None, 1.0)
-    executing.evaluate(CHAT, "")  # which may find what a reused one has left
+    executing.evaluate(CHAT, "os._exit(0)")  # a reused one is replaced by this
     assert executing.evaluate(CHAT, "").score == 1.0
 
 

@@ -87,7 +87,7 @@ def test_memory_is_what_no_file_backs(family):
 def test_usage_adds_up(family):
     pids = [family.pid, *members(family.pid)]
     used = Meter(0).read(pids)
-    assert used.memory == sum(memory_of(pid) for pid in pids)
+    assert abs(used.memory - sum(memory_of(pid) for pid in pids)) < 1 << 20  # they go on
     assert used.threads == 6
     assert Meter(1 << 40).read(pids).memory == 0
 

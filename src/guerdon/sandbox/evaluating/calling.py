@@ -230,7 +230,8 @@ def describe(reward: Rubric | RewardFunction) -> Described:
 
 def _refusal(error: SpecError) -> Described:
     cause = error.__cause__
-    missing = cause.name if isinstance(cause, ModuleNotFoundError) else None
+    name = cause.name if isinstance(cause, ModuleNotFoundError) else None
+    missing = name if isinstance(name, str) else None
     return Described(
         version=VERSION,
         refused=_text(str(error)),

@@ -87,6 +87,8 @@ class Found:
         folder, handed = self.folder, self.handover
         if folder is None or (handed.text is None and handed.place is None):
             return None
+        if missing is not None and not missing.partition(".")[0].isidentifier():
+            return None  # the function's side may say anything
         if missing is not None:
             top = folder / missing.partition(".")[0]
             if not (top.with_name(f"{top.name}.py").is_file() or top.is_dir()):

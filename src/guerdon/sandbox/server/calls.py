@@ -20,6 +20,9 @@ __all__ = ["ENDING", "Call", "end_group", "end_pids"]
 # Seconds that the kernel has for ending what was killed.
 ENDING = 5.0
 
+# Seconds between two searches for files without a name, which take longer than a look.
+SEARCH_EVERY = 0.25
+
 
 @dataclass(slots=True)
 class Call:
@@ -45,6 +48,7 @@ class Call:
     done: bool = False
     stopped: float = 0.0
     began: float = 0.0
+    searched: float = 0.0
     seconds: float = 0.0
     cpu: float = 0.0
     peak: int = 0
@@ -85,13 +89,21 @@ class Call:
             return None
         except OSError:  # a path that is too long, say: nothing that a program needs
             return "files"
-        deleted = deleted_files(self.pids(), device)
+        deleted = self.deleted(device)
         size += sum(deleted.values())
         # A file that is only mapped may be as large as any: it counts as one.
         count += sum(1 for each in deleted.values() if not each)
         if count > self.limits["files"]:
             return "files"
         return "file_bytes" if size > self.limits["file_bytes"] else None
+
+    def deleted(self, device: int) -> dict[int, int]:
+        """Files without a name that are held, as far as they were looked for of late."""
+        now = monotonic()
+        if self.done or now - self.searched < SEARCH_EVERY:
+            return {}
+        self.searched = now
+        return deleted_files(self.pids(), device)
 
     def ended(self, status: int, cpu: float, peak: int) -> None:
         """Note how its first process ended.

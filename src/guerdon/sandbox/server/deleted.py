@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable
 
 __all__ = ["deleted_files"]
+
+MOST_OF_MAPS = 1 << 16
 
 
 def deleted_files(pids: Iterable[int], device: int) -> dict[int, int]:
@@ -34,21 +37,24 @@ def deleted_files(pids: Iterable[int], device: int) -> dict[int, int]:
 
 def _open(task: str, device: int) -> dict[int, int]:
     found = {}
-    try:
-        for fd in os.listdir(f"{task}/fd"):
+    for fd in os.listdir(f"{task}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it has just been closed
             told = os.stat(f"{task}/fd/{fd}")
             if stat.S_ISREG(told.st_mode) and not told.st_nlink and told.st_dev == device:
                 found[told.st_ino] = told.st_size
-    except OSError:
-        pass  # it has just ended, or closed it
     return found
 
 
 def _mapped(pid: int, device: int) -> Iterable[int]:
     here = f"{os.major(device):02x}:{os.minor(device):02x}".encode()
-    with open(f"/proc/{pid}/maps", "rb") as maps:
-        for line in maps:
-            if line.endswith(b"(deleted)\n"):
+    # No more than a program that is in order has: the kernel is slow to write it, the more so
+    # while the program changes it.
+    with open(f"/proc/{pid}/maps", "rb", buffering=0) as maps:
+        text = b""
+        while len(text) < MOST_OF_MAPS and (part := maps.read(1 << 14)):
+            text += part
+        for line in text.splitlines():
+            if line.endswith(b"(deleted)"):
                 fields = line.split(None, 5)
                 if fields[3] == here:
                     yield int(fields[4])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 import stat
 
 __all__ = ["Written", "empty", "empty_folder", "remove_tree", "written"]
@@ -21,7 +22,8 @@ def empty_folder(base: str, uid: int | None) -> str:
         base: Where it stands.
         uid: Whose it is; None is one's own.
     """
-    path = os.path.join(base, f"call-{next(_numbers)}")
+    # By a name that another call can't guess.
+    path = os.path.join(base, f"call-{secrets.token_hex(8)}")
     os.mkdir(path, 0o700)
     if uid is not None:
         os.chown(path, uid, uid)

@@ -154,6 +154,10 @@ class Keeper:
         self.starter.calls.clear()
         each = len(fds) // len(jobs)
         for number, job in enumerate(jobs):
+            # Their processes are counted together. The last one checks the others, and has room
+            # for its own whatever they do.
+            others = sum(other["processes"] for other in jobs[:-1])
+            job["others"] = others if number == len(jobs) - 1 else 1
             self.starter.start(job, fds[number * each : (number + 1) * each])
 
     def watch(self) -> None:

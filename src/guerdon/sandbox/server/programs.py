@@ -114,6 +114,10 @@ class ProgramStarter:
             self._lock.lock_program(job, folder if job["files"] else None)
             told = take_over(fds)
             script = read_script(told - 1, folder)
+        except MemoryError:  # the program itself is larger than it may be
+            say_started(told)
+            os.write(2, b"MemoryError\n")
+            return 1
         except BaseException as error:
             say_started(told, error)
             raise

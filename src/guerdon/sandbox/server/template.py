@@ -102,6 +102,10 @@ def _call(callee: Callee, job: dict[str, Any], fds: list[int], lock: Lock) -> No
         lock.lock_function_call(job)  # needs descriptors that are closed next
         told = take_over([nothing, *fds])
         task = _whole(JOB)
+    except MemoryError:  # the job itself is larger than it may be
+        say_started(told)
+        os.write(2, b"MemoryError\n")
+        os._exit(1)
     except BaseException as error:
         say_started(told, error)
         os._exit(70)

@@ -22,6 +22,11 @@ __all__ = ["FunctionStarter"]
 
 # Seconds between two looks at a template that is to do nothing, and at one that answers calls.
 IDLE_LOOK, STANDING_LOOK = 1.0, 0.05
+# Seconds of processor time that waiting may take between two looks.
+IDLE_CPU = 0.1
+
+# What a template can sensibly tell of a call.
+SIGNALS, MOST = 64, 2.0**50
 
 # Seconds that a template has for a word that it owes.
 ANSWER = 1.0
@@ -113,6 +118,10 @@ class FunctionStarter:
         stat = stat_of(self._group)
         return stat is None or (stat.threads == 1 and not self._others())
 
+    def _goes_on(self, cpu: float) -> bool:
+        """Whether something runs in a template that is to wait."""
+        return cpu > IDLE_CPU or not self._alone()
+
     def _cpu_now(self) -> float:
         stat = stat_of(self._group)
         return stat.cpu if stat is not None else 0.0
@@ -126,7 +135,7 @@ class FunctionStarter:
         call = Call(self._limits, list, self._baseline)
         if memory_of(self._group) > self._baseline + self._limits["memory"]:
             call.cause = "memory"
-        elif not self._alone() or (not self._reuse and cpu - before > IDLE_LOOK / 2):
+        elif self._others() or (not self._reuse and self._goes_on(cpu - before)):
             call.cause = "left_running"
         if call.cause is not None:
             self._end(call)
@@ -135,7 +144,7 @@ class FunctionStarter:
     def _word(self) -> dict[str, Any] | None:
         """What the template says; None where it has ended or says nothing sensible."""
         try:
-            got = receive(self._channel)
+            got = receive(self._channel, ANSWER)
         except (BrokenFrameError, OSError):
             return None
         if got is None:
@@ -162,7 +171,10 @@ class FunctionStarter:
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Have the template fork a call."""
         # What it has now, its copy will share; what it had once doesn't count.
-        call = Call(job, self._others, min(self._baseline, memory_of(self._group)))
+        shared = min(self._baseline, memory_of(self._group))
+        call = Call(job, lambda: [self._group, *self._others()], shared)
+        # The template waits meanwhile; what it does instead counts, too.
+        call.meter.passes_over(self._group)
         self.calls.append(call)
         if not self._group:
             self._lost(call)
@@ -183,10 +195,14 @@ class FunctionStarter:
         word = self._word()
         try:
             assert word is not None
-            call.ended(int(word["status"]), float(word["cpu"]), int(word["peak"]))
+            status, cpu, peak = (float(word[name]) for name in ("status", "cpu", "peak"))
+            assert -SIGNALS <= status <= 255
+            assert 0 <= cpu < MOST
+            assert 0 <= peak < MOST
         except (AssertionError, KeyError, TypeError, ValueError, OverflowError):
             self._lost(call)
             return
+        call.ended(int(status), cpu, int(peak))
         assert self._started is not None
         call.problem = self._started.heard() if call.cause is None else None
         if call.cause is not None:

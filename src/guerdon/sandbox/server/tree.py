@@ -125,6 +125,13 @@ class Meter:
         self.cpu = 0.0
         self._baseline = baseline
         self._seen: dict[tuple[int, int], float] = {}
+        self._before: dict[int, Stat] = {}
+
+    def passes_over(self, pid: int) -> None:
+        """Leave out what a process has used up to now, and the thread that it is."""
+        stat = stat_of(pid)
+        if stat is not None:
+            self._before[pid] = stat
 
     def read(self, pids: list[int]) -> Usage:
         """What they use now, and have used.
@@ -135,8 +142,11 @@ class Meter:
         memory = sum(max(0, memory_of(pid) - self._baseline) for pid in pids)
         threads, waited_for = 0, 0.0
         for pid in pids:
-            stat = stat_of(pid)
-            if stat is not None:
+            stat, before = stat_of(pid), self._before.get(pid)
+            if stat is not None and before is not None:
+                threads += stat.threads - before.threads
+                self._seen[pid, stat.began] = stat.cpu - before.cpu
+            elif stat is not None:
                 threads += 0 if stat.ended else stat.threads
                 waited_for += stat.cpu + stat.cpu_of_children
                 self._seen[pid, stat.began] = stat.cpu
