@@ -40,6 +40,7 @@ MAY_STAY_UNRUN = {
     "make demo",
     "make docs-test",
     "make interop",
+    "make sandbox",
     "make test",
     "pip install '.[judge]'",
     "pip install .",

@@ -160,12 +160,14 @@ class Worker:
         self.broken = False
         self._process: subprocess.Popen[bytes] | None = None
         self._user: ReservedUser | None = None
-        try:
-            self._channel, theirs = socket.socketpair()
-            self.folder = tempfile.mkdtemp(prefix="guerdon-")
-        except OSError as error:
-            raise SandboxError(f"a worker can't be started: {error}") from error
-        self._last_words = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
+        with contextlib.ExitStack() as stack:
+            try:
+                self._channel, theirs = map(stack.enter_context, socket.socketpair())
+                self._last_words = stack.enter_context(tempfile.TemporaryFile())
+                self.folder = tempfile.mkdtemp(prefix="guerdon-")
+            except OSError as error:
+                raise SandboxError(f"a worker can't be started: {error}") from error
+            stack.pop_all()
         try:
             os.chmod(self.folder, 0o711)  # a call passes through here into its own
             if config.get("bubblewrap") and os.geteuid() == 0:

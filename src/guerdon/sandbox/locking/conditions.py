@@ -9,16 +9,16 @@ from guerdon.errors import InvalidArgumentError
 __all__ = [
     "ABSENT",
     "ALLOW",
-    "KILL",
-    "NOTHING",
-    "OWN_PID",
-    "REFUSE",
-    "UNSUPPORTED",
     "Argument",
     "Call",
     "Condition",
     "Group",
+    "KILL",
+    "NOTHING",
+    "OWN_PID",
     "Policy",
+    "REFUSE",
+    "UNSUPPORTED",
     "arg",
 ]
 

@@ -15,7 +15,7 @@ from guerdon.sandbox.server.folders import written
 from guerdon.sandbox.server.process_control import kill_if
 from guerdon.sandbox.server.tree import Meter, members
 
-__all__ = ["ENDING", "Call", "end_group", "end_pids"]
+__all__ = ["Call", "ENDING", "end_group", "end_pids"]
 
 # Seconds that the kernel has for ending what was killed.
 ENDING = 5.0

@@ -160,6 +160,9 @@ class Keeper:
             job["others"] = others if number == len(jobs) - 1 else 1
             self.starter.start(job, fds[number * each : (number + 1) * each])
 
+        for call in self.starter.calls:
+            call.began = self.starter.calls[0].began  # the time is for all of them
+
     def watch(self) -> None:
         """Wait until the last call has ended; it decides when the others are over."""
         calls = self.starter.calls

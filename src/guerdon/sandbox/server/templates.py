@@ -97,7 +97,7 @@ class FunctionStarter:
                 elif not self._ends():
                     call.cause = "meddled"
                 break
-            call.cause = call.look()
+            call.cause = call.cause or call.look()
         self._end(call)
         raise OpeningFailedError(call.report())
 
