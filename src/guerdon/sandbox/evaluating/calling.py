@@ -33,15 +33,16 @@ from guerdon.functions.loading import (
 from guerdon.functions.results import failed
 from guerdon.functions.signature import Mode
 from guerdon.models.evaluate_result import EvaluateResult
+from guerdon.models.message import Message
 from guerdon.rubrics.fingerprint import DIGEST
 from guerdon.rubrics.rubric import Rubric
 from guerdon.sandbox.evaluating.handover import Described, Handover, Place
-from guerdon.sandbox.evaluating.requirements import check_requirements
 from guerdon.sandbox.evaluating.running import FunctionRunner, Loop, RubricRunner, Runner
 from guerdon.sandbox.evaluating.wire import (
     VERSION,
     read_call,
     read_wire,
+    write_call,
     write_refusal,
     write_reply,
 )
@@ -93,6 +94,13 @@ class Callee:
         finally:
             _flush()
 
+    def warm_up(self) -> None:
+        """Read calls and write answers, so that copies find what is made on the way."""
+        messages = [Message(role="user", content="?")] * 20
+        for _ in range(20):
+            read_call(write_call([messages], "42"))
+            write_reply([EvaluateResult(score=1.0)])
+
     def close(self) -> None:
         """Close the event loop that it has kept; a process that ends need not."""
         if self._loop is not None:
@@ -134,7 +142,10 @@ def load_function(handover: Handover) -> Rubric | RewardFunction:
         SpecError: It can't be found or imported, or is none.
     """
     spec = handover.spec
-    check_requirements(handover.requirements, spec)
+    if handover.requirements:
+        from guerdon.sandbox.evaluating.requirements import check_requirements
+
+        check_requirements(handover.requirements, spec)
     if handover.text is not None:
         file = handover.file or "<reward>"
         module = module_of_text(handover.text, file, spec, digest=handover.digest)

@@ -26,7 +26,7 @@ def _libc() -> ctypes.CDLL:
     return library
 
 
-def syscall(number: int, *arguments: object) -> int:
+def syscall(number: object, *arguments: object) -> int:
     """Make a system call.
 
     Args:
@@ -36,8 +36,7 @@ def syscall(number: int, *arguments: object) -> int:
     Raises:
         OSError: It failed.
     """
-    ctypes.set_errno(0)
-    result = _libc().syscall(ctypes.c_long(number), *map(_wide, arguments))
+    result = _libc().syscall(*map(_wide, (number, *arguments)))
     if result == -1:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 
 from guerdon.errors import SandboxError
 from guerdon.sandbox.locking.bpf import Filter
@@ -33,9 +34,13 @@ class LoadableFilter:
     def __init__(self, filter: Filter, *, number: int) -> None:
         self._code = ctypes.create_string_buffer(filter.code, len(filter.code))
         self._pid_at = filter.pid_at
+        self._bytes = memoryview(self._code).cast("B")
         self._program = _Program(len(filter), ctypes.addressof(self._code))
-        self._at = ctypes.byref(self._program)
-        self._number = number
+        # Made here, as all that a call makes or touches first costs it a page of memory.
+        self._given = (
+            *map(ctypes.c_long, (number, SECCOMP_SET_MODE_FILTER, 0)),
+            ctypes.byref(self._program),
+        )
 
     def load(self, pid: int) -> None:
         """Put it on this thread.
@@ -47,9 +52,9 @@ class LoadableFilter:
             SandboxError: The kernel refused it.
         """
         for place in self._pid_at:
-            ctypes.c_uint32.from_buffer(self._code, place).value = pid
+            self._bytes[place : place + 4] = pid.to_bytes(4, sys.byteorder)
         try:
-            syscall(self._number, SECCOMP_SET_MODE_FILTER, 0, self._at)
+            syscall(*self._given)
         except OSError as error:
             raise SandboxError(f"the filter of system calls was refused: {error}") from error
 

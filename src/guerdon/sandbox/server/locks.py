@@ -40,7 +40,11 @@ class Lock(Protocol):
         """In a template, before it imports anything of a person's."""
         ...
 
-    def lock_function_call(self, limits: dict[str, Any]) -> None:
+    def limit_calls(self, limits: dict[str, Any]) -> None:
+        """In a locked template, before it is copied for its calls, which have these limits."""
+        ...
+
+    def lock_function_call(self) -> None:
         """In a copy of a locked template."""
         ...
 
@@ -69,6 +73,7 @@ class LimitsAlone:
         self.uid: int | None = None
         self.closed_groups = False
         self.descriptors: list[int] = []
+        self._limits: dict[str, Any] = {}
 
     def facts(self) -> dict[str, Any]:
         """Nothing is in force but limits."""
@@ -87,10 +92,14 @@ class LimitsAlone:
         """Nothing to do: the calls are limited."""
         die_with_parent()
 
-    def lock_function_call(self, limits: dict[str, Any]) -> None:
+    def limit_calls(self, limits: dict[str, Any]) -> None:
+        """Note them: each call limits itself."""
+        self._limits = limits
+
+    def lock_function_call(self) -> None:
         """Set the limits."""
         die_with_parent()
-        limit(limits, uid=None)
+        limit(self._limits, uid=None)
 
     def lock_standing(self, limits: dict[str, Any]) -> None:
         """Set the limits that don't add up over calls."""

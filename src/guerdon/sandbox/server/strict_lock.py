@@ -57,9 +57,12 @@ class StrictLock:
         self.descriptors = [MemoryMeter.open()]
         self._plan.lock_template()
 
-    def lock_function_call(self, limits: dict[str, Any]) -> None:
-        """Limit its memory, and leave it nothing but itself."""
+    def limit_calls(self, limits: dict[str, Any]) -> None:
+        """Limit the memory of the template, and so that of its copies."""
         MemoryMeter(self.descriptors[0]).limit(limits["memory"], limits["processes"])
+
+    def lock_function_call(self) -> None:
+        """Leave it nothing but itself."""
         self._plan.lock_function_call()
 
     def lock_standing(self, limits: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from guerdon.sandbox.server.descriptors import take_over
-from guerdon.sandbox.server.frames import receive, send
 from guerdon.sandbox.server.started import say_started
 from guerdon.sandbox.server.streams import open_streams
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from guerdon.sandbox.evaluating.calling import Callee
     from guerdon.sandbox.server.locks import Lock
 
-__all__ = ["serve"]
+__all__ = ["ENDED", "READY", "serve"]
 
 # The descriptors of a template: the standard ones, the keeper's channel, the description of the
 # function, where what it is goes, and, where it answers calls itself, their stream.
@@ -29,6 +28,12 @@ KEEPER, CONFIG, DESCRIBED, JOBS = 3, 4, 5, 6
 # Those of a call: the standard ones, where the answer goes, the job, and last where it says that
 # it has started.
 ANSWER, JOB = 3, 4
+
+# What it says to the keeper: that it is ready, and of each call its exit code, the seconds of
+# processor time, and the bytes of memory at most. No more is done between two forks than must be:
+# each page of memory that is touched here is copied.
+READY, ENDED = b"ready", struct.Struct("!idQ")
+MOST_FDS = 16
 
 _LENGTH = struct.Struct("!Q")
 
@@ -64,42 +69,41 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
         file.write(callee.described)
     if config["reuse"]:
         lock.lock_standing(config["limits"])
-        send(keeper, {"ready": True})
+        keeper.send(READY)
         _answer_here(callee)
     else:
+        lock.limit_calls(config["limits"])
+        callee.warm_up()
+        gc.disable()  # a call is over before there is much to collect
         gc.collect()
         gc.freeze()  # nothing of it is looked at, and so copied, in the calls
-        send(keeper, {"ready": True})
-        while (request := receive(keeper)) is not None:
-            _fork(callee, keeper, *request, lock)
+        keeper.send(READY)
+        while fds := socket.recv_fds(keeper, 1, MOST_FDS)[1]:
+            _fork(callee, keeper, fds, lock)
     os._exit(0)
 
 
-def _fork(
-    callee: Callee, keeper: socket.socket, job: dict[str, Any], fds: list[int], lock: Lock
-) -> None:
+def _fork(callee: Callee, keeper: socket.socket, fds: list[int], lock: Lock) -> None:
     """Fork a call, wait for it, and tell how it ended."""
     pid = os.fork()
     if pid == 0:
         try:
-            _call(callee, job, fds, lock)
+            _call(callee, fds, lock)
         finally:
             os._exit(70)
+    _, status, used = os.wait4(pid, 0)  # first: what is touched before it has ended is copied
     for fd in fds:
         os.close(fd)
-    _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    cpu = used.ru_utime + used.ru_stime
-    send(keeper, {"status": code, "cpu": cpu, "peak": used.ru_maxrss << 10})
+    keeper.send(ENDED.pack(code, used.ru_utime + used.ru_stime, used.ru_maxrss << 10))
 
 
-def _call(callee: Callee, job: dict[str, Any], fds: list[int], lock: Lock) -> None:
+def _call(callee: Callee, fds: list[int], lock: Lock) -> None:
     """In a copy of the template: answer one job, and leave."""
     told = fds[-1]
     try:
         nothing = os.open(os.devnull, os.O_RDONLY)
-        gc.disable()  # it is over before there is much to collect
-        lock.lock_function_call(job)  # needs descriptors that are closed next
+        lock.lock_function_call()
         told = take_over([nothing, *fds])
         task = _whole(JOB)
     except MemoryError:  # the job itself is larger than it may be
@@ -112,8 +116,7 @@ def _call(callee: Callee, job: dict[str, Any], fds: list[int], lock: Lock) -> No
     say_started(told)
     try:
         answer = callee.answer(task)
-        with open(ANSWER, "wb") as file:
-            file.write(answer)
+        _write(ANSWER, answer)
     except BaseException:  # it answers whatever the function does, so that this is not its doing
         traceback.print_exc()
         os._exit(70)
@@ -125,7 +128,7 @@ def _answer_here(callee: Callee) -> None:
     with open(JOBS, "r+b", buffering=0) as stream:
         while head := _exactly(stream, _LENGTH.size):
             answer = callee.answer(_exactly(stream, _LENGTH.unpack(head)[0]))
-            _write(_LENGTH.pack(len(answer)) + answer)
+            _write(JOBS, _LENGTH.pack(len(answer)) + answer)
 
 
 def _exactly(stream: Any, length: int) -> bytes:
@@ -140,14 +143,17 @@ def _exactly(stream: Any, length: int) -> bytes:
     return bytes(data)
 
 
-def _write(data: bytes) -> None:
+def _write(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(JOBS, view) :]
+        view = view[os.write(fd, view) :]
 
 
 def _whole(fd: int) -> bytes:
     """All that stands in a file; the descriptor is closed."""
-    with open(fd, "rb") as file:
-        file.seek(0)
-        return file.read()
+    size = os.lseek(fd, 0, os.SEEK_END)
+    data = b""
+    while len(data) < size:  # mostly once: the kernel reads up to 2 GB
+        data += os.pread(fd, size - len(data), len(data))
+    os.close(fd)
+    return data

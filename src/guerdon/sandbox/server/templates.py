@@ -6,17 +6,18 @@ import contextlib
 import os
 import select
 import socket
+import struct
 from time import monotonic, sleep
 from typing import Any
 
 from guerdon.sandbox.server.calls import Call, end_group, end_pids
 from guerdon.sandbox.server.folders import empty
-from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
+from guerdon.sandbox.server.frames import receive
 from guerdon.sandbox.server.locks import open_lock
 from guerdon.sandbox.server.process_control import has_ended, kill_if
 from guerdon.sandbox.server.started import Started
-from guerdon.sandbox.server.template import serve
-from guerdon.sandbox.server.tree import members, memory_of, stat_of
+from guerdon.sandbox.server.template import ENDED, READY, serve
+from guerdon.sandbox.server.tree import Stat, members, memory_of, stat_of
 
 __all__ = ["FunctionStarter"]
 
@@ -74,7 +75,8 @@ class FunctionStarter:
         self._await_opening(config["opening"], host)
         self._limits, self._reuse = config["limits"], config["reuse"]
         self.look_every: float | None = STANDING_LOOK if self._reuse else IDLE_LOOK
-        self._baseline, self._cpu = memory_of(self._group), self._cpu_now()
+        self._looked, self._called = monotonic(), False
+        self._baseline, self._stat = memory_of(self._group), stat_of(self._group)
 
     def _await_opening(self, limits: dict[str, Any], host: socket.socket) -> None:
         """Wait until the template is ready."""
@@ -89,9 +91,9 @@ class FunctionStarter:
                 call.cause = "host" if said is None else str(said[0].get("end", "host"))
             elif ready:
                 word = self._word()
-                if word is not None and self._alone():
+                if word == READY and self._alone():
                     return
-                if word is not None:
+                if word == READY:
                     # What an import leaves running nobody would account for.
                     call.cause = "left_running"
                 elif not self._ends():
@@ -118,40 +120,37 @@ class FunctionStarter:
         stat = stat_of(self._group)
         return stat is None or (stat.threads == 1 and not self._others())
 
-    def _goes_on(self, cpu: float) -> bool:
-        """Whether something runs in a template that is to wait."""
-        return cpu > IDLE_CPU or not self._alone()
-
-    def _cpu_now(self) -> float:
-        stat = stat_of(self._group)
-        return stat.cpu if stat is not None else 0.0
-
     def look_idle(self) -> None:
         """Between calls: end a template in which something goes on."""
         if not self._group:
             return
-        cpu, before = self._cpu_now(), self._cpu
-        self._cpu = cpu
+        before, self._stat = self._stat, stat_of(self._group)
+        memory, self._looked = memory_of(self._group), monotonic()
         call = Call(self._limits, list, self._baseline)
-        if memory_of(self._group) > self._baseline + self._limits["memory"]:
+        if memory > self._baseline + self._limits["memory"]:
             call.cause = "memory"
-        elif self._others() or (not self._reuse and self._goes_on(cpu - before)):
+        elif self._others() or (not self._reuse and self._goes_on(before)):
             call.cause = "left_running"
+        # What it has now, its copies will share; what it had once doesn't count.
+        self._baseline = min(self._baseline, memory)
+        self._called = False
         if call.cause is not None:
             self._end(call)
             self._ended = call.report()
 
-    def _word(self) -> dict[str, Any] | None:
-        """What the template says; None where it has ended or says nothing sensible."""
+    def _goes_on(self, before: Stat | None) -> bool:
+        """Whether something runs in a template that is to wait, or to fork and wait."""
+        if before is None or self._stat is None:
+            return False
+        idle = not self._called and self._stat.cpu - before.cpu > IDLE_CPU
+        return idle or self._stat.threads > 1
+
+    def _word(self) -> bytes | None:
+        """What the template says; None where it has ended."""
         try:
-            got = receive(self._channel, ANSWER)
-        except (BrokenFrameError, OSError):
+            return self._channel.recv(ENDED.size, socket.MSG_DONTWAIT) or None
+        except OSError:
             return None
-        if got is None:
-            return None
-        for fd in got[1]:
-            os.close(fd)
-        return got[0]
 
     def _end(self, call: Call | None = None) -> None:
         """End the template with all that stands under it."""
@@ -170,18 +169,20 @@ class FunctionStarter:
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Have the template fork a call."""
-        # What it has now, its copy will share; what it had once doesn't count.
-        shared = min(self._baseline, memory_of(self._group))
-        call = Call(job, lambda: [self._group, *self._others()], shared)
+        if monotonic() - self._looked > IDLE_LOOK:
+            self.look_idle()
+        self._called = True
+        call = Call(job, lambda: [self._group, *self._others()], self._baseline)
         # The template waits meanwhile; what it does instead counts, too.
-        call.meter.passes_over(self._group)
+        if self._stat is not None:
+            call.meter.passes_over(self._group, self._stat)
         self.calls.append(call)
         if not self._group:
             self._lost(call)
             return
         started = self._started = Started()
         try:
-            send(self._channel, job, [*fds, started.writing])
+            socket.send_fds(self._channel, [b"\0"], [*fds, started.writing])
         except OSError:
             self._lost(call)
 
@@ -190,19 +191,18 @@ class FunctionStarter:
         call = self.calls[0]
         if call.done:
             return
-        if not select.select([self._channel], [], [], 0)[0] and not has_ended(self._group):
-            return
         word = self._word()
+        if word is None and not has_ended(self._group):
+            return
         try:
-            assert word is not None
-            status, cpu, peak = (float(word[name]) for name in ("status", "cpu", "peak"))
+            status, cpu, peak = ENDED.unpack(word or b"")
             assert -SIGNALS <= status <= 255
             assert 0 <= cpu < MOST
             assert 0 <= peak < MOST
-        except (AssertionError, KeyError, TypeError, ValueError, OverflowError):
+        except (AssertionError, struct.error):
             self._lost(call)
             return
-        call.ended(int(status), cpu, int(peak))
+        call.ended(status, cpu, peak)
         assert self._started is not None
         call.problem = self._started.heard() if call.cause is None else None
         if call.cause is not None:
@@ -229,10 +229,8 @@ class FunctionStarter:
             return "the process that holds the imported function has ended"
         if not self._lock.closed_groups:
             empty(self._base)  # where nothing else keeps it from writing
-        if left := self._others():
-            self.stop(self.calls[0])
-            return f"{len(left)} processes were left" if self._lock.closed_groups else None
-        self._cpu = self._cpu_now()
+        if not self._lock.closed_groups:
+            self.stop(self.calls[0])  # elsewhere a call can't start any
         return None
 
     def last_words(self) -> dict[str, Any]:
