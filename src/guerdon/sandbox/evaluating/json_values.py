@@ -64,6 +64,8 @@ def find_foreign(value: Any, depth: int = 0) -> str | None:
     for key, inner in items:
         if named and not isinstance(key, str):
             return f" has the key {reprlib.repr(key)} ({type(key).__name__})"
+        if named and not key.isascii() and not _writable(key):
+            return f" has the key {reprlib.repr(key)}, which UTF-8 can't hold"
         if type(inner) in _PLAIN:
             continue
         found = find_foreign(inner, depth + 1)
@@ -71,6 +73,11 @@ def find_foreign(value: Any, depth: int = 0) -> str | None:
             # Of what is nested without end, no more than the beginning of the way is told.
             return found if found.startswith(" is nested") else f"[{reprlib.repr(key)}]{found}"
     return None
+
+
+def _writable(key: str) -> bool:
+    # Of a key, the writer of JSON would silently make another one.
+    return key.encode("utf-8", "ignore").decode() == key
 
 
 def _is(value: Any) -> str:

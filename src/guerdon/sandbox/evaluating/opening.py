@@ -114,8 +114,9 @@ def _plugged_in(
         pool = PluginPool(
             sandbox, found.handover.model_dump_json().encode(), limits=limits, path=found.path
         )
-    except SandboxError as error:
-        raise _died(error, found, limits) from error
+    except BaseException:
+        sandbox.close()
+        raise
     return _pooled(pool, found, limits, workers, sandbox.name, sandbox.promise), pool.described
 
 

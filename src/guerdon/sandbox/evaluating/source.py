@@ -18,7 +18,7 @@ from guerdon.rubrics.fingerprint import file_digest
 from guerdon.sandbox.evaluating.handover import Handover, Place
 from guerdon.sandbox.evaluating.wire import VERSION
 
-__all__ = ["Found", "RewardSource", "find_source"]
+__all__ = ["RewardSource"]
 
 # What the file of a source text is called in tracebacks.
 TEXT_FILE = "<reward>"

@@ -179,6 +179,8 @@ class Worker:
             facts = self._open(task, monotonic() + seconds + GRACE)
             around = "around it" if config["bubblewrap"] else "not found, or doesn't work here"
             self.made_of = facts.get("lock", {}) | {"bubblewrap": around}
+            if self._user is not None:
+                self.made_of["calls run as"] = str(self._user.uid)
             self.findings = tuple(Finding(*each) for each in facts.get("canaries", ()))
             if ways := [f"{each.name}: {each.said}" for each in self.findings if not each.held]:
                 raise unavailable(config["level"], ways, self.findings)
