@@ -3,6 +3,8 @@
 ``python -m benchmarks.sandbox_rivals once`` is a new interpreter for one call: it imports pydantic,
 reads a job, calls the function, and writes the score. ``… serve`` has imported pydantic, and forks
 for each job: the copy calls the function, replies over a pipe and ends, and nothing else is done.
+``… serve-guerdon`` does the same with what a reward function of guerdon has imported, and with
+messages and results as guerdon has them: what is left over is the price of shutting a call off.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import IO, Any, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from benchmarks.sandbox_reward import brief
 
@@ -63,11 +66,14 @@ class ForkServer:
     """A process that forks for each call, and does nothing else.
 
     Used by one thread at a time.
+
+    Args:
+        what: ``serve`` or ``serve-guerdon``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "serve") -> None:
         self._process = subprocess.Popen(
-            _command("serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            _command(what), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
     def call(self, job: bytes) -> float:
@@ -94,7 +100,7 @@ def _run(what: str, *, stdin: bytes) -> bytes:
     return done.stdout
 
 
-def _serve(stdin: IO[bytes]) -> None:
+def _serve(stdin: IO[bytes], answer: Callable[[bytes], bytes]) -> None:
     while head := stdin.read(_LENGTH.size):
         job = stdin.read(_LENGTH.unpack(head)[0])
         pid = os.fork()
@@ -104,11 +110,29 @@ def _serve(stdin: IO[bytes]) -> None:
         os.waitpid(pid, 0)
 
 
+def _guerdons() -> Callable[[bytes], bytes]:
+    """What answers with guerdon's own messages and results, and gives the score."""
+    from guerdon import EvaluateResult, Message, RewardFunction
+
+    function, messages = RewardFunction(brief), TypeAdapter(list[Message])
+
+    def score(data: bytes) -> bytes:
+        job = json.loads(data)
+        given = messages.validate_python(job["messages"])
+        result: EvaluateResult = function(given, job["ground_truth"])
+        text = result.model_dump_json()
+        return json.dumps(EvaluateResult.model_validate_json(text).score).encode()
+
+    return score
+
+
 def main(what: str) -> Any:
     """Be one of them."""
     stdin = sys.stdin.buffer
     if what == "serve":
-        return _serve(stdin)
+        return _serve(stdin, answer)
+    if what == "serve-guerdon":
+        return _serve(stdin, _guerdons())
     return os.write(1, answer(stdin.read()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["execution_of", "terms_of"]
 
 
+@functools.lru_cache(maxsize=64)
 def terms_of(limits: Limits) -> dict[str, Any]:
-    """The limits as the keeper is told them."""
+    """The limits as the keeper is told them; nobody changes what is given."""
     return {
         "seconds": limits.seconds,
         "cpu": _cpu(limits),

@@ -70,7 +70,7 @@ class FunctionStarter:
             os.close(fd)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(self._group, self._group)
-        self._channel.settimeout(ANSWER)
+        self._channel.setblocking(False)
         self.wakes = [self._channel.fileno()]
         self._await_opening(config["opening"], host)
         self._limits, self._reuse = config["limits"], config["reuse"]
@@ -148,7 +148,7 @@ class FunctionStarter:
     def _word(self) -> bytes | None:
         """What the template says; None where it has ended."""
         try:
-            return self._channel.recv(ENDED.size, socket.MSG_DONTWAIT) or None
+            return self._channel.recv(ENDED.size) or None
         except OSError:
             return None
 
