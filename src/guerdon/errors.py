@@ -50,11 +50,7 @@ added as a note.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from guerdon.sandbox.execution import Execution
-    from guerdon.sandbox.probing import Finding
+from typing import Any
 
 __all__ = [
     "AbstractRubricError",
@@ -334,10 +330,10 @@ class SandboxError(GuerdonError):
     """A sandbox failed: the fault is not that of the code in it, which earns nothing by it.
 
     Attributes:
-        execution: How the run ended, as far as it is known; None where none began.
+        execution: How the run ended, an `Execution`, as far as it is known; None if none began.
     """
 
-    def __init__(self, message: str, *, execution: Execution | None = None) -> None:
+    def __init__(self, message: str, *, execution: Any = None) -> None:
         super().__init__(message)
         self.execution = execution
 
@@ -348,21 +344,14 @@ class SandboxUnavailableError(SandboxError):
     Attributes:
         level: The level that was asked for.
         missing: What is missing, a line each, with what mends it.
-        findings: What came of attacks on it, where it could be tried.
+        findings: What came of attacks on it, each a `Finding`, where it could be tried.
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        level: str = "",
-        missing: Sequence[str] = (),
-        findings: Sequence[Finding] = (),
+        self, message: str, *, level: str = "", missing: Sequence[str] = (), findings: Any = ()
     ) -> None:
         super().__init__(message)
-        self.level = level
-        self.missing = tuple(missing)
-        self.findings = tuple(findings)
+        self.level, self.missing, self.findings = level, tuple(missing), tuple(findings)
 
 
 class LaunchError(GuerdonError):

@@ -7,7 +7,8 @@ import pytest
 
 from guerdon import Execution
 from guerdon.errors import SandboxUnavailableError
-from guerdon.sandbox.probing import Finding, Probe
+from guerdon.sandbox.finding import Finding
+from guerdon.sandbox.probing import Probe
 from tests.cli.inside import run_inside
 
 FACTS = {"kernel": "6.18", "Landlock": "ABI 7", "user": "1000"}

@@ -18,7 +18,7 @@ from rich.text import Text
 from guerdon.cli.consoles import console, plain
 
 if TYPE_CHECKING:
-    from guerdon.sandbox.probing import Finding
+    from guerdon.sandbox.finding import Finding
 
 __all__ = ["doctor"]
 

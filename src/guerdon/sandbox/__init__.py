@@ -9,6 +9,7 @@ from guerdon._lazy import lazy_names
 if TYPE_CHECKING:
     from guerdon.sandbox.evaluating import *
     from guerdon.sandbox.execution import *
+    from guerdon.sandbox.finding import *
     from guerdon.sandbox.limits import *
     from guerdon.sandbox.opening import *
     from guerdon.sandbox.probing import *
@@ -23,6 +24,7 @@ __getattr__, __dir__ = lazy_names(
     "execution",
     "protocol",
     "opening",
+    "finding",
     "probing",
     "testing.verdict",
     "testing.checking",

@@ -6,28 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
+from guerdon.sandbox.finding import Finding
 
-__all__ = ["Finding", "Probe", "probe"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of one attack.
-
-    Example:
-        >>> from guerdon import Finding
-        >>> Finding("read /etc/passwd", held=True, said="Permission denied").held
-        True
-
-    Attributes:
-        name: What was tried.
-        held: Whether it was held.
-        said: What came of it.
-    """
-
-    name: str
-    held: bool
-    said: str
+__all__ = ["Probe", "probe"]
 
 
 @dataclass(frozen=True, slots=True)

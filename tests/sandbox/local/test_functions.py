@@ -270,3 +270,9 @@ def test_a_call_that_is_killed_is_invalid_and_says_so(opened, until):
 def test_a_level_of_another_kind_is_refused():
     with pytest.raises(InvalidArgumentError, match="'docker' is no level of this machine's own"):
         functions.FunctionPool(b"{}", level="docker", workers=1, limits=Limits())
+
+
+def test_a_call_ends_at_its_limit_and_not_at_a_later_look(opened):
+    text = "def f(messages):\n    import time\n    time.sleep(0.7)\n    return 1.0"
+    result = opened(text, limits=Limits(seconds=0.2)).evaluate(CHAT)
+    assert result.error.startswith("timeout: it was not done within 0.2 s")

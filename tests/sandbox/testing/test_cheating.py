@@ -246,7 +246,7 @@ def use(function):
     tests = [
         "secret = 1\nassert use(lambda: secret) == []",
         "assert use(n for n in [1]) == []",
-        "import math\nassert use(math.sqrt) == []",
+        "assert use([].append) == []",
     ]
     verdict = check_program(sandbox, program, tests, entry_point="use")
     assert verdict.passed == 3, verdict.failure

@@ -11,7 +11,7 @@ from guerdon.sandbox.execution import Ending, Execution
 from guerdon.sandbox.limits import Limits
 
 if TYPE_CHECKING:
-    from guerdon.sandbox.local.worker import Task
+    from guerdon.sandbox.local.task import Task
 
 __all__ = ["execution_of", "terms_of"]
 

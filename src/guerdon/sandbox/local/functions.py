@@ -16,7 +16,8 @@ from guerdon.sandbox.local.levels import local_level
 from guerdon.sandbox.local.papers import paper_of
 from guerdon.sandbox.local.pool import Pool
 from guerdon.sandbox.local.standing import StandingWorker
-from guerdon.sandbox.local.worker import Task, Worker
+from guerdon.sandbox.local.task import Task
+from guerdon.sandbox.local.worker import Worker
 
 __all__ = ["Answer", "FunctionPool"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from guerdon.errors import InvalidArgumentError, SandboxUnavailableError
+from guerdon.sandbox.finding import Finding
 from guerdon.sandbox.local.bubblewrap import bubblewrap_here
 from guerdon.sandbox.local.places import (
     executable_places,
@@ -17,7 +18,6 @@ from guerdon.sandbox.local.places import (
     own_places,
     system_places,
 )
-from guerdon.sandbox.probing import Finding
 
 __all__ = ["LocalLevel", "PROCESS", "STRICT", "local_level", "unavailable"]
 

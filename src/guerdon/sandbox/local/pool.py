@@ -15,8 +15,9 @@ from anyio.lowlevel import RunVar
 
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.execution import Execution
-from guerdon.sandbox.local.worker import Task, Worker
-from guerdon.sandbox.probing import Finding
+from guerdon.sandbox.finding import Finding
+from guerdon.sandbox.local.task import Task
+from guerdon.sandbox.local.worker import Worker
 
 __all__ = ["Pool"]
 

@@ -18,7 +18,8 @@ from guerdon.sandbox.limits import Limits
 from guerdon.sandbox.local.levels import LocalLevel
 from guerdon.sandbox.local.papers import paper_of
 from guerdon.sandbox.local.pool import Pool
-from guerdon.sandbox.local.worker import Task, Worker
+from guerdon.sandbox.local.task import Task
+from guerdon.sandbox.local.worker import Worker
 from guerdon.sandbox.protocol import Program
 from guerdon.sandbox.testing.inside import INSIDE
 

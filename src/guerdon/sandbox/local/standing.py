@@ -11,7 +11,8 @@ from typing import Any
 
 from guerdon.sandbox.execution import Execution
 from guerdon.sandbox.local.endings import execution_of
-from guerdon.sandbox.local.worker import GRACE, Task, Worker
+from guerdon.sandbox.local.task import Task
+from guerdon.sandbox.local.worker import GRACE, Worker
 from guerdon.sandbox.server.frames import send
 
 __all__ = ["StandingWorker"]

@@ -9,6 +9,7 @@ Runs inside of a sandbox: the standard library only, and little of it.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -40,12 +41,25 @@ class Candidate(link.Link):
         self._stay()
         return super().receive(largest)
 
-    def present(self, names: dict[str, Any], entry_point: str) -> None:
-        """Tell that the program is loaded, and what its entry point is."""
-        message, encoder = self._message()
+    def present(self, names: dict[str, Any], job: dict[str, Any]) -> None:
+        """Tell that the program is loaded, what its entry point is, and its classes."""
+        entry_point = job["entry_point"]
+        message, _ = self._message()
+        message["classes"] = self.shared.fill(names, job["classes"])
         if entry_point in names:
-            message["entry"] = encoder.value(names[entry_point])
+            if job["is_class"] and isinstance(names[entry_point], type):
+                self.stays = names[entry_point]
+            # It stays here, whatever it is: ``f = sorted`` too.
+            message["nodes"].append(self._export(names[entry_point], message["kinds"]))
+            message["entry"] = [0]
         self.tell(message | {"loaded": True})
+
+    def imported(self, module: str, name: str) -> Any:
+        """What the tests have given of the standard library: here it is this process's own."""
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
 
     def describe(self, error: BaseException) -> str:
         """An error in a line, without what differs from run to run."""
@@ -97,7 +111,7 @@ def _serve(job: dict[str, Any], here: Candidate) -> None:
     except BaseException as error:  # SystemExit too: leaving is not passing
         here.tell({"load": here.describe(error), "memory": isinstance(error, MemoryError)})
         return
-    here.present(module.__dict__, job["entry_point"])
+    here.present(module.__dict__, job)
     while True:
         here.serve(here.receive())
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import link, plain, raised, remote
+    from guerdon.sandbox.testing import keeping, link, plain, raised, reach, remote
 else:  # inside of a sandbox, where there is no guerdon
+    import guerdon_keeping as keeping
     import guerdon_link as link
     import guerdon_plain as plain
     import guerdon_raised as raised
+    import guerdon_reach as reach
     import guerdon_remote as remote
 
 if TYPE_CHECKING:
@@ -29,20 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Checker", "main"]
 
 LOADED = 64 << 10  # bytes of the first message
-#: Frames, code and modules lead to what the tests know.
-BARRED = (CodeType, FrameType, ModuleType, TracebackType)
-GIVEN = frozenset(
-    f"__{name}__"
-    for name in ["call", "contains", "getitem", "iter", "len", "next", "repr", "reversed", "str"]
-)
-#: By these a text or a set answers yes or no to what it is given, or about itself.
-PREDICATES = frozenset(
-    name
-    for kind in (str, bytes, set, float)
-    for name in dir(kind)
-    if name.startswith("is") or name in ("startswith", "endswith")
-)
-
+ORDER = remote.COMPARISONS - {"__eq__", "__ne__"}
+RESUMED = frozenset({"send", "throw", "asend", "athrow", "__next__", "__anext__"})
 
 # What makes an object of the same kind, and what makes a plain number of one.
 TOGETHER = remote.ARITHMETIC | {"__neg__", "__pos__", "__invert__"}
@@ -70,6 +60,9 @@ class Checker(link.Link):
         self.entry: remote.Remote | None = None
         self._is_class = is_class
         self._heard: Callable[[], None] | None = heard
+        self._keeping = keeping.Keeping(super().operate)
+        self._owners: dict[int, remote.Remote] = {}
+        self._resuming: set[int] = set()  # the methods of generators by which they go on
 
     def loaded(self) -> dict[str, Any]:
         """What the program's process tells first; binds the entry point."""
@@ -77,11 +70,14 @@ class Checker(link.Link):
         if "entry" in message:
             try:
                 entry = self._decoder(message, ()).value(message["entry"])
+                plain.expect(_is_remote(entry), "no entry point")
             except Exception:  # whatever it was, it came from there
                 self.lose("it presented no entry point")
-            return {"loaded": True, "entry": entry}
-        if any(type(message.get(key)) is str for key in ("compile", "load")):
-            return message
+            return {"loaded": True, "entry": entry, "classes": message.get("classes")}
+        for key in ("compile", "load"):
+            if type(message.get(key)) is str:
+                memory = message.get("memory") is True
+                return {key: message[key][: 2 * raised.LONGEST], "memory": memory}
         if message.get("loaded") is not True:
             self.lose("it spoke before it was loaded")
         return {"loaded": True}
@@ -99,21 +95,37 @@ class Checker(link.Link):
 
     def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call an object of the program."""
-        result = super().call(target, args, kwargs)
-        if target is self.entry and self._is_class:
-            return self._made(result)
+        number = target._guerdon_number
+        touched = [each for each in (*args, *kwargs.values()) if _is_remote(each)]
+        self._keeping.forget(target, self._owners.get(number, target), *touched)
+        try:
+            result = super().call(target, args, kwargs)
+        except (StopIteration, StopAsyncIteration) as error:
+            if number in self._resuming:
+                raise
+            raise _stopped(error) from error
         if _is_remote(result) and hasattr(type(result), "__await__"):
             return _waiting(result)
-        return result
+        return self._of_class(target, result)
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
-        if name in PREDICATES and not target._guerdon_made:
-            raise AttributeError(
-                f"{type(target).__name__!r} object of the program is no text and no set: "
-                f"it isn't asked for {name!r}"
+        try:
+            result = super().attribute(target, name)
+        except (StopIteration, StopAsyncIteration) as error:
+            raise _stopped(error) from error
+        if not _is_remote(result):
+            return result
+        made = target._guerdon_made or (target is self.entry and self._is_class)
+        if name in keeping.QUERIES and callable(result) and not made:
+            raise TypeError(
+                f"the program gave an object of its class {type(target).__name__!r} where a plain "
+                f"value was expected: it isn't asked for {name!r}"
             )
-        return super().attribute(target, name)
+        self._owners[result._guerdon_number] = target
+        if name in RESUMED and hasattr(type(target), "__next__"):
+            self._resuming.add(result._guerdon_number)
+        return self._of_class(target, result)
 
     def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
         """Call a special method of an object of the program.
@@ -123,20 +135,40 @@ class Checker(link.Link):
         """
         if name == "__exit__":
             args = [*args[:2], None]  # the traceback stays here
+        made, mixed = target._guerdon_made, target._guerdon_mixed
         given = any(not _is_remote(arg) for arg in args)
         if given and name in remote.COMPARISONS:
             return _compared(name, target, args[0])
         if given and name == "__instancecheck__":
             return False
-        if given and name == "__contains__" and not target._guerdon_made:
-            return any(each is args[0] or each == args[0] for each in _walked(target))
-        if given and name in remote.ARITHMETIC and not target._guerdon_made:
+        if given and name == "__contains__" and not made:
+            return self._keeping.contains(target, args[0])
+        if given and name in remote.ARITHMETIC and not made:
             return NotImplemented
-        if target._guerdon_mixed and name in NUMBERS:
+        if name in ORDER and not made and not self._is_class:
+            return NotImplemented  # it would be sorted, however it is
+        if mixed and name in NUMBERS:
             raise TypeError(f"{name} of what {type(target).__name__!r} made of a plain value")
-        result = super().operate(target, name, args)
-        if target._guerdon_made and name in TOGETHER:
-            return self._together(result, target._guerdon_mixed or given)
+        try:
+            result = self._keeping.operate(target, name, args, made)
+        except StopIteration as error:
+            if name == "__next__":
+                raise
+            raise _stopped(error) from error
+        if made and name in TOGETHER:
+            return self._together(result, mixed or given)
+        return result
+
+    def contains(self, target: remote.Remote, sought: Any) -> bool:
+        """Whether an object of the program holds a value, which only can be walked."""
+        if target._guerdon_made:
+            return super().contains(target, sought)
+        return self._keeping.contains(target, sought)
+
+    def _of_class(self, target: remote.Remote, result: Any) -> Any:
+        """Mark what came of the class that is tested, or of an object that it made."""
+        if target._guerdon_made or (target is self.entry and self._is_class):
+            return self._made(result)
         return result
 
     def _made(self, result: Any, mixed: bool = False) -> Any:
@@ -163,26 +195,44 @@ class Checker(link.Link):
 
     def kind_of(self, value: Any) -> list[Any]:
         """What the program is told of an object of the tests."""
-        if isinstance(value, BARRED):
-            raise TypeError(f"the program is given no {type(value).__name__}")
+        reach.may_have(value)
         name, methods = super().kind_of(value)
-        return [name, methods if _is_open(value) else sorted(GIVEN.intersection(methods))]
+        return [name, reach.methods_of(value, methods)]
+
+    def guard(self, table: Any) -> None:
+        """Refuse to send what no program may have."""
+        reach.guard(table)
+
+    def share(self, names: Mapping[str, Any], told: Any) -> None:
+        """Share those of the starter's classes that the program says it has, of the same kind."""
+        if type(told) is dict:
+            kinds = self.shared.fill(names, told)
+            same = [name for name, kind in kinds.items() if told[name] == kind]
+            self.shared.fill(names, same)
+
+    def refill(self, value: Any, new: Any) -> None:
+        """Change an argument as the program did; what can be called stays what it was."""
+        if not isinstance(value, plain.CHANGEABLE):
+            for name, item in plain.state(value).items():
+                plain.expect(not callable(item) or new.get(name) is item, "a changed method")
+        super().refill(value, new)
+
+    def _export(self, value: Any, kinds: list[Any]) -> list[Any]:
+        if isinstance(value, type) and value in self.shared.kinds:
+            return ["global", "program", value.__name__]
+        found = reach.global_of(value)
+        return super()._export(value, kinds) if found is None else ["global", *found]
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the program asked, where it may."""
-        if what == "do" and name in self.kind_of(target)[1]:
-            return super().perform(what, target, name, args, kwargs)
-        if what == "call" and callable(target):
-            return super().perform(what, target, name, args, kwargs)
-        if what in ("get", "set", "del") and _is_open(target) and not name.startswith("_"):
+        if (
+            (what == "do" and name in self.kind_of(target)[1])
+            or (what == "call" and callable(target))
+            or (what == "get" and reach.may_read(target, name))
+            or (what in ("set", "del") and reach.may_change(target, name))
+        ):
             return super().perform(what, target, name, args, kwargs)
         raise AttributeError(f"{type(target).__name__!r} object has no {name or what!r} from afar")
-
-
-def _is_open(value: Any) -> bool:
-    """Whether the program may use an object's attributes: it is no function, class or iterator."""
-    where = type(value).__module__
-    return where == "tests" or (where != "builtins" and not callable(value))
 
 
 def _is_remote(value: Any) -> bool:
@@ -203,14 +253,9 @@ async def _waiting(value: Any) -> Any:
     return await value  # a coroutine of this process: event loops take no other
 
 
-def _walked(target: remote.Remote) -> Any:
-    try:
-        return iter(target)
-    except TypeError:
-        raise TypeError(
-            f"argument of type {type(target).__name__!r} is not iterable; whether it contains a "
-            "plain value is not asked of the program"
-        ) from None
+def _stopped(error: BaseException) -> RuntimeError:
+    """An error that isn't taken for the end of the test's own loop over ``map(f, ...)``."""
+    return RuntimeError(f"a call raised {type(error).__name__}")
 
 
 def main() -> None:
@@ -233,33 +278,35 @@ def main() -> None:
 
 
 def _check(job: dict[str, Any], here: Checker, say: Callable[[Any], None]) -> None:
-    module = sys.modules["tests"] = ModuleType("tests")
-    names = module.__dict__
-    name = job["entry_point"]
     tests = [
         compile(test, f"<test {number}>", "exec", dont_inherit=True)
         for number, test in enumerate(job["tests"], start=1)
     ]
+    starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
+    entry_point = job["entry_point"]
     try:
-        exec(compile(job["starter"], "<starter>", "exec", dont_inherit=True), names)
+        names = _fresh(starter, entry_point)
     except BaseException as error:
         say({"starter": raised.describe(error)})
         return
-    names.pop(name, None)
     loaded = here.loaded()
     if "loaded" not in loaded:
-        said = {
-            key: value[: 2 * raised.LONGEST] for key, value in loaded.items() if type(value) is str
-        }
-        say(said | {"memory": loaded.get("memory") is True})
+        say(loaded)
         return
     say("loaded")
-    if "entry" in loaded:
-        names[name] = here.entry = loaded["entry"]
+    here.entry = loaded.get("entry")
     told = False
     for test in tests:
         here.left = ""
-        failure, memory = _run(test, dict(names))
+
+        def run(test: CodeType = test) -> None:
+            own = names.pop() if names else _fresh(starter, entry_point).pop()
+            if here.entry is not None:
+                own[entry_point] = here.entry
+            here.share(own, loaded.get("classes"))
+            exec(test, own)
+
+        failure, memory = _run(run)
         if here.broken:
             here.lose(here.broken)  # whatever the test made of it
         failure = here.left or failure
@@ -271,10 +318,18 @@ def _check(job: dict[str, Any], here: Checker, say: Callable[[Any], None]) -> No
         say("-" if failure else "+")
 
 
-def _run(test: CodeType, names: dict[str, Any]) -> tuple[str, bool]:
+def _fresh(starter: CodeType, entry_point: str) -> list[dict[str, Any]]:
+    """The names of a test, which shares nothing with another: in a list, to be taken once."""
+    module = sys.modules["tests"] = ModuleType("tests")
+    exec(starter, module.__dict__)
+    module.__dict__.pop(entry_point, None)
+    return [module.__dict__]
+
+
+def _run(run: Callable[[], None]) -> tuple[str, bool]:
     """How a test failed, in words, and whether for want of memory."""
     try:
-        exec(test, names)
+        run()
     except link.LinkLost:
         return "lost", False
     except BaseException as error:  # SystemExit too

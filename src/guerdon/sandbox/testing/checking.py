@@ -151,14 +151,23 @@ class _Job:
             for node in ast.parse(self.starter).body
         )
 
+    def classes(self) -> list[str]:
+        """The names that may be those of the starter's classes: ``class X`` and ``X = make(...)``."""
+        found = []
+        for node in ast.parse(self.starter).body:
+            if isinstance(node, ast.ClassDef):
+                found.append(node.name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                found += [each.id for each in node.targets if isinstance(each, ast.Name)]
+        return [name for name in found if name != self.entry_point]
+
     def programs(self, sandbox: Sandbox) -> tuple[Program, Program]:
         """The program and its checker, as the sandbox runs them."""
         there: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
-        shared = {"entry_point": self.entry_point}
+        shared = {"entry_point": self.entry_point, "is_class": self.is_class()}
         jobs = {
-            "candidate": shared | {"program": self.program},
-            "checker": shared
-            | {"tests": self.tests, "starter": self.starter, "is_class": self.is_class()},
+            "candidate": shared | {"program": self.program, "classes": self.classes()},
+            "checker": shared | {"tests": self.tests, "starter": self.starter},
         }
         candidate, checker = (
             Program(program_of(side, there), stdin=json.dumps(job).encode("ascii"))
@@ -294,5 +303,8 @@ def _completed(starter: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """A message without what differs from run to run."""
-    return re.sub(r"\b0x[0-9a-f]{6,}", "0x…", text)
+    """A message without what differs from run to run, and which can be printed anywhere."""
+    text = re.sub(r"\b0x[0-9a-f]{6,}", "0x…", text)
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

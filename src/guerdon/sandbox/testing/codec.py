@@ -17,17 +17,24 @@ from collections import defaultdict, deque
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
     from guerdon.sandbox.testing import plain
+    from guerdon.sandbox.testing.shared import Shared
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_plain as plain
+    from guerdon_shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-__all__ = ["Decoder", "Encoder", "index_of"]
+__all__ = ["Decoder", "Encoder", "index_of", "is_changing"]
 
-HOLDING = frozenset({"tuple", "frozenset", "range", "slice", "error"})
+HOLDING = frozenset({"tuple", "frozenset", "range", "slice", "error", "record"})
 DEEPEST = 2000  # of values that can't be changed: the interpreter hashes them by recursion in C
+
+
+def is_changing(tag: Any) -> bool:
+    """Whether what a node of a tag stands for can be changed."""
+    return tag in plain.EMPTY or tag == "object"
 
 
 def index_of(number: Any, table: Sequence[Any]) -> int:
@@ -52,6 +59,9 @@ class Encoder:
 
     Args:
         export: Gives the node of an object that has no plain value.
+        guard: Refuses tables that may not be sent.
+        shared: The classes that the other side has, too.
+        stays: A class whose objects aren't sent, though they are containers or numbers.
         known: The nodes of the message that is answered, by the `id` of their objects.
 
     Attributes:
@@ -60,9 +70,18 @@ class Encoder:
     """
 
     def __init__(
-        self, export: Callable[[Any], list[Any]], known: dict[int, int] | None = None
+        self,
+        export: Callable[[Any], list[Any]],
+        *,
+        guard: Callable[[Any], None] | None = None,
+        shared: Shared | None = None,
+        stays: type | None = None,
+        known: dict[int, int] | None = None,
     ) -> None:
         self.export = export
+        self.guard = guard
+        self.shared = shared or Shared()
+        self.stays = stays
         self.known = known or {}
         self.nodes: list[Any] = []
         self.objects: list[Any] = []
@@ -90,7 +109,9 @@ class Encoder:
         kind = type(value)
         if kind not in plain.ATOMS:
             mro = plain.mro_of(kind)
-            if int in mro:
+            if kind in self.shared.kinds or (self.stays is not None and self.stays in mro):
+                pass
+            elif int in mro:
                 value, kind = int.__int__(value), int
             elif float in mro:
                 value, kind = float.__float__(value), float
@@ -125,8 +146,26 @@ class Encoder:
             return values
         return [self._told(value) for value in values]
 
+    def _common(self, value: Any) -> list[Any] | None:
+        """The node of an object of a class that the other side has, too."""
+        name, what = self.shared.name_of(value), self.shared.kinds[type(value)]
+        if what == "record":
+            return ["record", name, self._all(tuple.__iter__(value))]
+        if what == "member" and value.name in type(value).__members__:
+            return ["member", name, value.name]
+        if what == "object":
+            state = plain.state(value)
+            return ["object", self._all(state), self._all(state.values()), name]
+        return None
+
     def _node(self, value: Any) -> list[Any]:
         kind = type(value)
+        if self.stays is not None and self.stays in plain.mro_of(kind):
+            return self.export(value)
+        if kind in self.shared.kinds and self.shared.has_state(value):
+            common = self._common(value)
+            if common is not None:
+                return common
         if not (kind in _TELLERS or kind in plain.SEQUENCES or kind in plain.MAPPINGS):
             mro = plain.mro_of(kind)
             kind = next((base for base in plain.BASES if base in mro), kind)
@@ -136,6 +175,8 @@ class Encoder:
                 return ["deque", items, value.maxlen]
             return [plain.SEQUENCES[kind], items]
         if kind in plain.MAPPINGS:
+            if self.guard is not None:
+                self.guard(value)
             pairs = [self._all(dict.keys(value)), self._all(dict.values(value))]
             if kind is defaultdict:
                 return ["defaultdict", *pairs, self._told(value.default_factory)]
@@ -171,8 +212,9 @@ class Decoder:
 
     Args:
         nodes: The table, as JSON gave it.
-        accept: Gives the object that a node of tag ``mine`` or ``yours`` stands for.
+        accept: Gives the object that a node of tag ``mine``, ``yours`` or ``global`` stands for.
         known: What the nodes of the message that is answered stand for.
+        shared: The classes that the other side has, too.
 
     Attributes:
         objects: What each node stands for.
@@ -182,13 +224,19 @@ class Decoder:
     """
 
     def __init__(
-        self, nodes: Any, accept: Callable[[list[Any]], Any], known: Sequence[Any] = ()
+        self,
+        nodes: Any,
+        accept: Callable[[list[Any]], Any],
+        known: Sequence[Any] = (),
+        *,
+        shared: Shared | None = None,
     ) -> None:
         plain.expect(
             type(nodes) is list and all(_is_node(node) for node in nodes), "no table of nodes"
         )
         self._nodes: list[list[Any]] = nodes
         self._accept = accept
+        self._shared = shared or Shared()
         self._known = known
         self.objects: list[Any] = [None] * len(nodes)
         self._depths: list[int] = [0] * len(nodes)  # 0: not made yet; -1: being made
@@ -206,11 +254,16 @@ class Decoder:
                     deque(maxlen=rest[1]) if tag == "deque" else plain.EMPTY[tag]()
                 )
                 self._depths[number] = 1
+            elif tag == "object":
+                self.objects[number] = self._shared.blank(rest[-1])
+                self._depths[number] = 1
         for number in range(len(self._nodes)):
             self._fix(number)
-        for number, node in enumerate(self._nodes):
-            if node[0] in plain.EMPTY:
-                self._fill(number, node)
+        # Objects first: what has one for a key asks for its hash.
+        for changing in ({"object"}, plain.EMPTY):
+            for number, node in enumerate(self._nodes):
+                if node[0] in changing:
+                    self._fill(number, node)
 
     def _fill(self, number: int, node: list[Any]) -> None:
         value = self.objects[number]
@@ -220,7 +273,7 @@ class Decoder:
 
     def again(self, node: Any) -> Any:
         """What stands in a node that can be changed, in a container of its own."""
-        plain.expect(_is_node(node) and node[0] in plain.EMPTY, "no container")
+        plain.expect(_is_node(node) and is_changing(node[0]), "no container")
         tag = node[0]
         if tag == "bytearray":
             return bytes.fromhex(node[1])
@@ -281,7 +334,7 @@ class Decoder:
             waiting.pop()
 
     def _empty(self, number: int) -> bool:
-        return self._nodes[number][0] in plain.EMPTY
+        return is_changing(self._nodes[number][0])
 
     def _held(self, rest: list[Any]) -> list[int]:
         plain.expect(bool(rest) and type(rest[-1]) is list, "no list")
@@ -291,9 +344,13 @@ class Decoder:
     def _fixed(self, tag: str, rest: list[Any]) -> Any:
         if tag == "tuple":
             return tuple(self.values(*rest))
+        if tag == "record":
+            return self._shared.record(rest[0], self.values(rest[1]))
+        if tag == "member":
+            return self._shared.member(*rest)
         if tag == "frozenset":
             return frozenset(self.values(*rest))
-        if tag in ("mine", "yours"):
+        if tag in ("mine", "yours", "global"):
             return self._accept([tag, *rest])
         if tag == "name":
             return plain.NAMES[rest[0]]

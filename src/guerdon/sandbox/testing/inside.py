@@ -12,7 +12,10 @@ __all__ = ["INSIDE", "program_of"]
 #: says so by its attribute ``preloaded``, a set of such names.
 INSIDE = {
     f"guerdon_{name}": Path(__file__).with_name(f"{name}.py")
-    for name in ("plain", "codec", "remote", "raised", "link", "candidate", "checker")
+    for name in (
+        *("plain", "shared", "codec", "remote", "raised", "link", "candidate"),
+        *("reach", "keeping", "checker"),
+    )
 }
 
 LOADED = """\

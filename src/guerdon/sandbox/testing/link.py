@@ -16,12 +16,13 @@ from os import read, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import codec, plain, raised, remote
+    from guerdon.sandbox.testing import codec, plain, raised, remote, shared
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_codec as codec
     import guerdon_plain as plain
     import guerdon_raised as raised
     import guerdon_remote as remote
+    import guerdon_shared as shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,12 +56,16 @@ class Link:
 
     Attributes:
         broken: Why nothing can be asked any more; empty as long as it can.
+        shared: The classes that both sides have.
+        stays: The class under test, whose objects stay where they are.
     """
 
     keeps_errors = False  # whether an error that comes back is raised as the object that it was
 
     def __init__(self, descriptor: int) -> None:
         self.broken = ""
+        self.shared = shared.Shared()
+        self.stays: type | None = None
         self._descriptor = descriptor
         self._lock = RLock()
         self._depth = 0
@@ -83,6 +88,10 @@ class Link:
     def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
         """Call a special method of an object of the other process."""
         return self.ask("do", target, name, args)
+
+    def contains(self, target: remote.Remote, sought: Any) -> bool:
+        """Whether an object of the other process holds a value, which only can be walked."""
+        return any(each is sought or each == sought for each in iter(target))
 
     def ask(
         self,
@@ -140,11 +149,12 @@ class Link:
             changed = []
             for number, node in _list(answer, "back"):
                 value = encoder.objects[number] if type(number) is int and number >= 0 else None
-                if not isinstance(value, plain.CHANGEABLE):
+                common = self.shared.kinds.get(type(value)) == "object"
+                if not (common or isinstance(value, plain.CHANGEABLE)):
                     raise plain.CodecError("no argument that can be changed")
                 changed.append((value, decoder.again(node)))
             for value, new in changed:
-                plain.refill(value, new)
+                self.refill(value, new)
             if "no" not in answer:
                 return decoder.value(answer.get("ok"))
             error = self._error(answer["no"])
@@ -154,6 +164,10 @@ class Link:
             self.lose("its answer is too large")
         raise error
 
+    def refill(self, value: Any, new: Any) -> None:
+        """Change an argument as the other side did."""
+        plain.refill(value, new)
+
     # Answering -----------------------------------------------------------------------------------
 
     def serve(self, message: dict[str, Any]) -> None:
@@ -162,7 +176,7 @@ class Link:
         before = [
             (number, value, plain.contents(value))
             for number, value in enumerate(decoder.objects)
-            if message["nodes"][number][0] in plain.EMPTY
+            if codec.is_changing(message["nodes"][number][0])
         ]
         self._depth += 1
         try:
@@ -320,7 +334,13 @@ class Link:
     def _message(self, known: dict[int, int] | None = None) -> tuple[dict[str, Any], codec.Encoder]:
         kinds: list[Any] = []
         message: dict[str, Any] = {"kinds": kinds}
-        encoder = codec.Encoder(lambda value: self._export(value, kinds), known)
+        encoder = codec.Encoder(
+            lambda value: self._export(value, kinds),
+            guard=self.guard,
+            shared=self.shared,
+            stays=self.stays,
+            known=known,
+        )
         message["nodes"] = encoder.nodes
         return message, encoder
 
@@ -336,6 +356,13 @@ class Link:
         """What the other side is told of an object's class."""
         return remote.kind_of(value)
 
+    def guard(self, table: Any) -> None:
+        """Refuse to send a dictionary that the other side may not have."""
+
+    def imported(self, module: str, name: str) -> Any:
+        """What the other side means by something of the standard library."""
+        raise plain.CodecError("a name of the standard library")
+
     def _number(self, value: Any) -> int:
         number = self._numbers.get(id(value))
         if number is None:
@@ -349,9 +376,11 @@ class Link:
         def accept(node: list[Any]) -> Any:
             if node[0] == "yours":
                 return self._exported[codec.index_of(node[1], self._exported)]
+            if node[0] == "global":
+                return self.imported(*node[1:])
             return self._remote(node[1], kinds[codec.index_of(node[2], kinds)])
 
-        return codec.Decoder(message.get("nodes"), accept, known)
+        return codec.Decoder(message.get("nodes"), accept, known, shared=self.shared)
 
     def _remote(self, number: Any, kind: Any) -> remote.Remote:
         found = self._remotes.get(number)

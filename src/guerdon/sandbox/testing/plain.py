@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter, OrderedDict, defaultdict, deque
+from types import MemberDescriptorType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "BASES",
     "CHANGEABLE",
     "EMPTY",
+    "ERRORS",
     "MAKERS",
     "MAPPINGS",
     "NAMED",
@@ -25,11 +27,14 @@ __all__ = [
     "SEQUENCES",
     "SMALL",
     "CodecError",
+    "attributes",
     "contents",
     "error_name",
     "expect",
+    "is_data",
     "mro_of",
     "refill",
+    "state",
     "stated",
 ]
 
@@ -38,16 +43,19 @@ mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 ATOMS = frozenset({type(None), bool, int, float, str})
 SMALL = 1 << 63
-UNNAMED = frozenset(
-    {"breakpoint", "compile", "eval", "exec", "exit", "help", "input", "open", "quit"}
-)
-
-#: The types and functions that travel by their names.
-NAMES: dict[str, Any] = {
+#: The built-in exceptions.
+ERRORS: dict[str, type[BaseException]] = {
     name: value
     for name, value in vars(builtins).items()
-    if callable(value) and not name.startswith("_") and name not in UNNAMED
+    if isinstance(value, type) and issubclass(value, BaseException)
 }
+_PLAIN = (
+    "abs all any ascii bin bool bytearray bytes chr complex dict divmod float frozenset hash hex "
+    "int len list max min oct ord pow range repr round set slice sorted str sum tuple"
+)
+#: The types and functions that travel by their names, whoever sends them. The program names no
+#: others in the tests' process, where any function that it is given may call them for it.
+NAMES: dict[str, Any] = ERRORS | {name: getattr(builtins, name) for name in _PLAIN.split()}
 NAMED = {id(value): name for name, value in reversed(NAMES.items())}  # OSError, not IOError
 
 SEQUENCES: dict[type, str] = {
@@ -88,8 +96,43 @@ def error_name(kind: type) -> str | None:
     return name if name is not None and issubclass(kind, Exception) else None
 
 
+def is_data(kind: type, name: Any) -> bool:
+    """Whether a public attribute of a class's objects is but data: no method, no property."""
+    if type(name) is not str or not name.isidentifier() or name.startswith("_"):
+        return False
+    own = next((vars(each)[name] for each in mro_of(kind) if name in vars(each)), None)
+    if type(own) is MemberDescriptorType:
+        return True
+    return not callable(own) and not hasattr(type(own), "__get__")
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """What an object of a plain class holds, in slots too."""
+    found: dict[str, Any] = {}
+    for kind in mro_of(type(value))[:-1]:
+        for name, own in vars(kind).items():
+            if type(own) is MemberDescriptorType:
+                try:
+                    found[name] = own.__get__(value)
+                except AttributeError:
+                    continue  # it isn't set
+    try:
+        found |= object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return found
+    return found
+
+
+def state(value: Any) -> dict[str, Any]:
+    """What of an object travels."""
+    kind = type(value)
+    return {name: item for name, item in attributes(value).items() if is_data(kind, name)}
+
+
 def contents(value: Any) -> Any:
     """What stands in a container now, to be compared later."""
+    if not isinstance(value, CHANGEABLE):
+        value = state(value)
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, dict):
@@ -109,6 +152,12 @@ def refill(value: Any, new: Any) -> None:
     elif isinstance(value, set):
         set.clear(value)
         set.update(value, new)
+    elif not isinstance(value, dict):
+        expect(all(is_data(type(value), name) for name in new), "what is no data")
+        for name in state(value).keys() - new.keys():
+            object.__delattr__(value, name)
+        for name, item in new.items():
+            object.__setattr__(value, name, item)
     else:
         kind = OrderedDict if isinstance(value, OrderedDict) else dict
         kind.clear(value)

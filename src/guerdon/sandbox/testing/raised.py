@@ -88,8 +88,7 @@ def rebuild(told: Any) -> BaseException:
     text, own, line, names = (told[key] for key in ("text", "own", "line", "names"))
     plain.expect(type(text) is str and type(own) is str and type(line) is int, "no error's words")
     plain.expect(type(names) is list and 0 < len(names) < 100, "an error of no kind")
-    kinds = [plain.NAMES[name] for name in names]
-    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
+    kinds = [plain.ERRORS[name] for name in names if type(name) is str and name in plain.ERRORS]
     plain.expect(bool(kinds), "an error of no kind")
     said = _said(own[:100] or kinds[0].__name__, text)
     if own:
@@ -99,7 +98,7 @@ def rebuild(told: Any) -> BaseException:
     return error  # type: ignore[no-any-return]
 
 
-def _made(kinds: list[type], args: Any, text: str) -> Any:
+def _made(kinds: list[type[BaseException]], args: Any, text: str) -> Any:
     """An error of the first of some kinds that can be made."""
     if not issubclass(kinds[0], Exception):
         return ProgramLeft(text)

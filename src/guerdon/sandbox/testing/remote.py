@@ -9,6 +9,8 @@ Runs inside of a sandbox too: the standard library only, and little of it.
 
 from __future__ import annotations
 
+from types import MethodType
+
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
     from guerdon.sandbox.testing.plain import mro_of
@@ -95,11 +97,20 @@ def _call(self: Remote, /, *args: Any, **kwargs: Any) -> Any:
     return self._guerdon_link.call(self, args, kwargs)
 
 
+def _contains(self: Remote, item: Any) -> bool:
+    return bool(self._guerdon_link.contains(self, item))
+
+
+def _get(self: Any, owner: Any, kind: Any = None) -> Any:
+    return self if owner is None else MethodType(self, owner)
+
+
 def _await(self: Remote) -> Any:
     yield from ()
     return self._guerdon_link.operate(self, "__await__", ())
 
 
+_DOC = property(lambda self: self._guerdon_link.attribute(self, "__doc__"))
 _METHODS: dict[str, Any] = {name: _forward(name) for name in FORWARDED}
 _METHODS.update(__call__=_call, __await__=_await)
 _classes: dict[tuple[str, frozenset[str]], type[Remote]] = {}
@@ -116,6 +127,11 @@ def remote_class(name: str, methods: frozenset[str]) -> type[Remote]:
     if known is None:
         body: dict[str, Any] = {method: _METHODS[method] for method in methods}
         body["__slots__"] = ()
+        body["__doc__"] = _DOC
+        if "__iter__" in methods:
+            body.setdefault("__contains__", _contains)
+        if name == "function":
+            body["__get__"] = _get  # it may stand in a class of the tests
         if "__eq__" in methods and "__hash__" not in methods:
             body["__hash__"] = None
         known = _classes[name, methods] = type(name, (Remote,), body)

@@ -1,0 +1,201 @@
+"""What a program reaches among the tests through what they hand to it: nothing that helps."""
+
+import pytest
+
+from guerdon.sandbox.testing.checking import check_program
+
+# By each of these a program tries to run its own text among the tests, or to read what they know.
+TAKE = """
+GETATTR = getattr
+def attempts(call, target):
+    yield lambda: call(GETATTR, target, "__globals__")
+    yield lambda: call(GETATTR, target, "__builtins__")
+    yield lambda: call(vars, target)
+    yield lambda: call(globals)
+    yield lambda: call(eval, "'hid' 'den' * ('tests' in __import__('sys').modules)")
+    yield lambda: call(exec, "1")
+    yield lambda: call(type, target)
+    yield lambda: call(str.format, "{0.__code__.co_consts}", target)
+    yield lambda: call(object.__getattribute__, target, "__code__")
+    yield lambda: call(__import__, "os")
+    yield lambda: call(setattr, target, "__code__", None)
+    for name in ("__globals__", "__builtins__", "__code__", "__closure__", "__defaults__",
+                 "__self__", "__func__", "__class__", "__dict__", "__reduce__", "__getattribute__",
+                 "__subclasses__", "__mro__", "__init__", "gi_frame", "cr_frame", "func", "mro"):
+        yield lambda name=name: getattr(target, name)
+def texts(found):
+    try:
+        if "hid" "den" in str(found): return True
+        return any("hid" "den" in str(each) for each in found)
+    except Exception:
+        return False
+def f(call, target):
+    return [n for n, each in enumerate(attempts(call, target)) if texts(tried(each))]
+def tried(each):
+    try:
+        return each()
+    except Exception:
+        return None
+"""
+HANDED = {
+    "fold": "def call(fn, *items): return fn(*items)\ntarget = lambda x='hidden': 'hidden'",
+    "fold over pairs": (
+        "import functools\ncall = lambda fn, *items: functools.reduce(fn, items)\n"
+        "target = lambda x='hidden': 'hidden'"
+    ),
+    "executor": (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "pool = ThreadPoolExecutor(1)\ncall = pool.submit\ntarget = lambda x='hidden': 'hidden'"
+    ),
+    "partial": (
+        "import functools\ncall = functools.partial\ntarget = lambda x='hidden': 'hidden'"
+    ),
+    "bound method": (
+        "class Runner:\n    def run(self, fn, *items): return fn(*items)\n"
+        "call = Runner().run\ntarget = lambda x='hidden': 'hidden'"
+    ),
+    "generator": (
+        "def call(fn, *items): return fn(*items)\n"
+        "def each():\n    hidden = 'hidden'\n    yield 1\ntarget = each()"
+    ),
+    "class": (
+        "def call(fn, *items): return fn(*items)\n"
+        "class target:\n    def m(self): return 'hidden'"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("handed", HANDED.values(), ids=HANDED)
+def test_a_program_takes_nothing_from_what_calls_functions_for_it(sandbox, handed):
+    test = f"{handed}\nassert f(call, target) == []"
+    verdict = check_program(sandbox, TAKE, [test], entry_point="f")
+    assert verdict.failure is None
+
+
+def test_no_text_of_the_program_runs_among_the_tests(sandbox):
+    program = """
+def f(reduce, test):
+    run = reduce(getattr, ["__builtins__", "get"], test)("exec")
+    run("import os\\nfor i in range(3, 20):\\n try: os.write(i, b'+\\\\n+\\\\n')\\n"
+        " except OSError: pass\\nos._exit(0)")
+"""
+    fold = (
+        "def fold(fn, items, start):\n    for i in items: start = fn(start, i)\n    return start\n"
+    )
+    for test in ("import functools\nf(functools.reduce, lambda x: x)", f"{fold}\nf(fold, fold)"):
+        verdict = check_program(sandbox, program, [f"{test}\nassert False"], entry_point="f")
+        assert verdict.passed == 0
+
+
+@pytest.mark.parametrize(
+    "handed",
+    [
+        "operator.attrgetter('__globals__')",
+        "operator.methodcaller('__getattribute__', '__globals__')",
+        "globals()",
+        "vars(operator)",
+        "vars(builtins)",
+        "{'a': [operator]}",
+        "sys._getframe()",
+        "test.__code__",
+        "test.__getattribute__",
+        "globals().values",
+        "type(f)",
+    ],
+)
+def test_what_leads_to_the_tests_is_not_handed_out(sandbox, handed):
+    test = (
+        "import builtins, operator, sys\ntest = lambda: 0\n"
+        f"handed = {handed}\nf(handed, test)\nassert False, 'handed out'"
+    )
+    program = "def f(handed, test): return handed(test) if callable(handed) else handed"
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert "handed out" not in verdict.failure
+    assert "TypeError" in verdict.failure
+
+
+@pytest.mark.parametrize("name", ["eval", "open", "getattr", "functools.reduce", "json.dumps"])
+def test_functions_of_the_standard_library_are_the_programs_own(sandbox, name):
+    tests = [f"import json, functools\nassert f({name}) is {name}"]
+    program = (
+        "import json, functools, sys\n"
+        f"def f(g):\n    assert g is {name}, g\n    return g"
+    )  # fmt: skip
+    assert check_program(sandbox, program, tests, entry_point="f").failure is None
+
+
+def test_a_function_that_only_the_program_has_is_called_there(sandbox):
+    program = "def f(): return [getattr, vars, len]"
+    tests = [
+        "get, names, size = f()\nassert get is not getattr and names is not vars and size is len",
+        "class X: y = 1\nassert f()[0](X(), 'y') == 1",
+        "class X: pass\ntry:\n    f()[0](X, '__dict__')\nexcept AttributeError: pass\n"
+        "else: assert False",
+    ]
+    assert check_program(sandbox, program, tests, entry_point="f").failure is None
+
+
+BOARD = """
+class Board:
+    size = 3
+    def __init__(self): self.cells, self.check, self._hidden = [1], (lambda: False), 1
+    def solved(self): return self.cells == [2]
+    @property
+    def full(self): return False
+    @property
+    def first(self): return self.cells[0]
+    @first.setter
+    def first(self, value): self.cells = [value]
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "b.solved = lambda *a: True",
+        "b.full = True",
+        "b.check = lambda: True",
+        "del b.check",
+        "b._hidden = 2",
+        "b.__class__ = int",
+    ],
+)
+def test_a_program_changes_nothing_that_a_tests_object_does(sandbox, change):
+    program = f"def f(b):\n    {change}"
+    test = (
+        "b = Board()\ntry:\n    f(b)\nexcept (AttributeError, TypeError): pass\n"
+        "assert not b.solved() and not b.full and not b.check() and b._hidden == 1"
+    )
+    test += "\nassert type(b) is Board"
+    verdict = check_program(sandbox, program, [test], entry_point="f", starter=BOARD)
+    assert verdict.failure is None
+
+
+def test_a_program_changes_the_data_of_a_tests_object(sandbox):
+    program = "def f(b): b.cells = [5]; b.size = 4; b.first = 2; b.new = 1; del b.new"
+    test = "b = Board()\nf(b)\nassert b.solved() and b.size == 4 and not hasattr(b, 'new')"
+    verdict = check_program(sandbox, program, [test], entry_point="f", starter=BOARD)
+    assert verdict.failure is None
+
+
+def test_functions_of_the_tests_tell_their_names(sandbox):
+    program = """
+import functools
+def f(function):
+    @functools.wraps(function)
+    def inner(*args):
+        return function.__name__, function.__doc__, function.__qualname__, *args
+    return inner
+"""
+    test = "@f\ndef g(x):\n    'Doc.'\nassert g(1) == ('g', 'Doc.', 'g', 1)\n"
+    test += "assert g.__name__ == 'g' and g.__doc__ == 'Doc.'"
+    assert check_program(sandbox, program, [test], entry_point="f").failure is None
+
+
+def test_a_function_of_the_program_is_a_method_of_a_tests_class(sandbox):
+    program = "def f(function):\n    def inner(self, n): return function(self, n) + 1\n"
+    program += "    return inner"
+    test = (
+        "class A:\n    k = 5\n    @f\n    def g(self, n): return self.k + n\nassert A().g(1) == 7"
+    )
+    assert check_program(sandbox, program, [test], entry_point="f").failure is None
