@@ -1,17 +1,23 @@
 """Sandboxes at each level of this machine, and ways to look at what they leave behind."""
 
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+import guerdon
 from guerdon import SandboxUnavailableError, open_sandbox
 from guerdon.sandbox.server.tree import members, stat_of
 
 # After that long, what was waited for doesn't come.
 PATIENCE = 15.0
+
+ORDINARY = 54_321  # a number that is nobody's
 
 
 @pytest.fixture(scope="session", params=["process", "strict"])
@@ -82,3 +88,67 @@ def alive():
         return stat is not None and stat.state not in "ZX"
 
     return alive
+
+
+@pytest.fixture(scope="session")
+def open_python():
+    """An interpreter that everybody can start, which this one need not be: root's home is shut."""
+    # Not in pytest's own folder: each run of pytest shuts it again.
+    with tempfile.TemporaryDirectory(prefix="guerdon-python-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        home = folder / "home"
+        home.mkdir()
+        (home / "notes").write_text("mine")
+        os.chown(home, ORDINARY, ORDINARY)
+        yield _copied_python(folder)
+
+
+def _copied_python(folder):
+    base, library = Path(sys.base_prefix).resolve(), Path(os.__file__).resolve().parent
+    copy = os.link if base.stat().st_dev == folder.stat().st_dev else shutil.copy2
+    ignored = shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a")
+    shutil.copytree(
+        library, folder / "lib" / library.name, copy_function=copy, symlinks=True, ignore=ignored
+    )
+    for shared in base.glob("lib/libpython*.so*"):
+        copy(shared, folder / "lib" / shared.name)
+    (folder / "bin").mkdir()
+    python = folder / "bin" / "python3"
+    # It may look for its library by an absolute path, which leads back to where it came from.
+    way_back = os.fsencode(base / "lib") + b"\0"
+    beside = b"$ORIGIN/../lib".ljust(len(way_back), b"\0")
+    content = Path(sys.executable).resolve().read_bytes()
+    python.write_bytes(content.replace(way_back, beside[: len(way_back)]))
+    python.chmod(0o755)
+    return python
+
+
+@pytest.fixture
+def as_ordinary_user(open_python):
+    """Runs Python as another user, who is none of root's, and gives what it prints."""
+
+    def as_ordinary_user(program, *arguments, stdin=""):
+        home = open_python.parents[1] / "home"
+        packages = [each for each in sys.path if each.endswith("site-packages")]
+        done = subprocess.run(
+            [open_python, "-c", program, *arguments],
+            input=stdin,
+            user=ORDINARY,
+            group=ORDINARY,
+            extra_groups=[],
+            cwd=home,
+            env={
+                "HOME": str(home),
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": os.pathsep.join([str(Path(guerdon.__file__).parents[1]), *packages]),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    return as_ordinary_user

@@ -3,13 +3,10 @@
 import dataclasses
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import guerdon
 from guerdon import Execution, Limits
 
 MIB = 1 << 20
@@ -239,29 +236,6 @@ def test_an_execution_is_not_changed():
         Execution("ok").ending = "nonzero"
 
 
-@pytest.fixture
-def open_python(tmp_path, request):
-    """A folder from which everybody may run this interpreter's copy."""
-    import shutil
-
-    base, library = Path(sys.base_prefix).resolve(), Path(os.__file__).resolve().parent
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(folder.stat().st_mode | 0o055)
-    copy = os.link if base.stat().st_dev == tmp_path.stat().st_dev else shutil.copy2
-    ignored = shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a")
-    target = tmp_path / "lib" / library.name
-    shutil.copytree(library, target, copy_function=copy, symlinks=True, ignore=ignored)
-    for each in base.glob("lib/libpython*.so*"):
-        copy(each, tmp_path / "lib" / each.name)
-    (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python3"
-    before = os.fsencode(base / "lib") + b"\0"
-    beside = b"$ORIGIN/../lib".ljust(len(before), b"\0")
-    python.write_bytes(Path(sys.executable).resolve().read_bytes().replace(before, beside))
-    python.chmod(0o755)
-    return python
-
-
 AS_A_USER = """
 import dataclasses, json, sys
 from guerdon import Limits, open_sandbox
@@ -275,25 +249,8 @@ json.dump(told, sys.stdout)
 @pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="this user is an ordinary one already"
 )
-def test_runs_end_so_for_an_ordinary_user_too(level, open_python):
-    packages = [each for each in sys.path if each.endswith("site-packages")]
-    done = subprocess.run(
-        [open_python, "-c", AS_A_USER],
-        input=json.dumps([level, CASES]),
-        user=54_322,
-        group=54_322,
-        extra_groups=[],
-        cwd="/",
-        env={
-            "PYTHONPATH": os.pathsep.join([str(Path(guerdon.__file__).parents[1]), *packages]),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    executions = json.loads(done.stdout)
+def test_runs_end_so_for_an_ordinary_user_too(level, as_ordinary_user):
+    executions = json.loads(as_ordinary_user(AS_A_USER, stdin=json.dumps([level, CASES])))
     assert len(executions) == len(CASES)
     for (name, _, _, so), execution in zip(CASES, executions, strict=True):
         assert {key: execution[key] for key in so} == so, (name, execution)

@@ -2,21 +2,15 @@
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
-import guerdon
 from guerdon import SandboxError, SandboxUnavailableError, open_sandbox
 from guerdon.sandbox.conformance import CASES, Outcome, Report, Trial, check_sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="strict is for Linux")
-
-ORDINARY = 54_321  # a number that is nobody's
 
 WHOLE_RUN = """
 import dataclasses, json, sys
@@ -64,63 +58,11 @@ def test_the_process_level_is_refused_at_the_first_canary():
         check_sandbox(lambda: open_sandbox("process"))
 
 
-@pytest.fixture
-def open_python():
-    """An interpreter that everybody can start, which this one need not be: root's home is shut."""
-    # Not in pytest's own folder: each run of pytest shuts it again.
-    with tempfile.TemporaryDirectory(prefix="guerdon-python-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield copied_python(folder)
-
-
-def copied_python(folder):
-    base, library = Path(sys.base_prefix).resolve(), Path(os.__file__).resolve().parent
-    copy = os.link if base.stat().st_dev == folder.stat().st_dev else shutil.copy2
-    ignored = shutil.ignore_patterns("site-packages", "__pycache__", "test", "idlelib", "*.a")
-    shutil.copytree(
-        library, folder / "lib" / library.name, copy_function=copy, symlinks=True, ignore=ignored
-    )
-    for shared in base.glob("lib/libpython*.so*"):
-        copy(shared, folder / "lib" / shared.name)
-    (folder / "bin").mkdir()
-    python = folder / "bin" / "python3"
-    # It may look for its library by an absolute path, which leads back to where it came from.
-    way_back = os.fsencode(base / "lib") + b"\0"
-    beside = b"$ORIGIN/../lib".ljust(len(way_back), b"\0")
-    content = Path(sys.executable).resolve().read_bytes()
-    python.write_bytes(content.replace(way_back, beside[: len(way_back)]))
-    python.chmod(0o755)
-    return python
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user is an ordinary one already")
 @pytest.mark.parametrize("way", ["bare", "in bubblewrap where it works"])
-def test_strict_holds_for_an_ordinary_user(open_python, way):
-    home = open_python.parents[1] / "home"
-    home.mkdir()
-    (home / "notes").write_text("mine")
-    os.chown(home, ORDINARY, ORDINARY)
-    source = Path(guerdon.__file__).parents[1]
-    path = [str(source), *(entry for entry in sys.path if entry.endswith("site-packages"))]
-    done = subprocess.run(
-        [open_python, "-c", WHOLE_RUN, way],
-        user=ORDINARY,
-        group=ORDINARY,
-        extra_groups=[],
-        cwd=home,
-        env={
-            "HOME": str(home),
-            "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": os.pathsep.join(path),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    report = Report("strict", tuple(Outcome(**outcome) for outcome in json.loads(done.stdout)))
+def test_strict_holds_for_an_ordinary_user(as_ordinary_user, way):
+    told = as_ordinary_user(WHOLE_RUN, way)
+    report = Report("strict", tuple(Outcome(**outcome) for outcome in json.loads(told)))
     assert len(report.outcomes) == len(CASES) + 1
     report.raise_for_failures()
     tried = [outcome for outcome in report.outcomes if outcome.result == "held"]

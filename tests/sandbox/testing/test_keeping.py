@@ -143,3 +143,14 @@ class V:
         "assert V(2).copy().copy() * 2 == V(4)",
     ]
     assert check_program(sandbox, program, tests, entry_point="V").failure is None
+
+
+def test_a_program_skips_no_test(sandbox):
+    program = "import unittest\ndef f(x): raise unittest.SkipTest('x')"
+    test = (
+        "import unittest as u\n"
+        "class T(u.TestCase):\n    def test(self): self.assertEqual(f(1), 2)\n"
+        "cases = u.defaultTestLoader.loadTestsFromTestCase(T)\nresult = u.TestResult()\n"
+        "cases.run(result)\nassert result.wasSuccessful()"
+    )
+    assert check_program(sandbox, program, [test], entry_point="f").passed == 0

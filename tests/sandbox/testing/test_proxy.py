@@ -197,6 +197,40 @@ assert (a, b) == (0, [1, 2])
         "async def main(): return [await f(n) for n in range(3)]\n"
         "assert asyncio.run(main()) == [1, 2, 3]",
     ),
+    "asynchronous generators, contexts and callbacks": (
+        """
+import asyncio
+class Open:
+    async def __aenter__(self): await asyncio.sleep(0); return 5
+    async def __aexit__(self, kind, error, trace): return kind is ValueError
+async def items(n):
+    for i in range(n):
+        await asyncio.sleep(0)
+        yield i
+async def ask(callback): return await callback(2) + 1
+def f(what, *args): return {"items": items, "open": Open, "ask": ask}[what](*args)
+""",
+        "f",
+        """
+import asyncio
+async def main():
+    assert [x async for x in f("items", 3)] == [0, 1, 2]
+    async with f("open") as x:
+        assert x == 5
+        raise ValueError
+    async def callback(n):
+        await asyncio.sleep(0)
+        return n * 10
+    assert await f("ask", callback) == 21
+    return "done"
+assert asyncio.run(main()) == "done"
+""",
+    ),
+    "deep recursion of the tests": (
+        "def f(n): return n",
+        "f",
+        "def r(n): return f(n) if n == 0 else r(n - 1)\nassert r(900) == 0",
+    ),
     "classes": (
         """
 class Vector:
