@@ -67,8 +67,8 @@ def _by_two(given: Sequence[Any], plain: Sequence[bytes], found: Findings) -> Me
         assert each.ours is not None
         assert each.theirs is not None
         found.notes.append(
-            f"calls a second, two at a time: {1 / each.ours:,.0f} in strict, {1 / each.theirs:,.0f} "
-            f"of servers that fork and reply and {what}: {each.theirs / each.ours:.2f} ×"
+            f"calls a second, two at a time: {1 / each.ours:,.0f} in strict, {1 / each.theirs:,.0f}"
+            f" of servers that fork and reply and {what}: {each.theirs / each.ours:.2f} ×"
         )
     return line
 
