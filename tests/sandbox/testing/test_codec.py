@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.sandbox.testing.codec import Decoder, Encoder
-from guerdon.sandbox.testing.plain import EMPTY, MAKERS, CodecError
+from guerdon.sandbox.testing.plain import EMPTY, HELD, MAKERS, CodecError
 
 
 def refuse(value):
+    if value == ["global", "os"]:
+        raise CodecError("refused")
     raise AssertionError(f"{value!r} was not to be exported")
 
 
@@ -92,7 +94,21 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
     max_leaves=6,
 )
-TAGS = [*EMPTY, *MAKERS, "tuple", "frozenset", "range", "slice", "name", "error", "x"]
+TAGS = [
+    *EMPTY,
+    *HELD,
+    *MAKERS,
+    "object",
+    "record",
+    "member",
+    "tuple",
+    "frozenset",
+    "range",
+    "slice",
+    "name",
+    "error",
+    "x",
+]
 REFERENCES = st.lists(st.integers(-3, 6).map(lambda n: [n]) | JSON, max_size=3)
 NODES = st.lists(
     st.tuples(st.sampled_from(TAGS), REFERENCES | JSON, REFERENCES | JSON).map(list)
@@ -120,6 +136,17 @@ def test_whatever_comes_in_is_a_value_or_refused(nodes, told):
         [["name", "eval"]],
         [["name", "__import__"]],
         [["error", "int", []]],
+        [["name", "getattr"]],
+        [["name", "type"]],
+        [["object", [], [], "X"]],
+        [["record", "X", []]],
+        [["member", "X", "A"]],
+        [["named", ["X"], ["__eq__"], [1]]],
+        [["named", ["X"], ["a b"], [1]]],
+        [["named", ["X"], ["a"], []]],
+        [["path", "os", "x"]],
+        [["global", "os"]],
+        [["mappingproxy", [1]]],
         [["error", "SystemExit", []]],
         [["complex", "1", 2]],
         [["int", "zz"]],

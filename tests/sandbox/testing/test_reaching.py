@@ -199,3 +199,29 @@ def test_a_function_of_the_program_is_a_method_of_a_tests_class(sandbox):
         "class A:\n    k = 5\n    @f\n    def g(self, n): return self.k + n\nassert A().g(1) == 7"
     )
     assert check_program(sandbox, program, [test], entry_point="f").failure is None
+
+
+@pytest.mark.parametrize(
+    ("handed", "done"),
+    [
+        ("pathlib.Path('x')", "handed.write_text('+')"),
+        ("string.Formatter()", "handed.format('{0.__code__}', test)"),
+        ("unittest.TestCase()", "handed.skipTest('x')"),
+        ("Case()", "handed.skipTest('x')"),
+        ("ElementTree.ElementTree(ElementTree.Element('a'))", "handed.write('x')"),
+        ("logging.FileHandler('y', delay=True)", "handed.baseFilename = 'x'; handed.acquire()"),
+        ("asyncio.new_event_loop()", "handed.call_soon(test)"),
+        ("mock.Mock(wraps=os)", "handed.mkdir('x')"),
+        ("sqlite3.connect(':memory:')", "handed.execute('ATTACH \\'x\\' AS x')"),
+    ],
+)
+def test_no_object_of_the_library_works_for_the_program_among_the_tests(sandbox, handed, done):
+    program = f"def f(handed, test): {done}"
+    test = (
+        "import asyncio, logging, os, pathlib, sqlite3, string, unittest\n"
+        "from unittest import mock\nclass Case(unittest.TestCase): pass\n"
+        f"from xml.etree import ElementTree\nhanded = {handed}\n"
+        "try: f(handed, lambda: 0)\nexcept (AttributeError, TypeError): pass\n"
+        "assert not os.path.exists('x') and getattr(handed, 'baseFilename', 'y')[-1] == 'y'"
+    )
+    assert check_program(sandbox, program, [test], entry_point="f").failure is None

@@ -222,6 +222,38 @@ def test_results_of_the_standard_library_arrive_by_value(sandbox, value):
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
 
+def test_namedtuples_of_the_program_have_their_fields(sandbox):
+    program = """
+from collections import namedtuple
+from functools import lru_cache
+P = namedtuple("P", "x y")
+Q = namedtuple("Q", "count")
+def f(p): return P(p.a, 2)
+def g(n): return n
+f.cached = lru_cache(g)
+f.odd = lambda: Q(lambda x: 1)
+"""
+    tests = [
+        "from collections import namedtuple\nA = namedtuple('A', 'a')\nr = f(A(1))\n"
+        "assert r == (1, 2) and r.x == 1 and r._asdict() == {'x': 1, 'y': 2} and len({r}) == 1",
+        "f.cached(1)\nassert f.cached.cache_info().misses == 1",
+        "assert f.odd().count('x') == 0",
+    ]
+    assert check_program(sandbox, program, tests, entry_point="f").failure is None
+
+
+def test_an_error_knows_its_file(sandbox):
+    program = "def f(): open('no/thing')"
+    tests = ["try: f()\nexcept FileNotFoundError as e: assert e.filename == 'no/thing'"]
+    assert check_program(sandbox, program, tests, entry_point="f").failure is None
+
+
+def test_a_class_of_the_program_has_no_classes_below_it_in_a_test(sandbox):
+    tests = ["class W(V): pass"]
+    verdict = check_program(sandbox, "class V: pass", tests, entry_point="V")
+    assert "a test can't derive a class" in verdict.failure
+
+
 CLASSES = {
     "ordered dictionary": (
         """

@@ -13,17 +13,21 @@ import importlib
 import json
 import os
 import sys
-from types import ModuleType
+from collections import ChainMap
+from types import MappingProxyType, ModuleType, SimpleNamespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import link, raised
+    from guerdon.sandbox.testing import link, raised, stream
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_link as link
     import guerdon_raised as raised
+    import guerdon_stream as stream
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from guerdon.sandbox.testing import codec
 
 __all__ = ["Candidate", "main"]
 
@@ -36,7 +40,7 @@ class Candidate(link.Link):
         self._here, self._getpid, self._leave = os.getpid(), os.getpid, os._exit
         self._folder = os.getcwd()
 
-    def receive(self, largest: int = link.LARGEST) -> dict[str, Any]:
+    def receive(self, largest: int = stream.LARGEST) -> dict[str, Any]:
         """The next message; a process that the program has forked gets none."""
         self._stay()
         return super().receive(largest)
@@ -53,6 +57,12 @@ class Candidate(link.Link):
             message["nodes"].append(self._export(names[entry_point], message["kinds"]))
             message["entry"] = [0]
         self.tell(message | {"loaded": True})
+
+    def _message(self, known: dict[int, int] | None = None) -> tuple[dict[str, Any], codec.Encoder]:
+        message, encoder = super()._message(known)
+        export = encoder.export
+        encoder.export = lambda value: _valued(encoder, value) or export(value)
+        return message, encoder
 
     def imported(self, module: str, name: str) -> Any:
         """What the tests have given of the standard library: here it is this process's own."""
@@ -87,12 +97,41 @@ class Candidate(link.Link):
             self._leave(1)  # a fork that came back out of the program
 
 
+def _valued(encoder: codec.Encoder, value: Any) -> list[Any] | None:
+    """The node of what the tests get a copy of; handed in by them, it stays theirs."""
+    kind = type(value)
+    if kind in _VIEWS:
+        return [_VIEWS[kind], encoder.values_of(value)]
+    if kind is MappingProxyType:
+        return ["mappingproxy", encoder.values_of([dict(value)])]
+    if kind is ChainMap and all(isinstance(each, dict) for each in value.maps):
+        return ["chainmap", encoder.values_of(value.maps)]
+    if kind is SimpleNamespace:
+        return [
+            "namespace",
+            encoder.values_of(vars(value)),
+            encoder.values_of(vars(value).values()),
+        ]
+    if kind is memoryview and (value.ndim, value.format) == (1, "B"):
+        return ["memoryview", value.hex()]
+    if (kind.__module__, kind.__name__) == ("array", "array"):
+        return ["array", value.typecode, value.tobytes().hex()]
+    return None
+
+
+_VIEWS: dict[type, str] = {
+    type({}.keys()): "keys",
+    type({}.items()): "items",
+    type({}.values()): "values",
+}
+
+
 def main() -> None:
     """Run the program that stands on the standard input, and serve it on descriptor 3."""
     job = json.loads(sys.stdin.buffer.read())
     here = Candidate(3)
     leave = os._exit
-    with contextlib.suppress(link.LinkLost):  # the checker is done
+    with contextlib.suppress(stream.LinkLost):  # the checker is done
         _serve(job, here)
     leave(0)  # threads and exit handlers of the program have no say
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from time import sleep
 from types import CodeType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import keeping, link, plain, raised, reach, remote
+    from guerdon.sandbox.testing import keeping, link, plain, raised, reach, remote, stream
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_keeping as keeping
     import guerdon_link as link
@@ -23,14 +24,19 @@ else:  # inside of a sandbox, where there is no guerdon
     import guerdon_raised as raised
     import guerdon_reach as reach
     import guerdon_remote as remote
+    import guerdon_stream as stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from guerdon.sandbox.testing import codec
+
 __all__ = ["Checker", "main"]
 
 LOADED = 64 << 10  # bytes of the first message
+PARTING = 0.01  # seconds in which is seen how the program's process ended, before this one ends
+ROOM = 150  # frames that the tests may take beside those of this module and of asking
 ORDER = remote.COMPARISONS - {"__eq__", "__ne__"}
 RESUMED = frozenset({"send", "throw", "asend", "athrow", "__next__", "__anext__"})
 
@@ -133,7 +139,7 @@ class Checker(link.Link):
         What decides over a plain value is not left to the program: else it could return an object
         that equals, contains, or differs by nothing from whatever the tests expect.
         """
-        if name == "__exit__":
+        if name in ("__exit__", "__aexit__"):
             args = [*args[:2], None]  # the traceback stays here
         made, mixed = target._guerdon_made, target._guerdon_mixed
         given = any(not _is_remote(arg) for arg in args)
@@ -151,8 +157,8 @@ class Checker(link.Link):
             raise TypeError(f"{name} of what {type(target).__name__!r} made of a plain value")
         try:
             result = self._keeping.operate(target, name, args, made)
-        except StopIteration as error:
-            if name == "__next__":
+        except (StopIteration, StopAsyncIteration) as error:
+            if name in ("__next__", "__anext__", "__await__"):
                 raise
             raise _stopped(error) from error
         if made and name in TOGETHER:
@@ -185,8 +191,8 @@ class Checker(link.Link):
             raise TypeError("what the program's object and a plain value make is a plain value")
         return self._made(result, mixed)
 
-    def _error(self, told: Any) -> BaseException:
-        error = super()._error(told)
+    def _error(self, told: Any, decoder: codec.Decoder) -> BaseException:
+        error = super()._error(told, decoder)
         if isinstance(error, raised.ProgramLeft):
             self.left = self.left or raised.describe(error)
         return error
@@ -263,6 +269,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # what the tests print is no verdict
     job = json.loads(sys.stdin.buffer.read())
+    sys.setrecursionlimit(sys.getrecursionlimit() + ROOM)
 
     def say(line: Any) -> None:
         told = line if type(line) is str else json.dumps(line)
@@ -271,8 +278,9 @@ def main() -> None:
     here = Checker(3, job["is_class"], lambda: say("heard"))
     try:
         _check(job, here, say)
-    except link.LinkLost as lost:
+    except stream.LinkLost as lost:
         say({"lost": str(lost)})
+        sleep(PARTING)
     say("done")
     os._exit(0)
 
@@ -330,7 +338,7 @@ def _run(run: Callable[[], None]) -> tuple[str, bool]:
     """How a test failed, in words, and whether for want of memory."""
     try:
         run()
-    except link.LinkLost:
+    except stream.LinkLost:
         return "lost", False
     except BaseException as error:  # SystemExit too
         return raised.describe(error), isinstance(error, MemoryError)

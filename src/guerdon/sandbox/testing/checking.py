@@ -20,7 +20,7 @@ from guerdon.sandbox.execution import Ending, Execution
 from guerdon.sandbox.limits import Limits
 from guerdon.sandbox.protocol import Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
-from guerdon.sandbox.testing.link import GONE
+from guerdon.sandbox.testing.stream import GONE
 from guerdon.sandbox.testing.verdict import Verdict
 
 __all__ = ["check_program", "check_program_async"]
@@ -42,15 +42,22 @@ def check_program(
     Each test runs in a fresh copy of the names: the entry point, as a proxy of the program's; what
     `starter` defines; Python's own. All else that a program defines is not seen by the tests.
 
-    What goes through the proxy: plain values of Python's built-in types, containers of the standard
-    library, `Decimal`, `Fraction`, dates, times and `UUID`, by value; a value of a class derived
-    from one of these (a namedtuple, a text that equals everything) as the plain one. Any other
-    object stays where it is, and is asked from afar. What a call changes in its arguments is
-    changed in the test's too, when the call is over. An object of the program never equals a plain
-    value, and has no order with one. Unless the tests have made it by calling the class that is
-    tested, it can't be added to or subtracted from one either, and whether it contains one is found
-    by going through it. An entry point is a class where the starter defines it by ``class``, or
-    where there is no starter and its name has a capital first.
+    What goes through the proxy: plain values of Python's built-in types, containers, namedtuples,
+    `Decimal`, `Fraction`, dates, times and `UUID`, by value; a value of a class derived from one of
+    these (a text that equals everything) as the plain one. Enumerations, dataclasses, namedtuples,
+    exceptions and classes without methods (`ListNode`) that the starter defines, and the program
+    too, travel by value as well, each side using its own class. Functions of the standard library
+    that the tests hand over are the program's own. Any other object stays where it is, and is asked
+    from afar. What a call changes in its arguments is changed in the test's too, when the call is
+    over.
+
+    An object of the program never equals a plain value, and has no order with one. Unless the tests
+    have made it by the class that is tested, it can't be added to or subtracted from one either;
+    whether it contains one is found by going through it; what it tells as a number, a text, or a
+    list is asked once and kept until the tests change it; and it isn't asked as a text or a set is
+    (``find``, ``issubset``). `StopIteration` out of a call is a `RuntimeError`. An entry point is a
+    class where the starter defines it by ``class``, or where there is no starter and its name has a
+    capital first.
 
     Example:
         >>> from guerdon import check_program, open_sandbox
@@ -146,20 +153,13 @@ class _Job:
         """Whether the task takes its entry point for a class."""
         if not self.starter.strip():
             return self.entry_point[0].isupper()
-        return any(
-            isinstance(node, ast.ClassDef) and node.name == self.entry_point
-            for node in ast.parse(self.starter).body
-        )
+        return self.entry_point in _defined(self.starter)[0]
 
     def classes(self) -> list[str]:
-        """The names that may be those of the starter's classes: ``class X`` and ``X = make(...)``."""
-        found = []
-        for node in ast.parse(self.starter).body:
-            if isinstance(node, ast.ClassDef):
-                found.append(node.name)
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                found += [each.id for each in node.targets if isinstance(each, ast.Name)]
-        return [name for name in found if name != self.entry_point]
+        """Names that may be those of the starter's classes: ``class X``, ``X = make(...)``."""
+        return [
+            name for each in _defined(self.starter) for name in each if name != self.entry_point
+        ]
 
     def programs(self, sandbox: Sandbox) -> tuple[Program, Program]:
         """The program and its checker, as the sandbox runs them."""
@@ -300,6 +300,21 @@ def _completed(starter: str) -> str:
         return starter.rstrip() + body + "\n"
     _compiles(starter, "the starter")
     return starter
+
+
+@functools.lru_cache(maxsize=1024)
+def _defined(starter: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a starter's classes, and those that stand for what a call gives."""
+    body = ast.parse(starter).body
+    made = [
+        node.targets
+        for node in body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+    ]
+    return (
+        tuple(node.name for node in body if isinstance(node, ast.ClassDef)),
+        tuple(each.id for targets in made for each in targets if isinstance(each, ast.Name)),
+    )
 
 
 def _tidy(text: str) -> str:

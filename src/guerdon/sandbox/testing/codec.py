@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Decoder", "Encoder", "index_of", "is_changing"]
 
-HOLDING = frozenset({"tuple", "frozenset", "range", "slice", "error", "record"})
+HOLDING = frozenset({"tuple", "frozenset", "range", "slice", "error", "record", *plain.HELD})
 DEEPEST = 2000  # of values that can't be changed: the interpreter hashes them by recursion in C
 
 
@@ -135,7 +135,8 @@ class Encoder:
             self.objects.append(value)
         return [number]
 
-    def _all(self, items: Iterable[Any]) -> list[Any]:
+    def values_of(self, items: Iterable[Any]) -> list[Any]:
+        """What stands for several values."""
         values = list(items)
         kinds = set(map(type, values))
         # A million numbers are looked at by C alone.
@@ -150,34 +151,39 @@ class Encoder:
         """The node of an object of a class that the other side has, too."""
         name, what = self.shared.name_of(value), self.shared.kinds[type(value)]
         if what == "record":
-            return ["record", name, self._all(tuple.__iter__(value))]
+            return ["record", name, self.values_of(tuple.__iter__(value))]
         if what == "member" and value.name in type(value).__members__:
             return ["member", name, value.name]
-        if what == "object":
+        if what == "object" and plain.is_open(value):
             state = plain.state(value)
-            return ["object", self._all(state), self._all(state.values()), name]
+            return ["object", self.values_of(state), self.values_of(state.values()), name]
         return None
 
     def _node(self, value: Any) -> list[Any]:
         kind = type(value)
         if self.stays is not None and self.stays in plain.mro_of(kind):
             return self.export(value)
-        if kind in self.shared.kinds and self.shared.has_state(value):
+        if kind in self.shared.kinds:
             common = self._common(value)
             if common is not None:
                 return common
         if not (kind in _TELLERS or kind in plain.SEQUENCES or kind in plain.MAPPINGS):
             mro = plain.mro_of(kind)
             kind = next((base for base in plain.BASES if base in mro), kind)
+        if kind is tuple and type(value) is not tuple:
+            fields = plain.fields_of(type(value))
+            if fields is not None:
+                told = [[type(value).__name__], fields, self.values_of(tuple.__iter__(value))]
+                return ["named", *told]
         if kind in plain.SEQUENCES:
-            items = self._all(kind.__iter__(value))
+            items = self.values_of(kind.__iter__(value))
             if kind is deque:
                 return ["deque", items, value.maxlen]
             return [plain.SEQUENCES[kind], items]
         if kind in plain.MAPPINGS:
             if self.guard is not None:
                 self.guard(value)
-            pairs = [self._all(dict.keys(value)), self._all(dict.values(value))]
+            pairs = [self.values_of(dict.keys(value)), self.values_of(dict.values(value))]
             if kind is defaultdict:
                 return ["defaultdict", *pairs, self._told(value.default_factory)]
             return [plain.MAPPINGS[kind], *pairs]
@@ -190,7 +196,7 @@ class Encoder:
         if stated is not None:
             return stated
         if plain.error_name(kind):
-            return ["error", plain.error_name(kind), self._all(value.args)]
+            return ["error", plain.error_name(kind), self.values_of(value.args)]
         return self.export(value)
 
 
@@ -200,8 +206,14 @@ _TELLERS: dict[type, Callable[[Encoder, Any], list[Any]]] = {
     bytes: lambda encoder, value: ["bytes", bytes.hex(value)],
     bytearray: lambda encoder, value: ["bytearray", bytearray.hex(value)],
     complex: lambda encoder, value: ["complex", value.real, value.imag],
-    range: lambda encoder, value: ["range", encoder._all((value.start, value.stop, value.step))],
-    slice: lambda encoder, value: ["slice", encoder._all((value.start, value.stop, value.step))],
+    range: lambda encoder, value: [
+        "range",
+        encoder.values_of((value.start, value.stop, value.step)),
+    ],
+    slice: lambda encoder, value: [
+        "slice",
+        encoder.values_of((value.start, value.stop, value.step)),
+    ],
     type(...): lambda encoder, value: ["constant", "Ellipsis"],
     type(NotImplemented): lambda encoder, value: ["constant", "NotImplemented"],
 }
@@ -346,6 +358,8 @@ class Decoder:
             return tuple(self.values(*rest))
         if tag == "record":
             return self._shared.record(rest[0], self.values(rest[1]))
+        if tag in plain.HELD:
+            return plain.HELD[tag](*map(self.values, rest))
         if tag == "member":
             return self._shared.member(*rest)
         if tag == "frozenset":

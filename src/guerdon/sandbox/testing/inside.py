@@ -13,7 +13,7 @@ __all__ = ["INSIDE", "program_of"]
 INSIDE = {
     f"guerdon_{name}": Path(__file__).with_name(f"{name}.py")
     for name in (
-        *("plain", "shared", "codec", "remote", "raised", "link", "candidate"),
+        *("plain", "shared", "codec", "remote", "raised", "stream", "link", "candidate"),
         *("reach", "keeping", "checker"),
     )
 }

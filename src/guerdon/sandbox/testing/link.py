@@ -9,38 +9,33 @@ Runs inside of a sandbox too: the standard library only, and little of it.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import operator
+import sys
 from _thread import RLock
-from os import read, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import codec, plain, raised, remote, shared
+    from guerdon.sandbox.testing import codec, plain, raised, remote, shared, stream
 else:  # inside of a sandbox, where there is no guerdon
     import guerdon_codec as codec
     import guerdon_plain as plain
     import guerdon_raised as raised
     import guerdon_remote as remote
     import guerdon_shared as shared
+    import guerdon_stream as stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["GONE", "LARGEST", "Link", "LinkLost"]
+__all__ = ["Link"]
 
-LARGEST = 32 << 20  # bytes of a message
-DEEPEST = 60  # calls that wait for each other
-GONE = "its process ended by itself"
+DEEPEST = 800  # calls that wait for each other
+FRAMES = (
+    16  # that each of them takes here: the program's and the tests' own limit stays what it was
+)
 HEADROOM = 60  # frames that asking needs: nothing is asked by what runs out of them half-way
-
-_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
-_loads = json.JSONDecoder().decode
-
-
-class LinkLost(BaseException):
-    """The other process is gone, or spoke what is no answer; no test can catch it unseen."""
 
 
 def _headroom(frames: int) -> None:
@@ -48,14 +43,13 @@ def _headroom(frames: int) -> None:
         _headroom(frames - 1)
 
 
-class Link:
+class Link(stream.Stream):
     """One end.
 
     Args:
         descriptor: Of the stream.
 
     Attributes:
-        broken: Why nothing can be asked any more; empty as long as it can.
         shared: The classes that both sides have.
         stays: The class under test, whose objects stay where they are.
     """
@@ -63,12 +57,12 @@ class Link:
     keeps_errors = False  # whether an error that comes back is raised as the object that it was
 
     def __init__(self, descriptor: int) -> None:
-        self.broken = ""
+        super().__init__(descriptor)
         self.shared = shared.Shared()
         self.stays: type | None = None
-        self._descriptor = descriptor
         self._lock = RLock()
         self._depth = 0
+        self._loop: Any = None  # of asyncio; made when something is awaited
         self._count = 0
         self._exported: list[Any] = []
         self._numbers: dict[int, int] = {}
@@ -104,13 +98,13 @@ class Link:
         """Ask for something and wait for the answer.
 
         Raises:
-            LinkLost: There is none, and there will be none.
+            stream.LinkLost: There is none, and there will be none.
             BaseException: What the other process raised.
         """
         _headroom(HEADROOM)
         with self._lock:
             if self.broken:
-                raise LinkLost(self.broken)
+                raise stream.LinkLost(self.broken)
             if self._depth >= DEEPEST:
                 raise RecursionError(f"more than {DEEPEST} calls wait for each other")
             message, encoder = self._message()
@@ -118,16 +112,23 @@ class Link:
             message["on"] = target._guerdon_number
             message["args"] = [encoder.value(arg) for arg in args]
             message["named"] = {key: encoder.value(arg) for key, arg in (kwargs or {}).items()}
-            frame = _frame(message)
+            frame = stream.frame(message)
             if frame is None:
-                raise ValueError(f"arguments of more than {LARGEST >> 20} MiB")
-            self._depth += 1
+                raise ValueError(f"arguments of more than {stream.LARGEST >> 20} MiB")
+            self._deeper(1)
             try:
                 self._write(frame)
                 answer = self._awaited(message["ask"])
                 return self._answered(answer, encoder)
             finally:
-                self._depth -= 1
+                self._deeper(-1)
+
+    def _deeper(self, by: int) -> None:
+        self._depth += by
+        with contextlib.suppress(
+            RecursionError, OverflowError
+        ):  # the program has set a limit of its own
+            sys.setrecursionlimit(sys.getrecursionlimit() + by * FRAMES)
 
     def _token(self) -> str:
         self._count += 1
@@ -157,7 +158,7 @@ class Link:
                 self.refill(value, new)
             if "no" not in answer:
                 return decoder.value(answer.get("ok"))
-            error = self._error(answer["no"])
+            error = self._error(answer["no"], decoder)
         except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
             self.lose(f"its answer is no message: {str(fault)[:100]}")
         except (MemoryError, RecursionError):
@@ -178,20 +179,20 @@ class Link:
             for number, value in enumerate(decoder.objects)
             if codec.is_changing(message["nodes"][number][0])
         ]
-        self._depth += 1
+        self._deeper(1)
         try:
             result, error = self.perform(what, target, name, args, kwargs), None
-        except LinkLost:
+        except stream.LinkLost:
             raise
         except BaseException as raised:
             result, error = None, raised
         finally:
-            self._depth -= 1
+            self._deeper(-1)
         known = {id(value): number for number, value in enumerate(decoder.objects)}
         try:
             frame = self._reply(message["ask"], known, before, result, error)
             if frame is None:
-                raise ValueError(f"a result of more than {LARGEST >> 20} MiB")
+                raise ValueError(f"a result of more than {stream.LARGEST >> 20} MiB")
         except Exception as fault:
             frame = self._reply(message["ask"], {}, [], None, fault)
             assert frame is not None
@@ -227,12 +228,28 @@ class Link:
         if what == "del":
             return delattr(target, name)
         if name == "__await__":
-            import asyncio
-
-            return asyncio.run(_waited(target))
+            return self._wait(target)
         if name not in remote.FORWARDED:
             raise TypeError(f"nothing of the name {name!r:.40} can be done from afar")
-        return getattr(type(target), name)(target, *args)
+        result = getattr(type(target), name)(target, *args)
+        return self._wait(result) if name in remote.AWAITED else result
+
+    def _wait(self, value: Any) -> Any:
+        """What comes of something that is awaited, in a loop that goes on where it was."""
+        from asyncio import events
+
+        running = events._get_running_loop()
+        if self._loop is None:
+            self._loop = events.new_event_loop()
+        nested = running is not None or self._loop.is_running()
+        loop = events.new_event_loop() if nested else self._loop
+        events._set_running_loop(None)
+        try:
+            return loop.run_until_complete(_waited(value))
+        finally:
+            events._set_running_loop(running)
+            if nested:
+                loop.close()
 
     def _reply(
         self,
@@ -247,13 +264,16 @@ class Link:
         if error is None:
             message["ok"] = encoder.value(result)
         else:
-            message["no"] = self._told(error)
+            state = raised.state_of(error)
+            message["no"] = self._told(error) | {
+                "state": {name: encoder.value(value) for name, value in state.items()}
+            }
         message["back"] = [
             [number, encoder.again(value)]
             for number, value, old in before
             if not _same(old, plain.contents(value))
         ]
-        return _frame(message)
+        return stream.frame(message)
 
     # Errors --------------------------------------------------------------------------------------
 
@@ -265,7 +285,7 @@ class Link:
             "mine": self._number(error) if self.keeps_errors else -1,
         }
 
-    def _error(self, told: Any) -> BaseException:
+    def _error(self, told: Any, decoder: codec.Decoder) -> BaseException:
         """An error of the other side, as it is raised here."""
         plain.expect(type(told) is dict, "no error")
         yours = told.get("yours")
@@ -273,61 +293,21 @@ class Link:
             own = self._exported[yours]
             if isinstance(own, BaseException):
                 return own  # what was raised here, and went through the other process
-        error = raised.rebuild(told)
+        state = told.get("state") or {}
+        plain.expect(type(state) is dict, "no attributes")
+        values = {name: decoder.value(value) for name, value in state.items()}
+        error = raised.rebuild(told, self._class_of, values)
         mine = told.get("mine")
         if type(mine) is int and mine >= 0:
             self._origins[id(error)] = (error, mine)
         return error
 
-    # The stream ----------------------------------------------------------------------------------
-
-    def receive(self, largest: int = LARGEST) -> dict[str, Any]:
-        """The next message."""
-        size = int.from_bytes(self._read(4), "big")
-        if size > largest:
-            self.lose(f"it sent more than {largest >> 10} KiB at once")
-        try:
-            message = _loads(self._read(size).decode("ascii"))
-        except (MemoryError, RecursionError):
-            self.lose("it sent too much")
-        except ValueError:
-            self.lose("it sent what is no message")
-        if type(message) is not dict:
-            self.lose("it sent what is no message")
-        return message  # type: ignore[no-any-return]
-
-    def tell(self, message: dict[str, Any]) -> None:
-        """Send a message that has no answer."""
-        self._write(_frame(message) or b"")
-
-    def lose(self, why: str) -> None:
-        """Give up.
-
-        Raises:
-            LinkLost: Always.
-        """
-        self.broken = self.broken or why
-        raise LinkLost(self.broken)
-
-    def _read(self, size: int) -> bytes:
-        got = bytearray()
-        while len(got) < size:
-            try:
-                chunk = read(self._descriptor, min(size - len(got), 1 << 20))
-            except OSError:
-                chunk = b""
-            if not chunk:
-                self.lose(GONE)
-            got += chunk
-        return bytes(got)
-
-    def _write(self, frame: bytes) -> None:
-        left = memoryview(frame)
-        while left:
-            try:
-                left = left[write(self._descriptor, left) :]
-            except OSError:
-                self.lose(GONE)
+    def _class_of(self, module: Any, name: Any) -> type | None:
+        """The class here of errors whose class there has a name."""
+        if module in ("program", "tests"):
+            found = self.shared.named.get(name) if type(name) is str else None
+            return found if found is not None and self.shared.kinds[found] == "error" else None
+        return raised.library_error(module, name)
 
     # Objects -------------------------------------------------------------------------------------
 
@@ -397,12 +377,6 @@ class Link:
 
 async def _waited(value: Any) -> Any:
     return await value
-
-
-def _frame(message: dict[str, Any]) -> bytes | None:
-    """A message as it is sent; None of one that is too large."""
-    body = _dumps(message).encode("ascii")
-    return len(body).to_bytes(4, "big") + body if len(body) <= LARGEST else None
 
 
 def _list(message: dict[str, Any], key: str) -> list[Any]:

@@ -6,8 +6,8 @@ Runs inside of a sandbox too: the standard library only, and little of it.
 from __future__ import annotations
 
 import builtins
-from collections import Counter, OrderedDict, defaultdict, deque
-from types import MemberDescriptorType
+from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
+from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ __all__ = [
     "CHANGEABLE",
     "EMPTY",
     "ERRORS",
+    "HELD",
     "MAKERS",
     "MAPPINGS",
     "NAMED",
     "NAMES",
+    "PATHS",
     "SEQUENCES",
     "SMALL",
     "CodecError",
@@ -31,7 +33,9 @@ __all__ = [
     "contents",
     "error_name",
     "expect",
+    "fields_of",
     "is_data",
+    "is_open",
     "mro_of",
     "refill",
     "state",
@@ -41,6 +45,7 @@ __all__ = [
 #: The classes that a class derives from, whatever it says of itself.
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
+PATHS = frozenset({"PosixPath", "PurePosixPath", "PureWindowsPath"})
 ATOMS = frozenset({type(None), bool, int, float, str})
 SMALL = 1 << 63
 #: The built-in exceptions.
@@ -123,6 +128,19 @@ def attributes(value: Any) -> dict[str, Any]:
     return found
 
 
+def fields_of(kind: type) -> list[str] | None:
+    """The fields of a class of namedtuples."""
+    fields = getattr(kind, "_fields", None)
+    names = fields if type(fields) is tuple else ("",)
+    fit = all(type(name) is str and name.isidentifier() for name in (kind.__name__, *names))
+    return list(names) if fit else None
+
+
+def is_open(value: Any) -> bool:
+    """Whether an object is all in its public attributes."""
+    return not any(name.startswith("_") for name in attributes(value))
+
+
 def state(value: Any) -> dict[str, Any]:
     """What of an object travels."""
     kind = type(value)
@@ -178,6 +196,11 @@ def stated(value: Any, kind: type) -> list[Any] | None:
         return [kind.__name__, str(value)]
     if where == ("fractions", "Fraction"):
         return ["Fraction", hex(value.numerator), hex(value.denominator)]
+    if where[1] in PATHS and str(where[0]).startswith("pathlib"):
+        return ["path", where[1], str(value)]
+    if where == ("datetime", "timezone"):
+        offset, *name = value.__getinitargs__()
+        return ["timezone", offset.days, offset.seconds, offset.microseconds, *name]
     if where == ("datetime", "timedelta"):
         return ["timedelta", value.days, value.seconds, value.microseconds]
     if where == ("datetime", "date"):
@@ -244,6 +267,63 @@ def _timedelta(days: int, seconds: int, microseconds: int) -> Any:
     return timedelta(days, seconds, microseconds)
 
 
+def _timezone(days: int, seconds: int, microseconds: int, *name: str) -> Any:
+    from datetime import timezone
+
+    return timezone(_timedelta(days, seconds, microseconds), *name)
+
+
+def _array(code: str, text: str) -> Any:
+    from array import array
+
+    made = array(code)
+    made.frombytes(bytes.fromhex(text))
+    return made
+
+
+def _path(name: str, text: str) -> Any:
+    import pathlib
+
+    expect(name in PATHS and type(text) is str, "no path")
+    return getattr(pathlib, name)(text)
+
+
+def _chained(maps: list[Any]) -> Any:
+    expect(all(isinstance(each, dict) for each in maps), "no mappings")
+    return ChainMap(*maps)
+
+
+def _proxied(held: list[Any]) -> Any:
+    expect(len(held) == 1 and isinstance(held[0], dict), "no mapping")
+    return MappingProxyType(held[0])
+
+
+def _namespace(names: list[Any], values: list[Any]) -> Any:
+    return SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+
+def _named(name: Any, fields: Any, items: list[Any]) -> Any:
+    """A namedtuple like the one of the other side; what a tuple does itself, no field does."""
+    expect(len(name) == 1 and len(items) == len(fields) < 100, "no namedtuple")
+    if any(type(each) is not str or each in ("count", "index") for each in fields):
+        return tuple(items)
+    key = (name[0], *fields)
+    if key not in _tuples:
+        _tuples[key] = namedtuple(name[0], fields)
+    return tuple.__new__(_tuples[key], items)
+
+
+_tuples: dict[Any, Any] = {}
+#: What is made of lists of values.
+HELD: dict[str, Callable[..., Any]] = {
+    "keys": lambda items: dict.fromkeys(items).keys(),
+    "items": lambda items: dict(items).items(),
+    "values": lambda items: dict(enumerate(items)).values(),
+    "chainmap": _chained,
+    "mappingproxy": _proxied,
+    "namespace": _namespace,
+    "named": _named,
+}
 MAKERS: dict[str, Callable[..., Any]] = {
     "int": _whole,
     "str": lambda text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
@@ -257,4 +337,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "datetime": _datetime,
     "time": _time,
     "timedelta": _timedelta,
+    "timezone": _timezone,
+    "array": _array,
+    "path": _path,
+    "memoryview": lambda text: memoryview(bytes.fromhex(text)),
 }

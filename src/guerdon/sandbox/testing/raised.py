@@ -5,6 +5,8 @@ Runs inside of a sandbox too: the standard library only, and little of it.
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__.startswith("guerdon."):
     from guerdon.sandbox.testing import plain
@@ -12,11 +14,22 @@ else:  # inside of a sandbox, where there is no guerdon
     import guerdon_plain as plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["LONGEST", "ProgramLeft", "describe", "rebuild", "told_of"]
+__all__ = [
+    "LONGEST",
+    "ProgramLeft",
+    "describe",
+    "library_error",
+    "rebuild",
+    "state_of",
+    "told_of",
+    "where",
+]
 
 LONGEST = 300  # characters of an error's text
+RUNNERS = frozenset({"bdb", "doctest", "unittest"})  # an error of theirs could skip a test
 WHOLE = 4 * LONGEST  # characters that the tests see of it
 
 
@@ -54,19 +67,55 @@ def told_of(error: BaseException) -> dict[str, Any]:
     kind = type(error)
     names = [plain.NAMED[id(each)] for each in plain.mro_of(kind) if id(each) in plain.NAMED]
     own = "" if id(kind) in plain.NAMED else str(kind.__name__)[:100]
+    classes = [where(each) for each in plain.mro_of(kind) if id(each) not in plain.NAMED][:-1]
     try:
         text = str.__str__(str(error))[:WHOLE].encode("utf-8", "backslashreplace").decode()
     except BaseException:  # its __str__ is the program's code
         text = "an error that can't be told"
-    args = [] if own else list(error.args)
-    known = not own and len(args) < 9 and all(map(_is_short, args))
+    args = list(error.args)
+    if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
+        args.append(error.filename)
+    known = len(args) < 9 and all(map(_is_short, args))
     return {
         "names": names,
         "own": own,
+        "classes": classes if own else [],
         "text": text,
         "args": args if known else None,
         "line": _program_line(error),
     }
+
+
+def where(kind: type) -> list[str]:
+    """The module and the name of a class."""
+    return [str(kind.__module__)[:100], str(kind.__qualname__)[:100]]
+
+
+def state_of(error: BaseException) -> dict[str, Any]:
+    """The attributes of an error that go along: small plain values."""
+    found = getattr(error, "__dict__", {})
+    kind = type(error)
+    return {
+        name: value
+        for name, value in found.items()
+        if plain.is_data(kind, name) and _is_small(value)
+    }
+
+
+def _is_small(value: Any, depth: int = 3) -> bool:
+    if type(value) in (list, tuple, dict) and depth and len(value) < 100:
+        items = [*value, *value.values()] if type(value) is dict else value
+        return all(_is_small(each, depth - 1) for each in items)
+    return _is_short(value)
+
+
+def library_error(module: Any, name: Any) -> type | None:
+    """An exception of the standard library, where its module is loaded."""
+    package = module.partition(".")[0] if type(module) is str else ""
+    if package not in sys.stdlib_module_names or package in RUNNERS:
+        return None
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
 def _is_short(value: Any) -> bool:
@@ -79,8 +128,15 @@ def _is_short(value: Any) -> bool:
     return kind in plain.ATOMS
 
 
-def rebuild(told: Any) -> BaseException:
+def rebuild(
+    told: Any, find: Callable[[Any, Any], type | None], state: Mapping[str, Any]
+) -> BaseException:
     """An error of the other side, as it is raised here.
+
+    Args:
+        told: What `told_of` tells.
+        find: Gives the class that a module and a name stand for here.
+        state: The error's attributes.
 
     Raises:
         CodecError: It is none.
@@ -91,11 +147,33 @@ def rebuild(told: Any) -> BaseException:
     kinds = [plain.ERRORS[name] for name in names if type(name) is str and name in plain.ERRORS]
     plain.expect(bool(kinds), "an error of no kind")
     said = _said(own[:100] or kinds[0].__name__, text)
-    if own:
-        text = f"{own[:100]}: {text}" if text else own[:100]
-    error: Any = _made(kinds, None if own else told.get("args"), text[:WHOLE])
+    args = told.get("args")
+    if type(args) is not list or any(type(each) not in plain.ATOMS for each in args):
+        args = None
+    found = [find(*each) for each in list(told.get("classes") or ())[:9]] if own else []
+    kind = next((each for each in found if each is not None), None)
+    error: Any
+    if kind is not None and issubclass(kinds[0], Exception):
+        error = _made_of(kind, [text[:WHOLE]] if args is None else args, state)
+    else:
+        error = _made(kinds, None if own else args, text[:WHOLE])
     error._guerdon_line, error._guerdon_said = line, said
     return error  # type: ignore[no-any-return]
+
+
+def _made_of(kind: type, args: list[Any], state: Mapping[str, Any]) -> Any:
+    """An error of a class of this side, without a call of what the class defines."""
+    base = next(each for each in plain.mro_of(kind) if each in plain.ERRORS.values())
+    try:
+        error: Any = base.__new__(kind, *args)
+    except TypeError:  # as a UnicodeDecodeError
+        raise plain.CodecError("an error that can't be") from None
+    if not issubclass(kind, OSError):  # which takes the name of a file out of them
+        error.args = tuple(args)
+    for name, value in state.items():
+        if plain.is_data(kind, name):
+            error.__dict__[name] = value
+    return error
 
 
 def _made(kinds: list[type[BaseException]], args: Any, text: str) -> Any:

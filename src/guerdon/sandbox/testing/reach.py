@@ -44,51 +44,21 @@ _NAMED = (
     WrapperDescriptorType,
     type,
 )
-_GIVEN = frozenset(
-    f"__{name}__"
-    for name in ["call", "contains", "getitem", "iter", "len", "next", "repr", "reversed", "str"]
-)
+_FEW = "aiter anext await call contains getitem iter len next repr reversed str"
+_GIVEN = frozenset(f"__{name}__" for name in _FEW.split())
 #: What functions and classes tell of themselves, to a decorator.
 _TOLD = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
 #: Where the classes are from whose objects have attributes for the program; the tests' have, too.
-_OPEN = frozenset(
-    [
-        "_csv",
-        "_io",
-        "_queue",
-        "_random",
-        "_thread",
-        "argparse",
-        "array",
-        "ast",
-        "asyncio.events",
-        "asyncio.locks",
-        "asyncio.queues",
-        "collections",
-        "concurrent.futures._base",
-        "concurrent.futures.thread",
-        "csv",
-        "datetime",
-        "decimal",
-        "email",
-        "fractions",
-        "io",
-        "ipaddress",
-        "logging",
-        "pathlib",
-        "queue",
-        "random",
-        "re",
-        "sqlite3",
-        "threading",
-        "time",
-        "types",
-        "unittest.case",
-        "unittest.mock",
-        "xml.etree.ElementTree",
-        "zoneinfo",
-    ]
+#: None of them opens a file by its name, starts a program, or fills in a text of the program.
+_MODULES = (
+    "_csv _io _queue _random _thread argparse array asyncio.locks asyncio.queues collections "
+    "concurrent.futures._base concurrent.futures.thread datetime decimal fractions io ipaddress "
+    "logging queue random re threading time types unittest.mock zoneinfo"
 )
+_OPEN = frozenset(_MODULES.split())
+_OWNERS = _OPEN | {"abc", "builtins", "enum", "tests", "typing"}
+#: Those of them whose objects are there to be filled.
+_FILLED = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
 
 
 def global_of(value: Any) -> tuple[str, str] | None:
@@ -116,6 +86,9 @@ def may_have(value: Any) -> None:
     """Refuse what the program is never given."""
     if isinstance(value, _BARRED) or (isinstance(value, type) and issubclass(value, remote.Remote)):
         raise TypeError(f"the program is given no {type(value).__name__}")
+    mocked = type(value).__module__ == "unittest.mock" and hasattr(value, "__dict__")
+    if mocked and isinstance(vars(value).get("_mock_wraps"), ModuleType):
+        raise TypeError("the program is given no module, wrapped or not")
     if isinstance(value, BuiltinFunctionType):
         module = value.__self__
         if module is None or isinstance(module, ModuleType):
@@ -140,7 +113,11 @@ def may_read(value: Any, name: str) -> bool:
     if name in _TOLD:
         told = getattr(value, name, None) if callable(value) else ()
         return told is None or type(told) is str
-    return _is_open(value) and not name.startswith("_")
+    if not _is_open(value) or name.startswith("_"):
+        return False
+    # A class of the tests may derive from one that could do something for the program.
+    owner = next((each for each in plain.mro_of(type(value)) if name in vars(each)), None)
+    return owner is None or owner.__module__ in _OWNERS
 
 
 def may_change(value: Any, name: str) -> bool:
@@ -148,7 +125,9 @@ def may_change(value: Any, name: str) -> bool:
 
     Methods and what is callable decide over a test; the program would put its own there.
     """
-    if not _is_open(value) or name.startswith("_"):
+    where = (type(value).__module__, type(value).__name__)
+    filled = where[0] in ("tests", "unittest.mock") or where in _FILLED
+    if not _is_open(value) or name.startswith("_") or not filled:
         return False
     for each in plain.mro_of(type(value)):
         own = vars(each)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["ARITHMETIC", "COMPARISONS", "FORWARDED", "Remote", "kind_of", "remote_class"]
+__all__ = ["ARITHMETIC", "AWAITED", "COMPARISONS", "FORWARDED", "Remote", "kind_of", "remote_class"]
 
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 _OPERATORS = "add and divmod floordiv lshift matmul mod mul or pow rshift sub truediv xor"
@@ -37,6 +37,9 @@ _OTHERS = (
 )
 #: The special methods that reach the other process.
 FORWARDED = COMPARISONS | ARITHMETIC | {f"__{name}__" for name in [*_OTHERS.split(), "await"]}
+#: Those which give something to be awaited.
+AWAITED = frozenset({"__aenter__", "__aexit__", "__anext__"})
+FORWARDED |= AWAITED | {"__aiter__"}
 #: Those which every class has, and which may tell something of its own.
 _ALWAYS = ("__repr__", "__str__")
 _DUNDERS = frozenset({"__annotations__", "__dict__", "__doc__", "__name__", "__qualname__"})
@@ -70,6 +73,9 @@ class Remote:
         object.__setattr__(self, "_guerdon_made", False)
         object.__setattr__(self, "_guerdon_mixed", False)
 
+    def __mro_entries__(self, bases: Any) -> Any:
+        raise TypeError("a test can't derive a class from one of the program")
+
     def __getattr__(self, name: str) -> Any:
         if name[:2] == name[-2:] == "__" and name not in _DUNDERS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -93,6 +99,14 @@ def _forward(name: str) -> Callable[..., Any]:
     return method
 
 
+def _forward_awaited(name: str) -> Callable[..., Any]:
+    async def method(self: Remote, *args: Any) -> Any:
+        return self._guerdon_link.operate(self, name, args)
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
 def _call(self: Remote, /, *args: Any, **kwargs: Any) -> Any:
     return self._guerdon_link.call(self, args, kwargs)
 
@@ -110,8 +124,12 @@ def _await(self: Remote) -> Any:
     return self._guerdon_link.operate(self, "__await__", ())
 
 
-_DOC = property(lambda self: self._guerdon_link.attribute(self, "__doc__"))
+_TOLD = {
+    name: property(lambda self, name=name: self._guerdon_link.attribute(self, name))  # type: ignore[misc]
+    for name in ("__annotations__", "__doc__")
+}
 _METHODS: dict[str, Any] = {name: _forward(name) for name in FORWARDED}
+_METHODS.update({name: _forward_awaited(name) for name in AWAITED})
 _METHODS.update(__call__=_call, __await__=_await)
 _classes: dict[tuple[str, frozenset[str]], type[Remote]] = {}
 
@@ -127,7 +145,7 @@ def remote_class(name: str, methods: frozenset[str]) -> type[Remote]:
     if known is None:
         body: dict[str, Any] = {method: _METHODS[method] for method in methods}
         body["__slots__"] = ()
-        body["__doc__"] = _DOC
+        body.update(_TOLD)  # else they would be the class's own
         if "__iter__" in methods:
             body.setdefault("__contains__", _contains)
         if name == "function":

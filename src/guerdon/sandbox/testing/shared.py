@@ -73,10 +73,6 @@ class Shared:
         assert found is not None
         return found
 
-    def has_state(self, value: Any) -> bool:
-        """Whether an object is all in its public attributes."""
-        return not any(name.startswith("_") for name in plain.attributes(value))
-
 
 def _kind_of(kind: Any) -> str:
     """What objects of a class are; empty where they stay where they are."""
@@ -106,8 +102,11 @@ def _acts(kind: type) -> bool:
     return any(
         callable(value) or (hasattr(type(value), "__get__") and type(value) not in _PLAIN)
         for name, value in vars(kind).items()
-        if not name.startswith("_")
+        if name in _ACTING or not name.startswith("_")
     )
 
 
+_ACTING = frozenset(
+    {"__call__", "__enter__", "__getattr__", "__getattribute__", "__next__", "__aenter__"}
+)
 _PLAIN = (MemberDescriptorType, staticmethod, classmethod)  # other ways to make one
