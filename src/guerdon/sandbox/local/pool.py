@@ -87,6 +87,8 @@ class Pool:
                 if self._over(call):
                     raise SandboxError(CLOSED)
                 self._busy.add(worker)
+                if call is not None:
+                    call.worker = worker
             yield worker
         finally:
             self._give_back(worker)
@@ -110,11 +112,13 @@ class Pool:
             if worker is not None and not worker.broken and not self._closed:
                 self._idle.append(worker)
                 worker = None
-        if worker is not None:
-            worker.close()
-        with self._changed:
-            self._free += 1
-            self._changed.notify_all()
+        try:
+            if worker is not None:
+                worker.close()
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify_all()
 
     def run(self, tasks: Sequence[Task]) -> list[Execution]:
         """Run calls in a free worker."""
@@ -141,7 +145,6 @@ class Pool:
                 call.began = True
             try:
                 with self.worker(call) as worker:
-                    call.worker = worker
                     return self._told(worker.run(tasks))
             finally:
                 call.ended.set()
@@ -187,7 +190,7 @@ def _close_all(workers: list[Worker]) -> None:
 
 
 class _Call:
-    """A call that may be cancelled; its fields change under the pool's lock."""
+    """A call that may be cancelled; what is said of it is said under the pool's lock."""
 
     def __init__(self) -> None:
         self.cancelled = self.began = False

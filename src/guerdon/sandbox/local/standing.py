@@ -97,6 +97,9 @@ class StandingWorker(Worker):
             if happened & (select.POLLIN | select.POLLHUP) and not reader.read(self._stream):
                 return False
             task.cause = task.cause or self._too_much(task)
+            for capture in (self._outputs.out, self._outputs.err):
+                if capture.reading in events and capture.ended:
+                    poller.unregister(capture.reading)  # the function has closed it
             if task.cause is not None:
                 return True
         task.cause = self._too_much(task)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from guerdon.sandbox.local.places import executable_places, own_places
 from guerdon.sandbox.local.sessions import end_session
 from guerdon.sandbox.local.task import Task
 from guerdon.sandbox.locking.privileges import ReservedUser
+from guerdon.sandbox.server.folders import empty
 from guerdon.sandbox.server.frames import BrokenFrameError, receive, send
 
 __all__ = ["Worker"]
@@ -64,8 +64,8 @@ class Worker:
 
     Args:
         config: What it keeps.
-        opening: What setting it up may use; only templates need more than the keeper itself.
         task: Where what happens when it is set up goes, with descriptors for it.
+        seconds: How long setting it up may take, beside what the keeper itself needs.
 
     Raises:
         SandboxUnavailableError: An attack on its lock got through.
@@ -94,15 +94,15 @@ class Worker:
                 raise SandboxError(f"a worker can't be started: {error}") from error
             stack.pop_all()
         try:
-            os.chmod(self.folder, 0o711)  # a call passes through here into its own
-            if config.get("bubblewrap") and os.geteuid() == 0:
-                self._user = ReservedUser()
-                os.chown(self.folder, self._user.uid, self._user.uid)
             with theirs:
+                os.chmod(self.folder, 0o711)  # a call passes through here into its own
+                if config.get("bubblewrap") and os.geteuid() == 0:
+                    self._user = ReservedUser()
+                    os.chown(self.folder, self._user.uid, self._user.uid)
                 self._process = self._start(config, theirs)
             send(self._channel, config | {"folder": self.folder}, task.descriptors if task else ())
             facts = self._open(task, monotonic() + seconds + GRACE)
-            around = "around it" if config["bubblewrap"] else "not found, or doesn't work here"
+            around = "around it" if config["bubblewrap"] else "no: not installed, or it doesn't work here for who calls run as"
             self.made_of = facts.get("lock", {}) | {"bubblewrap": around}
             if self._user is not None:
                 self.made_of["calls run as"] = str(self._user.uid)
@@ -116,6 +116,8 @@ class Worker:
             raise
 
     def _start(self, config: dict[str, Any], theirs: socket.socket) -> subprocess.Popen[bytes]:
+        if not sys.executable:
+            raise SandboxError("this Python doesn't know which program it is (sys.executable)")
         path = own_places()
         stub = _STUB.format(path=path, fd=theirs.fileno())
         # Without site-packages and the working directory on the path.
@@ -254,4 +256,6 @@ class Worker:
         self._last_words.close()
         if self._user is not None:
             self._user.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # mostly the keeper has removed it already
+            empty(self.folder)
+            os.rmdir(self.folder)

@@ -1,15 +1,13 @@
-"""Small messages between the host, the keeper and the template, with file descriptors."""
+"""Small messages between the host and the keeper, with file descriptors."""
 
 from __future__ import annotations
 
 import array
 import json
 import os
-import select
 import socket
 import struct
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any
 
 __all__ = ["BrokenFrameError", "receive", "send"]
@@ -42,22 +40,16 @@ def send(channel: socket.socket, message: dict[str, Any], fds: Sequence[int] = (
         channel.sendall(data)
 
 
-def receive(
-    channel: socket.socket, seconds: float | None = None
-) -> tuple[dict[str, Any], list[int]] | None:
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """The next message with its descriptors, which are the caller's to close; None at the end.
 
-    Args:
-        channel: A stream between two processes.
-        seconds: How long all of it may take; None waits.
-
     Raises:
-        BrokenFrameError: It is none, or is not there in time.
+        BrokenFrameError: It is none.
     """
     fds: array.array[int] = array.array("i")
     message = None
     try:
-        message = _receive(channel, fds, None if seconds is None else monotonic() + seconds)
+        message = _receive(channel, fds)
     finally:
         if message is None:
             for fd in fds:
@@ -65,12 +57,9 @@ def receive(
     return None if message is None else (message, list(fds))
 
 
-def _receive(
-    channel: socket.socket, fds: array.array[int], deadline: float | None
-) -> dict[str, Any] | None:
+def _receive(channel: socket.socket, fds: array.array[int]) -> dict[str, Any] | None:
     data = b""
     while len(data) < _HEADER.size:
-        _wait(channel, deadline)
         room = socket.CMSG_SPACE(MOST_FDS * fds.itemsize)
         part, control, _, _ = channel.recvmsg(_HEADER.size - len(data), room)
         for level, kind, held in control:
@@ -84,7 +73,6 @@ def _receive(
         raise BrokenFrameError(f"a message of {length:,} bytes")
     text = bytearray()
     while len(text) < length:
-        _wait(channel, deadline)
         part = channel.recv(length - len(text))
         if not part:
             return None
@@ -96,11 +84,3 @@ def _receive(
     if not isinstance(message, dict):
         raise BrokenFrameError(f"it is {type(message).__name__}")
     return message
-
-
-def _wait(channel: socket.socket, deadline: float | None) -> None:
-    """Wait until something can be read, where there is an end to waiting."""
-    if deadline is not None:
-        left = max(0.0, deadline - monotonic())
-        if not select.select([channel], [], [], left)[0]:
-            raise BrokenFrameError("it is not there in time")

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from guerdon.sandbox.server.calls import ENDING, Call
+from guerdon.sandbox.server.folders import empty
 from guerdon.sandbox.server.frames import receive, send
 from guerdon.sandbox.server.process_control import adopt_orphans, start_afresh, wakes_on_child
 from guerdon.sandbox.server.programs import ProgramStarter
@@ -26,7 +27,7 @@ from guerdon.sandbox.server.templates import FunctionStarter, OpeningFailedError
 __all__ = ["main"]
 
 # What is imported on the way, to be there when nothing can be found any more.
-INSIDE = ("landlockpy",) if sys.platform == "linux" else ()
+NEEDED = ("landlockpy",) if sys.platform == "linux" else ()
 
 # Seconds between two looks at what the processes of a call use.
 LOOK_EVERY = 0.02
@@ -40,7 +41,7 @@ def main(fd: int, own: Sequence[str]) -> None:
         own: Where modules of ours are found, and those that we need; calls don't see them.
     """
     start_afresh()
-    for name in INSIDE:
+    for name in NEEDED:
         importlib.import_module(name)
     sys.path[:] = [each for each in sys.path if each not in own]
     channel = socket.socket(fileno=fd)
@@ -52,8 +53,17 @@ def main(fd: int, own: Sequence[str]) -> None:
     base = config["folder"]
     adopt_orphans()
     kinds: dict[str, type[Starter]] = {"programs": ProgramStarter, "functions": FunctionStarter}
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove, base)  # the host does it, too, but it may be gone
+        keep(channel, kinds[config["kind"]], config, fds)
+
+
+def keep(
+    channel: socket.socket, kind: type[Starter], config: dict[str, Any], fds: list[int]
+) -> None:
+    """Start what calls are made of, and serve the host until it goes."""
     try:
-        starter = kinds[config["kind"]](config, fds, channel)
+        starter = kind(config, fds, channel)
     except OpeningFailedError as error:
         tell(channel, {"failed": str(error), "ended": [error.report]})
         return
@@ -61,7 +71,6 @@ def main(fd: int, own: Sequence[str]) -> None:
         tell(channel, {"failed": f"{type(error).__name__}: {error}"})
         return
     with contextlib.ExitStack() as stack:
-        stack.callback(_remove, base)  # the host does it, too, but it may be gone
         stack.callback(starter.close)
         woken = stack.enter_context(wakes_on_child())
         send(channel, {"ready": starter.facts()})
@@ -78,6 +87,7 @@ def tell(host: socket.socket, message: dict[str, Any]) -> None:
 
 def _remove(base: str) -> None:
     with contextlib.suppress(OSError):  # where it is mounted it can only be emptied
+        empty(base)
         os.rmdir(base)
 
 
@@ -145,9 +155,10 @@ class Keeper:
     def wait_for_request(self) -> None:
         """Wait until the host says something, looking now and then at what should be still."""
         every = self.starter.look_every
-        if every is not None:
-            while not select.select([self.channel], [], [], every)[0]:
-                self.starter.look_idle()
+        poller = select.poll()
+        poller.register(self.channel, select.POLLIN)
+        while every is not None and not poller.poll(every * 1000):
+            self.starter.look_idle()
 
     def start(self, jobs: Sequence[dict[str, Any]], fds: list[int]) -> None:
         """Start the calls of a request, which share its descriptors out among them."""
@@ -198,9 +209,10 @@ class Keeper:
                 continue
             if call.stopped and monotonic() - call.stopped > ENDING:
                 raise StuckError("a call that was killed does not end")
-            if call.stopped or (cause := call.look()) is None:
-                continue
-            self.stop(call, cause)
+            if call.stopped:
+                self.starter.stop(call)  # it may have been forked since
+            elif (cause := call.look()) is not None:
+                self.stop(call, cause)
 
     def stop(self, call: Call, cause: str) -> None:
         """End a call before its time."""

@@ -19,7 +19,7 @@ from guerdon.sandbox.server.started import Started
 from guerdon.sandbox.server.template import ENDED, READY, serve
 from guerdon.sandbox.server.tree import Stat, members, memory_of, stat_of
 
-__all__ = ["FunctionStarter"]
+__all__ = ["FunctionStarter", "OpeningFailedError"]
 
 # Seconds between two looks at a template that is to do nothing, and at one that answers calls.
 IDLE_LOOK, STANDING_LOOK = 1.0, 0.05
@@ -174,8 +174,8 @@ class FunctionStarter:
         self._called = True
         call = Call(job, lambda: [self._group, *self._others()], self._baseline)
         # The template waits meanwhile; what it does instead counts, too.
-        if self._stat is not None:
-            call.meter.passes_over(self._group, self._stat)
+        if (stat := stat_of(self._group)) is not None:
+            call.meter.passes_over(self._group, stat)
         self.calls.append(call)
         if not self._group:
             self._lost(call)
@@ -227,10 +227,9 @@ class FunctionStarter:
             self._started = None
         if self._group == 0:
             return "the process that holds the imported function has ended"
-        if not self._lock.closed_groups:
-            empty(self._base)  # where nothing else keeps it from writing
-        if not self._lock.closed_groups:
-            self.stop(self.calls[0])  # elsewhere a call can't start any
+        if not self._lock.closed_groups:  # elsewhere a call can neither fork nor write
+            self.stop(self.calls[0])
+            empty(self._base)
         return None
 
     def last_words(self) -> dict[str, Any]:
