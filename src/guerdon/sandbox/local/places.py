@@ -25,8 +25,16 @@ def own_places() -> list[str]:
 
 
 def executable_places() -> list[str]:
-    """The interpreter's program, by the name that it is started by and by its own."""
-    return list(dict.fromkeys([sys.executable, os.path.realpath(sys.executable)]))
+    """The interpreter's program, by each of its names, and the library that it may start with."""
+    programs = [sys.executable, os.path.realpath(sys.executable)]
+    # Beside it, as well as where it was built for: it may have been moved.
+    beside = Path(programs[1]).parents[1]
+    shared = [
+        str(path)
+        for home in (Path(sys.base_prefix), beside)
+        for path in home.glob("lib/libpython*")
+    ]
+    return list(dict.fromkeys([*programs, *shared]))
 
 
 def interpreter_places() -> list[str]:

@@ -33,6 +33,9 @@ __all__ = ["Worker"]
 # starting. After that it is the sandbox that failed.
 GRACE = 10.0
 
+# Mostly one of these; where this is root, calls run as somebody who may be shut out of its folders.
+NO_BUBBLEWRAP = "not installed, or it doesn't work for who calls run as"
+
 # Seconds for which only the end of a call is waited for.
 SOON = 0.005
 
@@ -102,7 +105,7 @@ class Worker:
                 self._process = self._start(config, theirs)
             send(self._channel, config | {"folder": self.folder}, task.descriptors if task else ())
             facts = self._open(task, monotonic() + seconds + GRACE)
-            around = "around it" if config["bubblewrap"] else "no: not installed, or it doesn't work here for who calls run as"
+            around = "around it" if config["bubblewrap"] else NO_BUBBLEWRAP
             self.made_of = facts.get("lock", {}) | {"bubblewrap": around}
             if self._user is not None:
                 self.made_of["calls run as"] = str(self._user.uid)

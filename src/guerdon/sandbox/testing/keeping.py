@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from guerdon.sandbox.testing import remote
 
-__all__ = ["QUERIES", "Keeping"]
+__all__ = ["Keeping", "QUERIES"]
 
 MOST = 100_000  # items that are walked through to find one
 _NUMBERS = frozenset({"__float__", "__int__", "__index__", "__complex__"})

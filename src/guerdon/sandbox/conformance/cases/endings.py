@@ -98,15 +98,15 @@ ENDINGS: tuple[Case, ...] = (
     ),
     _case(
         name="stack overflow",
-        proves="a recursion that runs over the stack is the program's crash",
+        proves="what runs over the stack is the program's crash",
         ends=("signal", "memory"),
         program="""
         trying()
-        sys.setrecursionlimit(10**9)
-        class Deep:
-            def __getattr__(self, name):
-                return getattr(self, name + "")
-        Deep().down
+        class Large(ctypes.Structure):  # an argument that the stack has no room for
+            _fields_ = [("content", ctypes.c_char * (64 << 20))]
+        function = ctypes.CDLL(None).abs
+        function.argtypes = [Large]
+        function(Large())
         """,
     ),
     _case(
