@@ -202,8 +202,7 @@ class StateError(RubricError, ValueError):
         self, message: str, *, missing: Sequence[str] = (), unexpected: Sequence[str] = ()
     ) -> None:
         super().__init__(message)
-        self.missing = tuple(missing)
-        self.unexpected = tuple(unexpected)
+        self.missing, self.unexpected = tuple(missing), tuple(unexpected)
 
 
 class SpecError(GuerdonError):
@@ -216,8 +215,7 @@ class SpecError(GuerdonError):
 
     def __init__(self, message: str, *, spec: str = "", traceback: str | None = None) -> None:
         super().__init__(message)
-        self.spec = spec
-        self.traceback = traceback
+        self.spec, self.traceback = spec, traceback
 
 
 class RolloutError(GuerdonError):
