@@ -23,20 +23,21 @@ from guerdon.sandbox.evaluating.wire import (
 )
 
 ANY_TEXT = st.text(st.characters(), max_size=6)  # lone surrogates among them
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
     | st.floats(allow_nan=False)
     | ANY_TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=6,
 )
 MESSAGES = st.lists(
     st.builds(
         lambda role, content, extra: Message(role=role, content=content, **extra),
         st.sampled_from(["user", "assistant", "tool"]),
-        ANY_TEXT | st.none() | st.lists(st.dictionaries(ANY_TEXT, JSON, max_size=2), max_size=2),
+        ANY_TEXT | st.none() | st.lists(st.dictionaries(KEYS, JSON, max_size=2), max_size=2),
         st.dictionaries(st.sampled_from(["step_id", "cache"]), JSON, max_size=2),
     ),
     max_size=3,
@@ -46,14 +47,14 @@ RESULTS = st.builds(
     EvaluateResult,
     score=FINITE,
     reason=st.none() | ANY_TEXT,
-    metrics=st.dictionaries(ANY_TEXT, JSON, max_size=2),
+    metrics=st.dictionaries(KEYS, JSON, max_size=2),
     step_outputs=st.none()
     | st.lists(st.builds(StepOutput, step_index=st.integers(0, 9), base_reward=FINITE)),
 )
 
 
 @settings(max_examples=60)
-@given(st.lists(MESSAGES, max_size=2), JSON, st.dictionaries(ANY_TEXT, JSON, max_size=2))
+@given(st.lists(MESSAGES, max_size=2), JSON, st.dictionaries(KEYS, JSON, max_size=2))
 def test_a_call_arrives_as_it_was_sent(rollouts, ground_truth, others):
     call = read_call(write_call(rollouts, ground_truth, others))
     assert [[each.to_openai() for each in one] for one in call.rollouts] == [
@@ -66,6 +67,19 @@ def test_a_call_arrives_as_it_was_sent(rollouts, ground_truth, others):
 @given(st.lists(RESULTS, max_size=3))
 def test_results_arrive_as_they_were_given(results):
     assert read_reply(write_reply(results), len(results)) == results
+
+
+@pytest.mark.parametrize("others", [{"\ud800": 1}, {"a\udfff": None}])
+def test_a_name_that_would_become_another_is_refused(others):
+    with pytest.raises(InvalidArgumentError, match=r"the name .* can't be sent: UTF-8 can't hold"):
+        write_call([], None, others)
+
+
+def test_a_metric_whose_name_would_become_another_makes_its_result_invalid():
+    [result] = read_reply(write_reply([EvaluateResult(score=1, metrics={"\ud800": 2})]), 1)
+    assert not result.is_score_valid
+    assert "has the key" in result.error
+    assert "which UTF-8 can't hold" in result.error
 
 
 def test_tuples_arrive_as_lists_and_no_number_is_lost():

@@ -7,7 +7,7 @@ from typing import Any
 
 from guerdon.errors import InvalidArgumentError
 
-__all__ = ["check_json", "find_foreign"]
+__all__ = ["check_json", "find_foreign", "writable"]
 
 # How deep values may be nested. Parsers of JSON give up at about 200.
 MAX_DEPTH = 150
@@ -64,7 +64,7 @@ def find_foreign(value: Any, depth: int = 0) -> str | None:
     for key, inner in items:
         if named and not isinstance(key, str):
             return f" has the key {reprlib.repr(key)} ({type(key).__name__})"
-        if named and not key.isascii() and not _writable(key):
+        if named and not key.isascii() and not writable(key):
             return f" has the key {reprlib.repr(key)}, which UTF-8 can't hold"
         if type(inner) in _PLAIN:
             continue
@@ -75,8 +75,8 @@ def find_foreign(value: Any, depth: int = 0) -> str | None:
     return None
 
 
-def _writable(key: str) -> bool:
-    # Of a key, the writer of JSON would silently make another one.
+def writable(key: str) -> bool:
+    """Whether UTF-8 can hold a key; of another the writer of JSON would silently make a third."""
     return key.encode("utf-8", "ignore").decode() == key
 
 

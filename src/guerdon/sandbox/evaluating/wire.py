@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.models.evaluate_result import EvaluateResult
 from guerdon.models.message import Message
-from guerdon.sandbox.evaluating.json_values import check_json, find_foreign
+from guerdon.sandbox.evaluating.json_values import check_json, find_foreign, writable
 
 __all__ = [
     "Call",
@@ -105,6 +105,9 @@ def write_call(
         ground_truth: Of one its own, of a batch the list of them.
         others: What else the function is given by name.
     """
+    for name in others or ():
+        if not name.isascii() and not writable(name):
+            raise InvalidArgumentError(f"the name {name!r:.60} can't be sent: UTF-8 can't hold it")
     # Past validation, all of which has been done: messages are Message.
     call = Call.model_construct(
         version=VERSION, rollouts=rollouts, ground_truth=ground_truth, others=others or {}
