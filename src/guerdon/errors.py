@@ -37,6 +37,15 @@
     │   └── UnknownEnvError (LookupError)      no environment of that name
     ├── SandboxError                           a sandbox that failed, not the code in it
     │   └── SandboxUnavailableError            a level of isolation that doesn't work here
+    ├── ConfigError (ValueError)               a reward pipeline that can't be meant
+    │   ├── ConfigVersionError                 one of a schema version that isn't known
+    │   ├── ConfigUpdateError                  a change that is refused, whole
+    │   └── ConfigConflictError                a change of a version that is no longer the present
+    ├── ServiceError                           a service (MCP, a model) that gave no answer
+    │   ├── ServiceUnavailableError (ConnectionError)   it isn't there, or no longer
+    │   ├── ServiceTimeoutError (TimeoutError) it didn't answer in time
+    │   └── VerdictError (ValueError)          a judge's answer that is no verdict
+    ├── TrackerError                           an experiment tracker that can't be used
     ├── LaunchError                            a server process or container that didn't start
     └── ClientError                            something between a client and a server
         ├── ServerError (RuntimeError)         the server said that something went wrong
@@ -53,47 +62,18 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
-    "AbstractRubricError",
-    "AlignmentError",
-    "AnswerTimeoutError",
-    "AsyncRubricError",
-    "ClientError",
-    "ConnectionLostError",
-    "CreditError",
-    "CycleError",
-    "EnvDefinitionError",
-    "EnvError",
-    "EnvFailedError",
-    "EnvTimeoutError",
-    "EpisodeError",
-    "GuardTimeoutError",
-    "GuerdonError",
-    "InvalidArgumentError",
-    "InvalidChildError",
-    "InvalidObservationError",
-    "InvalidScoreError",
-    "LaunchError",
-    "MissingInputError",
-    "NoAggregationError",
-    "NotInitializedError",
-    "OutputError",
-    "PolicyError",
-    "RefusedActionError",
-    "ResumeError",
-    "RewardFunctionError",
-    "RolloutError",
-    "RubricError",
-    "RubricIndexError",
-    "RubricPathError",
-    "SandboxError",
-    "SandboxUnavailableError",
-    "ServerError",
-    "SpecError",
-    "StateError",
-    "TrajectoryError",
-    "UnknownEnvError",
+    "AbstractRubricError", "AlignmentError", "AnswerTimeoutError", "AsyncRubricError",
+    "ClientError", "ConfigConflictError", "ConfigError", "ConfigUpdateError", "ConfigVersionError",
+    "ConnectionLostError", "CreditError", "CycleError", "EnvDefinitionError", "EnvError",
+    "EnvFailedError", "EnvTimeoutError", "EpisodeError", "GuardTimeoutError", "GuerdonError",
+    "InvalidArgumentError", "InvalidChildError", "InvalidObservationError", "InvalidScoreError",
+    "LaunchError", "MissingInputError", "NoAggregationError", "NotInitializedError", "OutputError",
+    "PolicyError", "RefusedActionError", "ResumeError", "RewardFunctionError", "RolloutError",
+    "RubricError", "RubricIndexError", "RubricPathError", "SandboxError", "SandboxUnavailableError",
+    "ServerError", "ServiceError", "ServiceTimeoutError", "ServiceUnavailableError", "SpecError",
+    "StateError", "TrackerError", "TrajectoryError", "UnknownEnvError", "VerdictError",
     "WorkerError",
-]
+]  # fmt: skip
 
 
 class GuerdonError(Exception):
@@ -350,6 +330,84 @@ class SandboxUnavailableError(SandboxError):
     ) -> None:
         super().__init__(message)
         self.level, self.missing, self.findings = level, tuple(missing), tuple(findings)
+
+
+class ConfigError(GuerdonError, ValueError):
+    """A reward pipeline's configuration can't be meant; nothing of it was taken.
+
+    Attributes:
+        problems: What is wrong, each with where: ``file:line: per_turn[2].weight: …``.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or (message,)
+
+
+class ConfigVersionError(ConfigError):
+    """A configuration is of a schema version that isn't known.
+
+    Attributes:
+        found: The version that it says.
+        known: The version that is read here.
+    """
+
+    def __init__(self, message: str, *, found: str = "", known: str = "") -> None:
+        super().__init__(message)
+        self.found, self.known = found, known
+
+
+class ConfigUpdateError(ConfigError):
+    """A change of the configuration is refused; nothing of it was applied."""
+
+
+class ConfigConflictError(ConfigError):
+    """A change was made to a version that is no longer the present one.
+
+    Attributes:
+        sent: The version that the change was made to.
+        present: The version that there is.
+    """
+
+    def __init__(self, message: str, *, sent: str = "", present: str = "") -> None:
+        super().__init__(message)
+        self.sent, self.present = sent, present
+
+
+class ServiceError(GuerdonError):
+    """A service gave no answer that can be used.
+
+    Attributes:
+        service: Its name, or its address.
+    """
+
+    def __init__(self, message: str, *, service: str = "") -> None:
+        super().__init__(message)
+        self.service = service
+
+
+class ServiceUnavailableError(ServiceError, ConnectionError):
+    """A service isn't there, or no longer, or has no place for one more."""
+
+
+class ServiceTimeoutError(ServiceError, TimeoutError):
+    """A service didn't answer in time."""
+
+
+class VerdictError(ServiceError, ValueError):
+    """A judge answered, but what it said is no verdict.
+
+    Attributes:
+        answer: What it said.
+    """
+
+    def __init__(self, message: str, *, service: str = "", answer: str = "") -> None:
+        super().__init__(message, service=service)
+        self.answer = answer
+
+
+class TrackerError(GuerdonError):
+    """An experiment tracker can't be used as it was asked for."""
 
 
 class LaunchError(GuerdonError):
