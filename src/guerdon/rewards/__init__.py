@@ -1,0 +1,1 @@
+"""Reward pipelines: configured, versioned, live, normalised, logged."""

@@ -1,0 +1,1 @@
+"""Services: tools and models behind names, over MCP; judges stand on them."""
