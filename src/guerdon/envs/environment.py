@@ -201,7 +201,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         Returns:
             That very observation.
         """
-        if self.rubric._look().is_async:
+        traits = self.rubric._look()
+        if traits.is_async or traits.waits:  # those that wait do so at the same time
             return run(score_step_async(self.rubric, action, observation))
         return score_step(self.rubric, action, observation)
 

@@ -46,7 +46,8 @@ async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
 
 async def evaluate_child(frame: Frame, child: Rubric, action: Any, observation: Any) -> float:
     """Evaluate one child of a container: awaited, in a thread, or inline, as it needs."""
-    if child._look().is_async or frame.limiter is not None:
+    traits = child._look()
+    if traits.is_async or traits.waits or frame.limiter is not None:
         return await run_async(child, frame, action, observation, frame.limiter)
     score: float = child(action, observation)
     return score
@@ -121,7 +122,8 @@ async def evaluate_batch(
             raise
 
     limiter = anyio.CapacityLimiter(max(workers, 1))
-    await together([work_async if traits.is_async else work_in_thread] * workers)
+    awaited = traits.is_async or traits.waits
+    await together([work_async if awaited else work_in_thread] * workers)
     return results
 
 

@@ -127,6 +127,8 @@ def _forward_async(frame: Frame, action: Any, observation: Any) -> Any:
     assert rubric is not None
     if rubric._is_container:
         return rubric._evaluate_async(frame, action, observation)  # type: ignore[attr-defined]
+    if rubric._waits:
+        return rubric.forward_async(action, observation)  # type: ignore[attr-defined]
     if frame.limiter is not None and not rubric._look().is_async:
         return in_thread(frame.limiter, _evaluate_written, rubric, action, observation)
     return _evaluate_written(rubric, action, observation)

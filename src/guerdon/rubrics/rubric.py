@@ -57,6 +57,10 @@ class Rubric(Node):
     A rubric that keeps the state of an episode itself may override ``__call__`` alone; hooks,
     checks and recording work the same.
 
+    One that waits for others, such as a judge, may be written twice: `forward` waits, and an
+    ``async def forward_async(action, observation)`` beside it is what `evaluate` and the other
+    async methods await. Its tree is still sync: calling it gives a float.
+
     Attributes:
         last_score: The score of the latest call, for reading by eye; None before the first.
         score_range: The lowest and highest score, where the class declares it.
@@ -101,6 +105,8 @@ class Rubric(Node):
         cls._credits = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._loads = cls.load_state_dict is not Rubric.load_state_dict
         cls._is_async = any(map(is_async_callable, (*cls._written_calls, cls.forward)))
+        twin = getattr(cls, "forward_async", None)
+        cls._waits = is_async_callable(twin) and not (cls._is_async or cls._written_calls)
 
     @abstractmethod
     def forward(self, action: Any, observation: Any) -> Any:

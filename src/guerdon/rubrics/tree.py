@@ -23,12 +23,14 @@ class Traits:
 
     Attributes:
         is_async: Something in the tree is async, so that calling it gives an awaitable.
+        waits: Something in it that is called as sync waits for others, and has an async twin.
         holds_trajectory: There is a trajectory rubric in the tree, the rubric itself included.
         stateful: Something in the tree has state that `reset` clears.
         paths: The dotted path of each descendant, by its identity.
     """
 
     is_async: bool
+    waits: bool
     holds_trajectory: bool
     stateful: bool
     paths: dict[int, str]
@@ -43,6 +45,7 @@ class Node(metaclass=RubricMeta):
 
     # What this rubric itself is; the traits say it of the whole tree.
     _is_async: bool = False
+    _waits: bool = False
     _is_trajectory: bool = False
     _is_stateful: bool = False
 
@@ -185,6 +188,7 @@ class Node(metaclass=RubricMeta):
             below = [child._look() for child in self._children.values()]
             traits = self.__dict__["_traits"] = Traits(
                 is_async=self._is_async or any(each.is_async for each in below),
+                waits=self._waits or any(each.waits for each in below),
                 holds_trajectory=self._is_trajectory
                 or any(each.holds_trajectory for each in below),
                 stateful=self._is_stateful or any(each.stateful for each in below),
