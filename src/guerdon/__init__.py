@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from guerdon.errors import *
     from guerdon.functions import *
     from guerdon.models import *
+    from guerdon.rewards import *
     from guerdon.rollouts import *
     from guerdon.rubrics import *
     from guerdon.sandbox import *
+    from guerdon.services import *
 
 __version__ = "0.1.0"
 
@@ -29,6 +31,8 @@ __getattr__, __dir__ = lazy_names(
     "functions",
     "sandbox",
     "rollouts",
+    "services",
+    "rewards",
     "envs",
     namespaces=("credit",),
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 from guerdon.rubrics import frames
 from guerdon.rubrics.components import add_components
+from guerdon.rubrics.endings import is_done
 from guerdon.rubrics.frames import Frame, current
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "call_children",
     "call_named",
     "call_recorded",
+    "due",
     "exact_sum",
     "finite",
     "namer",
@@ -109,7 +111,7 @@ def call_children(container: Container, action: Any, observation: Any, scores: l
         observation: What came of it.
         scores: Takes the score of each child that was evaluated.
     """
-    for child in container._kids:
+    for child in due(container, observation) if container._kids_at_end else container._kids:
         if child._mode == LEAF:
             try:
                 score = child.forward(action, observation)
@@ -124,6 +126,12 @@ def call_children(container: Container, action: Any, observation: Any, scores: l
         scores.append(score)
         if score == 0.0 and container._stops_at_zero:
             return
+
+
+def due(container: Container, observation: Any) -> tuple[Rubric, ...]:
+    """The children that a container evaluates on an observation, in order."""
+    at_end = container._kids_at_end
+    return at_end if at_end and is_done(observation) else container._kids
 
 
 def call_named(
@@ -149,8 +157,11 @@ def call_named(
     scores: list[float] = []
     leaf = None
     stops = container._stops_at_zero
+    kids = container._named_kids
+    if container._kids_at_end and is_done(observation):
+        kids = container._named_kids_at_end
     try:
-        for name, child, state in container._named_kids:
+        for name, child, state in kids:
             path = prefix + name if prefix else name
             if child._mode == LEAF:
                 leaf = child

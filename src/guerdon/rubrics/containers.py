@@ -13,12 +13,17 @@ from typing import Any, ClassVar
 
 from guerdon.errors import InvalidArgumentError, InvalidChildError, RubricError
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.call import call_children, exact_sum
+from guerdon.rubrics.call import call_children, due, exact_sum
 from guerdon.rubrics.frames import Frame, any_not_yet, current
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Container", "Gate", "Sequential", "WeightedSum", "finite_argument"]
+
+
+_NO_KIDS: dict[str, Any] = dict.fromkeys(
+    ("_kids", "_named_kids", "_kids_at_end", "_named_kids_at_end"), ()
+)
 
 
 class Container(Rubric):
@@ -28,12 +33,14 @@ class Container(Rubric):
     _is_plain_container = True
     _in_order: ClassVar[bool] = True  # else children don't depend on each other
     _stops_at_zero: ClassVar[bool] = False
-    _kids: tuple[Rubric, ...]
+    _kids: tuple[Rubric, ...]  # those that are due at every step
     _named_kids: tuple[tuple[str, Rubric, dict[str, Any]], ...]  # with their attributes
+    _kids_at_end: tuple[Rubric, ...]  # those that are due when the episode ends, where others are
+    _named_kids_at_end: tuple[tuple[str, Rubric, dict[str, Any]], ...]
 
     def __init__(self) -> None:
         super().__init__()
-        self.__dict__.update(_kids=(), _named_kids=())
+        self.__dict__.update(_NO_KIDS)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -62,7 +69,7 @@ class Container(Rubric):
             self.__dict__["_children"] = {each: self._children[each] for each in ordered}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_kids": (), "_named_kids": ()}
+        return {**super().__getstate__(), **_NO_KIDS}
 
     def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the children and combine their scores."""
@@ -73,7 +80,7 @@ class Container(Rubric):
         if frame is None:
             call_children(self, action, observation, scores)
             return self._combine(scores)
-        for child in self._kids:
+        for child in due(self, observation):
             scores.append(child(action, observation))
             if scores[-1] == 0.0 and self._stops(frame):
                 break
@@ -82,7 +89,7 @@ class Container(Rubric):
     async def _evaluate_async(self, frame: Frame, action: Any, observation: Any) -> float:
         from guerdon.rubrics.concurrency import evaluate_child, evaluate_together
 
-        children = self._kids
+        children = due(self, observation)
         if not self._in_order:
             return self._combine(await evaluate_together(frame, children, action, observation))
         scores: list[float] = []
@@ -187,6 +194,7 @@ class Gate(Container):
     """
 
     state_names = ("threshold",)
+    tunable = ("threshold",)
 
     def __init__(self, rubric: RubricLike, threshold: float = 1.0) -> None:
         super().__init__()
@@ -246,6 +254,7 @@ class WeightedSum(Container):
 
     _in_order = False
     state_names = ("weights",)
+    tunable = ("weights",)
 
     def __init__(self, rubrics: Iterable[RubricLike], weights: Iterable[float]) -> None:
         super().__init__()

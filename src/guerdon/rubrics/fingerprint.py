@@ -75,7 +75,8 @@ class _Reader:
         for kind in type(rubric).__mro__:
             yield self.value(kind)
         for name, value in sorted(rubric._own_state().items()):
-            yield f"{name}={self.value(value)}"
+            if name not in rubric._measured:
+                yield f"{name}={self.value(value)}"
         for name, value in sorted(rubric.__dict__.items()):
             public = not name.startswith("_") and name not in NO_STATE
             if public and name not in rubric._children and not fits_json(value):

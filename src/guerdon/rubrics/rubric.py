@@ -66,11 +66,16 @@ class Rubric(Node):
         score_range: The lowest and highest score, where the class declares it.
         reads: What the rubric needs beside the action, such as ``("ground_truth",)``.
         state_names: Further attributes (properties) that belong to `state_dict`.
+        tunable: Attributes, or fields of its ``config``, that may be changed while training runs,
+            as by ``POST /config``.
     """
 
     score_range: tuple[float, float] | None = None
     reads: tuple[str, ...] = ()
     state_names: ClassVar[tuple[str, ...]] = ()
+    tunable: ClassVar[tuple[str, ...]] = ()
+
+    _measured: ClassVar[tuple[str, ...]] = ()  # of the state: what it has seen, not what it is
 
     last_score: float | None
 

@@ -20,7 +20,7 @@ __all__ = ["NO_STATE", "fits_json", "load_state_dict", "own_state", "state_dict"
 MAX_VALUES = 100_000
 
 # What says how to read a rubric, or what it last gave, configures nothing.
-NO_STATE = {"last_score", "score_range", "reads", "state_names"}
+NO_STATE = {"last_score", "score_range", "reads", "state_names", "tunable"}
 
 
 def own_state(rubric: Rubric) -> dict[str, Any]:

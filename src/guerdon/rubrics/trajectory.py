@@ -11,6 +11,7 @@ from guerdon.errors import InvalidArgumentError, TrajectoryError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.call import finite
 from guerdon.rubrics.containers import finite_argument
+from guerdon.rubrics.endings import is_done
 from guerdon.rubrics.frames import Frame, Step, current
 from guerdon.rubrics.hooks import is_async_callable
 from guerdon.rubrics.rubric import Rubric
@@ -203,6 +204,7 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
     """
 
     state_names = ("gamma",)
+    tunable = ("gamma",)
 
     def __init__(self, gamma: float = 0.99, intermediate_reward: float = 0.0) -> None:
         super().__init__(intermediate_reward=intermediate_reward)
@@ -226,13 +228,6 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
             return []
         final, steps = self._final_score(), len(self._trajectory)
         return [final * self._gamma ** (steps - 1 - t) for t in range(steps)]
-
-
-def is_done(observation: Any) -> bool:
-    """Whether an observation ends its episode; one that doesn't say so doesn't."""
-    if isinstance(observation, Mapping):
-        return bool(observation.get("done", False))
-    return bool(getattr(observation, "done", False))
 
 
 def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -135,7 +135,8 @@ class Node(metaclass=RubricMeta):
     @classmethod
     def _is_reserved(cls, name: str) -> bool:
         """Whether a child of this name would hide something of `Rubric` or of its container."""
-        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith("guerdon.rubrics.")]
+        ours = ("guerdon.rubrics.", "guerdon.rewards.")
+        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith(ours)]
         return any(name in vars(kind) or name in get_annotations(kind) for kind in kinds)
 
     def _adopt(self, name: str, child: Rubric) -> None:
@@ -247,7 +248,9 @@ def _walk(node: Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, Rubric
 def _draw(rubric: Rubric, indent: str) -> str:
     """The tree as text."""
     settings = ", ".join(
-        f"{name}={value!r:.60}" for name, value in rubric._own_state().items() if name != "weights"
+        f"{name}={value!r:.60}"
+        for name, value in rubric._own_state().items()
+        if name not in ("weights", "factors") and name not in rubric._measured
     )
     lines = [f"{rubric._title()}({settings})"]
     for name, child in rubric._children.items():
