@@ -12,11 +12,13 @@ from rich.console import Console
 
 from benchmarks import (
     batches,
+    configuration_updates,
     credit_assignment,
     environment_pool,
     environment_serving,
     import_time,
     openenv_home,
+    reward_composer,
     reward_functions,
     rollout_scoring,
     rubric_calls,
@@ -43,6 +45,8 @@ NAMES = (
     "functions",
     "credit",
     "sandbox",
+    "composer",
+    "configuration",
 )
 
 
@@ -67,6 +71,8 @@ def main() -> None:
         "functions": reward_functions.run,
         "credit": credit_assignment.run,
         "sandbox": _sandbox,
+        "composer": reward_composer.run,
+        "configuration": configuration_updates.run,
     }
     found = Findings()
     for name in names:

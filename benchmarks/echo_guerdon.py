@@ -30,8 +30,14 @@ class Heard(Observation):
 class Length(Rubric):
     """A tenth for each character."""
 
+    tunable = ("each",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = 0.1
+
     def forward(self, action: Any, observation: Any) -> float:
-        return len(action.message) * 0.1
+        return len(action.message) * self.each
 
 
 class Echo(Environment[Say, Heard, State]):

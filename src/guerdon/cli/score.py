@@ -42,8 +42,8 @@ def score(
             "-r",
             metavar="SPEC",
             show_default=False,
-            help="The reward, as [bold]file.py:name[/bold] or [bold]module:name[/bold]: a rubric, "
-            "or a reward function on messages.",
+            help="The reward: [bold]reward.yaml[/bold], a pipeline; or [bold]file.py:name[/bold] "
+            "or [bold]module:name[/bold], a rubric or a reward function on messages.",
         ),
     ],
     out: Annotated[
@@ -178,6 +178,17 @@ def score(
             "processes, output_bytes, file_bytes, files. May be repeated.",
         ),
     ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Where the schedules of a pipeline stand: the episode, or the training step. "
+            "By default at the start.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
     ] = False,
@@ -212,6 +223,7 @@ def score(
         score_failed=score_failed,
         credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
         sandbox=_sandbox(sandbox, allow_read, limit),
+        at=at,
     )
     with _progress(job):
         report = job.run()

@@ -36,6 +36,17 @@ def serve(
             "[bold]module:name[/bold], or a registered name.",
         ),
     ],
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            "--reward",
+            "-r",
+            metavar="F.yaml",
+            envvar="GUERDON_CONFIG",
+            show_default=False,
+            help="A reward pipeline, in place of the environment's own reward.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; the loopback by default.")
     ] = "127.0.0.1",
@@ -97,7 +108,8 @@ def serve(
 
     Each session has an environment of its own. SIGTERM or ctrl-C lets running steps end, and
     stops. What is at which address: /ws for sessions; /health, /metadata, /schema, /config,
-    /metrics, /openapi.json; and /reset, /step, /state, where each call has a fresh environment.
+    /config/audit, /metrics, /openapi.json; and /reset, /step, /state, where each call has a fresh
+    environment.
     """  # fmt: skip
     from guerdon.envs.amounts import check_amount, check_seconds
     from guerdon.envs.finding import find_environment
@@ -119,7 +131,12 @@ def serve(
         raise InvalidArgumentError("GUERDON_TOKEN is set and empty; give a token, or unset it")
     _log(log_format, verbose)
     app = create_app(
-        factory, env_name=name, limits=limits, token=token, allowed_hosts=allow_host or ()
+        factory,
+        env_name=name,
+        reward=reward,
+        limits=limits,
+        token=token,
+        allowed_hosts=allow_host or (),
     )
     if token is None and not is_loopback(host):
         _warn(f"whoever reaches {host} can use this server; --token asks for one")

@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from guerdon.cli.consoles import console
-from guerdon.functions.loading import load_reward
+from guerdon.rewards.opening import open_reward
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.function import as_rubric
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["tree"]
 
@@ -24,7 +25,8 @@ def tree(
         typer.Argument(
             metavar="SPEC",
             show_default=False,
-            help="The reward, as [bold]file.py:name[/bold] or [bold]module:name[/bold].",
+            help="The reward, as [bold]reward.yaml[/bold], [bold]file.py:name[/bold] or "
+            "[bold]module:name[/bold].",
         ),
     ],
     as_json: Annotated[
@@ -36,7 +38,11 @@ def tree(
     What each rubric measures, the range of its score, its weight, and what it depends on: what
     has to hold before it is evaluated, and what it reads beside the action.
     """  # fmt: skip
-    rubric = as_rubric(load_reward(reward))
+    with open_reward(reward, check=False) as found:
+        _print(as_rubric(found), as_json)
+
+
+def _print(rubric: Rubric, as_json: bool) -> None:
     nodes = list(describe(rubric))
     if as_json:
         print(json.dumps({"fingerprint": rubric.fingerprint(), "tree": nodes}, indent=2))

@@ -9,11 +9,12 @@ from guerdon._lazy import lazy_names
 if TYPE_CHECKING:
     from guerdon.envs.checking import *
     from guerdon.envs.client import *
+    from guerdon.envs.configured import *
     from guerdon.envs.environment import *
     from guerdon.envs.pool import *
     from guerdon.envs.registry import *
     from guerdon.envs.server import *
 
 __getattr__, __dir__ = lazy_names(
-    __name__, "environment", "registry", "pool", "server", "client", "checking"
+    __name__, "environment", "registry", "pool", "server", "client", "checking", "configured"
 )

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from guerdon._background import run
+from guerdon.envs.furnishing import (
+    begins_episode,
+    configuration_of,
+    given_services,
+    is_furnished,
+)
 from guerdon.envs.scoring import score_step, score_step_async
 from guerdon.envs.type_parameters import set_types
-from guerdon.errors import EnvDefinitionError
+from guerdon.errors import EnvDefinitionError, ServiceError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 from guerdon.models.state import EnvironmentMetadata, State
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.threads import in_thread
+
+if TYPE_CHECKING:
+    from guerdon.rewards.live.live import LiveReward
+    from guerdon.services.client import MCPClient
 
 __all__ = ["Environment"]
 
@@ -38,7 +48,10 @@ class _EnvironmentMeta(ABCMeta):
         if missing:
             raise EnvDefinitionError(f"{cls.__name__} has no {', '.join(missing)}; write it")
         environment = super().__call__(*args, **kwargs)
+        environment.__dict__.setdefault("_mcp", given_services())
         rubric = environment.rubric
+        if rubric is None and is_furnished():
+            return environment  # the reward comes from a file
         if not isinstance(rubric, Rubric):
             gave = "no rubric" if rubric is None else f"{rubric!r:.60} as its rubric"
             raise EnvDefinitionError(
@@ -89,6 +102,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     Args:
         rubric: What computes the reward.
         transform: Called with each observation by `_apply_transform`, where the author uses that.
+        mcp: The services that its code calls by name.
 
     Attributes:
         rubric: What computes the reward.
@@ -110,15 +124,27 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None
 
+    _live: LiveReward | None = None  # what its reward is configured with, where that can change
+    _is_resetting: bool = False
+
     def __init__(
-        self, rubric: Rubric | None = None, *, transform: Callable[[Any], Any] | None = None
+        self,
+        rubric: Rubric | None = None,
+        *,
+        transform: Callable[[Any], Any] | None = None,
+        mcp: MCPClient | None = None,
     ) -> None:
         self.rubric = rubric
         self.transform = transform
+        if mcp is not None:
+            self.__dict__["_mcp"] = mcp
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         set_types(cls, Environment)
+        for name in ("reset", "reset_async"):
+            if name in cls.__dict__:
+                setattr(cls, name, begins_episode(cls.__dict__[name]))
         for name in ("reset", "step", "close"):
             if inspect.iscoroutinefunction(getattr(cls, name)):
                 raise EnvDefinitionError(
@@ -233,6 +259,52 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def _apply_transform(self, observation: ObsT) -> ObsT:
         """What the transform makes of an observation; without one, the observation itself."""
         return self.transform(observation) if self.transform is not None else observation
+
+    @property
+    def mcp(self) -> MCPClient:
+        """The services that are configured, by name: ``self.mcp.call_tool("judge", code=…)``.
+
+        Raises:
+            ServiceError: There are none.
+        """
+        found = self.__dict__.get("_mcp") or given_services()
+        if found is None:
+            raise ServiceError(
+                f"{type(self).__name__} has no services: make it with mcp=MCPClient(…), or serve "
+                "it with a reward file that has mcp_services"
+            )
+        return found
+
+    # What its reward is configured with --------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """What the reward is configured with, in the shape of a reward file.
+
+        Returns:
+            ``per_turn``, ``episode_end``, ``tree``, ``fingerprint``, ``version`` and more; see
+            `LiveReward.told`.
+        """
+        return configuration_of(self).told()
+
+    def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
+    ) -> dict[str, Any]:
+        """Change weights, schedules and tunable fields, from the next `reset` on.
+
+        Args:
+            change: What to change, by name; see `LiveReward.update`.
+            version: The version that the change was made to; where it isn't the present one,
+                nothing is changed.
+            by: Who asks, for the log.
+
+        Returns:
+            ``{"status": "ok", "config": …, "change": …}``.
+
+        Raises:
+            ConfigUpdateError: Something in it can't be done, so that nothing was.
+            ConfigConflictError: Somebody else has changed it since.
+        """
+        return configuration_of(self).update(change, version=version, by=by)
 
     # As a context ------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from guerdon.envs.driver import Driver, make
 from guerdon.envs.workers import Job, Workers, settle
@@ -19,6 +19,9 @@ from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
 from guerdon.rubrics.failure import say_failure
+
+if TYPE_CHECKING:
+    from guerdon.rewards.live.live import LiveReward
 
 __all__ = ["Host"]
 
@@ -35,18 +38,25 @@ class Host:
         factory: Makes the environment, in a thread.
         workers: The threads.
         timeout_s: Seconds that the environment may take for one call.
+        live: Gives the configuration that an episode which begins is scored by, if it can change.
 
     Attributes:
         driver: That of the environment; None before it is made and after it was given up.
     """
 
-    __slots__ = ("_factory", "_is_half_reset", "_loop", "_workers", "driver", "timeout_s")
+    __slots__ = ("_factory", "_is_half_reset", "_live", "_loop", "_workers", "driver", "timeout_s")
 
     def __init__(
-        self, factory: Callable[[], Any], workers: Workers, *, timeout_s: float = 300.0
+        self,
+        factory: Callable[[], Any],
+        workers: Workers,
+        *,
+        timeout_s: float = 300.0,
+        live: Callable[[], LiveReward | None] = lambda: None,
     ) -> None:
         self._factory = factory
         self._workers = workers
+        self._live = live
         self._loop = asyncio.get_running_loop()
         self.timeout_s = timeout_s
         self._is_half_reset = False
@@ -71,6 +81,9 @@ class Host:
         if self.driver is None:
             await self.open()
         driver = self._driver()
+        live = self._live()
+        if live is not None:
+            driver.environment._live = live
         self._is_half_reset = True
         observation: Observation
         if driver.reset_is_async:

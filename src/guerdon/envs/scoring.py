@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from guerdon.errors import RubricError
 from guerdon.models.observation import Observation
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import namer
@@ -20,6 +21,7 @@ ObsT = TypeVar("ObsT", bound=Observation)
 COMPONENTS = "reward_components"
 ERROR = "reward_error"
 DEALT_WITH = "reward_dealt_with"
+FINGERPRINT = "reward_fingerprint"
 STEP_REWARDS = "step_rewards"
 STEP_REWARDS_ERROR = "step_rewards_error"
 
@@ -85,6 +87,13 @@ def attach(
     return _write(rubric, observation, reward, *_components(rubric, recorder), error)
 
 
+def _fingerprint(rubric: Rubric) -> str:
+    try:
+        return rubric.fingerprint()
+    except RubricError as error:  # the score stands, and can't be told from another's
+        return f"unknown: {error}"
+
+
 def _recorder(rubric: Rubric) -> Frame | None:
     """The frame that a driver has entered around the step of this rubric's environment.
 
@@ -117,7 +126,13 @@ def _write(
     error: Exception | None = None,
     recorder: Frame | None = None,
 ) -> ObsT:
-    told: dict[str, Any] = {COMPONENTS: named}
+    marks = rubric.__dict__  # past __setattr__
+    scored_by = rubric._scored_by
+    if scored_by is None:
+        scored_by = marks["_scored_by"] = _fingerprint(rubric)
+    if rubric._watch is not None:
+        rubric._watch(named, observation.done)
+    told: dict[str, Any] = {COMPONENTS: named, FINGERPRINT: scored_by}
     if error is not None:
         told[ERROR] = say_failure(error)
     elif caught:

@@ -86,6 +86,10 @@ class Rubric(Node):
     _loads: bool = False  # an author wrote load_state_dict
     _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # __call__ of authors, MRO order
 
+    # Set where an episode begins, on the root of a tree that has one.
+    _scored_by: str | None = None  # the fingerprint of the configuration that it is scored by
+    _watch: Callable[[Mapping[str, float], bool], None] | None = None  # takes its components
+
     _mode: int  # the path that a call takes: SLOW, PARENT or LEAF
     _pre_hooks: dict[int, ForwardPreHook] = cast("dict[int, ForwardPreHook]", SetByInit())
     _hooks: dict[int, ForwardHook] = cast("dict[int, ForwardHook]", SetByInit())

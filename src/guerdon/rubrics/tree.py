@@ -220,8 +220,10 @@ class Node(metaclass=RubricMeta):
     # Copies ------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        # Parents find their children again when they come back.
+        # Parents find their children again when they come back. The episode is not copied.
         state = {**self.__dict__, "_parents": [], "_traits": None}
+        state.pop("_scored_by", None)
+        state.pop("_watch", None)
         return {
             name: value.copy() if name.startswith("_") and type(value) is dict else value
             for name, value in state.items()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from guerdon.envs.amounts import check_seconds
 from guerdon.envs.client.answers import message, read_answer
+from guerdon.envs.client.configuring import ConfiguredSession
 from guerdon.envs.client.http import server_name
 from guerdon.envs.client.launching import Container, Launcher, ServerProcess
 from guerdon.envs.client.sync import SyncEnvClient
@@ -34,7 +35,7 @@ ObsT = TypeVar("ObsT")
 StateT = TypeVar("StateT")
 
 
-class EnvClient(Generic[ActT, ObsT, StateT]):
+class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
     """An environment on a server, guerdon's or any that speaks OpenEnv's protocol.
 
     It connects when it is first used, or as a context; one client has one session, in which its
@@ -116,6 +117,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         self._connecting = asyncio.Lock()
         self._launcher: Launcher | None = None
         self._closed = False
+        super().__init__()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -134,17 +136,27 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return cls(url, **options)
 
     @classmethod
-    def from_module(cls, spec: str, *, startup_timeout_s: float = 60.0, **options: Any) -> Self:
+    def from_module(
+        cls,
+        spec: str,
+        *,
+        config: Any = None,
+        startup_timeout_s: float = 60.0,
+        **options: Any,
+    ) -> Self:
         """A client of a server of its own: started when it connects, stopped when it closes.
 
         Args:
             spec: What ``guerdon serve`` takes: ``module:name``, ``file.py:name``, a folder, or a
                 registered name.
+            config: The reward, as a `RewardConfig` or a dict like one, which the server gets as a
+                file, in place of the environment's own.
             startup_timeout_s: Seconds that the server may take to be there.
             **options: As of the class.
         """
         client = cls("", **options)
-        client._own(ServerProcess(spec, startup_timeout_s, token=client._token))
+        process = ServerProcess(spec, startup_timeout_s, config=config, token=client._token)
+        client._own(process)
         return client
 
     @classmethod
@@ -152,7 +164,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         cls,
         image: str,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Any = None,
         env: Mapping[str, str] | None = None,
         port: int = 8000,
         startup_timeout_s: float = 120.0,
@@ -164,8 +176,9 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
         Args:
             image: The image.
-            config: Handed over as a JSON file, read-only, whose path is in the container's
-                ``GUERDON_CONFIG``; what the image does with it is its own affair.
+            config: The reward, as a `RewardConfig` or a dict like one, mounted as a JSON file,
+                read-only, whose path is in the container's ``GUERDON_CONFIG``. ``guerdon serve``
+                takes it from there; what another server does with it is its own affair.
             env: Environment variables of the container.
             port: The port that its server listens on, inside.
             startup_timeout_s: Seconds that the server may take to be there.
@@ -251,9 +264,14 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return self._parse_result(told)
 
     async def _reset(self, text: bytes) -> Any:
-        await self.connect()
-        assert self._wire is not None
-        return await self._wire.ask_anew(text, "observation", self._message_timeout_s)
+        while True:
+            await self.connect()
+            assert self._wire is not None
+            await self._configure_again()
+            session = self._wire.session
+            told = await self._wire.ask_anew(text, "observation", self._message_timeout_s)
+            if self._is_configured(session):
+                return told
 
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from guerdon._background import run
 from guerdon.envs.client.answers import read_answer
+from guerdon.envs.client.configuring import changed, refused
 from guerdon.envs.client.wire import http_url, is_loopback
 from guerdon.envs.sync_face import SyncFace
 from guerdon.envs.tokens import check_token
@@ -63,6 +64,7 @@ class HTTPEnvClient:
         self._token = check_token(token)
         self._timeout_s = timeout_s
         self._http: httpx.AsyncClient | None = None
+        self._config_version: str | None = None
 
     @property
     def environment_id(self) -> str:
@@ -108,6 +110,37 @@ class HTTPEnvClient:
         if not isinstance(state, dict):
             raise InvalidObservationError(f"{self.base_url} sent {state!r:.60}, which is no state")
         return state
+
+    async def get_config(self) -> dict[str, Any]:
+        """What the reward of every session is configured with, in the shape of its file."""
+        told: dict[str, Any] = await self.get("/config")
+        self._config_version = told.get("version")
+        return told
+
+    async def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """Change it for every session, from their next resets on.
+
+        Args:
+            change: What to change, by name, in the shape of the file; see `LiveReward.update`.
+            version: The version that the change was made to; by default the one that this client
+                has seen last, if any.
+
+        Returns:
+            ``{"status": "ok", "config": …, "change": …}``.
+
+        Raises:
+            ConfigUpdateError: Something in it can't be done, so that nothing was.
+            ConfigConflictError: Somebody else has changed it since.
+        """
+        sent = changed(change, version or self._config_version)
+        try:
+            told: dict[str, Any] = await self.post("/config", json=sent)
+        except ServerError as error:
+            raise refused(error) from error
+        self._config_version = told["config"]["version"]
+        return told
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -190,6 +223,16 @@ class SyncHTTPEnvClient(SyncFace):
     ) -> StepResult[dict[str, Any]]:
         """See `HTTPEnvClient.step`."""
         return run(self.async_client.step(action, timeout_s=timeout_s))
+
+    def get_config(self) -> dict[str, Any]:
+        """See `HTTPEnvClient.get_config`."""
+        return run(self.async_client.get_config())
+
+    def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """See `HTTPEnvClient.update_config`."""
+        return run(self.async_client.update_config(change, version=version))
 
     def state(self) -> dict[str, Any]:
         """See `HTTPEnvClient.state`."""

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import IO, Any
 
 import httpx
 
+from guerdon.envs.client.configuring import ConfigFile
 from guerdon.errors import LaunchError
 
 __all__ = ["Container", "Launcher", "ServerProcess"]
@@ -60,11 +58,16 @@ class ServerProcess(Launcher):
     Args:
         spec: What to serve.
         timeout_s: Seconds that it may take to be there.
+        config: The reward of its environments, in place of their own.
         token: The token that it requires.
     """
 
-    def __init__(self, spec: str, timeout_s: float, *, token: str | None = None) -> None:
+    def __init__(
+        self, spec: str, timeout_s: float, *, config: Any = None, token: str | None = None
+    ) -> None:
         self._spec = spec
+        self._config = config
+        self._file: ConfigFile | None = None
         self._timeout_s = timeout_s
         self._token = token
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,9 +79,13 @@ class ServerProcess(Launcher):
         environment = dict(os.environ)
         if self._token is not None:
             environment[TOKEN] = self._token
+        options = ["--port", "0", "--with-parent"]
+        if self._config is not None:
+            self._file = ConfigFile(self._config, here=True)
+            options += ["--reward", str(self._file.path)]
         # The server ends when its standard input does, that is, when we do.
         process = self._process = subprocess.Popen(
-            [sys.executable, "-m", "guerdon", "serve", self._spec, "--port", "0", "--with-parent"],
+            [sys.executable, "-m", "guerdon", "serve", self._spec, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -122,6 +129,9 @@ class ServerProcess(Launcher):
     async def stop(self) -> None:
         """Ask the server to stop, and end it where it doesn't."""
         process, self._process = self._process, None
+        file, self._file = self._file, None
+        if file is not None:
+            file.remove()
         if process is None:
             return
         assert process.stdin is not None
@@ -202,7 +212,7 @@ class Container(Launcher):
         image: str,
         timeout_s: float,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Any = None,
         env: Mapping[str, str] | None = None,
         port: int = 8000,
         token: str | None = None,
@@ -214,7 +224,7 @@ class Container(Launcher):
         self._env = dict(env or {})
         self._port = port
         self._name: str | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._file: ConfigFile | None = None
 
     async def start(self) -> str:
         """Start the container."""
@@ -261,9 +271,9 @@ class Container(Launcher):
                 with contextlib.suppress(LaunchError):
                     await _docker("rm", "--force", "--volumes", name)
         finally:
-            if self._folder is not None:
-                self._folder.cleanup()
-                self._folder = None
+            if self._file is not None:
+                self._file.remove()
+                self._file = None
 
     async def _look(self) -> None:
         """Raise where the container has ended."""
@@ -276,13 +286,10 @@ class Container(Launcher):
     def _mounted(self) -> list[str]:
         if self._config is None:
             return []
-        self._folder = tempfile.TemporaryDirectory(prefix="guerdon-")
-        path = Path(self._folder.name, "config.json")
-        path.write_text(json.dumps(self._config), encoding="utf-8")
-        path.chmod(0o644)  # whoever the container runs as
-        Path(self._folder.name).chmod(0o755)
+        self._file = ConfigFile(self._config)
+        self._file.share()
         inside = "/guerdon/config.json"
-        mount = f"type=bind,source={path},target={inside},readonly"
+        mount = f"type=bind,source={self._file.path},target={inside},readonly"
         return ["--mount", mount, "--env", f"GUERDON_CONFIG={inside}"]
 
     async def _logs(self) -> str:

@@ -60,6 +60,24 @@ class SyncEnvClient(SyncFace, Generic[ActT, ObsT, StateT]):
         """See `EnvClient.step`."""
         return run(self.async_client.step(action, timeout_s=timeout_s))
 
+    def get_config(self) -> dict[str, Any]:
+        """See `EnvClient.get_config`."""
+        return run(self.async_client.get_config())
+
+    def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """See `EnvClient.update_config`."""
+        return run(self.async_client.update_config(change, version=version))
+
+    def get(self, path: str) -> Any:
+        """See `EnvClient.get`."""
+        return run(self.async_client.get(path))
+
+    def post(self, path: str, *, json: Any = None) -> Any:
+        """See `EnvClient.post`."""
+        return run(self.async_client.post(path, json=json))
+
     def state(self) -> StateT:
         """See `EnvClient.state`."""
         return run(self.async_client.state())

@@ -99,6 +99,9 @@ class Wire:
         keepalive_s: Seconds between two pings, and that one may go unanswered.
         patient: Whether a server that was reached before and is not there any more may come back.
         reached: Whether the server was reached before, by another session.
+
+    Attributes:
+        session: How many connections, and so sessions, there have been.
     """
 
     def __init__(
@@ -125,6 +128,7 @@ class Wire:
         self._owed = 0  # answers that are still to come, and nobody waits for
         self._reached = reached
         self._sent = False  # the question that is being asked
+        self.session = 0
 
     @property
     def is_open(self) -> bool:
@@ -163,6 +167,7 @@ class Wire:
                         refused = error
                         await asyncio.sleep(RETRY_S)
             self._reached = True
+            self.session += 1
             self._loop = asyncio.get_running_loop()
         except TimeoutError as error:
             if refused is not None:

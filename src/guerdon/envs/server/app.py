@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,6 +14,7 @@ from starlette.responses import Response
 
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
+from guerdon.envs.furnishing import furnished
 from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.guard import Guard, is_loopback
 from guerdon.envs.server.http import HttpFace, answer
@@ -24,6 +26,8 @@ from guerdon.errors import EnvFailedError, GuerdonError, InvalidArgumentError, L
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
+from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.pipeline import RewardPipeline
 from guerdon.rubrics.failure import say_failure
 
 __all__ = ["EnvApp", "create_app"]
@@ -41,9 +45,8 @@ class EnvApp:
         limits: How much it takes on.
     """
 
-    def __init__(self, hub: Hub, face: HttpFace, guard: Guard) -> None:
+    def __init__(self, hub: Hub, guard: Guard) -> None:
         self._hub = hub
-        self._face = face
         self._guard = guard
         self.limits = hub.limits
 
@@ -62,7 +65,7 @@ class EnvApp:
             GuerdonError: It can't be made, or has no rubric.
         """
         try:
-            await self._face.look()
+            await self._hub.look()
         except GuerdonError:
             raise
         except Exception as error:
@@ -84,6 +87,7 @@ def create_app(
     *,
     env_name: str | None = None,
     state_type: type[State] | None = None,
+    reward: RewardPipeline | RewardConfig | str | Path | None = None,
     limits: ServerLimits | None = None,
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
@@ -110,6 +114,8 @@ def create_app(
         observation_type: The class of observations; by default what the environment's class says.
         env_name: What the environment is called; by default what its metadata say.
         state_type: The class of states; by default what the environment's class says.
+        reward: The reward of every environment, in place of its own: a pipeline, its
+            configuration, or a file of that.
         limits: How much the server takes on.
         token: What clients must send as ``Authorization: Bearer …``; by default nothing.
         allowed_hosts: Names that the server goes by, where it listens on the loopback and is
@@ -121,23 +127,26 @@ def create_app(
             that is said when the server starts, before the first session.
         EnvFailedError: The function raised.
     """
-    own = _environment_class(factory, may_make=action_type is None)
+    pipeline = RewardPipeline.of(reward) if reward is not None else None
+    own = _environment_class(factory, pipeline, may_make=action_type is None)
     actions: type[Action] = action_type or own.action_type
     observations: type[Observation] = observation_type or own.observation_type
     states: type[State] = state_type or own.state_type
     _check(factory, actions, observations, token)
-    hub = Hub(factory, actions, limits or ServerLimits())
+    hub = Hub(factory, actions, limits or ServerLimits(), pipeline=pipeline)
     face = HttpFace(hub, env_name, (actions, observations, states))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         hub.start()
-        await face.look()  # what is wrong with the environment is said before anybody connects
+        await hub.look()  # what is wrong with the environment is said before anybody connects
         try:
             yield
         finally:
             await hub.drain(grace_s=1.0)
             hub.close()
+            if pipeline is not None:
+                await pipeline.aclose()
 
     http = Starlette(
         routes=face.routes(),
@@ -154,17 +163,19 @@ def create_app(
         else:
             await http(scope, receive, send)
 
-    return EnvApp(hub, face, Guard(app, token=token, allowed_hosts=allowed_hosts))
+    return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
 
 
-def _environment_class(factory: Any, *, may_make: bool) -> type[Environment[Any, Any, Any]]:
+def _environment_class(
+    factory: Any, pipeline: RewardPipeline | None, *, may_make: bool
+) -> type[Environment[Any, Any, Any]]:
     """The class of what a factory makes; of a function, that is seen when it makes one."""
     if isinstance(factory, type) and issubclass(factory, Environment):
         return factory
     if not callable(factory) or not may_make:
         return Environment
     try:
-        driver = make(factory)
+        driver = make(factory if pipeline is None else furnished(factory, pipeline))
         driver.close()
     except GuerdonError:
         raise

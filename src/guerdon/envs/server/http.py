@@ -9,14 +9,14 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json, to_jsonable_python
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from guerdon.envs.driver import Driver
 from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors
+from guerdon.envs.server.configuring import change, tell
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.logs import log
 from guerdon.envs.server.mcp import answer_text
@@ -28,17 +28,12 @@ from guerdon.envs.server.messages import (
 )
 from guerdon.envs.server.openapi import openapi
 from guerdon.errors import EnvTimeoutError, EpisodeError
-from guerdon.functions.loading import name_of
-from guerdon.rubrics.description import describe
 from guerdon.rubrics.failure import say_failure
-from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["HttpFace", "answer"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Call = Callable[[Host], Awaitable[bytes]]
-
-SCHEMA_VERSION = "1.0"
 
 
 class HttpFace:
@@ -57,7 +52,6 @@ class HttpFace:
             for what, model in zip(("action", "observation", "state"), types, strict=True)
         }
         self._openapi = openapi(self._schemas, name or "environment")
-        self._about: dict[str, Any] | None = None
 
     def routes(self) -> list[Route]:
         """Every path that there is."""
@@ -67,6 +61,8 @@ class HttpFace:
             Route("/schema", self.schema),
             Route("/list_environments", self.names),
             Route("/config", self.config),
+            Route("/config", self.change, methods=["POST"]),
+            Route("/config/audit", self.audit),
             Route("/metrics", self.metrics),
             Route("/openapi.json", self.document),
             Route("/state", self.state),
@@ -77,36 +73,39 @@ class HttpFace:
 
     # About the environment ---------------------------------------------------------------------
 
-    async def look(self) -> dict[str, Any]:
-        """What there is to say of the environment; found out once.
-
-        Raises:
-            Exception: The environment can't be made, or has no rubric.
-        """
-        if self._about is None:
-            self._about = await self._hub.probe(_look)
-        return self._about
-
     async def health(self, request: Request) -> Response:
         """Say that the server is there."""
         return answer({"status": "healthy"})
 
     async def metadata(self, request: Request) -> Response:
         """Say what the environment is."""
-        about = (await self.look())["metadata"]
+        await self._hub.look()
+        about = self._hub.metadata
         return answer({**about, "name": self._name or about["name"]})
 
     async def names(self, request: Request) -> Response:
         """List the environment's name."""
-        return answer([self._name or (await self.look())["metadata"]["name"]])
+        await self._hub.look()
+        return answer([self._name or self._hub.metadata["name"]])
 
     async def schema(self, request: Request) -> Response:
         """Say what actions, observations and states look like."""
         return answer(self._schemas)
 
     async def config(self, request: Request) -> Response:
-        """Say what the reward is made of."""
-        return answer((await self.look())["config"])
+        """Say what the reward is configured with."""
+        return tell(await self._hub.look())
+
+    async def change(self, request: Request) -> Response:
+        """Change what the reward is configured with, for all sessions."""
+        body = await self._body(request, self._hub.limits.max_config_bytes)
+        if isinstance(body, Response):
+            return body
+        return await change(await self._hub.look(), body, request)
+
+    async def audit(self, request: Request) -> Response:
+        """Say who has changed what, from what to what, and when."""
+        return answer(list((await self._hub.look()).audit))
 
     async def metrics(self, request: Request) -> Response:
         """Say what the server has done, in Prometheus' format."""
@@ -212,9 +211,9 @@ class HttpFace:
             await asyncio.shield(host.close(hub.limits.close_timeout_s))
         return Response(text, media_type="application/json")
 
-    async def _body(self, request: Request) -> Any:
+    async def _body(self, request: Request, most: int | None = None) -> Any:
         """The body as JSON, None where there is none; or the answer to one that isn't JSON."""
-        body = await self._read(request)
+        body = await self._read(request, most)
         if isinstance(body, Response):
             return body
         if not body.strip():
@@ -224,9 +223,9 @@ class HttpFace:
         except (ValueError, RecursionError) as error:
             return _invalid([{"type": "json_invalid", "loc": ["body"], "msg": str(error)}])
 
-    async def _read(self, request: Request) -> bytes | Response:
+    async def _read(self, request: Request, most: int | None = None) -> bytes | Response:
         """The body; or the answer to one that is too large or too slow, which isn't read on."""
-        most = self._hub.limits.max_message_bytes
+        most = most or self._hub.limits.max_message_bytes
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > most:
             return self._refused(413, "size", f"the body is larger than {most} bytes")
@@ -263,42 +262,6 @@ async def _gone(request: Request) -> None:
     """Wait until the caller has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _look(driver: Driver) -> dict[str, Any]:
-    environment = driver.environment
-    rubric = environment.rubric
-    entry = {
-        "name": "reward",
-        "rubric": name_of(type(rubric)),
-        "weight": 1.0,
-        "config": _config(rubric),
-    }
-    return {
-        "metadata": environment.get_metadata().model_dump(),
-        "config": {
-            "schema_version": SCHEMA_VERSION,
-            "per_turn": [entry],
-            "episode_end": [],
-            "tree": list(describe(rubric)),
-            "fingerprint": rubric.fingerprint(),
-        },
-    }
-
-
-def _config(rubric: Rubric) -> dict[str, Any]:
-    """The weights and thresholds of a tree.
-
-    What the rubrics of an author hold isn't told: it may be a key, or the answer that the agent is
-    to find.
-    """
-    told: dict[str, Any] = {}
-    for path, node in [("", rubric), *rubric.named_rubrics()]:
-        if node._is_container:
-            prefix = f"{path}." if path else ""
-            told |= {f"{prefix}{name}": value for name, value in node._own_state().items()}
-    plain: dict[str, Any] = to_jsonable_python(told, inf_nan_mode="strings", fallback=str)
-    return plain
 
 
 def _validated(

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from guerdon.envs.driver import Driver
+from guerdon.envs.furnishing import furnished
 from guerdon.envs.host import Host
 from guerdon.envs.scoring import COMPONENTS, DEALT_WITH, ERROR
 from guerdon.envs.server.connection import ClientGoneError, Connection, Receive, Scope, Send
@@ -21,6 +22,8 @@ from guerdon.envs.workers import Workers
 from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidArgumentError
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
+from guerdon.rewards.live.live import LiveReward
+from guerdon.rewards.pipeline import RewardPipeline
 
 __all__ = ["Hub"]
 
@@ -32,19 +35,31 @@ class Hub:
         factory: Makes an environment for each session.
         action_type: The class of actions.
         limits: How much the server takes on.
+        pipeline: Makes the rubrics of the environments, in place of their own.
 
     Attributes:
+        live: What the reward of every session is configured with, where it isn't the session's
+            own; None before an environment has been looked at.
+        metadata: What the environment says of itself; empty before that.
         metrics: What the server has done.
         sessions: Those that are open.
         passing: Calls of the HTTP face and WebSockets of JSON-RPC that are under way.
     """
 
     def __init__(
-        self, factory: Callable[[], Any], action_type: type[Action], limits: ServerLimits
+        self,
+        factory: Callable[[], Any],
+        action_type: type[Action],
+        limits: ServerLimits,
+        *,
+        pipeline: RewardPipeline | None = None,
     ) -> None:
-        self.factory = factory
+        self.factory = factory if pipeline is None else furnished(factory, pipeline)
+        self._pipeline = pipeline
         self.action_type = action_type
         self.limits = limits
+        self.live: LiveReward | None = None
+        self.metadata: dict[str, Any] = {}
         self.metrics = Metrics()
         self.sessions: set[Session] = set()
         self.passing = 0
@@ -127,7 +142,8 @@ class Hub:
 
     def host(self) -> Host:
         """A place for an environment that lives for one call of the stateless face."""
-        return Host(self.factory, self.workers, timeout_s=self.limits.step_timeout_s)
+        seconds = self.limits.step_timeout_s
+        return Host(self.factory, self.workers, timeout_s=seconds, live=lambda: self.live)
 
     async def probe(self, look: Callable[[Driver], Any]) -> Any:
         """Make an environment, look at it, and close it.
@@ -142,6 +158,26 @@ class Hub:
             return await host.call(look, "looking at the environment")
         finally:
             await host.close(self.limits.close_timeout_s)
+
+    async def look(self) -> LiveReward:
+        """Make an environment once, to see what it is and what its reward is configured with.
+
+        Raises:
+            ServiceUnavailableError: A service that its reward is configured with isn't there.
+            Exception: It can't be made, has no rubric, or can't be looked at.
+        """
+        if self.live is None:
+            if self._pipeline is not None:
+                await self._pipeline.check_services_async()
+            self.metadata, self.live = await self.probe(self._looked_at)
+        return self.live
+
+    def _looked_at(self, driver: Driver) -> tuple[dict[str, Any], LiveReward]:
+        environment = driver.environment
+        config = self._pipeline.config if self._pipeline is not None else None
+        live = environment._live or LiveReward(environment.rubric, config=config)
+        live.told()  # what can't be told is said now
+        return environment.get_metadata().model_dump(), live
 
     # What is counted ---------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ class ServerLimits:
         max_threads: Environments that run at the same time; the others wait their turn.
         max_message_bytes: The largest message; a larger frame closes its connection with 1009, a
             larger body is answered with 413.
+        max_config_bytes: The largest change of the configuration.
         idle_timeout_s: Seconds after which a session that sends nothing is ended with
             SESSION_ERROR.
         step_timeout_s: Seconds that an environment may take for a step, a reset or its making;
@@ -45,6 +46,7 @@ class ServerLimits:
     max_connections: int = 4000
     max_threads: int = 64
     max_message_bytes: int = 16 * 2**20
+    max_config_bytes: int = 2**20
     idle_timeout_s: float = 3600.0
     step_timeout_s: float = 300.0
     send_timeout_s: float = 30.0

@@ -41,6 +41,7 @@ class ErrorCode(StrEnum):
     CAPACITY_REACHED = "CAPACITY_REACHED"
     FACTORY_ERROR = "FACTORY_ERROR"
     SESSION_ERROR = "SESSION_ERROR"
+    CONFLICT = "CONFLICT"  # ours: of a change of the configuration
 
 
 class Problem(Exception):
@@ -85,11 +86,15 @@ class Request(NamedTuple):
     data: Any
 
 
-TYPES = ("reset", "step", "state", "close", "mcp")
+TYPES = ("reset", "step", "state", "close", "mcp", "config")
 
 
-def read(text: str | bytes) -> Request:
+def read(text: str | bytes, max_config_bytes: int = 2**20) -> Request:
     """Read a message.
+
+    Args:
+        text: The message.
+        max_config_bytes: How large one that changes the configuration may be.
 
     Raises:
         Problem: It is no JSON, of no type there is, or not as it should be.
@@ -108,6 +113,11 @@ def read(text: str | bytes) -> Request:
         raise Problem(
             ErrorCode.UNKNOWN_TYPE,
             f"there is no message type {kind!r:.60}; there are {', '.join(TYPES)}",
+        )
+    if kind == "config" and len(text) > max_config_bytes:
+        raise Problem(
+            ErrorCode.VALIDATION_ERROR,
+            f"a change of the configuration is larger than {max_config_bytes} bytes",
         )
     if len(message) > 1 + ("data" in message):
         unknown = sorted(message.keys() - {"type", "data"})

@@ -73,7 +73,13 @@ def openapi(schemas: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
             "/list_environments": {
                 "get": _plain("Its name.", {"type": "array", "items": {"type": "string"}})
             },
-            "/config": {"get": _plain("What the reward is made of.", _JSON)},
+            "/config": {
+                "get": _plain("What the reward is configured with.", _JSON),
+                "post": _changing("Change that for all sessions, from their next resets on."),
+            },
+            "/config/audit": {
+                "get": _plain("Who changed what, and when.", {"type": "array", "items": _JSON})
+            },
             "/metrics": {
                 "get": _operation(
                     "What the server has done, for Prometheus.",
@@ -127,6 +133,13 @@ def _plain(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
     return _operation(summary, _answers(schema))
 
 
+def _changing(summary: str) -> dict[str, Any]:
+    """A change of the configuration, and how it may fail."""
+    answers = _answers(_JSON, "408", "412", "413")
+    answers["422"] = _answer("The change is refused, whole.", _INVALID)
+    return _operation(summary, answers, _JSON)
+
+
 def _calling(
     summary: str,
     schema: dict[str, Any],
@@ -144,6 +157,7 @@ def _calling(
 _SAID = {
     "409": "No episode is running, in an environment that wants one.",
     "408": "The body took too long to come.",
+    "412": "The configuration has been changed since the version that If-Match says.",
     "413": "The body is too large.",
     "503": "All sessions are taken, or the server is shutting down.",
     "504": "The environment took too long.",

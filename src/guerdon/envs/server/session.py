@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors, say_invalid
+from guerdon.envs.server.configuring import refusal
 from guerdon.envs.server.connection import ClientGoneError, Connection
 from guerdon.envs.server.logs import log
 from guerdon.envs.server.mcp import answer as mcp_answer
@@ -26,10 +27,12 @@ from guerdon.envs.server.messages import (
     read,
     state_json,
 )
+from guerdon.errors import ConfigError
 from guerdon.rubrics.failure import say_failure
 
 if TYPE_CHECKING:
     from guerdon.envs.server.hub import Hub
+    from guerdon.rewards.live.live import LiveReward
 
 __all__ = ["Session", "SessionState"]
 
@@ -89,16 +92,25 @@ class Session:
     Attributes:
         id: Its number, for the log.
         state: Where it stands.
+        live: What its reward is configured with, where it has changed that for itself alone.
         last_active: When it last had something to do, on the monotonic clock.
     """
 
-    __slots__ = ("_connection", "_hub", "_stopped", "_task", "host", "id", "last_active", "state")
+    __slots__ = (
+        "_connection", "_hub", "_stopped", "_task", "host", "id", "last_active", "live", "state",
+    )  # fmt: skip
 
     def __init__(self, hub: Hub, connection: Connection) -> None:
         self.id = next(_numbers)
         self.state = SessionState.OPENING
         self.last_active = monotonic()
-        self.host = Host(hub.factory, hub.workers, timeout_s=hub.limits.step_timeout_s)
+        self.live: LiveReward | None = None
+        self.host = Host(
+            hub.factory,
+            hub.workers,
+            timeout_s=hub.limits.step_timeout_s,
+            live=lambda: self.live or hub.live,
+        )
         self._hub = hub
         self._connection = connection
         self._task: asyncio.Task[Any] | None = None
@@ -161,7 +173,7 @@ class Session:
         try:
             if text is None:
                 raise Problem(ErrorCode.INVALID_JSON, "a message is a text frame, not a binary one")
-            request = read(text)
+            request = read(text, self._hub.limits.max_config_bytes)
             if request.type == "step":
                 return await self._step(request.data)
             return await self._other(request)
@@ -196,6 +208,8 @@ class Session:
             raise _End("client closed")
         if kind == "mcp":
             return json.dumps({"type": "mcp", "data": mcp_answer(data)})
+        if kind == "config":
+            return await self._config(data)
         with _Watch(self):
             try:
                 if kind == "state":
@@ -212,6 +226,21 @@ class Session:
             except Exception as error:
                 raise self._failed(kind, error) from error
         return f'{{"type":"observation","data":{text.decode()}}}'
+
+    async def _config(self, data: Any) -> str:
+        """Tell what the reward is configured with, or change it for this session alone."""
+        common = await self._hub.look()
+        if data is None:
+            told: Any = (self.live or common).told()
+        else:
+            live = self.live or common.fork()
+            try:
+                by = f"session {self.id}"
+                told = await asyncio.to_thread(live.update, data, by=by)
+            except ConfigError as error:
+                raise refusal(error) from error
+            self.live = live
+        return json.dumps({"type": "config", "data": told}, allow_nan=False, default=str)
 
     def _failed(self, what: str, error: Exception) -> Problem:
         said = say_failure(error, what)

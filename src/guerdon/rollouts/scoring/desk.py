@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from guerdon.errors import RolloutError
-from guerdon.functions.loading import load_reward
+from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.models.rollout import Rollout
+from guerdon.rewards.opening import is_pipeline_file, open_reward
 from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.files import Line, parse_line
 from guerdon.rollouts.scoring.function_scorer import FunctionScorer
@@ -35,13 +36,14 @@ class Settings:
     """What a desk needs to know; it can be sent to another process.
 
     Attributes:
-        reward: The reward as ``module:name`` or ``file.py:name``.
+        reward: The reward as ``reward.yaml``, ``module:name`` or ``file.py:name``.
         by: A column to break the summary down by.
         passing: The score from which on the summary counts a row as passed.
         parameters: What a reward function is given by name.
         credit: How credit is assigned; None assigns none.
         score_failed: Whether an episode that ended with an error is scored all the same.
         sandbox: Where the reward runs; None is this process.
+        at: Where the schedules of a pipeline stand.
     """
 
     reward: str
@@ -51,6 +53,7 @@ class Settings:
     credit: CreditSettings | None = None
     score_failed: bool = False
     sandbox: SandboxSettings | None = None
+    at: int | None = None
 
 
 class Scored(NamedTuple):
@@ -85,7 +88,8 @@ class Desk:
         self.score_failed = settings.score_failed
         # Before the scorer, which may open a sandbox: what raises from here on would leave it open.
         self.credit = RowCredit(settings.credit) if settings.credit is not None else None
-        self.scorer = _scorer(settings, workers)
+        self._opened = ExitStack()
+        self.scorer = _scorer(settings, workers, self._opened)
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.fingerprint = self.scorer.fingerprint
         if self.credit is not None:
@@ -101,7 +105,8 @@ class Desk:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.scorer.__exit__(None, None, None)
+        with self._opened:
+            self.scorer.__exit__(None, None, None)
 
     @property
     def sandbox(self) -> dict[str, Any] | None:
@@ -167,10 +172,19 @@ class Desk:
         return str(columns[self.by]) if self.by in columns else NO_VALUE
 
 
-def _scorer(settings: Settings, workers: int) -> RolloutScorer | FunctionScorer:
+def _scorer(settings: Settings, workers: int, opened: ExitStack) -> RolloutScorer | FunctionScorer:
     parameters = dict(settings.parameters)
     if settings.sandbox is None:
-        return scorer_of(load_reward(settings.reward), parameters)
+        with ExitStack() as opening:
+            reward = opening.enter_context(open_reward(settings.reward, at=settings.at))
+            scorer = scorer_of(reward, parameters)
+            opened.push(opening.pop_all())
+        return scorer
+    if is_pipeline_file(settings.reward):
+        raise InvalidArgumentError(
+            f"{settings.reward} is a reward pipeline, whose rubrics are loaded here; a sandbox "
+            "takes a reward in code"
+        )
     return SandboxScorer(settings.sandbox, settings.reward, parameters=parameters, workers=workers)
 
 

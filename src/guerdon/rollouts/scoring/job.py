@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import IO, Any
 
 from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError
+from guerdon.rewards.opening import is_pipeline_file
 from guerdon.rollouts.scoring.desk import Desk, Settings
 from guerdon.rollouts.scoring.files import Line, parse_line
 from guerdon.rollouts.scoring.formats import reader_of
@@ -74,7 +75,7 @@ class Job:
 
     Attributes:
         rollouts: The file; ``-`` is standard input.
-        reward: The reward as ``module:name`` or ``file.py:name``.
+        reward: The reward as ``reward.yaml``, ``module:name`` or ``file.py:name``.
         out: The file for the result rows; ``-`` is standard output, None writes none.
         workers: How many processes score, at least 1. Each loads the reward itself; in a sandbox
             it is loaded once.
@@ -89,6 +90,7 @@ class Job:
         score_failed: Whether an episode that ended with an error (a row whose ``ended`` is
             ``error``) is scored all the same; else its row is invalid.
         sandbox: Where the reward runs, which is loaded nowhere else; None is this process.
+        at: Where the schedules of a reward pipeline stand: the episode and the training step.
     """
 
     rollouts: str
@@ -104,6 +106,7 @@ class Job:
     credit: CreditSettings | None = None
     score_failed: bool = False
     sandbox: SandboxSettings | None = None
+    at: int | None = None
     _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
     _read: int = field(default=0, init=False, repr=False)
     _told: float = field(default=0.0, init=False, repr=False)
@@ -113,6 +116,7 @@ class Job:
 
         Raises:
             SpecError: The reward can't be loaded.
+            ConfigError: The file of a reward pipeline can't be meant.
             InvalidArgumentError: The arguments don't go together.
             RolloutError: There is no rollout to score. (Broken rows are rows of the result.)
             ResumeError: `out` was not made by this reward from these rollouts.
@@ -123,7 +127,7 @@ class Job:
         self._check()
         settings = Settings(
             self.reward, self.by, self.passing, self.parameters, self.credit, self.score_failed,
-            self.sandbox,
+            self.sandbox, self.at,
         )  # fmt: skip
         desk = Desk(settings, self.workers)
         report = JobReport(desk.summary, desk.fingerprint, sandbox=desk.sandbox)
@@ -161,7 +165,9 @@ class Job:
                 f"the state key {self.credit.state_key} would run outside of the sandbox; beside "
                 "a reward in a sandbox it takes 'last', 'last-K' or 'history'"
             )
-        inputs = {"rollouts": self.rollouts, "reward": self.reward.rpartition(":")[0]}
+        whole = is_pipeline_file(self.reward)
+        reward = self.reward if whole else self.reward.rpartition(":")[0]
+        inputs = {"rollouts": self.rollouts, "reward": reward}
         for what, path in inputs.items():
             there = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
             if there and os.path.samefile(str(self.out), path):

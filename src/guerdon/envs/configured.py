@@ -1,0 +1,90 @@
+"""`ConfiguredEnv`: environments whose reward comes from a pipeline, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from guerdon.envs.furnishing import furnished
+from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.live.live import LiveReward
+from guerdon.rewards.pipeline import RewardPipeline
+
+__all__ = ["ConfiguredEnv"]
+
+
+class ConfiguredEnv:
+    """Makes environments whose reward and services come from one pipeline.
+
+    All of them are scored by one configuration, which may be changed while they are stepped, as
+    that of a server: schedules and curricula go by the episodes of all.
+
+    Example:
+        >>> from guerdon import ConfiguredEnv, EnvPool
+        >>> def main():
+        ...     with ConfiguredEnv(MyEnvironment, "reward.yaml") as configured:
+        ...         with EnvPool(configured, n=64).sync() as pool:
+        ...             pool.reset_batch(seeds=0)
+        ...             configured.update_config({"weights": {"style": 0.5}})
+
+    Args:
+        factory: An environment class, or a function that makes one. It needs no rubric.
+        reward: The pipeline, its configuration, or a file of that.
+
+    Attributes:
+        pipeline: The pipeline.
+        live: The configuration that all are scored by.
+
+    Raises:
+        ConfigError: The configuration can't be meant.
+        ServiceUnavailableError: A service that it names isn't there.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        reward: RewardPipeline | RewardConfig | Mapping[str, Any] | str | Path,
+    ) -> None:
+        self.pipeline = RewardPipeline.of(reward)
+        self._owns = self.pipeline is not reward
+        try:
+            self.pipeline.check_services()
+            self.live = LiveReward(self.pipeline.make(), config=self.pipeline.config)
+        except BaseException:
+            self.close()
+            raise
+        self._make = furnished(factory, self.pipeline)
+
+    def __call__(self) -> Any:
+        """Make an environment."""
+        environment = self._make()
+        environment._live = self.live
+        return environment
+
+    def get_config(self) -> dict[str, Any]:
+        """What they are configured with, in the shape of the file; see `LiveReward.told`."""
+        return self.live.told()
+
+    def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
+    ) -> dict[str, Any]:
+        """Change it for all of them, from their next resets on; see `LiveReward.update`."""
+        return self.live.update(change, version=version, by=by)
+
+    def close(self) -> None:
+        """Let go of the services, where the pipeline is its own."""
+        if self._owns:
+            self.pipeline.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

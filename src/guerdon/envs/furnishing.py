@@ -1,0 +1,128 @@
+"""What an environment is given from outside: its reward, its services, its configuration."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import ConfigError, EnvDefinitionError
+from guerdon.rubrics.rubric import Rubric
+
+if TYPE_CHECKING:
+    from guerdon.envs.environment import Environment
+    from guerdon.rewards.live.live import LiveReward
+    from guerdon.rewards.pipeline import RewardPipeline
+    from guerdon.services.client import MCPClient
+
+__all__ = [
+    "begins_episode",
+    "configuration_of",
+    "furnished",
+    "given_services",
+    "is_furnished",
+]
+
+_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
+
+
+def is_furnished() -> bool:
+    """Whether the environment that is being made gets its reward from a pipeline."""
+    return _pipeline.get() is not None
+
+
+def given_services() -> MCPClient | None:
+    """The services of the pipeline for which an environment is being made."""
+    pipeline = _pipeline.get()
+    return pipeline.mcp if pipeline is not None else None
+
+
+def furnished(factory: Callable[[], Any], pipeline: RewardPipeline) -> Callable[[], Any]:
+    """A factory of environments whose reward and services come from a pipeline.
+
+    Args:
+        factory: Makes the environment; it needs no rubric of its own.
+        pipeline: Makes a rubric for each.
+    """
+
+    def make() -> Any:
+        with _giving(pipeline):
+            environment = factory()
+            if hasattr(environment, "rubric"):
+                environment.rubric = pipeline.make()
+            return environment
+
+    return make
+
+
+@contextmanager
+def _giving(pipeline: RewardPipeline) -> Iterator[None]:
+    token = _pipeline.set(pipeline)
+    try:
+        yield
+    finally:
+        _pipeline.reset(token)
+
+
+def configuration_of(environment: Environment[Any, Any, Any]) -> LiveReward:
+    """What an environment's reward is configured with; made where it is first asked for.
+
+    Raises:
+        ConfigError: Its rubric can't be copied, so that no change could be tried.
+    """
+    if environment._live is None:
+        from guerdon.rewards.live.live import LiveReward
+
+        try:
+            prototype = copy.deepcopy(environment.rubric)
+        except Exception as error:
+            raise ConfigError(
+                f"the rubric of {type(environment).__name__} can't be copied ({error}), so that "
+                "no change could be tried before it is made"
+            ) from error
+        environment._live = LiveReward(prototype)
+    return environment._live
+
+
+def begins_episode(reset: Any) -> Any:
+    """An author's reset, before which the configuration of the episode is taken over."""
+    if not callable(reset):
+        raise EnvDefinitionError(f"reset is {reset!r:.60}; it is a function")
+
+    if inspect.iscoroutinefunction(reset):
+
+        @functools.wraps(reset)
+        async def begin_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with _beginning(self):
+                return await reset(self, *args, **kwargs)
+
+        return begin_async
+
+    @functools.wraps(reset)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _beginning(self):
+            return reset(self, *args, **kwargs)
+
+    return begin
+
+
+@contextmanager
+def _beginning(environment: Environment[Any, Any, Any]) -> Iterator[None]:
+    if environment._is_resetting:  # a reset that calls its parent's
+        yield
+        return
+    rubric = environment.rubric
+    if isinstance(rubric, Rubric):
+        if environment._live is not None:
+            environment._live.apply(rubric)
+        else:
+            rubric.__dict__["_scored_by"] = None  # it is taken anew where it is first told
+    environment._is_resetting = True
+    try:
+        yield
+    finally:
+        environment._is_resetting = False

@@ -1,0 +1,126 @@
+"""What a running reward tells of its configuration, in the shape of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic_core import to_jsonable_python
+
+from guerdon.functions.loading import name_of
+from guerdon.rewards.composer import RubricComposer
+from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.live.prototype import Prototype, Settings
+from guerdon.rewards.schedule_spec import spec_of
+from guerdon.rubrics.rubric import Rubric
+
+__all__ = ["Entry", "entries_of", "tell_entry", "tell_rest"]
+
+SCHEMA_VERSION = "1.0"
+
+
+class Entry(NamedTuple):
+    """One entry of a running reward.
+
+    Attributes:
+        name: Its name.
+        list: ``"per_turn"`` or ``"episode_end"``.
+        rubric: What its rubric is called.
+        path: Where its rubric stands in the tree.
+        config: What it was configured with, as it may be told.
+        private: The keys of its configuration that aren't told.
+        weighed: Whether it has a weight.
+    """
+
+    name: str
+    list: str
+    rubric: str
+    path: str
+    config: Mapping[str, Any]
+    private: frozenset[str] = frozenset()
+    weighed: bool = True
+
+
+def entries_of(prototype: Prototype, config: RewardConfig | None) -> list[Entry]:
+    """The entries of a running reward: as its file has them, or as its tree is made."""
+    rubric = prototype.rubric
+    if config is not None:
+        return [
+            _of_file(each, which)
+            for which in ("per_turn", "episode_end")
+            for each in getattr(config, which)
+        ]
+    if isinstance(rubric, RubricComposer):
+        return [
+            Entry(
+                name,
+                "episode_end" if name in rubric.episode_end else "per_turn",
+                name_of(type(child)),
+                name,
+                _of_containers(child),
+            )
+            for name, child in rubric.named_children()
+        ]
+    alone = Entry("reward", "per_turn", name_of(type(rubric)), "", _of_containers(rubric))
+    return [alone._replace(weighed=False)]
+
+
+def tell_entry(entry: Entry, prototype: Prototype, settings: Settings) -> dict[str, Any]:
+    """An entry as it is now, as JSON can hold it."""
+    prefix = f"{entry.path}." if entry.path else ""
+    tunable = {
+        path.removeprefix(prefix): settings.tuned.get(path, value)
+        for path, value in prototype.base.items()
+        if path.startswith(prefix)
+    }
+    config = {
+        key: value for key, value in {**entry.config, **tunable}.items() if key not in entry.private
+    }
+    told = {
+        "name": entry.name,
+        "rubric": entry.rubric,
+        "weight": settings.weights.get(entry.name, 1.0),
+        "config": to_jsonable_python(config, inf_nan_mode="strings", fallback=str),
+    }
+    if entry.name in settings.schedules:
+        told["schedule"] = spec_of(settings.schedules[entry.name])
+    return told
+
+
+def tell_rest(config: RewardConfig) -> dict[str, Any]:
+    """What a configuration says beside its entries, as it may be told: no keys, no secrets."""
+    told: dict[str, Any] = {
+        "normalize": config.normalize,
+        "mcp_services": {name: each.public() for name, each in config.mcp_services.items()},
+    }
+    if config.curriculum is not None:
+        stages = [each.model_dump(mode="json", exclude_none=True) for each in config.curriculum]
+        told["curriculum"] = stages
+    return told
+
+
+def _of_file(each: Any, which: str) -> Entry:
+    rubric = each.rubric
+    if not isinstance(rubric, str):
+        kind = rubric if isinstance(rubric, type) else type(rubric)
+        rubric = getattr(rubric, "__qualname__", None) or name_of(kind)
+    private = frozenset(each.private)
+    return Entry(each.name, which, rubric, each.name, each.config, private)
+
+
+def _of_containers(rubric: Rubric) -> dict[str, Any]:
+    """The weights and thresholds of a tree.
+
+    What the rubrics of an author hold isn't told: it may be a key, or the answer that the agent is
+    to find.
+    """
+    told: dict[str, Any] = {}
+    for path, node in [("", rubric), *rubric.named_rubrics()]:
+        if node._is_container:
+            prefix = f"{path}." if path else ""
+            told |= {
+                f"{prefix}{name}": value
+                for name, value in node._own_state().items()
+                if name not in node._measured
+            }
+    return told

@@ -1,0 +1,150 @@
+"""What may be logged: numbers that are some, names, and steps."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from guerdon.errors import InvalidArgumentError
+
+__all__ = [
+    "IDS", "LAST_STEP", "checked_amount", "checked_id", "checked_scores", "checked_step",
+    "checked_weights", "told", "weight_named",
+]  # fmt: skip
+
+#: The types of an episode and of an environment's id.
+IDS = frozenset({int, str, type(None)})
+LAST_STEP = 2**63 - 1  # what every tracker takes
+
+
+def checked_amount(name: str, value: Any, *, kind: type[int] | type[float]) -> None:
+    """Check a number over 0.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    kinds = (int, float) if kind is float else int
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < math.inf:
+        whole = "" if kind is float else "whole "
+        raise InvalidArgumentError(f"{name} is {value!r}; it takes a {whole}number over 0")
+
+
+def checked_step(step: Any) -> int:
+    """Check a step, and give it as an int; numpy's are taken too.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    try:
+        number = -1 if isinstance(step, bool) else step.__index__()
+    except (AttributeError, TypeError):
+        number = -1
+    if not 0 <= number <= LAST_STEP:
+        raise InvalidArgumentError(
+            f"step is {step!r:.60}; it takes a whole number from 0 to 2**63 - 1"
+        )
+    return int(number)
+
+
+def checked_id(name: str, value: Any) -> int | str | None:
+    """Check an episode or an environment's id.
+
+    Raises:
+        InvalidArgumentError: It is neither a text, nor a whole number, nor None.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if value is None:
+        return None
+    if not isinstance(value, bool) and hasattr(value, "__index__"):
+        return int(value.__index__())
+    raise InvalidArgumentError(f"{name} is {value!r:.60}; it takes a text, a whole number, or None")
+
+
+def checked_scores(
+    reward: Any, components: Any, invalid: Any, reward_error: str | None
+) -> dict[str, Any]:
+    """The reward and its parts as a record's fields: numbers, and why others are none.
+
+    Raises:
+        InvalidArgumentError: Something is neither a number nor None, or a name is no text.
+    """
+    for name, given in (("components", components), ("invalid", invalid or {})):
+        if not isinstance(given, Mapping):
+            raise InvalidArgumentError(f"{name} is {given!r:.60}; it takes a mapping from names")
+    why = {_named("invalid", name): str(said) for name, said in (invalid or {}).items()}
+    parts: dict[str, float] = {}
+    for name, value in components.items():
+        number, wrong = _number(f"components[{name!r:.60}]", value)
+        if number is None:
+            why.setdefault(_named("components", name), wrong)
+        elif name not in why:  # what is told to have failed has no number
+            parts[_named("components", name)] = number
+    number, wrong = _number("reward", reward)
+    scores: dict[str, Any] = {"reward": number, "components": parts}
+    if number is None:
+        scores["reward_error"] = wrong if reward_error is None else str(reward_error)
+    return scores | ({"invalid": why} if why else {})
+
+
+def checked_weights(weights: Any) -> dict[str, float]:
+    """Check weights by name.
+
+    Raises:
+        InvalidArgumentError: One is no finite number, or a name is no text.
+    """
+    if not isinstance(weights, Mapping):
+        raise InvalidArgumentError(f"weights is {weights!r:.60}; it takes a mapping from names")
+    found: dict[str, float] = {}
+    for name, weight in weights.items():
+        number, wrong = _number(f"weights[{name!r:.60}]", weight)
+        if number is None:
+            raise InvalidArgumentError(
+                f"weights[{name!r:.60}] is {wrong}; it takes a finite number"
+            )
+        found[_named("weights", name)] = number
+    return found
+
+
+def weight_named(what: Any, after: Any) -> str | None:
+    """The name in ``"…{name}.weight"``, where that is what was changed, to a finite number.
+
+    Raises:
+        InvalidArgumentError: `what` is no text.
+    """
+    front, _, field = _named("what", what).rpartition(".")
+    is_number = isinstance(after, Real) and not isinstance(after, bool) and math.isfinite(after)
+    return (front.rpartition(".")[2] or None) if field == "weight" and is_number else None
+
+
+def told(value: Any) -> Any:
+    """A value as JSON holds it; what it doesn't hold by its `repr`."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def _named(where: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"{where}: the name {name!r:.60} is no text")
+    return str(name)
+
+
+def _number(where: str, value: Any) -> tuple[float | None, str]:
+    """A finite number; or None, and why there is none."""
+    if value is None:
+        return None, "failed"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidArgumentError(
+            f"{where} is {value!r:.60}, of type {type(value).__name__}; it takes a number, or None "
+            "for what failed"
+        )
+    try:
+        number = float(value)
+    except OverflowError:
+        return None, "a number that no float holds"
+    return (number, "") if math.isfinite(number) else (None, str(number))

@@ -1,0 +1,84 @@
+"""Files that are written whole, and locked by one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["locked", "try_lock", "write_all"]
+
+
+def try_lock(file: Path) -> int | None:
+    """Open a file and lock it, making it where it isn't there.
+
+    Returns:
+        Its descriptor, which holds the lock until it is closed or the process ends; None where
+        somebody else holds it.
+
+    Raises:
+        FileNotFoundError: Its folder isn't there, or was taken away meanwhile.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        taken = _lock(descriptor, wait=False)
+        if taken and not os.path.samestat(os.stat(file), os.fstat(descriptor)):
+            raise FileNotFoundError(f"{file} was replaced while it was locked")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not taken:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextmanager
+def locked(descriptor: int) -> Iterator[None]:
+    """Hold an open file locked for a while, waiting for whoever holds it."""
+    _lock(descriptor, wait=True)
+    try:
+        yield
+    finally:
+        _unlock(descriptor)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write to a descriptor until all is written."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int, *, wait: bool) -> bool:
+        os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # far behind what is read and written
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        except OSError:
+            if wait:
+                raise
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 40, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int, *, wait: bool) -> bool:
+        # Not lockf: its locks end as soon as the process closes the file anywhere.
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,95 @@
+"""Rewards as lines of JSON in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from guerdon.rewards.logger.file_locks import locked, write_all
+from guerdon.rewards.logger.protocol import TrackedRun
+from guerdon.rewards.logger.records import TrackedRecord
+
+__all__ = ["JsonlTracker"]
+
+# How far back it looks for what was written already: far more than one batch.
+TAIL_BYTES = 4 << 20
+
+
+class JsonlTracker:
+    """Appends each record to a file, as a line of JSON with the fields of `TrackedRecord`.
+
+    ``env_id`` is a field, so environments never meet; names are as they were given. Several
+    processes may write to one file. Each record is there once, also after a process was killed: a
+    half-written line is taken away by the next that writes, and the record comes again.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from guerdon.rewards.logger import JsonlTracker, RewardLogger
+        >>> with RewardLogger(JsonlTracker("mine.jsonl"), path="logs") as logger:
+        ...     logger.log_step(7, 2, 0.5, {"tests": 1.0}, "env-0")
+        >>> row = json.loads(Path("mine.jsonl").read_text())
+        >>> row["env_id"], row["step"], row["reward"], row["components"]
+        ('env-0', 7, 0.5, {'tests': 1.0})
+
+    Args:
+        path: The file; by default ``rewards.jsonl`` in the run's folder.
+    """
+
+    name = "jsonl"
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else Path(path).absolute()
+        self._file = -1
+        self._there: set[str] | None = None
+
+    def open(self, run: TrackedRun) -> None:
+        """Open the file, making it and its folder where they aren't there."""
+        path = self.path or run.folder / "rewards.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._there = None
+
+    def write(self, records: Sequence[TrackedRecord]) -> None:
+        """Append them, but for those that were there before."""
+        with locked(self._file):
+            end = self._mend()
+            if self._there is None:
+                self._there = set(self._ids(end))
+            there = self._there
+            data = b"".join(record.line for record in records if record.id not in there)
+            try:
+                write_all(self._file, data)
+            except OSError:
+                os.ftruncate(self._file, end)
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+        self._file = -1
+
+    def _mend(self) -> int:
+        """Take a last line without its end away; the bytes that there are then."""
+        end = os.lseek(self._file, 0, os.SEEK_END)
+        os.lseek(self._file, max(0, end - 1), os.SEEK_SET)
+        if end and os.read(self._file, 1) != b"\n":
+            start, tail = self._tail(end)
+            end = start + tail.rfind(b"\n") + 1
+            os.ftruncate(self._file, end)
+        return end
+
+    def _ids(self, end: int) -> Iterator[str]:
+        """The records that the end of the file holds."""
+        for line in self._tail(end)[1].splitlines():
+            try:
+                yield json.loads(line)["id"]
+            except (ValueError, KeyError, TypeError):  # somebody else's line, or half of one
+                continue
+
+    def _tail(self, end: int) -> tuple[int, bytes]:
+        start = max(0, end - TAIL_BYTES)
+        os.lseek(self._file, start, os.SEEK_SET)
+        return start, os.read(self._file, end - start)

@@ -1,0 +1,218 @@
+"""Records on disk, until a tracker has taken them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from guerdon.errors import TrackerError
+from guerdon.rewards.logger.file_locks import try_lock, write_all
+
+__all__ = ["Spool", "left_behind", "new_spool"]
+
+SEGMENT_BYTES = 4 << 20
+BATCH_BYTES = 256 << 10
+LOCK = "sent"
+
+
+class Spool:
+    """One session's lines for one tracker: segments that grow at the end and are sent in order.
+
+    A folder with files ``00000000.jsonl``, ``00000001.jsonl``… and a file ``sent``, which is locked
+    by whoever owns the session and says up to where its lines have been sent. `append` is called
+    by one thread, `read` and `advance` by another.
+
+    Args:
+        folder: Its folder, which is there.
+        lock: The locked file ``sent``.
+        max_bytes: How many bytes may wait.
+    """
+
+    def __init__(self, folder: Path, lock: int, *, max_bytes: int = 1 << 30) -> None:
+        self.folder, self.max_bytes = folder, max_bytes
+        self._lock_file = lock
+        self._segments = {
+            int(file.stem): file.stat().st_size for file in folder.glob("[0-9]*.jsonl")
+        }
+        self._segment, self._offset = self._sent()
+        self._file = -1
+        self._dirty = False
+        self._counts = threading.Lock()
+        self.bytes_waiting = sum(
+            size for number, size in self._segments.items() if number >= self._segment
+        ) - min(self._offset, self._segments.get(self._segment, 0))
+        self.appended = self.taken = 0
+        self._no_room_for = 0
+
+    def _sent(self) -> tuple[int, int]:
+        os.lseek(self._lock_file, 0, os.SEEK_SET)
+        said = os.read(self._lock_file, 64).split()
+        first = min(self._segments, default=0)
+        if len(said) != 2 or not (said[0].isdigit() and said[1].isdigit()):
+            return first, 0
+        segment, offset = int(said[0]), int(said[1])
+        return (segment, offset) if segment >= first else (first, 0)
+
+    # The thread that writes
+
+    def append(self, lines: bytes, count: int) -> bool:
+        """Write whole lines at the end; whether there was room for them.
+
+        Raises:
+            OSError: They can't be written; nothing of them is there.
+        """
+        self._no_room_for = len(lines)
+        if not self.has_room:
+            return False
+        self._no_room_for = 0
+        last = max(self._segments, default=-1)
+        if self._file < 0 or self._segments[last] >= SEGMENT_BYTES:
+            last = self._next_segment(last)
+        size = self._segments[last]
+        try:
+            write_all(self._file, lines)
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
+        self._dirty = True
+        with self._counts:
+            self._segments[last] = size + len(lines)
+            self.bytes_waiting += len(lines)
+            self.appended += count
+        return True
+
+    def _next_segment(self, last: int) -> int:
+        number = last + 1
+        file = os.open(
+            self.folder / f"{number:08}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
+        if self._file >= 0:
+            self.sync()
+            os.close(self._file)
+        self._file = file
+        with self._counts:
+            self._segments[number] = 0
+        return number
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for what was refused last, if anything was."""
+        return self.bytes_waiting + self._no_room_for <= self.max_bytes
+
+    def sync(self) -> None:
+        """Have the disk keep what was written, also if the machine stops."""
+        if self._dirty:
+            os.fsync(self._file)
+            self._dirty = False
+
+    # The thread that sends
+
+    def read(self, limit: int | None = None) -> list[bytes]:
+        """The next lines, with their ends; none where all are sent.
+
+        The last may lack its end, where its writer was killed.
+
+        Args:
+            limit: How many at most; by default what makes a good batch.
+        """
+        with self._counts:
+            sizes = dict(self._segments)
+        while self._segment in sizes and self._offset >= sizes[self._segment]:
+            if self._segment + 1 not in sizes:
+                return []
+            self._leave_segment()
+        if self._segment not in sizes:
+            return []
+        with open(self.folder / f"{self._segment:08}.jsonl", "rb") as file:
+            file.seek(self._offset)
+            ready = sizes[self._segment] - self._offset
+            data = file.read(min(ready, BATCH_BYTES))
+            if len(data) < ready and not data.endswith(b"\n"):
+                data += file.readline()
+        lines = data.split(b"\n")
+        ended = [line + b"\n" for line in lines[:-1]]
+        return [*ended, *filter(None, lines[-1:])][:limit]
+
+    def advance(self, lines: list[bytes]) -> None:
+        """Note that the lines just read have been sent."""
+        size = sum(map(len, lines))
+        self._offset += size
+        self._note()
+        with self._counts:
+            self.bytes_waiting -= size
+            self.taken += len(lines)
+
+    def _note(self) -> None:
+        os.lseek(self._lock_file, 0, os.SEEK_SET)
+        os.write(self._lock_file, f"{self._segment:08} {self._offset:016}\n".encode())
+
+    def _leave_segment(self) -> None:
+        done = self._segment
+        self._segment, self._offset = done + 1, 0
+        self._note()
+        with self._counts:
+            del self._segments[done]
+        (self.folder / f"{done:08}.jsonl").unlink(missing_ok=True)
+
+    def keep_aside(self, line: bytes) -> Path:
+        """Keep a line that is no record, or that the tracker refuses, beside the sessions."""
+        kept = self.folder.parent / "refused.jsonl"
+        with open(kept, "ab") as file:
+            file.write(line.rstrip(b"\n") + b"\n")
+        return kept
+
+    # Its end
+
+    def close(self) -> None:
+        """Close it; where all has been sent, its folder goes."""
+        self.sync()
+        if self.bytes_waiting == 0:
+            for file in [*self.folder.glob("[0-9]*.jsonl"), self.folder / LOCK]:
+                file.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody put something there: it stays
+                self.folder.rmdir()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of its files, in a forked process: they are the parent's."""
+        for file in (self._file, self._lock_file):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock_file = -1
+
+
+def new_spool(folder: Path, *, max_bytes: int) -> Spool:
+    """Begin a session in a tracker's folder.
+
+    Raises:
+        TrackerError: The folder can't be written to.
+    """
+    name = f"{time.time_ns():016x}-{os.urandom(4).hex()}"
+    hidden = folder / f".{name}"  # nobody takes it for one that was left before it is locked
+    try:
+        hidden.mkdir(parents=True)
+        lock = try_lock(hidden / LOCK)
+        hidden.rename(folder / name)
+    except OSError as error:
+        raise TrackerError(f"records can't be spooled in {folder}: {error}") from error
+    if lock is None:
+        raise TrackerError(f"records can't be spooled in {folder}: its files can't be locked")
+    return Spool(folder / name, lock, max_bytes=max_bytes)
+
+
+def left_behind(folder: Path) -> list[Spool]:
+    """Take over the sessions in a tracker's folder whose owners have ended, oldest first."""
+    found = []
+    for session in sorted(each for each in folder.iterdir() if each.is_dir()):
+        if session.name.startswith("."):
+            continue
+        try:
+            lock = try_lock(session / LOCK)
+        except FileNotFoundError:  # somebody else took it, and has just sent all
+            continue
+        if lock is not None:
+            found.append(Spool(session, lock))
+    return found

@@ -1,0 +1,234 @@
+"""Asking one judge: a model, or a service behind a name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from guerdon.errors import InvalidArgumentError, VerdictError
+from guerdon.services.chat import ChatModel
+from guerdon.services.judge_prompt import judge_messages
+from guerdon.services.judge_settings import JudgeSettings
+from guerdon.services.template import Filled
+from guerdon.services.verdict import Verdict, parse_verdict, read_verdict, verdict_schema
+
+__all__ = [
+    "ModelJudge",
+    "OneJudge",
+    "Question",
+    "ServiceJudge",
+    "ToolCaller",
+    "judges_of",
+    "question_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a judge is asked.
+
+    Attributes:
+        messages: The conversation, of a judge with a prompt.
+        filled: The prompt by itself, with its mark.
+        arguments: What a service without a prompt is given instead.
+        schema: The JSON Schema of the answer.
+        criteria: What is scored one by one.
+        settings: The judge's.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    filled: Filled | None
+    arguments: Mapping[str, str]
+    schema: Mapping[str, Any]
+    criteria: tuple[str, ...]
+    settings: JudgeSettings
+
+    def parse(self, text: str, service: str) -> Verdict:
+        """Read the verdict out of a text."""
+        quotes = self.filled.parts if self.filled is not None else self.arguments
+        return parse_verdict(
+            text, score_range=self.settings.score_range, criteria=self.criteria, service=service,
+            mark=None if self.filled is None else self.filled.mark, quotes=tuple(quotes.values()),
+        )  # fmt: skip
+
+
+def question_of(
+    filled: Filled,
+    *,
+    settings: JudgeSettings | None = None,
+    criteria: Mapping[str, str] | None = None,
+) -> Question:
+    """The question that a filled prompt makes.
+
+    Example:
+        >>> from guerdon import Template
+        >>> filled = Template("Is this polite? {action}").fill_fenced(action="Please come.")
+        >>> question_of(filled).schema["required"]
+        ['mark', 'reasoning', 'score']
+
+    Args:
+        filled: The prompt.
+        settings: By default, a score from 0 to 1.
+        criteria: What is scored one by one, with what each means.
+    """
+    settings = settings or JudgeSettings()
+    messages = judge_messages(
+        filled, system=settings.system, criteria=criteria, score_range=settings.score_range
+    )
+    names = tuple(criteria or ())
+    schema = verdict_schema(names, score_range=settings.score_range, marked=True)
+    return Question(messages, filled, {}, schema, names, settings)
+
+
+class OneJudge(Protocol):
+    """One of the judges that are asked."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def identity(self, question: Question) -> Any:
+        """What its verdict depends on beside the question, as JSON holds it."""
+
+    async def ask(self, question: Question) -> Verdict:
+        """Ask it, on any event loop."""
+
+
+class ModelJudge:
+    """A judge that is a model."""
+
+    def __init__(self, chat: ChatModel) -> None:
+        self.chat = chat
+
+    @property
+    def name(self) -> str:
+        """The model and its address."""
+        return self.chat.name
+
+    def identity(self, question: Question) -> Any:
+        """Model, address and settings."""
+        chat = self.chat
+        return [chat.endpoint, chat.model, chat.extra_body,
+                *self._settings(question)]  # fmt: skip
+
+    async def ask(self, question: Question) -> Verdict:
+        """Ask the model."""
+        temperature, max_tokens = self._settings(question)
+        reply = await self.chat.complete(
+            question.messages, schema=question.schema, temperature=temperature,
+            max_tokens=max_tokens,
+        )  # fmt: skip
+        try:
+            return question.parse(reply.text, self.name)
+        except VerdictError as error:
+            if reply.finish_reason == "length":
+                error.add_note("the answer was cut off: give the judge a higher max_tokens")
+            raise
+
+    def _settings(self, question: Question) -> tuple[float | None, int | None]:
+        chat, settings = self.chat, question.settings
+        temperature = chat.temperature if settings.temperature is None else settings.temperature
+        if temperature == 0 and settings.samples > 1:
+            temperature = 1.0  # at 0 they would all be the same
+        return temperature, settings.max_tokens or chat.max_tokens
+
+
+class ToolCaller(Protocol):
+    """What calls services by their names, such as an `MCPClient`."""
+
+    async def call_tool_async(self, service: str, **arguments: Any) -> Any:
+        """Call one."""
+
+    def public(self) -> Mapping[str, Any]:
+        """What may be told of the services."""
+
+
+class ServiceJudge:
+    """A judge that is a service behind a name, a model or a tool.
+
+    It is called with ``prompt``, the whole of it, or, where there is none, with the arguments. A
+    dictionary with a score is the verdict, a text is read as one.
+    """
+
+    def __init__(self, client: ToolCaller, service: str) -> None:
+        self._client, self._service = client, service
+
+    @property
+    def name(self) -> str:
+        """The service's name."""
+        return self._service
+
+    def identity(self, question: Question) -> Any:
+        """What the client tells of it."""
+        return [self._service, self._client.public().get(self._service)]
+
+    async def ask(self, question: Question) -> Verdict:
+        """Call the service."""
+        arguments: Mapping[str, Any] = question.arguments
+        if question.messages:
+            prompt = "\n\n".join(str(message["content"]) for message in question.messages)
+            arguments = {"prompt": prompt}
+        said = await self._client.call_tool_async(self._service, **arguments)
+        if isinstance(said, Mapping):
+            return self._read(question, said)
+        return question.parse(str(said), self.name)
+
+    def _read(self, question: Question, said: Mapping[str, Any]) -> Verdict:
+        if said.keys() == {"result"}:  # what the SDK makes of a tool that gives something plain
+            result = said["result"]
+            if not isinstance(result, Mapping):
+                return question.parse(
+                    result if isinstance(result, str) else json.dumps(result), self.name
+                )
+            said = result
+        return read_verdict(
+            said,
+            score_range=question.settings.score_range,
+            criteria=question.criteria,
+            service=self.name,
+        )
+
+
+def judges_of(
+    endpoint: str | ChatModel,
+    others: Sequence[str | ChatModel],
+    *,
+    mcp_client: ToolCaller | None,
+    connection: Mapping[str, Any],
+) -> tuple[OneJudge, ...]:
+    """The judges that the arguments of an `LLMJudge` mean.
+
+    Args:
+        endpoint: The first.
+        others: Further ones.
+        mcp_client: What calls them, where they are services.
+        connection: How an address is asked; None for what isn't said.
+
+    Raises:
+        InvalidArgumentError: They can't be meant.
+    """
+    said = {name: value for name, value in connection.items() if value is not None}
+    if isinstance(others, str) or not isinstance(others, Sequence):
+        raise InvalidArgumentError(f"judges is {others!r:.80}; it takes a list")
+    if (mcp_client is not None or isinstance(endpoint, ChatModel)) and said:
+        whose = "the service's" if mcp_client is not None else "the ChatModel's"
+        raise InvalidArgumentError(f"{', '.join(said)} can't be given here: they are {whose}")
+    if mcp_client is not None:
+        return tuple(ServiceJudge(mcp_client, _name(each)) for each in (endpoint, *others))
+    if not isinstance(endpoint, ChatModel):
+        if "model" not in said:
+            raise InvalidArgumentError("model is missing; an address takes the name of a model")
+        endpoint = ChatModel(endpoint, **said)
+    first = endpoint
+    chats = [each if isinstance(each, ChatModel) else first.with_model(each) for each in others]
+    return tuple(map(ModelJudge, (first, *chats)))
+
+
+def _name(service: Any) -> str:
+    if not isinstance(service, str) or not service:
+        raise InvalidArgumentError(
+            f"with mcp_client, a judge is the name of a service, not {service!r:.80}"
+        )
+    return service

@@ -1,0 +1,219 @@
+"""The configuration over the wire: telling it, changing it, and refusing a change whole."""
+
+import json
+
+import pytest
+
+from guerdon import Rubric, RubricComposer, ServerLimits
+from tests.envs.server.worlds import RESET, Echo, Length, step
+
+
+class Fixed(Rubric):
+    score_range = (0.0, 1.0)
+    tunable = ("value",)
+
+    def __init__(self, value=1.0):
+        super().__init__()
+        self.value = value
+
+    def forward(self, action, observation):
+        return self.value
+
+
+class Composed(Echo):
+    def __init__(self):
+        super().__init__()
+        self.rubric = RubricComposer({"a": Fixed(), "b": Fixed(0.5)}, {"a": 1.0, "b": 2.0})
+
+
+def reward(client):
+    client.ask(RESET)
+    return client.ask(step("hello"))["data"]["reward"]
+
+
+def test_a_change_over_http_is_for_all_sessions_from_their_next_resets(serve):
+    server = serve(Composed)
+    one, two = server.client(), server.client()
+    assert (reward(one), reward(two)) == (2.0, 2.0)
+    answer = server.http.post("/config", json={"weights": {"a": 5.0}})
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "ok"
+    assert answer.json()["config"] == server.http.get("/config").json()
+    assert one.ask(step("hello"))["data"]["reward"] == 2.0
+    assert (reward(one), reward(two), reward(server.client())) == (6.0, 6.0, 6.0)
+
+
+def test_a_change_over_a_websocket_is_for_that_session_alone(serve):
+    server = serve(Composed)
+    one, two = server.client(), server.client()
+    told = one.ask({"type": "config", "data": {"per_turn": [{"name": "b", "weight": 0.0}]}})
+    assert (told["type"], told["data"]["status"]) == ("config", "ok")
+    assert (reward(one), reward(two)) == (1.0, 2.0)
+    assert one.ask({"type": "config"})["data"] == told["data"]["config"]
+    assert two.ask({"type": "config"})["data"]["per_turn"][1]["weight"] == 2.0
+    assert server.http.get("/config").json()["per_turn"][1]["weight"] == 2.0
+
+
+def test_observations_tell_the_fingerprint_of_what_scored_them(serve):
+    server = serve(Composed)
+    client = server.client()
+    client.ask(RESET)
+    before = server.http.get("/config").json()["fingerprint"]
+    after = server.http.post("/config", json={"weights": {"a": 5.0}}).json()["config"]
+    seen = client.ask(step("hello"))["data"]["metadata"]["reward_fingerprint"]
+    client.ask(RESET)
+    then = client.ask(step("hello"))["data"]["metadata"]["reward_fingerprint"]
+    assert (seen, then) == (before, after["fingerprint"])
+    assert before != after["fingerprint"]
+
+
+def test_tunable_fields_of_a_plain_tree_are_changed_by_their_path(serve):
+    class Plain(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = Fixed()
+
+    server = serve(Plain)
+    client = server.client()
+    change = {"per_turn": [{"name": "reward", "config": {"value": 0.25}}]}
+    assert server.http.post("/config", json=change).status_code == 200
+    assert reward(client) == 0.25
+
+
+def test_the_stateless_face_scores_by_it_too(serve):
+    server = serve(Composed)
+    server.http.post("/config", json={"weights": {"a": 5.0}})
+    assert server.http.get("/config").json()["per_turn"][0]["weight"] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"weights": {"nobody": 1.0}}, "weights"),
+        ({"per_turn": [{"name": "a", "rubric": "os.system"}]}, "per_turn[0].rubric"),
+        ({"per_turn": [{"name": "a", "config": {"path": "/etc/passwd"}}]}, "config.path"),
+        ({"mcp_services": {"judge": {"type": "mcp"}}}, "mcp_services"),
+        ([], "a change is an object"),
+        (None, "a change is an object"),
+    ],
+    ids=["name", "class", "file", "services", "list", "nothing"],
+)
+def test_what_can_not_be_changed_is_told_with_every_reason(serve, change, where):
+    server = serve(Composed)
+    before = server.http.get("/config").json()
+    if isinstance(change, dict):
+        change["training_step"] = "soon"
+    answer = server.http.post("/config", json=change)
+    assert answer.status_code == 422
+    errors = answer.json()["detail"]
+    assert where in json.dumps(errors)
+    assert len(errors) == (2 if isinstance(change, dict) else 1)
+    assert server.http.get("/config").json() == before
+
+
+def test_a_session_is_told_what_is_wrong_and_goes_on(serve):
+    client = serve(Composed).client()
+    told = client.ask({"type": "config", "data": {"weights": {"nobody": 1.0}}})
+    assert (told["type"], told["data"]["code"]) == ("error", "VALIDATION_ERROR")
+    assert "nobody" in told["data"]["errors"][0]["msg"]
+    assert reward(client) == 2.0
+
+
+def test_nan_is_no_weight(serve):
+    answer = serve(Composed).http.post("/config", content=b'{"weights": {"a": NaN}}')
+    assert answer.status_code == 422
+
+
+def test_a_change_that_is_too_large_is_not_read(serve):
+    server = serve(Composed)
+    answer = server.http.post("/config", content=b'{"by": "' + b"x" * 10 * 2**20 + b'"}')
+    assert (answer.status_code, "1048576 bytes" in answer.text) == (413, True)
+
+
+def test_a_change_that_is_too_large_is_refused_in_a_session(serve):
+    client = serve(Composed, limits=ServerLimits(max_config_bytes=100)).client()
+    told = client.ask({"type": "config", "data": {"by": "x" * 200}})
+    assert (told["data"]["code"], "100 bytes" in told["data"]["message"]) == (
+        "VALIDATION_ERROR",
+        True,
+    )
+    assert reward(client) == 2.0
+
+
+# Versions
+
+
+def test_the_last_write_wins_where_its_writer_saw_the_present_version(serve):
+    http = serve(Composed).http
+    seen = http.get("/config").headers["etag"]
+    first = http.post("/config", json={"weights": {"a": 2.0}}, headers={"if-match": seen})
+    assert (first.status_code, first.headers["etag"] != seen) == (200, True)
+    late = http.post("/config", json={"weights": {"a": 3.0}}, headers={"if-match": seen})
+    assert (late.status_code, late.json()["detail"]["code"]) == (412, "CONFLICT")
+    assert late.headers["etag"] == first.headers["etag"]
+    assert http.get("/config").json()["per_turn"][0]["weight"] == 2.0
+    again = http.post(
+        "/config", json={"weights": {"a": 3.0}}, headers={"if-match": late.headers["etag"]}
+    )
+    assert again.status_code == 200
+
+
+def test_any_version_will_do_for_a_star(serve):
+    http = serve(Composed).http
+    for header in ({"if-match": "*"}, {}):
+        assert http.post("/config", json={"weights": {"a": 2.0}}, headers=header).is_success
+
+
+def test_the_version_may_stand_in_the_change(serve):
+    server = serve(Composed)
+    client = server.client()
+    version = client.ask({"type": "config"})["data"]["version"]
+    change = {"version": version, "weights": {"a": 2.0}}
+    assert client.ask({"type": "config", "data": change})["data"]["status"] == "ok"
+    told = client.ask({"type": "config", "data": change})
+    assert (told["type"], told["data"]["code"]) == ("error", "CONFLICT")
+
+
+# The log of it
+
+
+def test_who_changed_what_is_remembered(serve):
+    server = serve(Composed)
+    assert server.http.get("/config/audit").json() == []
+    server.http.post("/config", json={"by": "trainer-1", "weights": {"a": 2.0}})
+    server.http.post("/config", json={"schedules": {"b": [[0, 1.0], [100, 0.0]]}})
+    first, second = server.http.get("/config/audit").json()
+    assert first["by"] == "trainer-1"
+    assert first["changes"] == [{"what": "per_turn.a.weight", "from": 1.0, "to": 2.0}]
+    assert second["by"].startswith("127.0.0.1:")
+    assert second["changes"][0]["what"] == "per_turn.b.schedule"
+    assert first["when"] <= second["when"]
+
+
+def test_a_training_step_moves_schedules_without_being_a_change(serve):
+    server = serve(Composed)
+    client = server.client()
+    spec = {"piecewise": [[0, 1.0], [100, 0.0]], "by": "training_step"}
+    server.http.post("/config", json={"schedules": {"a": spec}})
+    rewards = []
+    for at in (0, 50, 100):
+        server.http.post("/config", json={"training_step": at})
+        rewards.append(reward(client))
+    assert rewards == [2.0, 1.5, 1.0]
+    assert len(server.http.get("/config/audit").json()) == 1
+
+
+def test_a_tree_that_is_another_in_each_environment_can_not_be_tuned(serve):
+    class Turns(Echo):
+        made = 0
+
+        def __init__(self):
+            super().__init__()
+            Turns.made += 1
+            self.rubric = Fixed() if Turns.made == 1 else Length()
+
+    server = serve(Turns)
+    change = {"per_turn": [{"name": "reward", "config": {"value": 0.25}}]}
+    assert server.http.post("/config", json=change).status_code == 200
+    told = server.client().ask(RESET)
+    assert (told["type"], "no such field" in told["data"]["message"]) == ("error", True)

@@ -1,0 +1,356 @@
+"""Services by their names, whatever stands behind them."""
+
+import asyncio
+import copy
+import gc
+import pickle
+import sys
+import threading
+import time
+import weakref
+
+import anyio
+import pytest
+import trio
+from mcp import StdioServerParameters
+from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
+
+from guerdon._background import run
+from guerdon.errors import (
+    AsyncRubricError,
+    ConfigError,
+    InvalidArgumentError,
+    ServiceError,
+    ServiceTimeoutError,
+    ServiceUnavailableError,
+)
+from guerdon.services.client import MCPClient
+from guerdon.services.config import McpService
+
+
+class Verdict(BaseModel):
+    score: float
+    reasoning: str
+
+
+def make_server(name="tools"):
+    server = MCPServer(name, log_level="CRITICAL")
+    server.running = server.most = server.opened = server.closed = 0
+
+    @server.tool(description="Rates an answer.")
+    async def judge(answer: str) -> Verdict:
+        return Verdict(score=len(answer) / 10, reasoning="Its length.")
+
+    @server.tool()
+    def shout(text: str) -> str:
+        return text.upper()
+
+    @server.tool()
+    async def hang() -> str:
+        server.running += 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            server.running -= 1
+
+    @server.tool()
+    async def brief() -> str:
+        server.running += 1
+        server.most = max(server.most, server.running)
+        await anyio.sleep(0.01)
+        server.running -= 1
+        return "done"
+
+    @server.tool()
+    async def fail() -> str:
+        raise ValueError("of no use")
+
+    return server
+
+
+@pytest.fixture
+def server():
+    return make_server()
+
+
+@pytest.fixture
+def client(server):
+    with MCPClient(server) as client:
+        yield client
+
+
+# What a call gives
+
+
+def test_structured_content_is_a_dictionary(client):
+    assert client.call_tool("judge", answer="short") == {"score": 0.5, "reasoning": "Its length."}
+
+
+def test_text_is_text(client):
+    assert client.call_tool("shout", text="hello") == "HELLO"
+
+
+def test_a_tool_that_fails_raises(client, caplog):
+    caplog.set_level("CRITICAL")
+    with pytest.raises(ServiceError, match="'tools': fail failed: Error executing tool fail"):
+        client.call_tool("fail")
+
+
+def test_arguments_that_the_tool_refuses_are_its_failure(client):
+    with pytest.raises(ServiceError, match="judge failed: .*answer"):
+        client.call_tool("judge", text="hello")
+
+
+def test_a_tool_that_is_not_there_is_named_with_those_that_are(client):
+    with pytest.raises(ServiceError, match="no tool 'jugde'; there are brief, fail, hang, judge"):
+        client.call_tool("jugde", answer="short")
+
+
+# Names
+
+
+def test_services_have_names(server):
+    with MCPClient({"judge": server, "style": {"type": "mcp", "command": ["x"]}}) as client:
+        assert client.services == ("judge", "style")
+        assert client.call_tool("judge", answer="short")["score"] == 0.5
+
+
+def test_a_service_that_is_not_there_is_named_with_a_near_one(server):
+    with (
+        MCPClient({"style_judge": server}) as client,
+        pytest.raises(InvalidArgumentError, match="'stile_judge'.*did you mean 'style_judge'"),
+    ):
+        client.call_tool("stile_judge")
+
+
+def test_without_services_there_is_none():
+    with (
+        MCPClient({}) as client,
+        pytest.raises(InvalidArgumentError, match="there is no service 'judge'; there are none"),
+    ):
+        client.call_tool("judge")
+
+
+def test_the_only_tool_needs_no_name():
+    server = MCPServer("one")
+
+    @server.tool()
+    def only() -> str:
+        return "the only one"
+
+    with MCPClient({"judge": server}) as client:
+        assert client.call_tool("judge") == "the only one"
+
+
+def test_of_several_tools_one_has_to_be_named(server):
+    with (
+        MCPClient({"style": server}) as client,
+        pytest.raises(ServiceError, match="several tools; name one with `tool:`. There are brief"),
+    ):
+        client.call_tool("style")
+
+
+@pytest.mark.parametrize("wrong", [42, None, b"http://x", [1], ["a", ""], "nowhere", "ftp://x"])
+def test_what_is_no_service_is_refused(wrong):
+    with pytest.raises((InvalidArgumentError, ConfigError)):
+        MCPClient(wrong)
+    with pytest.raises((InvalidArgumentError, ConfigError), match=r"mcp_services\.judge"):
+        MCPClient({"judge": wrong})
+
+
+@pytest.mark.parametrize("name", ["", 1, None])
+def test_a_name_is_a_text(server, name):
+    with pytest.raises(InvalidArgumentError, match="a service's name is a text"):
+        MCPClient({name: server})
+
+
+def test_settings_are_checked(server):
+    with pytest.raises(ConfigError, match="timeout_s: "):
+        MCPClient(server, timeout_s=0)
+
+
+def test_what_may_be_told_is_told_by_name(server):
+    client = MCPClient({"judge": server, "other": "http://localhost:1/mcp?key=s3cret"})
+    assert client.public()["judge"] == {"type": "mcp", "server": "tools"}
+    assert client.public()["other"]["endpoint"] == "http://localhost:1/mcp"
+
+
+# What there is
+
+
+def test_tools_are_listed_with_their_services(server):
+    with MCPClient({"judge": server, "other": make_server("other")}) as client:
+        (tool,) = [tool for tool in client.list_tools("judge") if tool.name == "judge"]
+        assert (tool.service, tool.description) == ("judge", "Rates an answer.")
+        assert tool.input_schema["required"] == ["answer"]
+        assert tool.output_schema["required"] == ["score", "reasoning"]
+        assert {tool.service for tool in client.list_tools()} == {"judge", "other"}
+
+
+def test_a_service_that_is_not_used_is_not_connected(server):
+    with MCPClient({"judge": server, "other": "http://127.0.0.1:1/mcp"}) as client:
+        assert client.call_tool("judge", answer="short")["score"] == 0.5
+
+
+def test_services_that_are_not_there_are_named_together(server):
+    services = {
+        "judge": server,
+        "gone": "http://127.0.0.1:1/mcp",
+        "model": {"type": "openai_llm", "endpoint": "http://127.0.0.1:1", "model": "m"},
+        "wrong": {"type": "mcp", "command": ["no-such-program"]},
+    }
+    with MCPClient(services) as client:
+        with pytest.raises(ServiceUnavailableError, match="3 services aren't there") as caught:
+            client.check()
+        for name in ("gone", "model", "wrong"):
+            assert f"{name!r} can't be reached" in str(caught.value)
+        assert "'judge'" not in str(caught.value)
+    with MCPClient({"judge": server}) as client:
+        client.check()
+
+
+def test_a_check_sees_that_the_tool_is_missing(server):
+    with MCPClient({"judge": server}) as client:
+        client._services["judge"]._pool._tool = "rate"
+        with pytest.raises(ServiceError, match="service 'judge' has no tool 'rate'"):
+            client.check()
+
+
+# Loops and threads
+
+
+def test_a_call_works_inside_a_running_loop(client):
+    async def sync_code_in_async_code():
+        return client.call_tool("shout", text="hello")
+
+    assert asyncio.run(sync_code_in_async_code()) == "HELLO"
+
+
+def test_a_call_works_on_any_loop(client):
+    async def call():
+        return await client.call_tool_async("shout", text="hello")
+
+    assert asyncio.run(call()) == trio.run(call) == run(call()) == "HELLO"
+
+
+def test_sync_code_on_the_background_loop_is_refused(client):
+    async def call():
+        return client.call_tool("shout", text="hello")
+
+    with pytest.raises(AsyncRubricError, match="async twin"):
+        run(call())
+
+
+def test_threads_share_a_client(client):
+    given = []
+
+    def call(number):
+        given.append(client.call_tool("shout", text=f"n{number}"))
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(given) == sorted(f"N{number}" for number in range(16))
+
+
+def test_no_more_calls_run_at_once_than_may(server):
+    with MCPClient(server, concurrency=4) as client:
+
+        async def calls():
+            await asyncio.gather(*(client.call_tool_async("brief") for _ in range(20)))
+
+        asyncio.run(calls())
+    assert server.most == 4
+
+
+def test_a_call_that_is_too_slow_is_given_up(server):
+    with MCPClient(server, timeout_s=0.1) as client:
+        with pytest.raises(ServiceTimeoutError, match=r"service 'tools' .* within 0\.1 s"):
+            client.call_tool("hang")
+        assert client.call_tool("shout", text="hello") == "HELLO"
+    assert server.running == 0
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_call_that_is_cancelled_is_cancelled_there_and_gives_its_turn_back(server, backend):
+    with MCPClient(server, concurrency=1) as client:
+
+        async def cancelled():
+            with anyio.move_on_after(0.1):
+                await client.call_tool_async("hang")
+            return await client.call_tool_async("shout", text="hello")
+
+        assert anyio.run(cancelled, backend=backend) == "HELLO"
+    assert server.running == 0
+
+
+# Copies, pickles, endings
+
+
+def test_copies_are_the_same_client(client):
+    assert copy.copy(client) is client
+    assert copy.deepcopy({"client": client})["client"] is client
+
+
+def test_a_client_is_pickled_by_its_descriptions():
+    services = {
+        "judge": McpService(endpoint="http://127.0.0.1:1/mcp", tool="rate"),
+        "model": {"type": "openai_llm", "endpoint": "http://127.0.0.1:1", "model": "m"},
+        "program": StdioServerParameters(command="no-such-program"),
+    }
+    again = pickle.loads(pickle.dumps(MCPClient(services)))
+    assert again.services == ("judge", "model", "program")
+    assert again.public() == MCPClient(services).public()
+    with again, pytest.raises(ServiceUnavailableError, match="'judge'"):
+        again.call_tool("judge")
+    nameless = pickle.loads(pickle.dumps(MCPClient("http://127.0.0.1:1/mcp")))
+    with nameless, pytest.raises(ServiceUnavailableError, match="127.0.0.1:1"):
+        nameless.call_tool("rate")
+
+
+def test_a_server_in_memory_cannot_be_pickled(client):
+    with pytest.raises(InvalidArgumentError, match="'tools' is a server in memory"):
+        pickle.dumps(client)
+
+
+def test_the_sdks_own_description_of_a_program_is_taken():
+    parameters = StdioServerParameters(command=sys.executable, args=["-c", "exit('not today')"])
+    with MCPClient({"judge": parameters}) as client:
+        with pytest.raises(ServiceUnavailableError) as caught:
+            client.call_tool("judge")
+        assert "not today" in caught.value.__notes__[0]
+
+
+def test_a_client_that_is_forgotten_is_collected_and_its_connections_close(server):
+    async def tasks():
+        return asyncio.all_tasks()
+
+    before = run(tasks())
+    client = MCPClient(server)
+    client.call_tool("shout", text="hello")
+    assert run(tasks()) > before
+    gone = weakref.ref(client)
+    del client
+    gc.collect()
+    assert gone() is None
+    give_up = time.monotonic() + 10
+    while len(run(tasks())) > len(before):
+        assert time.monotonic() < give_up
+
+
+def test_a_client_is_closed_at_the_end_of_async_code(server):
+    async def calls():
+        async with MCPClient(server) as client:
+            assert client.services == ("tools",)
+            await client.check_async()
+            tools = await client.list_tools_async("tools")
+            return len(tools), await client.call_tool_async("shout", text="hello")
+
+    assert asyncio.run(calls()) == (5, "HELLO")
+
+
+def test_a_client_says_what_it_is(client):
+    assert repr(client) == "MCPClient(tools)"

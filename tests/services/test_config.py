@@ -1,0 +1,150 @@
+"""What services are, as they stand in a reward's file."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from guerdon.errors import ConfigError
+from guerdon.services.config import (
+    CallSettings,
+    McpService,
+    OpenAIService,
+    SdkService,
+    ServiceConfig,
+    parse_service,
+    parse_settings,
+)
+
+
+def refusal(config, where="mcp_services.judge"):
+    with pytest.raises(ConfigError) as caught:
+        parse_service(where, config)
+    return caught.value.problems
+
+
+def mcp(**more):
+    return {"type": "mcp", "endpoint": "http://localhost:8000/mcp", **more}
+
+
+def llm(**more):
+    return {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "m", **more}
+
+
+def test_a_service_of_the_issue_is_read():
+    service = parse_service("mcp_services.style_judge", llm(model="my-model"))
+    assert isinstance(service, OpenAIService)
+    assert (service.model, service.retries, service.returns) == ("my-model", 3, "text")
+
+
+def test_a_description_is_given_back_as_it_is():
+    service = McpService(endpoint="https://example.org/mcp")
+    assert parse_service("", service) is service
+
+
+def test_a_description_survives_its_dictionary():
+    service = parse_service("", mcp(tool="judge", token_env="TOKEN", timeout_s=5))
+    assert parse_service("", service.model_dump(mode="json")) == service
+
+
+def test_a_service_cannot_be_changed():
+    with pytest.raises(ValueError, match="frozen"):
+        McpService(endpoint="http://localhost/mcp").timeout_s = 1.0
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"endpoint": "http://x"}, 'judge: type is missing; it takes "mcp" or "openai_llm"'),
+        (mcp(type="rest"), "judge: type is 'rest'; it takes \"mcp\" or \"openai_llm\""),
+        ({"type": "mcp"}, "judge: it takes an endpoint (an address) or a command, and not both"),
+        (mcp(command=["judge"]), "judge: it takes an endpoint (an address) or a command, and"),
+        ({"type": "mcp", "command": ["a", ""]}, "judge: a word of the command is empty"),
+        ({"type": "mcp", "command": ["a\0"]}, "judge: a word of the command holds a NUL"),
+        ({"type": "mcp", "command": ["a"], "token_env": "T"}, "judge: token_env and headers_env"),
+        (mcp(env=["HOME"]), "judge: env goes with a command"),
+        (mcp(endpoint="ftp://x"), "judge.endpoint: it takes an address like http"),
+        (mcp(endpoint="localhost:8000"), "judge.endpoint: it takes an address like http"),
+        (mcp(endpoint="http:///mcp"), "judge.endpoint: it takes an address like http"),
+        (mcp(endpoint="http://a b/"), "judge.endpoint: it takes an address like http"),
+        (mcp(endpoint="http://x:99999/"), "judge.endpoint: it is no address: Port out of range"),
+        (mcp(endpoint="http://[x/"), "judge.endpoint: it is no address"),
+        (mcp(endpoint="http://u:secret@x/"), "judge.endpoint: an address holds no user or pass"),
+        (mcp(tool=""), "judge.tool: "),
+        (mcp(timeout_s=0), "judge.timeout_s: "),
+        (mcp(timeout_s=float("nan")), "judge.timeout_s: "),
+        (mcp(timeout_s=True), "judge.timeout_s: "),
+        (mcp(concurrency=0), "judge.concurrency: "),
+        (mcp(concurrency="8"), "judge.concurrency: "),
+        (mcp(connections=0), "judge.connections: "),
+        (mcp(retries=-1), "judge.retries: "),
+        (mcp(token_env="s3cret/+="), "judge.token_env: "),
+        (mcp(token_env="TOKEN\n"), "judge.token_env: "),
+        (mcp(modell="x"), "judge.modell: there is no such key"),
+        (llm(model=""), "judge.model: "),
+        (llm(prompt=""), "judge.prompt: "),
+        (llm(temperature=2.1), "judge.temperature: "),
+        (llm(max_tokens=0), "judge.max_tokens: "),
+        (llm(returns="number"), "judge.returns: "),
+        (llm(private="yes"), "judge.private: "),
+        (llm(api_key="sk-1"), "judge.api_key: there is no such key"),
+        ("http://localhost:8000", "judge: "),
+    ],
+    ids=lambda value: str(value)[:60] if isinstance(value, str) else "",
+)
+def test_what_cannot_be_meant_is_refused(config, problem):
+    (said,) = refusal(config)
+    assert said.startswith(f"mcp_services.{problem}")
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+    assert len(refusal(llm(model="", timeout_s=0, foo=1))) == 3
+
+
+def test_a_secret_in_an_address_is_not_repeated():
+    assert "s3cret" not in str(refusal(mcp(endpoint="http://user:s3cret@localhost/mcp")))
+
+
+def test_nowhere_in_particular_is_no_place():
+    assert refusal(mcp(timeout_s=0), where="")[0].startswith("timeout_s: ")
+
+
+def test_settings_are_checked():
+    assert parse_settings(timeout_s=5).timeout_s == 5.0
+    with pytest.raises(ConfigError, match="concurrency: "):
+        parse_settings(concurrency=0)
+
+
+def test_what_may_be_told_holds_no_secret():
+    service = McpService(
+        endpoint="https://example.org/mcp?key=s3cret#x", tool="judge", token_env="TOKEN"
+    )
+    assert service.public() == {
+        "type": "mcp",
+        "endpoint": "https://example.org/mcp",
+        "tool": "judge",
+        "timeout_s": 60.0,
+        "concurrency": 64,
+    }
+    told = McpService(command=("judge", "--key", "s3cret"), env=("KEY",)).public()
+    assert told["command"] == "judge"
+    assert "s3cret" not in str(told)
+    assert "KEY" not in str(told)
+
+
+def test_a_private_prompt_is_not_told_and_another_is():
+    told = parse_service("", llm(prompt="Rate {code}", api_key_env="KEY")).public()
+    assert told["prompt"] == "Rate {code}"
+    assert "KEY" not in str(told)
+    assert "prompt" not in parse_service("", llm(prompt="42?", private=True)).public()
+
+
+def test_a_server_of_the_sdk_tells_its_name():
+    class Server:
+        name = "arithmetic"
+
+    assert SdkService(Server(), CallSettings()).public()["server"] == "arithmetic"
+
+
+def test_an_editor_can_complete_it():
+    schema = TypeAdapter(ServiceConfig).json_schema()
+    assert schema["discriminator"]["propertyName"] == "type"
+    assert {"McpService", "OpenAIService"} <= schema["$defs"].keys()
