@@ -17,9 +17,12 @@ from benchmarks import (
     environment_pool,
     environment_serving,
     import_time,
+    judgements,
     openenv_home,
     reward_composer,
     reward_functions,
+    reward_logging,
+    reward_normalizer,
     rollout_scoring,
     rubric_calls,
     sandbox_calls,
@@ -47,6 +50,9 @@ NAMES = (
     "sandbox",
     "composer",
     "configuration",
+    "judgements",
+    "normalizer",
+    "logging",
 )
 
 
@@ -73,6 +79,9 @@ def main() -> None:
         "sandbox": _sandbox,
         "composer": reward_composer.run,
         "configuration": configuration_updates.run,
+        "judgements": judgements.run,
+        "normalizer": reward_normalizer.run,
+        "logging": reward_logging.run,
     }
     found = Findings()
     for name in names:

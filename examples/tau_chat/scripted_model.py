@@ -152,7 +152,7 @@ class ScriptedModel:
             while (request := await _read(reader)) is not None:
                 self._count(request=request)
                 try:
-                    kept = await self._answer(request[1], writer)
+                    kept = await self._answer(request[1], reader, writer)
                 finally:
                     self._count(under_way=-1)
                 if not kept:
@@ -182,7 +182,9 @@ class ScriptedModel:
             self.at_once = max(self.at_once, self._under_way)
             self._changed.notify_all()
 
-    async def _answer(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Answer a request; whether the connection is kept."""
         if "response_format" in body and not self._takes_schema:
             answer: Answer = Failed(400, text="response_format is not supported")
@@ -196,13 +198,27 @@ class ScriptedModel:
                 writer.write(_http(200, "x" * 100)[:-50])
                 await writer.drain()
             return False
-        if isinstance(answer, Said):
-            if answer.is_held:
-                await self._released.wait()
-            await asyncio.sleep(answer.delay_s)
+        if isinstance(answer, Said) and not await self._think(answer, reader):
+            return False
         writer.write(_bytes_of(answer, body))
         await writer.drain()
         return True
+
+    async def _think(self, answer: Said, reader: asyncio.StreamReader) -> bool:
+        """Take the time that an answer takes; whether the client is still there."""
+        if not answer.is_held and not answer.delay_s:
+            return True
+        waiting = asyncio.ensure_future(
+            self._released.wait() if answer.is_held else asyncio.sleep(answer.delay_s)
+        )
+        leaving = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return not leaving.done()
+        finally:
+            waiting.cancel()
+            leaving.cancel()
+            await asyncio.gather(waiting, leaving, return_exceptions=True)
 
 
 def _next_of(script: Script) -> Callable[[dict[str, Any]], Answer]:

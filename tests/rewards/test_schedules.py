@@ -69,6 +69,12 @@ def test_it_goes_through_its_points_and_stays_between_neighbours(kind, points, a
 
 
 @pytest.mark.parametrize("kind", THROUGH_POINTS)
+def test_between_equal_factors_nothing_is_rounded(kind):
+    schedule = kind([(0, 0.1), (1000, 0.1)])
+    assert {schedule(at) for at in range(1001)} == {0.1}
+
+
+@pytest.mark.parametrize("kind", THROUGH_POINTS)
 @given(points=POSITIVE, by=st.sampled_from(["episode", "training_step"]))
 def test_a_spec_makes_an_equal_schedule_again_through_json(kind, points, by):
     schedule = kind(points, by=by)

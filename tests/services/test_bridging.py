@@ -4,7 +4,9 @@ import asyncio
 import contextvars
 import threading
 
+import anyio
 import pytest
+import sniffio
 import trio
 
 from guerdon._background import background_loop, run
@@ -62,6 +64,18 @@ def test_it_runs_in_the_callers_context(running):
         return await on_background(whose())
 
     assert running(caller) == "the caller's"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_anyio_works_in_it_whatever_the_caller_runs_on(backend):
+    async def sleeps():
+        await anyio.sleep(0)
+        return sniffio.current_async_library()
+
+    async def caller():
+        return await on_background(sleeps())
+
+    assert anyio.run(caller, backend=backend) == "asyncio"
 
 
 def cancelled_coroutine():

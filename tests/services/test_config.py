@@ -4,15 +4,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from guerdon.errors import ConfigError
-from guerdon.services.config import (
-    CallSettings,
-    McpService,
-    OpenAIService,
-    SdkService,
-    ServiceConfig,
-    parse_service,
-    parse_settings,
-)
+from guerdon.services.config import CallSettings, McpService, OpenAIService, ServiceConfig
+from guerdon.services.describing import SdkService, parse_service, parse_settings
 
 
 def refusal(config, where="mcp_services.judge"):
@@ -54,7 +47,7 @@ def test_a_service_cannot_be_changed():
     ("config", "problem"),
     [
         ({"endpoint": "http://x"}, 'judge: type is missing; it takes "mcp" or "openai_llm"'),
-        (mcp(type="rest"), "judge: type is 'rest'; it takes \"mcp\" or \"openai_llm\""),
+        (mcp(type="rest"), 'judge: type is \'rest\'; it takes "mcp" or "openai_llm"'),
         ({"type": "mcp"}, "judge: it takes an endpoint (an address) or a command, and not both"),
         (mcp(command=["judge"]), "judge: it takes an endpoint (an address) or a command, and"),
         ({"type": "mcp", "command": ["a", ""]}, "judge: a word of the command is empty"),

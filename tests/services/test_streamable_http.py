@@ -26,7 +26,7 @@ async def plain(send, status, body, kind=b"text/plain", length=None):
 MISDEEDS = {
     "unavailable": lambda send: plain(send, 503, b"try later"),
     "busy": lambda send: plain(send, 429, b"{}", b"application/json"),
-    "unauthorized": lambda send: plain(send, 401, b'{"error": "invalid_token"}', b"application/json"),
+    "unauthorized": lambda send: plain(send, 401, b'{"error": "no"}', b"application/json"),
     "breaks off": lambda send: plain(send, 200, b'{"jsonrpc"', b"application/json", length=100),
     "no json": lambda send: plain(send, 200, b"<html>", b"application/json"),
     "html": lambda send: plain(send, 200, b"<html>", b"text/html"),
@@ -42,6 +42,8 @@ class Misbehaving:
         server = MCPServer("tools", log_level="CRITICAL")
         self.released = threading.Event()
         self.authorization = None
+        self.handshakes = None  # a number where it is a server of before 2026, with sessions
+        self.forgetful = False
 
         @server.tool()
         async def echo(text: str) -> str:
@@ -61,6 +63,15 @@ class Misbehaving:
             return
         self.authorization = dict(scope["headers"]).get(b"authorization")
         message = await receive()
+        if self.handshakes is not None:
+            if b"server/discover" in message["body"]:
+                await plain(send, 404, b"no such method")
+                return
+            self.handshakes += b'"initialize"' in message["body"]
+            if self.forgetful and b"tools/call" in message["body"]:
+                self.forgetful = False
+                await plain(send, 404, b"no such session")
+                return
         for how, misdeed in MISDEEDS.items():
             if f'"{how}"'.encode() in message["body"]:
                 await misdeed(send)
@@ -157,3 +168,16 @@ def test_secrets_are_sent_from_the_environment(url, app, monkeypatch):
     with MCPClient(McpService(endpoint=url, token_env="GUERDON_JUDGE_TOKEN")) as client:
         assert client.call_tool("echo", text="hello") == "hello"
     assert app.authorization == b"Bearer s3cret"
+
+
+def test_a_server_of_an_older_protocol_is_spoken_to_and_a_session_it_forgot_is_opened_anew(
+    url, app, monkeypatch
+):
+    monkeypatch.setattr(app, "handshakes", 0)
+    with MCPClient(McpService(endpoint=url)) as client:
+        assert client.call_tool("echo", text="hello") == "hello"
+        app.forgetful = True
+        with pytest.raises(ServiceUnavailableError, match="HTTP 404"):
+            client.call_tool("echo", text="hello")
+        assert client.call_tool("echo", text="hello") == "hello"
+    assert app.handshakes == 2

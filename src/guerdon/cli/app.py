@@ -17,9 +17,11 @@ from guerdon.cli.check import check
 from guerdon.cli.consoles import console, plain
 from guerdon.cli.doctor import doctor
 from guerdon.cli.new import new
+from guerdon.cli.schema import schema
 from guerdon.cli.score import score
 from guerdon.cli.serve import serve
 from guerdon.cli.tree import tree
+from guerdon.cli.validate import validate
 from guerdon.errors import GuerdonError, OutputError, SandboxUnavailableError, SpecError
 
 __all__ = ["app", "main"]
@@ -35,6 +37,9 @@ a factory, or a function f(action, observation) -> float.
 
 [bold]Score what models have written[/]
   guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl
+
+[bold]Check a reward that is written in a file[/]
+  guerdon validate reward.yaml
 
 [bold]Build an environment, and serve it[/]
   guerdon new my_env
@@ -64,8 +69,8 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, tree, new, check, serve, doctor):
-    alone = command is doctor  # the others do nothing without an argument
+for command in (score, tree, validate, schema, new, check, serve, doctor):
+    alone = command in (doctor, schema)  # the others do nothing without an argument
     app.command(help=_unwrapped(command.__doc__), no_args_is_help=not alone)(command)
 
 

@@ -6,11 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from guerdon.errors import ConfigError
 
 __all__ = ["Document", "Place", "Problem", "near", "place_text"]
+
+MAX_NAMES = 20
 
 #: Keys and positions that lead to a value, such as ``("per_turn", 2, "weight")``.
 Place = tuple[str | int, ...]
@@ -66,6 +69,11 @@ class Document:
     texts: Mapping[Place, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def folder(self) -> Path | None:
+        """Where the file lies."""
+        return Path(self.file).parent if self.file else None
+
     def line_of(self, place: Place) -> int | None:
         """The line of a value, or of what would hold it; None where there are no lines."""
         while place and place not in self.lines:
@@ -120,4 +128,7 @@ def near(name: str, known: Iterable[str]) -> str:
         close = [each for each in names if each.casefold() == name.casefold()]
     if close:
         return f"did you mean {close[0]!r}?"
-    return "there are " + ", ".join(map(repr, names)) if names else "there are none"
+    if not names:
+        return "there are none"
+    told = ", ".join(map(repr, names[:MAX_NAMES]))
+    return f"there are {told}" if len(names) <= MAX_NAMES else f"there are {told}, and others"

@@ -105,12 +105,12 @@ class RewardPipeline:
 
     def close(self) -> None:
         """Let go of the services."""
-        run(self.aclose())
+        run(self.close_async())
 
-    async def aclose(self) -> None:
+    async def close_async(self) -> None:
         """Like `close`, without blocking the event loop."""
         if self.mcp is not None and self._owns_mcp:
-            await self.mcp.aclose()
+            await self.mcp.close_async()
 
     def __enter__(self) -> Self:
         return self

@@ -148,7 +148,7 @@ class _ThroughPoints(Schedule):
         if after == 0:
             return self.points[0][1]
         (start, first), (end, last) = self.points[after - 1], self.points[after % len(self.points)]
-        if after == len(self.points) or at == start or first == last:
+        if after == len(self.points) or at == start:
             return first
         found = self._between(first, last, (at - start) / (end - start))
         return min(max(found, min(first, last)), max(first, last))  # rounding leads outside

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from guerdon._lazy import lazy_names
 
-__getattr__, __dir__ = lazy_names(__name__)
+if TYPE_CHECKING:
+    from guerdon.services.cache import *
+    from guerdon.services.chat import *
+    from guerdon.services.client import *
+    from guerdon.services.config import *
+    from guerdon.services.judge import *
+    from guerdon.services.judge_server import *
+    from guerdon.services.mcp_serving import *
+    from guerdon.services.service_tool import *
+    from guerdon.services.usage import *
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    "judge",
+    "chat",
+    "usage",
+    "cache",
+    "client",
+    "config",
+    "service_tool",
+    "judge_server",
+    "mcp_serving",
+)

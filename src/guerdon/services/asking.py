@@ -95,12 +95,21 @@ class OneJudge(Protocol):
     async def ask(self, question: Question) -> Verdict:
         """Ask it, on any event loop."""
 
+    async def close(self) -> None:
+        """Close the connections that are its own."""
+
 
 class ModelJudge:
-    """A judge that is a model."""
+    """A judge that is a model.
 
-    def __init__(self, chat: ChatModel) -> None:
+    Args:
+        chat: The model.
+        is_own: Whether nobody else has it, so that it is closed with the judge.
+    """
+
+    def __init__(self, chat: ChatModel, *, is_own: bool = False) -> None:
         self.chat = chat
+        self._is_own = is_own
 
     @property
     def name(self) -> str:
@@ -126,6 +135,11 @@ class ModelJudge:
             if reply.finish_reason == "length":
                 error.add_note("the answer was cut off: give the judge a higher max_tokens")
             raise
+
+    async def close(self) -> None:
+        """Close the model's connections, if it is nobody else's."""
+        if self._is_own:
+            await self.chat.close_async()
 
     def _settings(self, question: Question) -> tuple[float | None, int | None]:
         chat, settings = self.chat, question.settings
@@ -175,6 +189,9 @@ class ServiceJudge:
             return self._read(question, said)
         return question.parse(str(said), self.name)
 
+    async def close(self) -> None:
+        """Nothing is to be closed: the client is somebody else's."""
+
     def _read(self, question: Question, said: Mapping[str, Any]) -> Verdict:
         if said.keys() == {"result"}:  # what the SDK makes of a tool that gives something plain
             result = said["result"]
@@ -217,13 +234,18 @@ def judges_of(
         raise InvalidArgumentError(f"{', '.join(said)} can't be given here: they are {whose}")
     if mcp_client is not None:
         return tuple(ServiceJudge(mcp_client, _name(each)) for each in (endpoint, *others))
-    if not isinstance(endpoint, ChatModel):
-        if "model" not in said:
-            raise InvalidArgumentError("model is missing; an address takes the name of a model")
-        endpoint = ChatModel(endpoint, **said)
-    first = endpoint
-    chats = [each if isinstance(each, ChatModel) else first.with_model(each) for each in others]
-    return tuple(map(ModelJudge, (first, *chats)))
+    if isinstance(endpoint, ChatModel):
+        first = ModelJudge(endpoint)
+    elif "model" in said:
+        first = ModelJudge(ChatModel(endpoint, **said), is_own=True)
+    else:
+        raise InvalidArgumentError("model is missing; an address takes the name of a model")
+    rest = [
+        ModelJudge(each) if isinstance(each, ChatModel)
+        else ModelJudge(first.chat.with_model(each), is_own=True)
+        for each in others
+    ]  # fmt: skip
+    return (first, *rest)
 
 
 def _name(service: Any) -> str:

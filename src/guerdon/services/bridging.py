@@ -43,10 +43,17 @@ async def on_background(coroutine: Coroutine[Any, Any, T]) -> T:
     here = asyncio._get_running_loop()
     if here is home:
         return await coroutine
-    future = asyncio.run_coroutine_threadsafe(coroutine, home)
     if here is not None:
-        return await asyncio.wrap_future(future)
-    return await _under_trio(future)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, home))
+    return await _under_trio(asyncio.run_coroutine_threadsafe(_as_asyncio(coroutine), home))
+
+
+async def _as_asyncio(coroutine: Coroutine[Any, Any, T]) -> T:
+    import sniffio  # which comes with trio
+
+    # The caller's context may say that trio runs here, and anyio would believe it.
+    sniffio.current_async_library_cvar.set("asyncio")
+    return await coroutine
 
 
 async def _under_trio(future: Future[T]) -> T:

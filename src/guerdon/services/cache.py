@@ -161,6 +161,8 @@ class SqliteCache(Cache):
             value = self._try(lambda database: self._read(database, key))
             if value is not None:
                 self._memory.put(key, value)
+        if value is not None:
+            self._used.add(key)
         return value
 
     def put(self, key: str, value: str) -> None:
@@ -220,22 +222,19 @@ class SqliteCache(Cache):
 
     def _read(self, database: sqlite3.Connection, key: str) -> str | None:
         row = database.execute("SELECT value FROM guerdon_answers WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        self._used.add(key)
-        return str(row[0])
+        return None if row is None else str(row[0])
 
     def _write(self, database: sqlite3.Connection, key: str, value: str) -> None:
         now = time.time()
+        used, self._used = self._used, set()
         with _Transaction(database):
             database.executemany(
                 "UPDATE guerdon_answers SET used = ? WHERE key = ?",
-                [(now, used) for used in self._used],
+                [(now, each) for each in used],
             )
             database.execute(
                 "INSERT OR REPLACE INTO guerdon_answers VALUES (?, ?, ?)", (key, value, now)
             )
-            self._used.clear()
             self._until_cut -= 1
             if self._until_cut <= 0:  # counting takes longer than writing
                 self._until_cut = self.max_entries // 100

@@ -67,6 +67,8 @@ class ChatModel:
         retries: How often to try again, from 0 to 100, or a `Backoff`.
         concurrency: How many requests may be under way at once, from 1 to 10,000.
         extra_body: What else the request says, such as ``{"top_k": 20}``.
+        structured: Whether to ask for structured output where a schema is given; False for an
+            endpoint that answers such a request with anything but 400 or 422.
         prices: What tokens cost.
 
     Attributes:
@@ -90,6 +92,7 @@ class ChatModel:
         retries: int | Backoff = 3,
         concurrency: int = 64,
         extra_body: Mapping[str, Any] | None = None,
+        structured: bool = True,
         prices: Prices | None = None,
     ) -> None:
         _need_openai()
@@ -112,7 +115,7 @@ class ChatModel:
             )
         self.usage = Usage(prices=prices)
         self._prices, self._api_key, self._api_key_env = prices, api_key, api_key_env
-        self._takes_schema = True
+        self._structured = self._takes_schema = bool(structured)
         self._connection = Endpoint(
             self.endpoint, f"{model} at {self.endpoint}", api_key=api_key, api_key_env=api_key_env,
             timeout_s=self.timeout_s, concurrency=self.concurrency,
@@ -220,7 +223,7 @@ class ChatModel:
             "api_key": self._api_key, "api_key_env": self._api_key_env,
             "temperature": self.temperature, "max_tokens": self.max_tokens,
             "timeout_s": self.timeout_s, "retries": self.backoff, "concurrency": self.concurrency,
-            "extra_body": self.extra_body, "prices": self._prices,
+            "extra_body": self.extra_body, "structured": self._structured, "prices": self._prices,
         }  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,16 +11,11 @@ from typing import Any, Self, TypeVar, cast
 from guerdon._background import run
 from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
 from guerdon.services.bridging import on_background
-from guerdon.services.config import (
-    CallSettings,
-    McpService,
-    OpenAIService,
-    SdkService,
-    parse_service,
-    parse_settings,
-)
+from guerdon.services.config import CallSettings, McpService, OpenAIService
+from guerdon.services.describing import SdkService, parse_service, parse_settings
 from guerdon.services.model_service import ModelService
-from guerdon.services.service import Service, ServiceTool
+from guerdon.services.service import Service
+from guerdon.services.service_tool import ServiceTool
 from guerdon.services.tool_service import ToolService, need_mcp
 
 __all__ = ["MCPClient"]
@@ -75,7 +70,7 @@ class MCPClient:
         settings = parse_settings(timeout_s=timeout_s, concurrency=concurrency, retries=retries)
         named = isinstance(services, Mapping) and services.get("type") not in TYPES
         if named:
-            made = [_service(name, each, settings) for name, each in services.items()]
+            made = [_service(_name(name), each, settings) for name, each in services.items()]
         else:
             made = [_service(None, services, settings)]
         self._begin(made, is_named=named)
@@ -106,7 +101,7 @@ class MCPClient:
             A dictionary where there is structured content, text otherwise.
 
         Raises:
-            InvalidArgumentError: There is no such service, or a model doesn't take the arguments.
+            InvalidArgumentError: There is no such service, or it can't take the arguments.
             ServiceUnavailableError: It isn't there, or no longer.
             ServiceTimeoutError: It took too long.
             ServiceError: It failed in another way; the message has the tool's own words.
@@ -168,14 +163,16 @@ class MCPClient:
         return [tool for found in await _each(asked, _offered) for tool in found]
 
     async def _check(self, timeout_s: float) -> None:
-        async def problem(service: Service) -> ServiceError | None:
-            try:
-                await service.check(timeout_s)
-            except ServiceError as error:
-                return error
-            return None
+        limit = parse_settings(timeout_s=timeout_s).timeout_s
+        problems: list[ServiceError] = []
 
-        problems = [found for found in await _each(self._services.values(), problem) if found]
+        async def look(service: Service) -> None:
+            try:
+                await service.check(limit, for_tool=self._is_named)
+            except ServiceError as error:
+                problems.append(error)
+
+        await _each(self._services.values(), look)
         if len(problems) == 1:
             raise problems[0]
         if problems:
@@ -226,8 +223,6 @@ class MCPClient:
 
 def _service(name: str | None, given: Any, settings: CallSettings) -> Service:
     """Make a service of what was given for it."""
-    if name is not None and (not isinstance(name, str) or not name):
-        raise InvalidArgumentError(f"a service's name is a text that isn't empty, not {name!r}")
     where = "" if name is None else f"mcp_services.{name}"
     config: McpService | OpenAIService | SdkService
     if isinstance(given, (Mapping, McpService, OpenAIService)):
@@ -240,6 +235,12 @@ def _service(name: str | None, given: Any, settings: CallSettings) -> Service:
     if isinstance(config, OpenAIService):
         return ModelService(name or config.model, config)
     return ToolService(name or _address(config), config)
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(f"a service's name is a text that isn't empty, not {name!r}")
+    return name
 
 
 def _of_sdk(where: str, given: Any, settings: CallSettings) -> SdkService:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -13,22 +12,10 @@ from pydantic import (
     Discriminator,
     Field,
     JsonValue,
-    TypeAdapter,
-    ValidationError,
     model_validator,
 )
 
-from guerdon.errors import ConfigError
-
-__all__ = [
-    "CallSettings",
-    "McpService",
-    "OpenAIService",
-    "SdkService",
-    "ServiceConfig",
-    "parse_service",
-    "parse_settings",
-]
+__all__ = ["CallSettings", "McpService", "OpenAIService", "ServiceConfig"]
 
 
 def _check_url(url: str) -> str:
@@ -114,7 +101,7 @@ class McpService(CallSettings):
     token_env: EnvName | None = None
     headers_env: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], EnvName] = {}
     env: tuple[EnvName, ...] = ()
-    connections: Annotated[int, Field(strict=True, ge=1, le=256)] = 8
+    connections: Annotated[int, Field(strict=True, ge=1, le=256)] = 4
 
     @model_validator(mode="after")
     def _check_where(self) -> McpService:
@@ -145,24 +132,6 @@ class McpService(CallSettings):
         if self.tool is not None:
             told["tool"] = self.tool
         return told | {name: getattr(self, name) for name in ("timeout_s", "concurrency")}
-
-
-@dataclass(frozen=True, slots=True)
-class SdkService:
-    """An MCP server as the SDK itself describes one; it stands in no file.
-
-    Args:
-        server: An ``MCPServer`` or ``Server`` of this process, or ``StdioServerParameters``.
-        settings: How it is called.
-    """
-
-    server: Any
-    settings: CallSettings
-
-    def public(self) -> dict[str, Any]:
-        """What may be told to whoever asks."""
-        told = getattr(self.server, "name", None) or getattr(self.server, "command", None)
-        return {"type": "mcp", "server": told}
 
 
 class OpenAIService(CallSettings):
@@ -221,67 +190,6 @@ class OpenAIService(CallSettings):
 
 
 ServiceConfig: TypeAlias = Annotated[McpService | OpenAIService, Discriminator("type")]
-
-_service: TypeAdapter[McpService | OpenAIService] = TypeAdapter(ServiceConfig)
-
-
-def parse_service(where: str, config: object) -> McpService | OpenAIService:
-    """Make the description of a service from a dictionary.
-
-    Example:
-        >>> service = {"type": "mcp", "endpoint": "http://localhost:8000/mcp"}
-        >>> parse_service("mcp_services.judge", service).type
-        'mcp'
-
-    Args:
-        where: Where it stands, for messages; ``""`` for nowhere in particular.
-        config: A dictionary, or the description itself, which is given back.
-
-    Raises:
-        ConfigError: It can't be meant; ``problems`` says everything that is wrong.
-    """
-    if isinstance(config, (McpService, OpenAIService)):
-        return config
-    try:
-        return _service.validate_python(config)
-    except ValidationError as error:
-        raise _refusal(where, error) from None
-
-
-def parse_settings(**settings: Any) -> CallSettings:
-    """Check how a service is to be called.
-
-    Raises:
-        ConfigError: It can't be meant; ``problems`` says everything that is wrong.
-    """
-    try:
-        return CallSettings(**settings)
-    except ValidationError as error:
-        raise _refusal("", error) from None
-
-
-def _refusal(where: str, error: ValidationError) -> ConfigError:
-    problems = []
-    for told in error.errors(include_url=False):
-        path = [str(part) for part in told["loc"]]
-        if path[:1] in (["mcp"], ["openai_llm"]):  # the type, which pydantic puts in front
-            del path[0]
-        problems.append(
-            ": ".join(filter(None, (".".join(filter(None, [where, *path])), _say(told))))
-        )
-    return ConfigError("; ".join(problems), problems=problems)
-
-
-def _say(told: Any) -> str:
-    if told["type"] == "union_tag_not_found":
-        return 'type is missing; it takes "mcp" or "openai_llm"'
-    if told["type"] == "union_tag_invalid":
-        return f'type is {told["ctx"]["tag"]!r:.100}; it takes "mcp" or "openai_llm"'
-    if told["type"] == "value_error":
-        return str(told["ctx"]["error"])
-    if told["type"] == "extra_forbidden":
-        return "there is no such key"
-    return str(told["msg"])
 
 
 def _without_query(url: str) -> str:

@@ -83,7 +83,7 @@ class ConnectionPool:
                 try:
                     async with asyncio.timeout(self._timeout_s) as limit:
                         await connection.open()
-                        name = self._name(tool, connection.tools)
+                        name = await self._name(tool, connection)
                         result = await connection.call(name, arguments)
                 except TimeoutError as error:
                     if not limit.expired():
@@ -105,10 +105,15 @@ class ConnectionPool:
         self._check_process()
         with self._connection() as connection:
             await connection.open()
+            await connection.list()
             return connection.tools
 
-    async def check(self, timeout_s: float) -> None:
-        """See whether the service and its tool are there, on a connection that is closed again.
+    async def check(self, timeout_s: float, *, for_tool: bool) -> None:
+        """See whether the service is there, on a connection that is closed again.
+
+        Args:
+            timeout_s: Seconds that opening it may take, over 0.
+            for_tool: Whether its own tool has to be there, too.
 
         Raises:
             ServiceError: They aren't.
@@ -116,8 +121,8 @@ class ConnectionPool:
         connection = Connection(self._service, self._open_session, timeout_s)
         try:
             await connection.open()
-            if self._tool is not None:
-                self._name(self._tool, connection.tools)
+            if for_tool:
+                await self._name(None, connection)
         finally:
             await asyncio.shield(connection.close())
 
@@ -164,22 +169,32 @@ class ConnectionPool:
         if self._process == os.getpid():
             run(self.close())
 
-    def _name(self, tool: str | None, tools: Mapping[str, Any]) -> str:
+    async def _name(self, tool: str | None, connection: Connection) -> str:
         """The tool that is meant."""
         wanted = tool if tool is not None else self._tool
-        if wanted is None and self._service in tools:
-            wanted = self._service
-        if wanted is None and len(tools) == 1:
-            wanted = next(iter(tools))
-        if wanted in tools:
-            assert wanted is not None
-            return wanted
-        there = ", ".join(sorted(tools)) or "none"
-        if wanted is None:
+        found = _meant(wanted, self._service, connection.tools)
+        if found is None:  # it may have come since
+            await connection.list()
+            found = _meant(wanted, self._service, connection.tools)
+        if found is not None:
+            return found
+        there = ", ".join(sorted(connection.tools)) or "none"
+        if wanted is not None:
+            said = f"has no tool {wanted!r}; there are {there}"
+        elif connection.tools:
             said = f"has several tools; name one with `tool:`. There are {there}"
         else:
-            said = f"has no tool {wanted!r}; there are {there}"
+            said = "has no tools"
         raise ServiceError(f"service {self._service!r} {said}", service=self._service)
+
+
+def _meant(wanted: str | None, service: str, tools: Mapping[str, Any]) -> str | None:
+    """The tool that is called; where none is named, that of the service's name, or the only one."""
+    if wanted is not None:
+        return wanted if wanted in tools else None
+    if service in tools:
+        return service
+    return next(iter(tools)) if len(tools) == 1 else None
 
 
 def _may_pass(error: Exception) -> float | None:

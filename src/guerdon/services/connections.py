@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from guerdon.errors import ServiceError, ServiceUnavailableError
-from guerdon.services.config import McpService, SdkService
+from guerdon.services.config import McpService
+from guerdon.services.describing import SdkService
 from guerdon.services.stderr_tail import StderrTail
 from guerdon.services.streamable_http import MAX_ANSWER, McpHttpClient
 from guerdon.services.tool_answers import failure
 
 __all__ = ["Connection", "Opener", "opener"]
+
+T = TypeVar("T")
 
 # How many pages a list of tools may have.
 MAX_PAGES = 100
@@ -71,13 +74,12 @@ class Connection:
         # No asyncio.timeout: it may not end before the client's own scopes, which stay open.
         limit = asyncio.get_running_loop().call_later(timeout_s, self._give_up, timeout_s)
         try:
-            with self._stderr:
-                async with open_session(self._stderr) as client:
-                    self.tools = await _tools(client)
-                    limit.cancel()
-                    self._client = client
-                    self._settled.set()
-                    await self._closing.wait()
+            async with open_session(self._stderr) as client:
+                self.tools = await _tools(client)
+                limit.cancel()
+                self._client = client
+                self._settled.set()
+                await self._closing.wait()
         except asyncio.CancelledError:
             pass  # by `_give_up`, by `close`, or by the SDK, whose group raises what happened
         except Exception as error:  # of the server, or of what carries its messages
@@ -114,21 +116,33 @@ class Connection:
         Raises:
             ServiceError: It failed.
         """
+        return await self._asked(tool, lambda client: client.call_tool(tool, dict(arguments)))
+
+    async def list(self) -> None:
+        """Ask anew what the server offers.
+
+        Raises:
+            ServiceError: It failed.
+        """
+        self.tools = await self._asked("tools/list", _tools)
+
+    async def _asked(self, what: str, ask: Callable[[mcp.Client], Awaitable[T]]) -> T:
         client = self._client
         if client is None:
             raise self._lost("was lost")
         try:
-            result = await client.call_tool(tool, dict(arguments))
+            result = await ask(client)
         except mcp.MCPError as error:
-            self.answers += 1
             raised = failure(self.service, error)
             if isinstance(raised, ServiceUnavailableError):
                 self.retire()
-                raise self._with_stderr(raised) from error
+                raised = self._with_stderr(raised)
+            else:
+                self.answers += 1
             raise raised from error
-        except RuntimeError as error:  # what the SDK refuses in an answer, or of a dead session
+        except Exception as error:  # what the SDK refuses of an answer, in whatever way
             raise ServiceError(
-                f"service {self.service!r}: {tool} gave what can't be taken: {error}",
+                f"service {self.service!r}: {what} gave what can't be taken: {error}",
                 service=self.service,
             ) from error
         self.answers += 1
@@ -188,7 +202,7 @@ async def _tools(client: mcp.Client) -> dict[str, Any]:
     """The tools, page by page; the SDK keeps their schemas, and so asks no more at each call."""
     found, cursor = {}, None
     for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         found.update({tool.name: tool for tool in page.tools})
         cursor = page.next_cursor
         if cursor is None:
@@ -203,28 +217,36 @@ def opener(service: str, config: McpService | SdkService) -> Opener:
         service: Its name, for messages.
         config: Where it is.
     """
-    if isinstance(config, SdkService):
-        if not isinstance(config.server, mcp.StdioServerParameters):
-            return lambda stderr: mcp.Client(config.server)
-        return lambda stderr: mcp.Client(stdio_client(config.server, errlog=stderr.file))
-    if config.command is not None:
-        return lambda stderr: mcp.Client(_program(service, config, stderr))
-    return lambda stderr: _over_http(service, config)
+    if isinstance(config, McpService):
+        over = _over_http if config.endpoint is not None else _over_program
+        return lambda stderr: over(service, config, stderr)
+    if isinstance(config.server, mcp.StdioServerParameters):
+        return lambda stderr: _started(config.server, stderr)
+    return lambda stderr: mcp.Client(config.server)
 
 
-def _program(service: str, config: McpService, stderr: StderrTail) -> Any:
+def _over_program(service: str, config: McpService, stderr: StderrTail) -> Session:
     assert config.command is not None
     program, *arguments = config.command
-    parameters = mcp.StdioServerParameters(
-        command=program,
-        args=arguments,
-        env={name: _secret(service, name) for name in config.env},
+    environment = {name: _secret(service, name) for name in config.env}
+    return _started(
+        mcp.StdioServerParameters(command=program, args=arguments, env=environment), stderr
     )
-    return stdio_client(parameters, errlog=stderr.file)
 
 
 @asynccontextmanager
-async def _over_http(service: str, config: McpService) -> AsyncIterator[mcp.Client]:
+async def _started(
+    parameters: mcp.StdioServerParameters, stderr: StderrTail
+) -> AsyncIterator[mcp.Client]:
+    with stderr:
+        async with mcp.Client(stdio_client(parameters, errlog=stderr.file)) as client:
+            yield client
+
+
+@asynccontextmanager
+async def _over_http(
+    service: str, config: McpService, stderr: StderrTail
+) -> AsyncIterator[mcp.Client]:
     assert config.endpoint is not None
     headers = {header: _secret(service, name) for header, name in config.headers_env.items()}
     if config.token_env is not None:

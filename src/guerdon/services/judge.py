@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from guerdon._background import run
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.rubric import Rubric
-from guerdon.services.asking import Question, ToolCaller, judges_of, question_of
+from guerdon.services.asking import ModelJudge, Question, ToolCaller, judges_of, question_of
 from guerdon.services.bridging import on_background
 from guerdon.services.cache import Cache, cache_of
 from guerdon.services.chat import ChatModel
@@ -25,6 +25,7 @@ from guerdon.services.judgement import Judgement, judgement_of
 from guerdon.services.panel import Panel
 from guerdon.services.retrying import Backoff
 from guerdon.services.template import Template, as_text
+from guerdon.services.usage import Usage
 from guerdon.services.verdict_text import Scale
 
 __all__ = ["LLMJudge"]
@@ -152,6 +153,12 @@ class LLMJudge(Rubric):
         self._refuse_change("asked", list(names), self.asked)
 
     @property
+    def usage(self) -> dict[str, Usage]:
+        """What the models were asked so far, by their names; of services, their client knows."""
+        judges = [judge for judge in self._panel.judges if isinstance(judge, ModelJudge)]
+        return {judge.name: judge.chat.usage for judge in judges}
+
+    @property
     def scale(self) -> list[float]:
         """The lowest and the highest score. It can't be changed."""
         return list(self._settings.score_range)
@@ -192,6 +199,17 @@ class LLMJudge(Rubric):
         if verdicts is None:
             verdicts = await on_background(self._panel.ask(question, settings))
         return judgement_of(verdicts, settings.aggregate, weights=self._weights())
+
+    def close(self) -> None:
+        """Close the connections that are the judge's own, and the cache's file.
+
+        The next question opens them again. Those that nobody holds any more close by themselves.
+        """
+        run(self._panel.close())
+
+    async def close_async(self) -> None:
+        """Like `close`, in async code."""
+        await on_background(self._panel.close())
 
     def _question(self, action: Any, observation: Any) -> Question:
         settings = self._settings

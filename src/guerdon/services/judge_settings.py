@@ -59,9 +59,8 @@ class JudgeSettings:
                 f"samples is {self.samples} at a temperature of 0, where they are all the same; "
                 "give a temperature over 0"
             )
-        if self.max_tokens is not None and (
-            type(self.max_tokens) is not int or self.max_tokens < 1
-        ):
+        most = self.max_tokens
+        if most is not None and (type(most) is not int or most < 1):
             raise InvalidArgumentError(
                 f"max_tokens is {most!r:.80}; it takes an int of at least 1, or None"
             )

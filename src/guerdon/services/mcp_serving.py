@@ -92,6 +92,12 @@ def serve_mcp(
 def serve_mcp_stdio(server: Server[Any]) -> None:
     """Serve on stdin and stdout until stdin ends, as a program that a client starts.
 
+    Example:
+        >>> from guerdon import ChatModel, make_judge_server, serve_mcp_stdio
+        >>> def main():
+        ...     with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
+        ...         serve_mcp_stdio(make_judge_server(chat, "Rate from 0 to 1: {action}"))
+
     Args:
         server: What is served, such as what `make_judge_server` makes.
     """

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
 from guerdon.services.config import OpenAIService
 from guerdon.services.prompting import Prompting
-from guerdon.services.service import ServiceTool
+from guerdon.services.service_tool import ServiceTool
 from guerdon.services.template import Template
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ModelService:
             )
         ]
 
-    async def check(self, timeout_s: float) -> None:
+    async def check(self, timeout_s: float, *, for_tool: bool) -> None:
         """See whether something listens at its address; the model itself isn't asked."""
         key = self.config.api_key_env
         if key is not None and not os.environ.get(key):
@@ -101,7 +101,7 @@ class ModelService:
     async def close(self) -> None:
         """Close the connections."""
         if self._chat is not None:
-            await self._chat.aclose()
+            await self._chat.close_async()
 
     def abandon(self) -> None:
         """Nothing is to be done: the model's connections close when nobody holds it."""

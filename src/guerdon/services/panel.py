@@ -62,6 +62,13 @@ class Panel:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def close(self) -> None:
+        """Close what was opened for it, the cache's file included; the next use opens it again."""
+        for judge in self.judges:
+            await judge.close()
+        if self.cache is not None:
+            self.cache.close()
+
     def _keys(self, question: Question, settings: JudgeSettings) -> Iterator[tuple[OneJudge, str]]:
         """Who is asked, with a digest of everything that the verdict depends on."""
         asked = [

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from guerdon.errors import InvalidArgumentError, ServiceError
-from guerdon.services.asking import ModelJudge, Question
+from guerdon.services.asking import ModelJudge, question_of
 from guerdon.services.chat import ChatModel
-from guerdon.services.judge_prompt import judge_messages
-from guerdon.services.template import Filled, Template
+from guerdon.services.template import Template
 from guerdon.services.verdict import parse_verdict, verdict_schema
 
 __all__ = ["Prompting", "Returns"]
@@ -68,7 +67,8 @@ class Prompting:
             messages = _given(arguments)
         elif self.returns == "verdict":
             self._check(arguments)
-            return await _verdict(chat, self.template.fill_fenced(arguments))
+            question = question_of(self.template.fill_fenced(arguments))
+            return (await ModelJudge(chat).ask(question)).to_dict()
         else:
             self._check(arguments)
             messages = [{"role": "user", "content": self.template.fill(arguments)}]
@@ -88,20 +88,6 @@ class Prompting:
                 f"the prompt has no place for {', '.join(unknown)}; it takes "
                 f"{', '.join(self._names) or 'nothing'}"
             )
-
-
-async def _verdict(chat: ChatModel, filled: Filled) -> dict[str, Any]:
-    question = Question(
-        messages=judge_messages(filled),
-        filled=filled,
-        arguments={},
-        schema=verdict_schema(marked=True),
-        criteria=(),
-        score_range=(0.0, 1.0),
-        temperature=None,
-        max_tokens=None,
-    )
-    return (await ModelJudge(chat).ask(question)).to_dict()
 
 
 def _given(arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Service", "ServiceTool"]
+from guerdon.services.service_tool import ServiceTool
 
-
-@dataclass(frozen=True, slots=True)
-class ServiceTool:
-    """What a service offers.
-
-    Example:
-        >>> from guerdon.services.service import ServiceTool
-        >>> ServiceTool("judge", service="style_judge").description
-        ''
-
-    Args:
-        name: The tool's name.
-        service: The name of the service that it belongs to.
-        description: What it does, in its author's words.
-        input_schema: The JSON Schema of its arguments.
-        output_schema: That of its structured content, where it says one.
-    """
-
-    name: str
-    service: str
-    description: str = ""
-    input_schema: Mapping[str, Any] | None = None
-    output_schema: Mapping[str, Any] | None = None
+__all__ = ["Service"]
 
 
 class Service(Protocol):
@@ -50,8 +27,13 @@ class Service(Protocol):
     async def tools(self) -> list[ServiceTool]:
         """What it offers."""
 
-    async def check(self, timeout_s: float) -> None:
-        """Raise a `ServiceError` where it isn't there."""
+    async def check(self, timeout_s: float, *, for_tool: bool) -> None:
+        """Raise a `ServiceError` where it isn't there.
+
+        Args:
+            timeout_s: Seconds that it may take, over 0.
+            for_tool: Whether its own tool has to be there, too.
+        """
 
     async def close(self) -> None:
         """Let go of its connections."""

@@ -28,6 +28,8 @@ class StderrTail:
 
     def text(self) -> str:
         """The last of what was written."""
+        if self._descriptor >= 0:
+            self._read()
         return self._kept.decode(errors="replace").strip()
 
     def __enter__(self) -> Self:

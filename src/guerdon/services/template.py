@@ -18,8 +18,9 @@ __all__ = ["Filled", "Template", "as_text", "look_up", "part_of"]
 
 # What a filled prompt may hold, in characters.
 MAX_CHARS = 1_000_000
-# A place, or a brace that is doubled so that it is none.
-PLACES = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)\}", re.ASCII)
+PATH = r"[A-Za-z_]\w*(?:\.\w+)*"
+# A place, or what would be one if its braces weren't doubled.
+PLACES = re.compile(rf"(?<!\{{)(\{{\{{{PATH}\}}\}})(?!\}})|\{{({PATH})\}}", re.ASCII)
 MARK_DIGITS = 16
 
 
@@ -47,8 +48,8 @@ class Filled(str):
 class Template:
     """A text with places such as ``{action}`` or ``{observation.question}``.
 
-    Only ``{name}`` and ``{name.part.part}`` are places: the braces of JSON and of code stay as they
-    are. ``{{`` and ``}}`` stand for single braces, so that ``{{name}}`` is no place. A part is an
+    Only ``{name}`` and ``{name.part.part}`` are places: all other braces, as those of JSON and of
+    code, stay as they are. ``{{name}}`` is no place and stands for ``{name}``. A part is an
     attribute, a key or, where it is a number, an item; nothing is called, and names that begin
     with an underscore are refused. What is filled in is never looked at again: a value that holds
     ``{observation}`` puts in these very characters.
@@ -287,11 +288,11 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     for match in PLACES.finditer(text):
         plain += text[end : match.start()]
         end = match.end()
-        if match[1] is None:
-            plain += match[0][0]
+        if match[2] is None:
+            plain += match[1][1:-1]
             continue
         yield plain, False
-        yield match[1], True
+        yield match[2], True
         plain = ""
     yield plain + text[end:], False
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json, to_json
+
 from guerdon.errors import InvalidArgumentError
-from guerdon.services.config import McpService, SdkService
-from guerdon.services.service import ServiceTool
+from guerdon.services.config import McpService
+from guerdon.services.describing import SdkService
+from guerdon.services.service_tool import ServiceTool
 
 if TYPE_CHECKING:
     from guerdon.services.connection_pool import ConnectionPool
@@ -31,7 +34,7 @@ class ToolService:
 
     async def call(self, tool: str | None, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
         """Call a tool of the server, None for the service's own."""
-        return await self._pool.call(tool, arguments)
+        return await self._pool.call(tool, _as_json(self.name, arguments))
 
     async def tools(self) -> list[ServiceTool]:
         """What the server offers."""
@@ -47,9 +50,9 @@ class ToolService:
             for tool in tools
         ]
 
-    async def check(self, timeout_s: float) -> None:
-        """See whether it is there."""
-        await self._pool.check(timeout_s)
+    async def check(self, timeout_s: float, *, for_tool: bool) -> None:
+        """See whether it is there, and its own tool where that is what is called."""
+        await self._pool.check(timeout_s, for_tool=for_tool)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -79,6 +82,16 @@ def need_mcp() -> None:
     except ImportError as error:  # also of an mcp of before version 2
         raise ImportError(
             "MCPClient needs the package mcp: pip install 'guerdon[judge]'"
+        ) from error
+
+
+def _as_json(name: str, arguments: Mapping[str, Any]) -> Any:
+    """The arguments as JSON has them: what it can't hold would break the connection."""
+    try:
+        return from_json(to_json(arguments), allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(
+            f"service {name!r} takes arguments that JSON can hold: {error}"
         ) from error
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NoReturn
 
 from guerdon.errors import VerdictError
+from guerdon.services.verdict_json import JsonObject, found_objects
 from guerdon.services.verdict_text import SaidScore, Scale, as_score, lone_score, marked_scores
 
 __all__ = ["PARSER_VERSION", "Verdict", "parse_verdict", "read_verdict", "verdict_schema"]
@@ -190,7 +189,7 @@ class _Reading:
     def of_text(self, text: str, mark: str | None, quotes: Sequence[str]) -> Verdict:
         if not text:
             self.fail("the answer is empty; it takes a verdict, such as Score: 0.5")
-        found = list(islice(_objects(text), MAX_OBJECTS + 1))
+        found = list(islice(found_objects(text), MAX_OBJECTS + 1))
         if len(found) > MAX_OBJECTS:
             self.fail(f"the answer holds more than {MAX_OBJECTS} objects")
         marked = [one for one in found if mark is not None and one.value.get("mark") == mark]
@@ -223,7 +222,7 @@ class _Reading:
 
     def of_object(self, said: Mapping[str, Any]) -> Verdict:
         keys = {str(key).lower(): value for key, value in said.items()}
-        if isinstance(said, _Object) and said.twice:
+        if isinstance(said, JsonObject) and said.twice:
             self.fail(f"the object holds {said.twice} twice")
         reasoning = next((keys[key] for key in REASON_KEYS if isinstance(keys.get(key), str)), "")
         if self.criteria:
@@ -322,46 +321,3 @@ def _float(value: float) -> float:
 
 def _is_quoted(said: str, quotes: Sequence[str]) -> bool:
     return any(said in quote for quote in quotes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A JSON object in an answer."""
-
-    value: _Object
-    text: str
-    is_all: bool
-    is_alone: bool  # on lines of its own
-
-
-class _Object(dict[str, Any]):
-    """A JSON object that remembers keys that it holds twice."""
-
-    twice: list[str]
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        counts = Counter(key.lower() for key, _ in pairs)
-        self.twice = [key for key, count in counts.items() if count > 1]
-
-
-def _objects(text: str) -> Iterator[_Found]:
-    """The outermost JSON objects in a text; braces that begin none count as empty ones."""
-    decoder = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_no_constant)
-    place = 0
-    while (start := text.find("{", place)) >= 0:
-        try:
-            value, place = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            place = start + 1
-            yield _Found(_Object([]), "{", False, False)
-            continue
-        before = text[:start].rpartition("\n")[2].strip()
-        after = text[place:].partition("\n")[0].strip()
-        alone = before in ("", "```json", "```") and after in ("", "```", ".")
-        said = text[start:place]
-        yield _Found(value, said, said == text, alone)
-
-
-def _no_constant(literal: str) -> NoReturn:
-    raise ValueError(f"{literal} is no JSON number")

@@ -20,7 +20,8 @@ def run(tmp_path):
 
 @pytest.fixture
 def steps(tmp_path):
-    return lambda: [json.loads(line)["step"] for line in open(tmp_path / "rewards.jsonl", "rb")]
+    file = tmp_path / "rewards.jsonl"
+    return lambda: [json.loads(line)["step"] for line in file.read_bytes().splitlines()]
 
 
 def opened(run):

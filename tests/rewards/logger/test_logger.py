@@ -1,19 +1,17 @@
-"""The logger: what it takes and refuses, trackers that fail and come back, killed processes."""
+"""The logger: what it takes and refuses, how it is made and ends."""
 
 import copy
+import itertools
 import json
 import logging
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError, TrackerError
 from guerdon.rewards.logger import RewardLogger
@@ -21,11 +19,6 @@ from guerdon.rewards.logger import RewardLogger
 
 def rows(folder):
     return [json.loads(line) for line in (folder / "rewards.jsonl").read_text().splitlines()]
-
-
-def python(code, *arguments, **options):
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
 # What it takes
@@ -132,6 +125,72 @@ def test_what_is_no_reward_is_refused_whole(tmp_path, kept, changed, said):
             logger.log_step(**(given | changed))
         logger.log_step(**given)
     assert len(tracker.records) == 1
+
+
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.fractions(),
+    st.just(np.float32(0.5)), st.just(np.int64(3)), st.just(np.ones(2)), st.just(b""),
+)  # fmt: skip
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    step=ANYTHING,
+    episode=ANYTHING,
+    reward=ANYTHING,
+    components=ANYTHING
+    | st.dictionaries(st.text(max_size=3) | st.integers(), ANYTHING, max_size=3),
+    env_id=ANYTHING,
+    invalid=ANYTHING | st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+)
+def test_whatever_is_given_is_refused_or_logged_whole(one_logger, **given):
+    logger, tracker = one_logger
+    before = len(tracker.records)
+    try:
+        logger.log_step(**given)
+    except InvalidArgumentError:
+        assert logger.flush() is True
+        assert len(tracker.records) == before
+        return
+    assert logger.flush() is True
+    [record] = tracker.records[before:]
+    assert all(np.isfinite(value) for value in record.metrics().values())
+    assert {*record.components, *record.invalid} >= set(given["components"])
+    assert (record.reward is None) == (record.reward_error is not None)
+
+
+@pytest.fixture
+def one_logger(tmp_path, kept):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        yield logger, tracker
+
+
+def test_threads_that_log_while_it_closes_end_and_lose_nothing_silently(tmp_path, kept):
+    tracker, logged, refused = kept(), [], []
+    logger = RewardLogger(tracker, path=tmp_path, queue_size=3)
+
+    def work():
+        try:
+            for step in itertools.count():
+                logger.log_step(step, 0, 1.0, {})
+                logged.append(step)
+        except TrackerError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for each in threads:
+        each.start()
+    while len(logged) < 100:
+        logger.flush()
+    logger.close()
+    for each in threads:
+        each.join(10)
+    assert refused == ["this logger is closed"] * 3
+    lost = logger.status()["kept"].lost
+    assert len(tracker.records) + lost == len(logged)
 
 
 def test_weights_are_logged_by_name(tmp_path, kept):
@@ -256,290 +315,7 @@ def test_many_threads_lose_nothing(tmp_path, kept):
     assert len({record.id for record in tracker.records}) == 800
 
 
-# Trackers that are down
-
-
-def test_one_that_raises_stops_nobody_and_gets_all_when_it_works_again(tmp_path, kept, caplog):
-    down, up = kept("down"), kept("up")
-    down.fails = OSError("no route")
-    with RewardLogger([down, up], path=tmp_path, retry_s=60) as logger:
-        for step in range(10):
-            logger.log_step(step, 0, 1.0, {})
-        assert logger.flush() is False
-        assert up.steps == list(range(10))
-        status = logger.status()
-        assert (status["down"].sent, status["up"].sent) == (0, 10)
-        assert "no route" in status["down"].error
-        assert status["down"].waiting > 0
-        down.fails = None
-        logger.log_step(10, 0, 1.0, {})
-        assert logger.flush() is True
-    assert down.steps == list(range(11))
-    told = [record.message for record in caplog.records]
-    assert len([each for each in told if "failed, its records wait" in each]) == 1
-    assert "tracker 'down' works again" in told
-
-
-def test_one_that_cannot_be_opened_is_opened_later(tmp_path, kept):
-    tracker = kept()
-    tracker.fails_to_open = TrackerError("no server")
-    with RewardLogger(tracker, path=tmp_path, retry_s=60) as logger:
-        logger.log_step(1, 0, 1.0, {})
-        assert logger.flush() is False
-        tracker.fails_to_open = None
-        assert logger.flush() is True
-    assert tracker.steps == [1]
-
-
-def test_one_that_stays_down_is_told_and_the_next_logger_sends_its_records(tmp_path, kept, caplog):
-    down = kept()
-    down.fails = ConnectionError("gone")
-    with RewardLogger(down, path=tmp_path, run_name="run", retry_s=60) as logger:
-        logger.log_step(1, 0, 1.0, {})
-    assert "didn't take all" in caplog.text
-    assert "run_name='run'" in caplog.text
-    up = kept()
-    with RewardLogger(up, path=tmp_path, run_name="run") as logger:
-        logger.log_step(2, 0, 1.0, {})
-    assert up.steps == [1, 2]
-    assert list((tmp_path / "run" / "spool" / "kept").iterdir()) == []
-
-
-def test_one_that_hangs_makes_nobody_wait(tmp_path, kept, caplog):
-    stuck, up = kept("stuck"), kept("up")
-    stuck.go.clear()
-    logger = RewardLogger([stuck, up], path=tmp_path, run_name="run")
-    logger.log_step(1, 0, 1.0, {})
-    assert stuck.began.wait(10)
-    for step in range(2, 100):
-        logger.log_step(step, 0, 1.0, {})
-    assert logger.flush(timeout=0.5) is False
-    assert up.steps == list(range(1, 100))
-    assert logger.status()["stuck"].busy_s > 0
-    logger.close(timeout=0.1)
-    assert "tracker 'stuck' didn't take all" in caplog.text
-    # Nobody takes what is its own while it is alive; when it ends, the next sends the rest.
-    again = kept("stuck")
-    with RewardLogger(again, path=tmp_path, run_name="run"):
-        pass
-    assert again.steps == []
-    stuck.go.set()
-    logger._senders[0].join(time.monotonic() + 10)
-    with RewardLogger(again, path=tmp_path, run_name="run"):
-        pass
-    assert sorted(stuck.steps + again.steps) == list(range(1, 100))
-
-
-def test_a_record_that_is_never_taken_is_kept_aside_and_the_others_go_on(tmp_path, kept, caplog):
-    tracker = kept()
-    tracker.refuses = lambda record: record.step == 5
-    with RewardLogger(tracker, path=tmp_path, run_name="run") as logger:
-        for step in range(10):
-            logger.log_step(step, 0, 1.0, {})
-        assert logger.flush() is True
-        assert (logger.status()["kept"].sent, logger.status()["kept"].refused) == (9, 1)
-    assert tracker.steps == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-    aside = tmp_path / "run" / "spool" / "kept" / "refused.jsonl"
-    assert json.loads(aside.read_text())["step"] == 5
-    assert "not that one" in caplog.text
-
-
-# Bounds
-
-
-def test_at_the_bound_of_the_spool_new_records_are_lost_and_counted(tmp_path, kept, caplog):
-    down = kept()
-    down.fails = OSError("down")
-    with RewardLogger(down, path=tmp_path, max_spool_bytes=1000, retry_s=60) as logger:
-        for step in range(100):
-            logger.log_step(step, 0, 1.0, {})
-            logger.flush()
-        lost = logger.status()["kept"].lost
-        assert 90 <= lost < 100
-        down.fails = None
-    assert down.steps == list(range(100 - lost))
-    assert f"{lost} records were lost" in caplog.text
-    assert "is full (1,000 bytes wait)" in caplog.text
-
-
-def test_at_the_bound_of_the_spool_it_raises_where_that_was_asked_for(tmp_path, kept):
-    down = kept()
-    down.fails = OSError("down")
-    options = {"max_spool_bytes": 1000, "retry_s": 60, "on_full": "raise"}
-    with RewardLogger(down, path=tmp_path, **options) as logger:
-
-        def fill():
-            for step in range(100):
-                logger.log_step(step, 0, 1.0, {})
-                logger.flush()
-
-        with pytest.raises(TrackerError, match="spool of tracker 'kept' is full"):
-            fill()
-        down.fails = None
-        logger.flush()
-        deadline = time.monotonic() + 10
-        while logger._refusal is not None and time.monotonic() < deadline:
-            logger.flush()
-        logger.log_step(100, 0, 1.0, {})
-    assert down.steps[-1] == 100
-
-
-def test_a_disk_that_cannot_be_written_loses_nothing_while_there_is_memory(tmp_path, kept, caplog):
-    tracker = kept()
-    with RewardLogger(tracker, path=tmp_path, queue_size=5) as logger:
-        spool = logger._senders[0].spool
-        append, failed = spool.append, threading.Event()
-
-        def fails(lines, count):
-            failed.set()
-            raise OSError(28, "No space left on device")
-
-        spool.append = fails
-        logger.log_step(0, 0, 1.0, {})
-        assert failed.wait(10)
-        for step in range(1, 8):  # five of them fit
-            logger.log_step(step, 0, 1.0, {})
-        spool.append = append
-        assert logger.flush() is True
-        assert logger.status()["kept"].lost == 2
-    assert tracker.steps == [0, 1, 2, 3, 4, 5]
-    assert "No space left" in caplog.text
-    assert "2 records were lost" in caplog.text
-
-
-# Processes
-
-
-def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path):
-    child = python(
-        """
-        import sys
-        from guerdon.rewards.logger import RewardLogger
-        logger = RewardLogger("jsonl", path=sys.argv[1], run_name="run")
-        for step in range(1000):
-            logger.log_step(step, 0, 1.0, {})
-        """,
-        tmp_path,
-    )
-    assert child.communicate(timeout=30) == (b"", b"")
-    assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1000))
-
-
-KILLED = """
-    import sys, threading, time
-    from guerdon.rewards.logger import RewardLogger
-
-    class Down:
-        name = "kept"
-        def open(self, run): raise ConnectionError("no server")
-        def write(self, records): pass
-        def close(self): pass
-
-    logger = RewardLogger(["jsonl", Down()], path=sys.argv[1], run_name="run")
-    begun, step, pause = time.monotonic(), 0, threading.Event()
-    while True:
-        logger.log_step(step, 0, 1.0, {"a": 0.5}, "env")
-        step += 1
-        if step % 50 == 0:
-            print(step, time.monotonic() - begun, flush=True)
-            pause.wait(0.001)
-"""
-
-
-def test_a_killed_process_loses_the_last_second_at_most_and_the_next_sends_the_rest(tmp_path, kept):
-    child = python(KILLED, tmp_path)
-    told = []
-    for line in child.stdout:
-        told.append((int(line.split()[0]), float(line.split()[1])))
-        if told[-1][1] > 1.3:
-            break
-    child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=30)
-    safe = max(step for step, at in told if at <= told[-1][1] - 1.0)
-    written = len((tmp_path / "run" / "rewards.jsonl").read_bytes().splitlines())
-    tracker = kept()
-    with RewardLogger(["jsonl", tracker], path=tmp_path, run_name="run") as logger:
-        assert logger.flush() is True
-    steps = [row["step"] for row in rows(tmp_path / "run")]
-    assert steps == list(range(len(steps)))  # none is missing, none is there twice
-    assert tracker.steps == list(range(len(tracker.steps)))
-    assert len(tracker.steps) == len(steps) >= max(safe, written - 1)
-    assert safe > 0
-
-
-def test_half_a_line_that_a_killed_process_left_is_kept_aside(tmp_path, kept, caplog):
-    down = kept()
-    down.fails = OSError("down")
-    with RewardLogger(down, path=tmp_path, run_name="run", retry_s=60) as logger:
-        logger.log_step(1, 0, 1.0, {})
-    [segment] = (tmp_path / "run" / "spool" / "kept").glob("*/0*.jsonl")
-    with open(segment, "ab") as file:
-        file.write(b'{"id":"x-2","kind":"st')
-    up = kept()
-    with RewardLogger(up, path=tmp_path, run_name="run") as logger:
-        assert logger.flush() is True
-    assert up.steps == [1]
-    aside = tmp_path / "run" / "spool" / "kept" / "refused.jsonl"
-    assert aside.read_bytes() == b'{"id":"x-2","kind":"st\n'
-    assert "its writer was killed" in caplog.text
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_writes_none_of_its_parents_records(tmp_path):
-    child = python(
-        """
-        import os, sys, warnings
-        from guerdon.errors import TrackerError
-        from guerdon.rewards.logger import RewardLogger
-        warnings.simplefilter("ignore")  # of forking with threads, in later Pythons
-        logger = RewardLogger(["jsonl", "tensorboard"], path=sys.argv[1], run_name="run")
-        for step in range(1000):
-            logger.log_step(step, 0, 1.0, {})
-        child = os.fork()
-        if child == 0:
-            try:
-                logger.log_step(5000, 0, 1.0, {})
-            except TrackerError as error:
-                print(error, flush=True)
-            logger.flush()
-            logger.close()
-            with RewardLogger("jsonl", path=sys.argv[1], run_name="run") as own:
-                own.log_step(2000, 0, 1.0, {})
-            sys.exit(0)
-        os.waitpid(child, 0)
-        logger.log_step(1000, 0, 1.0, {})
-        logger.close()
-        """,
-        tmp_path,
-    )
-    said, errors = child.communicate(timeout=30)
-    assert errors == b""
-    assert b"this one was forked from it; make a RewardLogger here, with run_name='run'" in said
-    steps = [row["step"] for row in rows(tmp_path / "run")]
-    assert sorted(steps) == [*range(1001), 2000]
-
-
-def test_two_processes_write_one_run(tmp_path):
-    code = """
-        import sys
-        from guerdon.rewards.logger import RewardLogger
-        with RewardLogger("jsonl", path=sys.argv[1], run_name="run") as logger:
-            for step in range(2000):
-                logger.log_step(step, 0, 1.0, {}, sys.argv[2])
-    """
-    children = [python(code, tmp_path, name) for name in "ab"]
-    assert [child.communicate(timeout=30) for child in children] == [(b"", b"")] * 2
-    found = rows(tmp_path / "run")
-    for name in "ab":
-        assert [row["step"] for row in found if row["env_id"] == name] == list(range(2000))
-
-
-def test_its_modules_load_no_trackers_package():
-    code = """
-        import sys, guerdon.rewards.logger
-        print({"wandb", "mlflow", "tensorboard", "numpy"} & set(sys.modules))
-    """
-    assert python(code).communicate(timeout=30) == (b"set()\n", b"")
+# Beside others
 
 
 def test_its_warnings_go_to_its_own_log(tmp_path, kept, caplog):

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import TrackerError
@@ -69,6 +69,7 @@ def test_segments_go_as_soon_as_they_are_sent(tmp_path, monkeypatch):
     spool.close()
 
 
+@settings(max_examples=50, deadline=None)  # it writes files
 @given(
     st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=5), max_size=12),
     st.integers(1, 40),

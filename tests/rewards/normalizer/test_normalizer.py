@@ -160,6 +160,19 @@ def test_blocks_of_rows_give_what_numpy_gives(size, ids):
         assert found[env_id == one].tolist() == pytest.approx(expected.clip(-10, 10).tolist())
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_batches_far_from_0_lose_no_digits(merged):
+    batches = 1e9 + np.random.default_rng(0).normal(size=(50, 1_000))
+    normalizer = RewardNormalizer()
+    for batch in batches:
+        worker = RewardNormalizer() if merged else normalizer
+        worker(batch, env_id="far")
+        if merged:
+            normalizer.merge(worker)
+    expected = (batches - 1e9).std()
+    assert normalizer.scale("far").spread == pytest.approx(expected, rel=1e-12)
+
+
 def test_ten_million_rewards_far_from_0_lose_no_digits():
     normalizer = RewardNormalizer()
     dice = np.random.default_rng(0)
@@ -269,7 +282,9 @@ def test_a_state_of_many_percentiles_goes_on_exactly():
 
 
 @EVERY
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
 def test_a_copy_learns_by_itself(method, again):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
@@ -439,6 +454,8 @@ def test_frozen_from_the_start_it_knows_nothing(method):
         (np.array([True, False]), "a", "reward holds bool values"),
         (np.array([1j]), "a", "reward holds complex128 values"),
         (np.array(["1"]), "a", "reward holds <U1 values"),
+        (np.array([1.0, -1e101]), "a", r"reward is -1e\+101 in row 1"),
+        (np.ma.array([1.0, 2.0], mask=[True, False]), "a", "reward is masked in places"),
         (np.array([1e101]), "a", r"reward is 1e\+101 in row 0"),
         ([1.0, 2.0], ["a"], r"env_id has shape \(1,\) and reward \(2,\)"),
         ([1.0, 2.0], [["a", "b"]], r"env_id has shape \(1, 2\)"),

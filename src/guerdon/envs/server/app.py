@@ -146,7 +146,7 @@ def create_app(
             await hub.drain(grace_s=1.0)
             hub.close()
             if pipeline is not None:
-                await pipeline.aclose()
+                await pipeline.close_async()
 
     http = Starlette(
         routes=face.routes(),

@@ -234,7 +234,6 @@ def _named(change: Change, key: str, value: Any, present: Present) -> list[tuple
 
 
 def _unknown(where: str, name: Any, present: Present) -> str:
-    import difflib
 
     near = difflib.get_close_matches(str(name), present.lists, n=1)
     said = f"did you mean {near[0]!r}?" if near else f"there are {list(present.lists)}"

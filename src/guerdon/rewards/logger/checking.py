@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -38,15 +39,12 @@ def checked_step(step: Any) -> int:
     Raises:
         InvalidArgumentError: It is none.
     """
-    try:
-        number = -1 if isinstance(step, bool) else step.__index__()
-    except (AttributeError, TypeError):
-        number = -1
-    if not 0 <= number <= LAST_STEP:
+    number = _whole(step)
+    if number is None or not 0 <= number <= LAST_STEP:
         raise InvalidArgumentError(
             f"step is {step!r:.60}; it takes a whole number from 0 to 2**63 - 1"
         )
-    return int(number)
+    return number
 
 
 def checked_id(name: str, value: Any) -> int | str | None:
@@ -59,9 +57,12 @@ def checked_id(name: str, value: Any) -> int | str | None:
         return str(value)
     if value is None:
         return None
-    if not isinstance(value, bool) and hasattr(value, "__index__"):
-        return int(value.__index__())
-    raise InvalidArgumentError(f"{name} is {value!r:.60}; it takes a text, a whole number, or None")
+    number = _whole(value)
+    if number is None:
+        raise InvalidArgumentError(
+            f"{name} is {value!r:.60}; it takes a text, a whole number, or None"
+        )
+    return number
 
 
 def checked_scores(
@@ -72,10 +73,11 @@ def checked_scores(
     Raises:
         InvalidArgumentError: Something is neither a number nor None, or a name is no text.
     """
-    for name, given in (("components", components), ("invalid", invalid or {})):
+    invalid = {} if invalid is None else invalid
+    for name, given in (("components", components), ("invalid", invalid)):
         if not isinstance(given, Mapping):
             raise InvalidArgumentError(f"{name} is {given!r:.60}; it takes a mapping from names")
-    why = {_named("invalid", name): str(said) for name, said in (invalid or {}).items()}
+    why = {_named("invalid", name): str(said) for name, said in invalid.items()}
     parts: dict[str, float] = {}
     for name, value in components.items():
         number, wrong = _number(f"components[{name!r:.60}]", value)
@@ -126,6 +128,13 @@ def told(value: Any) -> Any:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return repr(value)
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def _named(where: str, name: Any) -> str:

@@ -9,7 +9,6 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -28,6 +27,7 @@ from guerdon.rewards.logger.checking import (
 from guerdon.rewards.logger.finding import Backend, trackers_of
 from guerdon.rewards.logger.runs import open_run
 from guerdon.rewards.logger.sending import Sender, TrackerStatus
+from guerdon.rewards.logger.spool import new_spool
 from guerdon.rewards.logger.writing import Writer
 
 __all__ = ["RewardLogger"]
@@ -48,6 +48,10 @@ class RewardLogger:
     The metrics are ``reward/total``, ``reward/{name}``, ``reward/weights/{name}``,
     ``reward/invalid/{name}`` and ``config/updates``. Where `env_id` is given, records of several
     environments never overwrite each other; each tracker's class says how it shows them.
+
+    `close` (or ``with``) waits for the trackers; a process that ends without it does so, too, but
+    some trackers (wandb) can't be opened any more while it ends, and what was logged in its very
+    first second then waits on disk.
 
     Where there is no room: `queue_size` records in memory make the caller wait until the disk has
     taken some, which lasts as long as a write to disk. Beyond `max_spool_bytes` that wait for one
@@ -116,18 +120,14 @@ class RewardLogger:
         self._raises = on_full == "raise"
         self._step = self._updates = 0
         self._closing = threading.Lock()
+        self._closed, self._process = False, os.getpid()
+        folders = [self.run.folder / "spool" / tracker.name for tracker in trackers]
+        spools = [new_spool(folder, max_bytes=max_spool_bytes) for folder in folders]
         self._senders = [
-            Sender(
-                tracker,
-                self.run,
-                max_bytes=max_spool_bytes,
-                retry_s=retry_s,
-                opened=self._close_first,
-            )
-            for tracker in trackers
+            Sender(tracker, self.run, spool, retry_s=retry_s, opened=self._close_first)
+            for tracker, spool in zip(trackers, spools, strict=True)
         ]
         self._writer = Writer(self._senders, size=queue_size, full=self._note_full)
-        self._closed, self._process = False, os.getpid()
         _alive.add(self)
         atexit.register(self.close)
 
@@ -166,13 +166,8 @@ class RewardLogger:
         """
         is_step = type(step) is int and 0 <= step <= LAST_STEP
         is_reward = type(reward) is float and reward - reward == 0
-        if (
-            is_step
-            and is_reward
-            and type(components) is dict
-            and invalid is None
-            and reward_error is None
-        ):
+        failed = invalid is not None or reward_error is not None
+        if is_step and is_reward and type(components) is dict and not failed:
             # What is as it mostly is passes here; infinity less itself is NaN, too.
             for name, value in components.items():
                 if type(value) is not float or value - value != 0 or type(name) is not str:
@@ -224,7 +219,7 @@ class RewardLogger:
         before: object,
         after: object,
         who: str | None = None,
-        when: float | datetime | str | None = None,
+        when: float | str | None = None,
         fingerprint: str | None = None,
         step: int | None = None,
     ) -> None:
@@ -238,7 +233,7 @@ class RewardLogger:
             before: What it was; JSON, or told by its `repr`.
             after: What it is.
             who: Who changed it.
-            when: When; by default now.
+            when: When, as seconds since 1970 or as a text; by default now.
             fingerprint: That of the configuration after it.
             step: The step from which it holds; by default the last that was logged.
 
@@ -252,7 +247,7 @@ class RewardLogger:
             "from": told(before),
             "to": told(after),
             "who": who,
-            "when": when.isoformat() if isinstance(when, datetime) else when or time.time(),
+            "when": time.time() if when is None else when,
             "fingerprint": fingerprint,
             "number": self._updates + 1,
         }
@@ -260,7 +255,7 @@ class RewardLogger:
             self._step if step is None else checked_step(step),
             kind="config",
             change=told(change),
-            weights={name: after} if name else {},
+            weights=checked_weights({name: after}) if name else {},
         )
         self._updates += 1
 

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from guerdon.errors import TrackerError
 from guerdon.rewards.logger.metric_names import metric_name
 from guerdon.rewards.logger.protocol import TrackedRun, installed, module
-from guerdon.rewards.logger.records import TrackedRecord
+from guerdon.rewards.logger.records import TrackedRecord, after
 
 __all__ = ["MlflowTracker"]
 
-MOST_AT_ONCE = 1000  # metrics; what MLflow's servers take in one request
+MOST_AT_ONCE, MOST_TAGS_AT_ONCE = 1000, 100  # what MLflow's servers take in one request
 LONGEST_TAG = 5000  # characters that every store takes
 RUN_TAG = "guerdon.run"
 
@@ -28,8 +29,8 @@ class MlflowTracker:
     A metric's step is the training step, its time that of the record. The metrics are ``reward/…``
     for every record and, where there is an environment, ``env/{env_id}/reward/…`` too; MLflow keeps
     every value of a step, but equal values of one name, step and millisecond may become one in a
-    database. Changes of the configuration are also tags, ``config.change.{number}``, as JSON. What
-    was spooled by a process that ended goes to the same run, found by its tag ``guerdon.run``.
+    database. Changes of the configuration are also tags, ``config.change.{record's id}``, as JSON.
+    What was spooled by a process that ended goes to the same run, found by its tag ``guerdon.run``.
     Metrics that are sent twice, after a process was killed, are one in a database, and two equal
     lines in a folder.
 
@@ -56,10 +57,11 @@ class MlflowTracker:
         self._uri, self._tags = tracking_uri, dict(tags or {})
         self._client: Any = None
         self._run_id = ""
+        self._written: str | None = None
 
     def open(self, run: TrackedRun) -> None:
         """Find the run by its tag, or begin it in the experiment named as the project."""
-        client = module("mlflow").MlflowClient(tracking_uri=self._uri)
+        client = _client(self._uri)
         experiment = client.get_experiment_by_name(run.project)
         place = experiment.experiment_id if experiment else client.create_experiment(run.project)
         found = client.search_runs([place], f"tags.`{RUN_TAG}` = '{run.id}'", max_results=1)
@@ -72,33 +74,62 @@ class MlflowTracker:
         self._client = client
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
-        """Log their metrics, as many at once as a server takes."""
-        entities = module("mlflow.entities")
-        metrics = [
-            entities.Metric(name, value, int(record.time * 1000), record.step)
-            for record in records
-            for name, value in _metrics(record)
-        ]
-        tags = [
-            entities.RunTag(f"config.change.{record.change['number']}", _text(record.change))
-            for record in records
-            if record.change
-        ]
-        for start in range(0, max(len(metrics), 1), MOST_AT_ONCE):
-            part = metrics[start : start + MOST_AT_ONCE]
-            self._client.log_batch(self._run_id, part, tags=() if start else tags)
+        """Log them, as many at once as a server takes, and those only that aren't there."""
+        for group in _groups(after(records, self._written)):
+            metrics = [metric for _, numbers in group for metric in numbers]
+            tags = [tag for record, _ in group for tag in _tags(record)]
+            for start in range(0, max(1, len(metrics)), MOST_AT_ONCE):
+                part = metrics[start : start + MOST_AT_ONCE]
+                self._client.log_batch(self._run_id, part, tags=() if start else tags)
+            self._written = group[-1][0].id
 
     def close(self) -> None:
         """Say that the run has ended."""
         self._client.set_terminated(self._run_id)
 
 
-def _metrics(record: TrackedRecord) -> Iterator[tuple[str, float]]:
+def _client(uri: str | None) -> Any:
+    mlflow = module("mlflow")
+    try:
+        return mlflow.MlflowClient(tracking_uri=uri)
+    except mlflow.exceptions.MlflowException as error:
+        raise TrackerError(
+            f"MLflow can't use {uri or mlflow.get_tracking_uri()!r}: a database needs the whole "
+            "package (pip install mlflow), a folder needs MLFLOW_ALLOW_FILE_STORE=true, and a "
+            f"server (http://…) works as it is: {error}"
+        ) from error
+
+
+def _groups(
+    records: Sequence[TrackedRecord],
+) -> Iterator[list[tuple[TrackedRecord, list[Any]]]]:
+    """Records with their metrics, in groups that a server takes in one request."""
+    group: list[tuple[TrackedRecord, list[Any]]] = []
+    size = 0
+    for record in records:
+        metrics = list(_metrics(record))
+        weight = len(metrics) + (MOST_AT_ONCE // MOST_TAGS_AT_ONCE if record.change else 0)
+        if group and size + weight > MOST_AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append((record, metrics))
+        size += weight
+    if group:
+        yield group
+
+
+def _metrics(record: TrackedRecord) -> Iterator[Any]:
+    make, at = module("mlflow.entities").Metric, int(record.time * 1000)
     for name, value in record.metrics().items():
-        yield name, value
+        yield make(name, value, at, record.step)
         if record.env_id is not None:
-            yield f"env/{metric_name(str(record.env_id))}/{name}", value
+            yield make(f"env/{metric_name(str(record.env_id))}/{name}", value, at, record.step)
 
 
-def _text(change: Any) -> str:
-    return json.dumps(change)[:LONGEST_TAG]
+def _tags(record: TrackedRecord) -> Iterator[Any]:
+    if record.change:
+        said = json.dumps(record.change)
+        if len(said) > LONGEST_TAG:
+            said = said[: LONGEST_TAG - 1] + "…"
+        name = f"config.change.{record.id}"
+        yield module("mlflow.entities").RunTag(name, said)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -78,6 +78,12 @@ class TrackedRecord:
         if self.change:
             found["config/updates"] = float(self.change["number"])
         return found
+
+
+def after(records: Sequence[TrackedRecord], record_id: str | None) -> Sequence[TrackedRecord]:
+    """The records behind one of them; all, where it isn't among them."""
+    ids = [record.id for record in records]
+    return records[ids.index(record_id) + 1 :] if record_id in ids else records
 
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode

@@ -7,12 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from guerdon.errors import TrackerError
 from guerdon.rewards.logger.protocol import TrackedRun, TrackerBackend
 from guerdon.rewards.logger.records import record_of
-from guerdon.rewards.logger.spool import Spool, left_behind, new_spool
+from guerdon.rewards.logger.spool import Spool, left_behind
 
 __all__ = ["Sender", "TrackerStatus"]
 
@@ -56,7 +55,7 @@ class Sender:
     Args:
         tracker: Where it goes.
         run: The run.
-        max_bytes: How many bytes may wait.
+        spool: Its own session, new.
         retry_s: Seconds before the first new attempt; each takes twice as long as the last.
         opened: Called when the tracker has been opened.
     """
@@ -65,15 +64,13 @@ class Sender:
         self,
         tracker: TrackerBackend,
         run: TrackedRun,
+        spool: Spool,
         *,
-        max_bytes: int,
         retry_s: float,
         opened: Callable[[], None],
     ) -> None:
         self.tracker, self.run, self.retry_s = tracker, run, retry_s
-        folder: Path = run.folder / "spool" / tracker.name
-        self.spool = new_spool(folder, max_bytes=max_bytes)
-        self.left = left_behind(folder)
+        self.spool, self.left = spool, left_behind(spool.folder.parent)
         self.lost = self.refused = 0
         self.error: str | None = None
         self.progress = threading.Condition()
@@ -159,17 +156,20 @@ class Sender:
         for spool in [*self.left, self.spool]:
             if not self._drain(spool):
                 break
-        if self._is_open:
-            self._attempt(self.tracker.close)
-        for spool in [*self.left, self.spool]:
-            self._attempt(spool.close)
+        ends = [self.tracker.close] if self._is_open else []
+        for end in [*ends, *(spool.close for spool in [*self.left, self.spool])]:
+            try:
+                end()
+            except (Exception, SystemExit) as error:
+                self.error = repr(error)
+                logger.warning("tracker %r can't be closed: %r", self.tracker.name, error)
 
     def _drain(self, spool: Spool) -> bool:
         """Send what is there, and of its own what comes; False where it was stopped before."""
         pause = self.retry_s
         while not self._given_up:
             self._wake.clear()
-            found = False
+            stopping, found = self._stopping, False  # what is there when it is stopped is sent
 
             def one_batch() -> None:
                 nonlocal found
@@ -183,19 +183,20 @@ class Sender:
                 pause = min(2 * pause, RETRY_AT_MOST_S)
             elif found:
                 pause = self.retry_s
-            elif self._stopping or spool is not self.spool:
+            elif stopping or spool is not self.spool:
                 return True
             else:
                 self._wake.wait()
         return False
 
     def _send_batch(self, spool: Spool) -> bool:
-        """Send the next lines; whether there were any. It raises what the tracker raises."""
+        """Send the next lines; whether it did anything. It raises what the tracker raises."""
         lines = spool.read(1 if self._singly else None)
         if not self._is_open and (lines or spool is self.spool):
             self.tracker.open(self.run)
             self._is_open = True
             self._opened()
+            return True
         why = self._write(lines) if lines else None
         if why is not None and len(lines) > 1:
             self._singly = len(lines)  # which of them is it that isn't taken?

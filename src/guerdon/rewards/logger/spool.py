@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -12,6 +13,8 @@ from guerdon.errors import TrackerError
 from guerdon.rewards.logger.file_locks import try_lock, write_all
 
 __all__ = ["Spool", "left_behind", "new_spool"]
+
+logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 4 << 20
 BATCH_BYTES = 256 << 10
@@ -54,7 +57,7 @@ class Spool:
         if len(said) != 2 or not (said[0].isdigit() and said[1].isdigit()):
             return first, 0
         segment, offset = int(said[0]), int(said[1])
-        return (segment, offset) if segment >= first else (first, 0)
+        return (segment, offset) if segment in self._segments else (first, 0)
 
     # The thread that writes
 
@@ -212,6 +215,9 @@ def left_behind(folder: Path) -> list[Spool]:
         try:
             lock = try_lock(session / LOCK)
         except FileNotFoundError:  # somebody else took it, and has just sent all
+            continue
+        except OSError as error:
+            logger.warning("what waits in %s can't be sent from here: %s", session, error)
             continue
         if lock is not None:
             found.append(Spool(session, lock))

@@ -8,7 +8,7 @@ from typing import Any
 
 from guerdon.rewards.logger.metric_names import metric_name
 from guerdon.rewards.logger.protocol import TrackedRun, installed, module
-from guerdon.rewards.logger.records import TrackedRecord
+from guerdon.rewards.logger.records import TrackedRecord, after
 
 __all__ = ["WandbTracker"]
 
@@ -78,9 +78,7 @@ class WandbTracker:
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
         """Log a row for each."""
-        ids = [record.id for record in records]
-        done = ids.index(self._written) + 1 if self._written in ids else 0
-        for record in records[done:]:
+        for record in after(records, self._written):
             self._run.log(_row(record))
             self._written = record.id
 

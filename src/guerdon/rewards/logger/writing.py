@@ -54,7 +54,7 @@ class Writer:
         self._wake, self._hurry = threading.Event(), threading.Event()
         self._room = threading.Condition()
         self._chunk: list[tuple[Sender, bytes, int]] = []  # who hasn't got which lines yet
-        self._stuck = self._stopping = self._dirty = self._is_full = False
+        self._stuck = self._stopping = self._dirty = self._is_full = self._ended = False
         self._synced = self._told = 0.0
         self._thread = threading.Thread(
             target=self._live, name="guerdon-reward-writer", daemon=True
@@ -75,10 +75,12 @@ class Writer:
     def _wait_for_room(self) -> bool:
         self._hurry.set()
         with self._room:
-            self._room.wait_for(lambda: len(self.queue) < self.size or self._stuck)
+            self._room.wait_for(lambda: len(self.queue) < self.size or self._stuck or self._ended)
             if len(self.queue) < self.size:
                 return True
             self.lost += 1
+            if self.lost == 1:
+                logger.error("the disk can't be written and the queue is full: records are lost")
         return False
 
     def count_late(self) -> None:
@@ -122,6 +124,9 @@ class Writer:
                 self._full(None)
             self._sync()
         self._sync(now=True)
+        self._ended = True
+        with self._room:
+            self._room.notify_all()
 
     def _write(self) -> bool:
         """Write what is at the head of the queue; False where the disk doesn't take it."""

@@ -109,6 +109,8 @@ def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
         raise InvalidArgumentError(
             f"{name} is {told(value)}; it takes one value, a list or an array"
         )
+    if np.ma.is_masked(value):
+        raise InvalidArgumentError(f"{name} is masked in places; leave those rows out")
     try:
         return _of_list(value) if isinstance(value, list | tuple) else np.asarray(value)
     except Exception as error:  # such as a tensor on a GPU

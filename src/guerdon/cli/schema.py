@@ -1,0 +1,18 @@
+"""``guerdon schema``: the JSON Schema of a reward's file."""
+
+from __future__ import annotations
+
+import json
+
+__all__ = ["schema"]
+
+
+def schema() -> None:
+    """Print the JSON Schema of a reward's file, for editors to complete it.
+
+    Write it to a file with `guerdon schema > reward.schema.json`, and name that in the first line
+    of the reward: # yaml-language-server: $schema=reward.schema.json
+    """
+    from guerdon.rewards.schema import reward_schema
+
+    print(json.dumps(reward_schema(), indent=2, ensure_ascii=False))

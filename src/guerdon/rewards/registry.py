@@ -1,0 +1,163 @@
+"""Rubrics by name: registered in code, by another package's entry points, or by their path."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from guerdon.errors import ConfigError, InvalidArgumentError, SpecError
+from guerdon.functions.loading import load_object
+from guerdon.rewards.documents import near
+
+__all__ = ["RubricRegistry", "rubric_registry"]
+
+ENTRY_POINTS = "guerdon.rubrics"
+
+# The ready-made rubrics that can be made of a config.
+READY_MADE = (
+    "ExactMatch", "LengthBounds", "NumericAnswer", "PythonCompiles", "RegexMatch",
+    "RepetitionBounds", "ToxicityRubric", "ValidJson",
+)  # fmt: skip
+
+
+class RubricRegistry:
+    """What makes rubrics, by name.
+
+    What a package offers under the entry points ``guerdon.rubrics`` is there without being
+    registered; a name that was registered in code comes first.
+
+    Example:
+        >>> from guerdon import RubricRegistry
+        >>> registry = RubricRegistry()
+        >>> registry.register("polite", lambda action, observation: float("please" in action))
+        >>> registry.resolve("polite")("please come", None)
+        1.0
+        >>> registry.resolve("polit")
+        Traceback (most recent call last):
+        guerdon.errors.ConfigError: there is no rubric 'polit'; did you mean 'polite'?
+    """
+
+    def __init__(self) -> None:
+        self._rubrics: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def register(self, name: str, rubric: Any, *, replace: bool = False) -> None:
+        """Register what makes a rubric.
+
+        Args:
+            name: Letters, digits, ``-`` and ``_``; a letter first.
+            rubric: A rubric class, a function that makes a rubric, a function
+                ``f(action, observation) -> float``; or ``package.module.Class``, which is imported
+                when it is needed.
+            replace: Whether it may take the place of another.
+
+        Raises:
+            InvalidArgumentError: The name can't be one or is taken, or the rubric is none.
+        """
+        if not isinstance(name, str) or re.fullmatch(r"[A-Za-z][\w-]*", name) is None:
+            raise InvalidArgumentError(
+                f"{name!r} can't be a name; it takes letters, digits, '-' and '_', a letter first"
+            )
+        if not callable(rubric) and not (isinstance(rubric, str) and "." in rubric):
+            raise InvalidArgumentError(f"{rubric!r:.60} is no rubric and makes none")
+        with self._lock:
+            if name in self._rubrics and not replace:
+                raise InvalidArgumentError(
+                    f"there is a rubric {name!r} already; replace=True replaces it"
+                )
+            self._rubrics[name] = rubric
+
+    def names(self) -> list[str]:
+        """Every name, sorted."""
+        return sorted({*self._rubrics, *(each.name for each in entry_points(group=ENTRY_POINTS))})
+
+    def resolve(self, name: str, *, folder: str | Path | None = None) -> Any:
+        """What a name stands for: a class, a function, or a rubric.
+
+        Args:
+            name: A registered name; that of an entry point; a dotted path, as
+                ``package.module.Class``; ``module:name``, or ``file.py:name``.
+            folder: Where such a file is looked for; None is the present directory.
+
+        Raises:
+            ConfigError: There is none, or what offers it can't be imported.
+        """
+        if name in self._rubrics:
+            found = self._rubrics[name]
+            return _at_path(found) if isinstance(found, str) else found
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            try:
+                return entry.load()
+            except Exception as error:
+                raise ConfigError(
+                    f"the rubric {name!r} ({entry.value}) can't be imported: {error!r}"
+                ) from error
+        if ":" in name:
+            return _in_file(name, folder)
+        if "." in name:
+            return _at_path(name, known=self.names())
+        raise ConfigError(f"there is no rubric {name!r:.80}; {near(name, self.names())}")
+
+
+def _in_file(spec: str, folder: str | Path | None) -> Any:
+    source = spec.rpartition(":")[0]
+    if source.endswith(".py") and folder is not None:
+        spec = str(Path(folder) / spec)
+    try:
+        return load_object(spec)
+    except SpecError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _at_path(path: str, known: list[str] | None = None) -> Any:
+    """What stands at a dotted path, whose first parts are a module."""
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise ConfigError(
+            f"{path!r:.80} names no rubric; write a registered name, package.module.Class or "
+            "file.py:name"
+        )
+    parts = path.split(".")
+    missing: SpecError | None = None
+    for number in range(len(parts) - 1, 0, -1):
+        module, name = ".".join(parts[:number]), ".".join(parts[number:])
+        try:
+            return load_object(f"{module}:{name}")
+        except SpecError as error:
+            if error.traceback is not None:  # importing it raised
+                raise ConfigError(str(error)) from error
+            if missing is None and module in sys.modules:
+                hint = near(name, _public(sys.modules[module]))
+                raise ConfigError(f"{module} has no {name!r:.80}; {hint}") from error
+            missing = missing or error
+    hint = near(parts[-1], known) if known else ""
+    if not hint.startswith("did"):
+        hint = "for a file, write file.py:name"
+    raise ConfigError(
+        f"there is no module {'.'.join(parts[:-1])!r} here or installed; {hint}"
+    ) from missing
+
+
+def _public(module: ModuleType) -> list[str]:
+    """The names of a module that may be those of rubrics, or make them."""
+    return [
+        name
+        for name in dir(module)
+        if not name.startswith("_") and callable(getattr(module, name, None))
+    ]
+
+
+def _with_ready_made() -> RubricRegistry:
+    registry = RubricRegistry()
+    for name in READY_MADE:
+        registry.register(name, f"guerdon.rubrics.{name}")
+    registry.register("LLMJudge", "guerdon.services.judge.LLMJudge")
+    return registry
+
+
+#: Where the library itself looks names up.
+rubric_registry = _with_ready_made()

@@ -1,0 +1,141 @@
+"""Versions of a reward's file, and how one that is older becomes the present one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from guerdon.errors import ConfigError, ConfigVersionError, InvalidArgumentError
+from guerdon.rewards.documents import Document, Problem
+from guerdon.rewards.mistakes import told_value
+
+__all__ = ["ConfigMigrations", "config_migrations"]
+
+logger = logging.getLogger("guerdon.rewards")
+
+#: The version that is written, and read as it is.
+SCHEMA_VERSION = "1.0"
+
+KEY = "schema_version"
+
+Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class ConfigMigrations:
+    """Functions that turn a reward's file of one version into one of another.
+
+    Example:
+        >>> from guerdon import ConfigMigrations
+        >>> migrations = ConfigMigrations()
+        >>> migrations.register("0.9", "1.0", lambda data: {"per_turn": data["rubrics"]})
+        >>> migrations.upgrade({"schema_version": "0.9", "rubrics": []}, "0.9")
+        {'per_turn': [], 'schema_version': '1.0'}
+
+    Args:
+        current: The version to arrive at.
+    """
+
+    def __init__(self, current: str = SCHEMA_VERSION) -> None:
+        self.current = current
+        self._steps: dict[str, tuple[str, Migration]] = {}
+        self._lock = threading.Lock()
+
+    def register(self, found: str, made: str, migrate: Migration) -> None:
+        """Register a function.
+
+        Args:
+            found: The version that it takes.
+            made: The version that it gives.
+            migrate: It takes what a file says and gives what one of the other version would say;
+                ``schema_version`` is set for it.
+
+        Raises:
+            InvalidArgumentError: There is one for that version, or one would go round in a circle.
+        """
+        if not callable(migrate):
+            raise InvalidArgumentError(f"{migrate!r:.60} is no function that migrates")
+        with self._lock:
+            if found in self._steps or found == self.current:
+                raise InvalidArgumentError(f"version {found!r} is read already")
+            if found in self._path(made):
+                raise InvalidArgumentError(f"from {made!r} the way leads back to {found!r}")
+            self._steps[found] = (made, migrate)
+
+    def known(self) -> list[str]:
+        """The versions that can be read, the present one first."""
+        return [
+            self.current,
+            *(each for each in sorted(self._steps) if self._path(each)[-1] == self.current),
+        ]
+
+    def upgrade(self, data: dict[str, Any], found: str) -> dict[str, Any]:
+        """Turn what a file of version `found` says into what one of the present version would.
+
+        Raises:
+            ConfigVersionError: No way leads from there to here.
+            ConfigError: A migration raised, or gave no mapping.
+        """
+        if self._path(found)[-1] != self.current:
+            known = " or ".join(map(repr, self.known()))
+            raise ConfigVersionError(
+                f"it is of version {found!r:.60}; this guerdon reads {known}",
+                found=found,
+                known=self.current,
+            )
+        while found != self.current:
+            found, migrate = self._steps[found]
+            try:
+                made = migrate(dict(data))
+            except Exception as error:
+                said = f"migrating it to version {found!r} raised {type(error).__name__}: {error}"
+                raise ConfigError(said) from error
+            if not isinstance(made, dict):
+                raise ConfigError(f"migrating it to version {found!r} gave {made!r:.60}")
+            data = {**made, KEY: found}
+        return data
+
+    def _path(self, found: str) -> list[str]:
+        path = [found]
+        while path[-1] in self._steps and path[-1] != self.current:
+            path.append(self._steps[path[-1]][0])
+        return path
+
+    def present(self, document: Document) -> Document:
+        """The document in the present version.
+
+        One without a version is taken to be of the present one, and a warning is logged. A version
+        that is written without quotes is what is written: ``1.0`` is ``"1.0"``.
+
+        Raises:
+            ConfigVersionError: It is of another version, from which no way leads here.
+        """
+        data = document.data
+        if not isinstance(data, Mapping):
+            return document  # whatever it is, it is wrong in every version
+        if KEY not in data:
+            logger.warning(
+                "%s has no %s; it is read as %r",
+                document.file or "a reward's configuration", KEY, self.current,
+            )  # fmt: skip
+            return replace(document, data={KEY: self.current, **data})
+        found = document.texts.get((KEY,), data[KEY])
+        if isinstance(found, float):
+            found = repr(found)
+        try:
+            if not isinstance(found, str):
+                said = f"it is {told_value(found)}; this guerdon reads {self.current!r}"
+                raise ConfigVersionError(said, found=str(found), known=self.current)
+            return replace(document, data=self.upgrade({**data, KEY: found}, found))
+        except ConfigError as error:
+            told = document.told(Problem((KEY,), str(error)))
+            if isinstance(error, ConfigVersionError):
+                names = {"found": error.found, "known": error.known}
+                raise ConfigVersionError(told, **names) from error.__cause__
+            raise ConfigError(told) from error.__cause__
+
+
+#: What the library itself migrates by.
+config_migrations = ConfigMigrations()
