@@ -19,7 +19,18 @@ from guerdon import (
 )
 from guerdon._background import run
 from guerdon.envs.environment import ActT, ObsT, StateT
-from tests.envs.worlds import SOON, AsyncDown, AsyncHalf, Board, Down, Half, Move, Value, World
+from tests.envs.worlds import (
+    SOON,
+    AsyncDown,
+    AsyncHalf,
+    Board,
+    Down,
+    Half,
+    Move,
+    Value,
+    World,
+    unsigned,
+)
 
 
 class Level(State):
@@ -217,7 +228,7 @@ def test_score_writes_reward_and_components_whatever_is_in_the_tree(tree, how):
     scored = environment.score(Move(value=2), board) if how == "sync" else asyncio.run(main())
     assert scored is board
     assert board.reward == 2.5
-    assert board.metadata == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
+    assert unsigned(board.metadata) == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
 
 
 @pytest.mark.parametrize("down", [Down, AsyncDown])

@@ -12,6 +12,11 @@ from guerdon import Action, Environment, Observation, Rubric, Sequential, State
 SOON = 5  # seconds after which what should happen is taken not to happen
 
 
+def unsigned(metadata):
+    """What an observation tells, but for the fingerprint of the reward that scored it."""
+    return {name: told for name, told in metadata.items() if name != "reward_fingerprint"}
+
+
 class Move(Action):
     value: float = 1.0
 

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import gc
 import importlib.util
+import itertools
 import os
 import pickle
 import socket
@@ -162,11 +163,12 @@ def test_content_in_parts_and_no_content_are_texts():
 
 
 def test_one_that_is_too_slow_is_left_and_tried_again():
-    with ScriptedModel([Said("late", is_held=True), "in time"]) as model:
-        with chat_with(model, timeout_s=0.05) as chat:
+    answers = itertools.chain([Said("late", is_held=True)], itertools.repeat("in time"))
+    with ScriptedModel(answers) as model:
+        with chat_with(model, timeout_s=0.5) as chat:
             assert ask(chat).text == "in time"
         model.wait_for(is_left)
-    assert chat.usage.retries == 1
+    assert chat.usage.retries >= 1
 
 
 def test_one_that_is_always_too_slow_is_a_timeout():
@@ -177,7 +179,7 @@ def test_one_that_is_always_too_slow_is_a_timeout():
         ):
             ask(chat)
         model.wait_for(is_left)
-    assert len(model.asked) == 2
+    assert (chat.usage.retries, chat.usage.failures) == (1, 1)
 
 
 def test_where_nobody_listens_it_is_unavailable():
@@ -191,11 +193,14 @@ def test_where_nobody_listens_it_is_unavailable():
 
 
 def test_no_more_are_under_way_than_may_be():
-    with ScriptedModel(lambda body: Said("x", delay_s=0.005)) as model:
+    with ScriptedModel(lambda body: Said("x", is_held=True)) as model:
         with chat_with(model, concurrency=20) as chat:
 
             async def many():
-                await asyncio.gather(*(chat.complete(HELLO) for _ in range(100)))
+                asking = asyncio.gather(*(chat.complete(HELLO) for _ in range(100)))
+                await asyncio.to_thread(model.wait_for, lambda model: len(model.asked) == 20)
+                model.release()
+                await asking
 
             asyncio.run(many())
         model.wait_for(is_left)

@@ -388,7 +388,7 @@ print(client.call_tool("process"))
 
 def test_a_process_that_ends_without_closing_says_nothing_and_leaves_nothing(command):
     ended = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", AT_THE_END.format(service=command)],
+        [sys.executable, "-W", "error", "-c", AT_THE_END.format(service=command)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -84,12 +84,20 @@ async def test_async_code_awaits_it_on_any_loop():
 
 
 def test_async_callers_do_not_wait_one_by_one_nor_in_threads():
-    with ScriptedModel(lambda body: Said(saying(1.0)(body), delay_s=0.02)) as model:
+    with ScriptedModel(lambda body: Said(saying(1.0)(body), is_held=True)) as model:
         judge = judge_of(model)
         before = {thread.name for thread in threading.enumerate()}
-        asyncio.run(judge.evaluate_batch([(str(n), None) for n in range(60)], max_workers=60))
+
+        async def many():
+            pairs = [(str(number), None) for number in range(60)]
+            asking = asyncio.ensure_future(judge.evaluate_batch(pairs, max_workers=60))
+            await asyncio.to_thread(model.wait_for, lambda model: len(model.asked) == 60)
+            model.release()
+            return await asking
+
+        assert asyncio.run(many()) == [1.0] * 60
         after = {thread.name for thread in threading.enumerate()}
-    assert model.at_once > 30
+    assert model.at_once == 60
     assert not any("worker" in name for name in after - before)
 
 
@@ -486,7 +494,7 @@ def test_settings_of_a_chat_model_are_its_own():
 
 def test_a_template_is_needed_unless_a_service_has_one():
     with pytest.raises(InvalidArgumentError, match="prompt_template is None"):
-        LLMJudge(None, "http://localhost", model="m")
+        LLMJudge(None, "http://localhost", model="m", mcp_client=Services(""))
 
 
 def test_closing_it_closes_what_is_its_own_and_it_goes_on_afterwards():
@@ -577,6 +585,13 @@ def test_a_service_that_gives_no_verdict_is_a_failure(answer):
 
 def test_a_service_is_a_name_and_has_its_own_settings():
     with pytest.raises(InvalidArgumentError, match="name of a service"):
-        LLMJudge(PROMPT, ChatModel("http://localhost", "m"), mcp_client=Services(""))
+        LLMJudge(PROMPT, 5, mcp_client=Services(""))
     with pytest.raises(InvalidArgumentError, match="the service's"):
         LLMJudge(PROMPT, "style", mcp_client=Services(""), model="m")
+
+
+def test_an_address_is_an_address_also_where_there_are_services():
+    with ScriptedModel(saying(0.5)) as model, ChatModel(model.endpoint, "m") as chat:
+        for judge in (judge_of(model, mcp_client=Services("")),
+                      LLMJudge(PROMPT, chat, mcp_client=Services(""))):  # fmt: skip
+            assert judge("a", None) == 0.5

@@ -56,6 +56,13 @@ def test_an_aggregate_lies_among_the_scores(scores, aggregate):
     assert 0.0 <= judgement.disagreement <= 0.5
 
 
+def test_a_mean_of_equal_scores_is_that_score():
+    assert of([0.1] * 3, "mean").score == 0.1
+    verdict = Verdict(None, "", {"x": 0.1, "y": 0.1, "z": 0.1})
+    weights = dict.fromkeys("xyz", 1.0)
+    assert judgement_of([verdict] * 3, "mean", weights=weights).score == 0.1
+
+
 def test_an_aggregate_that_is_not_known_is_refused():
     with pytest.raises(InvalidArgumentError, match="'majority', 'mean', 'median'"):
         check_aggregate("max")

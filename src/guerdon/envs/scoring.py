@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from guerdon.errors import RubricError
 from guerdon.models.observation import Observation
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import namer
@@ -90,7 +89,7 @@ def attach(
 def _fingerprint(rubric: Rubric) -> str:
     try:
         return rubric.fingerprint()
-    except RubricError as error:  # the score stands, and can't be told from another's
+    except Exception as error:  # the score stands, and can't be told from another's
         return f"unknown: {error}"
 
 

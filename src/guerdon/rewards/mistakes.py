@@ -34,6 +34,8 @@ _ACCEPTED = {
     "tuple_type": "a list",
 }
 
+_NO_MEMBER = ("union_tag_invalid", "union_tag_not_found")
+
 _NEEDED = {str: "text", float: "a finite number", int: "a whole number", bool: "true or false"}
 
 # What pydantic itself finds; errors of other types are our own, and said in full.
@@ -61,12 +63,14 @@ def problems_of(error: ValidationError, data: Any, model: Any = None) -> list[Pr
         model: As what: a model or a type, for the keys that there are.
     """
     errors = error.errors(include_url=False)
-    found = [
-        Problem(_place(each, data), _said(each, model))
-        for each in errors
+    found: list[Problem] = []
+    for each in errors:
+        place = _place(each, data)
+        if each["type"] in _NO_MEMBER:
+            found += _of_tag(place, each["input"], _members(model, each["loc"]))
         # A list that is told to be too short may be so for what is wrong within it.
-        if each["type"] != "too_short" or not _is_around(each["loc"], errors)
-    ]
+        elif each["type"] != "too_short" or not _is_around(each["loc"], errors):
+            found.append(Problem(place, _said(each, model)))
     return list(dict.fromkeys(found))  # members of a union may say the same
 
 
@@ -107,8 +111,6 @@ def _said(error: ErrorDetails, model: Any) -> str:
         return "it is missing" + (f"; {needed[0]} is needed" if needed else "")
     if kind == "extra_forbidden":
         return unknown_key(str(error["loc"][-1]), _keys(model, error["loc"][:-1]))
-    if kind in ("union_tag_not_found", "union_tag_invalid"):
-        return _wrong_tag(given, _tags(model, error["loc"]))
     if kind in _ACCEPTED:
         quote = _ACCEPTED[kind] == "text" and isinstance(given, int | float)
         said = f"it is {told_value(given)}; {_ACCEPTED[kind]} is needed"
@@ -122,11 +124,20 @@ def _said(error: ErrorDetails, model: Any) -> str:
     return f"it is {told_value(given)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
 
-def _wrong_tag(given: Any, tags: list[str]) -> str:
-    """What there is to say of a mapping whose ``type`` is none of those that there are."""
-    if not isinstance(given, Mapping) or "type" not in given:
-        return f"its type is missing; it takes {' or '.join(map(repr, tags))}"
-    return f"its type is {told_value(given['type'])}; {near(str(given['type']), tags)}"
+def _of_tag(place: Place, given: Any, members: list[Any]) -> list[Problem]:
+    """What is wrong with what should be one of several models, told apart by ``type``."""
+    tags = [str(each.model_fields["type"].default) for each in members]
+    if not isinstance(given, Mapping):
+        return [Problem(place, f"it is {told_value(given)}; a mapping is needed")]
+    if "type" in given:
+        said = f"it is {told_value(given['type'])}; {near(str(given['type']), tags)}"
+        return [Problem((*place, "type"), said)]
+    known = list(dict.fromkeys(key for each in members for key in each.model_fields))
+    unknown = [Problem((*place, key), unknown_key(key, known)) for key in given if key not in known]
+    return [
+        Problem(place, f"its type is missing; it takes {' or '.join(map(repr, tags))}"),
+        *unknown,
+    ]
 
 
 def _is_around(place: Place, errors: list[ErrorDetails]) -> bool:
@@ -170,10 +181,9 @@ def _keys(model: Any, place: Sequence[str | int]) -> list[str]:
     return [key for kind in _at(model, place) for key in getattr(kind, "model_fields", ())]
 
 
-def _tags(model: Any, place: Sequence[str | int]) -> list[str]:
-    """The members of the union at a place, by their tags."""
-    kinds = [kind for kind in _at(model, place) if hasattr(kind, "model_fields")]
-    return [str(kind.model_fields["type"].default) for kind in kinds]
+def _members(model: Any, place: Sequence[str | int]) -> list[Any]:
+    """The models of the union at a place."""
+    return [kind for kind in _at(model, place) if "type" in getattr(kind, "model_fields", ())]
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:

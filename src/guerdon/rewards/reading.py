@@ -169,9 +169,6 @@ class _Builder:
             first = self.lines[(*place, key)]
             said = f"it comes twice, first on line {first}; leave one out"
             self.problems.append(Problem((*place, key), said, event.line))
-        elif key == "<<":
-            said = "merge keys (<<) aren't read; write the keys out"
-            self.problems.append(Problem(place, said, event.line))
         self.lines[(*place, key)] = event.line
         self._check((*place, key), event)
 
@@ -245,6 +242,8 @@ def _yaml_event(event: yaml.NodeEvent, line: int) -> _Event:
     if event.style is None and tag is None:
         value, ambiguous = plain_value(text)
         wrong = wrong or ambiguous
+        if text == "<<":
+            wrong = "merge keys (<<) aren't read; write the keys out"
     return _Event("scalar", line, value, text, wrong)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -9,6 +10,10 @@ import yaml
 from guerdon.rewards.plain_scalars import reads_as_text
 
 __all__ = ["to_yaml"]
+
+
+# Breaks of lines, which quotes other than these don't keep.
+_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -20,7 +25,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     # What YAML 1.1 takes for something else is quoted by PyYAML; this is for the rest.
-    style = None if reads_as_text(text) else '"'
+    is_plain = reads_as_text(text) and not _BREAKS.search(text)
+    style = None if is_plain else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -11,6 +11,7 @@ import pathlib
 import re
 import sys
 import textwrap
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -202,12 +203,23 @@ def _functions_of(member: Any) -> Iterator[FunctionType]:
             yield function
 
 
+# Python 3.11 counts how deep it parses in one place for all threads, and then raises SystemError.
+_parsing = threading.Lock()
+TRIES = 10
+
+
 @functools.lru_cache(maxsize=1024)  # looking for a class parses its whole file
 def _source(thing: type | CodeType) -> str:
-    try:
-        return textwrap.dedent(inspect.getsource(thing))
-    except (OSError, TypeError, IndentationError):
-        return ""
+    with _parsing:
+        for tried in range(TRIES):
+            try:
+                return textwrap.dedent(inspect.getsource(thing))
+            except (OSError, TypeError, IndentationError):
+                return ""
+            except SystemError:  # somebody else parses, too
+                if tried == TRIES - 1:
+                    raise
+    return ""
 
 
 @functools.cache

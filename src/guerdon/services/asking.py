@@ -218,9 +218,10 @@ def judges_of(
     """The judges that the arguments of an `LLMJudge` mean.
 
     Args:
-        endpoint: The first.
-        others: Further ones.
-        mcp_client: What calls them, where they are services.
+        endpoint: The first: a model, an address, or, with `mcp_client`, the name of a service.
+        others: Further ones: models, or further names of models or services.
+        mcp_client: What calls services. One that isn't needed does no harm: a pipeline hands it
+            to every rubric that takes it.
         connection: How an address is asked; None for what isn't said.
 
     Raises:
@@ -229,10 +230,13 @@ def judges_of(
     said = {name: value for name, value in connection.items() if value is not None}
     if isinstance(others, str) or not isinstance(others, Sequence):
         raise InvalidArgumentError(f"judges is {others!r:.80}; it takes a list")
-    if (mcp_client is not None or isinstance(endpoint, ChatModel)) and said:
-        whose = "the service's" if mcp_client is not None else "the ChatModel's"
+    is_model = isinstance(endpoint, ChatModel)
+    is_address = isinstance(endpoint, str) and "://" in endpoint
+    is_service = mcp_client is not None and not is_model and not is_address
+    if said and (is_model or is_service):
+        whose = "the ChatModel's" if is_model else "the service's"
         raise InvalidArgumentError(f"{', '.join(said)} can't be given here: they are {whose}")
-    if mcp_client is not None:
+    if mcp_client is not None and is_service:
         return tuple(ServiceJudge(mcp_client, _name(each)) for each in (endpoint, *others))
     if isinstance(endpoint, ChatModel):
         first = ModelJudge(endpoint)

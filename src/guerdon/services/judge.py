@@ -53,8 +53,8 @@ class LLMJudge(Rubric):
             ``{observation.question}``, and the names of `fields`. Any other name is looked up in
             the observation and in its metadata. None for a service that has a prompt of its own:
             it is given the action, the observation and the fields, as texts.
-        endpoint: The address of a server that speaks OpenAI's protocol, a `ChatModel`, or, with
-            `mcp_client`, the name of a service.
+        endpoint: The address of a server that speaks OpenAI's protocol (it holds ``://``), a
+            `ChatModel`, or, with `mcp_client`, the name of a service.
         model: The model's name, with an address.
         judges: Further judges beside it: `ChatModel`, models at the same address, or services.
         mcp_client: Calls the services, such as an `MCPClient`.
@@ -117,8 +117,6 @@ class LLMJudge(Rubric):
         concurrency: int | None = None,
     ) -> None:
         super().__init__()
-        if prompt_template is None and mcp_client is None:
-            raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
         self._settings = JudgeSettings(
             score_range, samples, aggregate, temperature, max_tokens, system, version
         )
@@ -129,6 +127,8 @@ class LLMJudge(Rubric):
         connection = {"model": model, "api_key_env": api_key_env, "timeout_s": timeout_s,
                       "retries": retries, "concurrency": concurrency}  # fmt: skip
         asked = judges_of(endpoint, judges, mcp_client=mcp_client, connection=connection)
+        if prompt_template is None and any(isinstance(judge, ModelJudge) for judge in asked):
+            raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
         self._panel = Panel(asked, cache_of(cache))
         for name, criterion in found.items():
             setattr(self, name, criterion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from guerdon.errors import InvalidArgumentError
@@ -43,7 +43,12 @@ class Judgement:
 
 
 def _mean(scores: Sequence[float]) -> float:
-    return exact_sum(scores) / len(scores)
+    return _among(scores, exact_sum(scores) / len(scores))
+
+
+def _among(scores: Collection[float], mean: float) -> float:
+    """A mean, which rounding may have put beyond all that it is the mean of."""
+    return min(max(mean, min(scores)), max(scores))
 
 
 def _majority(scores: Sequence[float]) -> float:
@@ -113,4 +118,5 @@ def _score_of(verdict: Verdict, weights: Mapping[str, float] | None) -> float:
 
 def _weighted(criteria: Mapping[str, float], weights: Mapping[str, float]) -> float:
     total = exact_sum(weight * criteria[name] for name, weight in weights.items())
-    return total / exact_sum(weights.values())
+    mean = total / exact_sum(weights.values())
+    return _among([criteria[name] for name in weights], mean)

@@ -296,7 +296,8 @@ def from_image(**options):
 
 
 def test_a_container_starts_plays_and_is_removed(docker):
-    config = {"tasks": 3, "name": "maze ü"}
+    entry = {"name": "polite", "rubric": "RegexMatch", "config": {"pattern": "please|bitte schön"}}
+    config = {"schema_version": "1.0", "per_turn": [entry]}
 
     async def play():
         async with from_image(config=config, env={"COLOUR": "red=blue"}) as client:

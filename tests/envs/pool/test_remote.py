@@ -15,7 +15,7 @@ from guerdon import (
     ServerError,
 )
 from guerdon.envs.pool.remote import RemoteBackend
-from tests.envs.worlds import SOON, Board, Deed, Server
+from tests.envs.worlds import SOON, Board, Deed, Server, unsigned
 
 SHORT = 0.3
 
@@ -76,7 +76,7 @@ def test_an_episode_is_played_on_a_server(world_server):
             stepped = await pool.step_batch([Deed(value=2), None, {"do": "end", "value": 3}])
             assert rewards(stepped) == [0.5, None, 0.5]
             assert [each and each.done for each in stepped] == [False, None, True]
-            assert stepped[0].metadata == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
+            assert unsigned(stepped[0].metadata) == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
             again = await pool.step_batch([Deed()] * 3)
             assert [each.value for each in again] == [2, 1, 2]  # each has its own environment
 

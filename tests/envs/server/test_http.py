@@ -104,7 +104,7 @@ def test_config_of_a_rubric_with_what_json_has_no_word_for(serve):
         ("GET", "/mcp", 405),
         ("POST", "/health", 405),
         ("DELETE", "/state", 405),
-        ("POST", "/config", 405),
+        ("PUT", "/config", 405),
         ("HEAD", "/health", 200),
     ],
 )

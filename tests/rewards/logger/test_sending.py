@@ -76,6 +76,23 @@ def test_one_that_stays_down_is_told_and_the_next_logger_sends_its_records(tmp_p
     assert list((tmp_path / "run" / "spool" / "kept").iterdir()) == []
 
 
+def test_a_new_run_tells_of_those_whose_records_were_left(tmp_path, kept, caplog):
+    down = kept()
+    down.fails = ConnectionError("gone")
+    with RewardLogger(down, path=tmp_path, run_name="old", retry_s=60) as logger:
+        logger.log_step(1, 0, 1.0, {})
+        with RewardLogger(kept(), path=tmp_path, run_name="other"):
+            assert "never sent" not in caplog.text  # it is alive, and may send them yet
+    with RewardLogger(kept(), path=tmp_path):
+        assert "the runs ['old'] have records that were never sent" in caplog.text
+    caplog.clear()
+    with RewardLogger(kept(), path=tmp_path, run_name="old"):
+        pass
+    with RewardLogger(kept(), path=tmp_path):
+        pass
+    assert caplog.text == ""
+
+
 def test_one_that_cannot_be_closed_is_told(tmp_path, kept, caplog):
     tracker = kept()
     tracker.close = lambda: 1 / 0

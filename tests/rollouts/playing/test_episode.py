@@ -45,7 +45,7 @@ def test_an_episode_is_recorded_step_by_step(kind):
     assert (first.is_done, second.is_done) == (False, True)
     assert record.env_rewards == [0.5, 1.0]
     assert second.step_info["assistant_turn_index"] == 1
-    assert second.step_info["env_metadata"] == {"reward_components": {}}
+    assert second.step_info["env_metadata"]["reward_components"] == {}
     assert second.observation_data["text"] == "no"
 
 

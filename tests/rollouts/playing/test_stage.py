@@ -332,7 +332,7 @@ def test_a_served_environment_is_played(echo, sync):
         first = record.steps[0]
         assert first.observation_data["seed"] == 5
         assert first.observation_data["level"] == 3
-        assert first.step_info["env_metadata"] == {"reward_components": {"polite": 1.0}}
+        assert first.step_info["env_metadata"]["reward_components"] == {"polite": 1.0}
 
 
 def test_a_servers_error_is_told(echo):

@@ -27,7 +27,7 @@ from guerdon.rewards.logger.checking import (
 from guerdon.rewards.logger.finding import Backend, trackers_of
 from guerdon.rewards.logger.runs import open_run
 from guerdon.rewards.logger.sending import Sender, TrackerStatus
-from guerdon.rewards.logger.spool import new_spool
+from guerdon.rewards.logger.spool import new_spool, runs_that_wait
 from guerdon.rewards.logger.writing import Writer
 
 __all__ = ["RewardLogger"]
@@ -61,7 +61,7 @@ class RewardLogger:
 
     A logger belongs to the process that made it: in a forked one `log_step` raises, and it can't be
     pickled; make one there, with the same `path` and `run_name` for the same run. Several processes
-    may have one run open.
+    may have one run open. Runs in `path` with records that were left are told when it is made.
 
     Example:
         >>> import json
@@ -103,7 +103,7 @@ class RewardLogger:
         path: str | os.PathLike[str] = "reward-logs",
         run_name: str | None = None,
         project: str = "guerdon",
-        queue_size: int = 20_000,
+        queue_size: int = 10_000,
         max_spool_bytes: int = 1 << 30,
         on_full: str = "drop",
         retry_s: float = 0.5,
@@ -129,6 +129,12 @@ class RewardLogger:
         ]
         self._writer = Writer(self._senders, size=queue_size, full=self._note_full)
         _alive.add(self)
+        others = [name for name in runs_that_wait(self.run.folder.parent) if name != self.run.name]
+        if others:
+            logger.warning(
+                "in %s the runs %s have records that were never sent; a logger with such a "
+                "run_name sends them", self.run.folder.parent, others,
+            )  # fmt: skip
         atexit.register(self.close)
 
     # Logging

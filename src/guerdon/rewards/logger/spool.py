@@ -12,7 +12,7 @@ from pathlib import Path
 from guerdon.errors import TrackerError
 from guerdon.rewards.logger.file_locks import try_lock, write_all
 
-__all__ = ["Spool", "left_behind", "new_spool"]
+__all__ = ["Spool", "left_behind", "new_spool", "runs_that_wait"]
 
 logger = logging.getLogger(__name__)
 
@@ -222,3 +222,17 @@ def left_behind(folder: Path) -> list[Spool]:
         if lock is not None:
             found.append(Spool(session, lock))
     return found
+
+
+def runs_that_wait(path: Path) -> list[str]:
+    """The runs in a folder whose processes have ended before all was sent, sorted."""
+    found = set()
+    for session in {file.parent for file in path.glob("*/spool/*/[!.]*/[0-9]*.jsonl")}:
+        with suppress(OSError):  # somebody is just sending it, or it isn't ours to read
+            lock = try_lock(session / LOCK)
+            if lock is not None:
+                spool = Spool(session, lock)
+                if spool.bytes_waiting:
+                    found.add(session.parents[2].name)
+                spool.forget()
+    return sorted(found)

@@ -26,6 +26,8 @@ class WandbTracker:
     Changes of the configuration are the column ``config/change``, as JSON. What was spooled by a
     process that ended goes to the same run, which has the id of the run's ``run.json``; rows that
     were under way when a process was killed may be there twice, with the same ``record`` column.
+    Processes that log at the same time each need a `run_name` of their own: wandb counts the rows
+    of a run in one process.
 
     Example:
         >>> from guerdon.rewards.logger import RewardLogger, WandbTracker

@@ -306,8 +306,9 @@ def _pairs(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, so that True isn't 1."""
-    return bool(one == other) and _said(as_json(one)) == _said(as_json(other))
+    """Whether two values are written alike, which is what makes a fingerprint differ."""
+    written = (json.dumps(as_json(each), sort_keys=True) for each in (one, other))
+    return next(written) == next(written)
 
 
 def _kind(reward: Rubric | RewardFunction) -> str:

@@ -267,8 +267,7 @@ class ComparisonTally:
                 )
         for when, row in (("before", before), ("after", after)):
             score = row["score"]
-            number = isinstance(score, Real) and not isinstance(score, bool)
-            if score is not None and not (number and math.isfinite(score)):
+            if score is not None and not _is_finite(score):
                 raise InvalidArgumentError(
                     f"row {self.rows + 1} has the score {score!r:.80} {when}; it takes a finite "
                     "number, or None where it is invalid"
@@ -304,6 +303,14 @@ class ComparisonTally:
         if name not in self._parts and len(self._parts) >= MAX_PARTS:
             name = OTHERS
         return self._parts.setdefault(name, MovementTally())
+
+
+def _is_finite(score: Any) -> bool:
+    try:
+        number = isinstance(score, Real) and not isinstance(score, bool)
+        return number and math.isfinite(score)
+    except OverflowError:  # an int beyond every float
+        return False
 
 
 def _move(before: ResultRow, after: ResultRow, error: str | None = None) -> RowMove:

@@ -1,0 +1,207 @@
+"""guerdon diff: two rewards on the same rollouts."""
+
+import json
+
+import pytest
+
+from tests.cli.inside import run_inside
+
+CONFIG = """\
+schema_version: "1.0"
+normalize: false
+per_turn:
+  - {{name: number, rubric: "reward.py:Number", weight: {weight}}}
+"""
+
+MORE = """
+def minus(action, observation):
+    return -float(action.content)
+
+def even(action, observation):
+    return 0.5
+
+def only_whole(action, observation):
+    return float(int(action.content))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _rewards(rewards, tmp_path):
+    with (tmp_path / "reward.py").open("a") as file:
+        file.write(MORE)
+    for name, weight in (("a", 1.0), ("b", -2.0)):
+        (tmp_path / f"{name}.yaml").write_text(CONFIG.format(weight=weight))
+
+
+@pytest.fixture
+def diff(tmp_path):
+    """Runs the command here; gives what it said with single spaces."""
+
+    def diff(*args):
+        done = run_inside(tmp_path, "diff", *args)
+        done.table = " ".join(done.stdout.split())
+        return done
+
+    return diff
+
+
+@pytest.fixture
+def told(diff):
+    """Runs the command; gives what it tells as JSON."""
+    return lambda *args: json.loads(diff(*args, "--json").stdout)
+
+
+def test_two_reward_files(diff, rows):
+    rows(["1", "0.5", "0"], group="g")
+    done = diff("a.yaml", "b.yaml", "rollouts.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    for expected in (
+        "per_turn.number.weight 1.0 -2.0",
+        "rows 3",
+        "valid in both 3",
+        "of those valid in both 0.500 -1.000 -1.500",
+        "lowest -3.000",
+        "highest 0.000",
+        "rose 0 fell 2 unmoved 1",
+        "flipped 3 (100.0%)",
+        "groups whose best rollout changed 1 (100.0%)",
+        "mean of Kendall's τ_b -1.000",
+        "g 0 1 → -2 2 0 → 0",
+        "0 g 1.000 -2.000 -3.000",
+        "3 rows with both in",
+        "a.yaml",
+    ):
+        assert expected in done.table
+
+
+def test_code_and_a_reward_file(diff, rows):
+    rows(["1", "0"])
+    done = diff("reward.py:Number", "b.yaml", "rollouts.jsonl")
+    assert done.returncode == 0
+    assert "the reward Number RubricComposer" in done.table
+
+
+def test_one_and_the_same_reward(diff, rows):
+    rows(["1", "0"], group="g")
+    done = diff("a.yaml", "a.yaml", "rollouts.jsonl")
+    assert done.returncode == 0
+    assert done.table.startswith("one and the same reward")
+    assert "rose 0 fell 0 unmoved 2" in done.table
+    assert "flipped 0 (0.0%)" in done.table
+    assert "moved most" not in done.table
+
+
+def test_a_failed_row_exits_with_1_and_is_no_difference(diff, rows):
+    rows(["1", "x", "0.5"], group="g")
+    done = diff("reward.py:Number", "reward.py:only_whole", "rollouts.jsonl")
+    assert done.returncode == 1
+    for expected in ("valid in both 1", "valid in one only 1 0", "valid in neither 1"):
+        assert expected in done.table
+    assert "valid before only: id score the other failed with 2 0.500" in done.table
+    assert "ValueError 1 2" in done.table
+
+
+def test_the_comparison_as_json(told, rows):
+    rows(["1", "x", "0"], group="g", kind="k")
+    found = told("reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--by", "kind")
+    assert (found["before_reward"], found["after_reward"]) == (
+        "reward.py:Number",
+        "reward.py:minus",
+    )
+    assert (found["rows"], found["valid_in_both"], found["valid_in_neither"]) == (3, 2, 1)
+    assert (found["mean_before"], found["mean_after"], found["mean_difference"]) == (
+        0.5,
+        -0.5,
+        -1.0,
+    )
+    assert found["changes"] == [
+        {"what": "changed", "where": "", "before": "Number", "after": "minus"}
+    ]
+    assert (found["groups"]["flipped"], found["groups"]["mean_tau"]) == (1, -1.0)
+    assert found["groups"]["flips"] == [
+        {"group": "g", "better_before": 0, "better_after": 2, "before": [1.0, 0.0],
+         "after": [-1.0, 0.0]}
+    ]  # fmt: skip
+    assert found["moved"][0]["difference"] == -2.0
+    assert found["by"]["k"]["fell"] == 1
+    assert found["after"]["failures"] == {"ValueError": 1}
+
+
+def test_ties_are_told_apart_from_flips(told, rows):
+    rows(["1", "0", "0"], group="g")
+    groups = told("reward.py:Number", "reward.py:even", "rollouts.jsonl")["groups"]
+    assert (groups["flipped"], groups["ties_made"], groups["ties_broken"]) == (0, 2, 0)
+    assert (groups["tied"], groups["mean_tau"], groups["best_tied"]) == (1, None, 1)
+    assert (groups["dead_before"], groups["dead_after"]) == (0, 1)
+
+
+def test_no_more_is_told_one_by_one_than_was_asked_for(told, diff, rows):
+    rows(["1", "0.75", "0.5", "0.25"], group="g")
+    args = "reward.py:Number", "reward.py:minus", "rollouts.jsonl"
+    found = told(*args, "--top", "2")
+    assert [move["id"] for move in found["moved"]] == [0, 1]
+    assert len(found["groups"]["flips"]) == 2
+    assert "moved most" not in diff(*args, "--top", "0").table
+
+
+def test_rollouts_come_through_a_pipe(guerdon, rows):
+    data = rows(["1", "0"])
+    done = guerdon("diff", "a.yaml", "b.yaml", "-", "--json", input=data)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows"] == 2
+
+
+def test_schedules_stand_where_they_are_asked_to(told, rows, tmp_path):
+    rows(["1"])
+    schedule = ", schedule: {piecewise: [[0, 1.0], [10, 0.0]]}}"
+    text = CONFIG.format(weight=1.0).replace("}", schedule)
+    (tmp_path / "c.yaml").write_text(text)
+    found = told("a.yaml", "c.yaml", "rollouts.jsonl", "--at", "5")
+    assert found["mean_after"] == 0.5
+    assert [change["where"] for change in found["changes"]] == ["per_turn.number.schedule"]
+
+
+def test_the_format_of_a_benchmark(told, tmp_path):
+    records = [
+        {"task_id": task, "trial": trial, "reward": 0.0, "info": {},
+         "traj": [{"role": "assistant", "content": str(score)}]}
+        for trial, score in ((0, 1), (1, 0)) for task in (0, 1)
+    ]  # fmt: skip
+    (tmp_path / "tau.json").write_text(json.dumps(records))
+    found = told("reward.py:Number", "reward.py:minus", "tau.json", "--format", "tau-bench")
+    assert (found["groups"]["groups"], found["groups"]["flipped"]) == (2, 2)
+
+
+def test_what_would_steer_a_terminal_or_mean_markup_is_told_as_text(diff, rows, tmp_path):
+    rows(["1", "0"], group="[red]\x1b[2J")
+    done = diff("reward.py:Number", "reward.py:minus", "rollouts.jsonl")
+    assert "[red]\\x1b[2J" in done.table
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["a.yaml", "b.yaml", "absent.jsonl"], "can't read absent.jsonl: No such file"),
+        (["a.yaml", "b.yaml", "empty.jsonl"], "empty.jsonl holds no rollouts"),
+        (["a.yaml", "reward.py:absent", "rollouts.jsonl"], "reward.py has no 'absent'"),
+        (["broken.yaml", "b.yaml", "rollouts.jsonl"], "per_turn[0].weight"),
+        (["reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--at", "1"], "no schedules"),
+        (["a.yaml", "b.yaml", "rollouts.jsonl", "--format", "csv"], "there is no format 'csv'"),
+    ],
+    ids=["no-file", "empty", "no-reward", "broken", "no-schedules", "no-format"],
+)
+def test_what_can_not_be_done_exits_with_2_and_says_why(diff, rows, tmp_path, args, said):
+    rows(["1"])
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "broken.yaml").write_text(CONFIG.format(weight=".nan"))
+    done = diff(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+
+
+def test_an_argument_that_is_missing_is_told(diff):
+    done = diff("a.yaml", "b.yaml")
+    assert done.returncode == 2
+    assert "ROLLOUTS" in done.stderr

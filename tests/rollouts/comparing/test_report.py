@@ -1,0 +1,97 @@
+"""compare_rewards: two rewards in code, on the same rollouts."""
+
+import json
+
+import pytest
+
+from guerdon.errors import RolloutError
+from guerdon.functions.decorator import reward_function
+from guerdon.models.rollout import Rollout
+from guerdon.rollouts.comparing.report import compare_rewards
+from guerdon.rubrics.function import as_rubric
+
+
+def rollouts(*texts, group="g", **columns):
+    return [
+        Rollout.from_row(
+            {"id": text, "group": group, **columns,
+             "messages": [{"role": "assistant", "content": text}]}
+        )
+        for text in texts
+    ]  # fmt: skip
+
+
+@as_rubric
+def number(action, observation):
+    return float(action.content)
+
+
+@as_rubric
+def negated(action, observation):
+    return -float(action.content)
+
+
+def test_two_rubrics():
+    report = compare_rewards(number, negated, iter(rollouts("1", "2", "x")))
+    found = report.comparison
+    assert (found.rows, found.neither, found.groups.pairs.flipped) == (3, 1, 1)
+    assert [(move.id, move.difference) for move in found.moved] == [("2", -4.0), ("1", -2.0)]
+    assert report.fingerprint_before != report.fingerprint_after
+    assert len(report.changes) == 1
+    assert not report.is_unsteady
+
+
+def test_a_reward_with_itself_moves_nothing():
+    report = compare_rewards(number, number, rollouts("1", "2", "x"))
+    assert (report.changes, report.comparison.moved) == ((), ())
+    assert report.comparison.movement.unmoved == 2
+    assert report.fingerprint_before == report.fingerprint_after
+    assert not report.is_unsteady
+
+
+def test_a_reward_that_does_not_repeat_itself_is_told():
+    given = iter(range(100))
+    restless = as_rubric(lambda action, observation: float(next(given)))
+    report = compare_rewards(restless, restless, rollouts("a", "b"))
+    assert report.is_unsteady
+    assert report.to_dict()["unsteady"] is True
+
+
+def test_what_one_reward_does_to_a_rollout_is_nothing_to_the_other():
+    @as_rubric
+    def spoils(action, observation):
+        seen = len(observation.metadata["tags"])
+        observation.metadata["tags"].append("seen")
+        return float(seen)
+
+    report = compare_rewards(spoils, spoils, rollouts("a", "b", tags=[]))
+    assert report.comparison.movement.mean_before == report.comparison.movement.mean_after
+
+
+def test_a_rubric_beside_a_function_of_batches():
+    @reward_function(mode="batch")
+    def ranked(rollouts_messages):
+        texts = [messages[-1].text for messages in rollouts_messages]
+        return [float(sorted(texts).index(text)) for text in texts]
+
+    found = compare_rewards(number, ranked, rollouts("3", "1", "2")).comparison
+    assert (found.movement.both, found.movement.mean) == (3, -1.0)
+    assert found.groups.tau == 1.0
+    apart = rollouts("1", group="g") + rollouts("2", group="h") + rollouts("3", group="g")
+    with pytest.raises(RolloutError, match='group "g" is split'):
+        compare_rewards(number, ranked, apart)
+
+
+def test_an_episode_that_failed_is_invalid_unless_it_is_asked_for():
+    failed = rollouts("1", ended="error", error="it died")
+    assert compare_rewards(number, negated, failed).comparison.neither == 1
+    asked = compare_rewards(number, negated, failed, score_failed=True).comparison
+    assert (asked.neither, asked.movement.mean) == (0, -2.0)
+
+
+def test_json_can_hold_the_report():
+    report = compare_rewards(number, negated, rollouts("1", "x"), top=1)
+    told = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert told["rows"] == 2
+    assert told["changes"][0]["what"] == report.changes[0].what
+    assert set(told["fingerprints"]) == {"before", "after"}
