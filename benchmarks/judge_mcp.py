@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 SECONDS = 0.1
 
 
-class Verdict(BaseModel):
+class JudgeVerdict(BaseModel):
     """What it says."""
 
     score: float
@@ -33,9 +33,9 @@ def make() -> MCPServer:
     logging.root.setLevel(level)
 
     @server.tool()
-    async def judge(prompt: str) -> Verdict:
+    async def judge(prompt: str) -> JudgeVerdict:
         await anyio.sleep(SECONDS)
-        return Verdict(score=0.5, reasoning="It took its time.")
+        return JudgeVerdict(score=0.5, reasoning="It took its time.")
 
     @server.custom_route("/health", methods=["GET"])
     async def health(request: Request) -> PlainTextResponse:

@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
-__all__ = ["background_loop", "no_waiting", "run", "wait_for"]
+__all__ = ["as_asyncio", "background_loop", "no_waiting", "run", "wait_for"]
 
 T = TypeVar("T")
 
@@ -89,6 +90,17 @@ def no_waiting(method: str) -> Iterator[None]:
         _method.reset(token)
 
 
+async def as_asyncio(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine on that loop in the context of a caller that may run under trio.
+
+    The context says so, and anyio would believe it.
+    """
+    sniffio = sys.modules.get("sniffio")  # which comes with trio
+    if sniffio is not None and sniffio.current_async_library_cvar.get() is not None:
+        sniffio.current_async_library_cvar.set("asyncio")
+    return await coroutine
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on that loop, in the caller's context, and wait for what it gives.
 
@@ -111,7 +123,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             "sync code that waits for async code was called from that async code itself; "
             "use the async twin there, such as `await environment.step_async(…)`"
         )
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    future = asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), loop)
     try:
         return future.result()
     except BaseException:

@@ -97,8 +97,9 @@ def test_a_failed_row_exits_with_1_and_is_no_difference(diff, rows):
     assert done.returncode == 1
     for expected in ("valid in both 1", "valid in one only 1 0", "valid in neither 1"):
         assert expected in done.table
-    assert "valid before only: id score the other failed with 2 0.500" in done.table
-    assert "ValueError 1 2" in done.table
+    assert "valid before only: id" in done.table
+    assert "2 0.500 step 0: ValueError: invalid literal for int()" in done.table
+    assert "ValueError 1 2 step 0: ValueError: could not convert string to float" in done.table
 
 
 def test_the_comparison_as_json(told, rows):
@@ -199,6 +200,21 @@ def test_what_can_not_be_done_exits_with_2_and_says_why(diff, rows, tmp_path, ar
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert said in done.stderr
+
+
+def test_ctrl_c_exits_with_130_and_compares_what_was_scored(diff, rows, tmp_path):
+    rows(["1", "2", "stop", "3"])
+    (tmp_path / "stops.py").write_text(
+        "import os, signal\n"
+        "def reward(action, observation):\n"
+        "    if action.content == 'stop':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return 1.0\n"
+    )
+    done = diff("stops.py:reward", "reward.py:even", "rollouts.jsonl")
+    assert done.returncode == 130
+    assert "rows 2 valid in both 2" in done.table
+    assert "interrupted: only these are compared" in done.table
 
 
 def test_an_argument_that_is_missing_is_told(diff):

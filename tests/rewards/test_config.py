@@ -1,5 +1,6 @@
 """`RewardConfig`: read whole, refused whole, and every mistake told with its line."""
 
+import contextlib
 import copy
 import itertools
 import logging
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import ConfigError, ConfigVersionError, Rubric
+from guerdon.rewards.checking import problems_of_document
 from guerdon.rewards.config import RewardConfig, RubricEntry
+from guerdon.rewards.documents import Document
 from guerdon.rewards.schedules import PiecewiseLinearSchedule
 from guerdon.rewards.versions import ConfigMigrations
 
@@ -202,6 +205,32 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path):
     path.write_text(text.replace("rubric: coding_env.rubrics.StyleRubric", "rubric: []"))
     found = [each.removeprefix(str(path)) for each in problems(path, RewardConfig.from_file)]
     assert [each.split(":")[1] for each in found] == ["6", "14", "20", "23"]
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([
+                "name", "rubric", "weight", "config", "type", "endpoint", "until", "weights",
+                "piecewise", "schedule", "private", "component", "x", 1, None,
+            ]),
+            inner, max_size=4,
+        )
+    ),
+    max_leaves=10,
+)  # fmt: skip
+PLACES = ["per_turn", "episode_end", "mcp_services", "curriculum", "normalize", "schema_version"]
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from([*PLACES, "self", "data", 1]), ODD))
+def test_whatever_is_said_is_taken_or_refused_in_words(data):
+    with contextlib.suppress(ConfigError):
+        RewardConfig.from_dict(data)
+    for problem in problems_of_document(Document(data)) if data.keys() <= set(PLACES[:-1]) else ():
+        assert problem.said
 
 
 def test_of_a_dict_there_are_places_but_no_lines():

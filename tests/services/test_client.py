@@ -29,7 +29,7 @@ from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
 
 
-class Verdict(BaseModel):
+class JudgeVerdict(BaseModel):
     score: float
     reasoning: str
 
@@ -39,8 +39,8 @@ def make_server(name="tools"):
     server.running = server.most = server.opened = server.closed = 0
 
     @server.tool(description="Rates an answer.")
-    async def judge(answer: str) -> Verdict:
-        return Verdict(score=len(answer) / 10, reasoning="Its length.")
+    async def judge(answer: str) -> JudgeVerdict:
+        return JudgeVerdict(score=len(answer) / 10, reasoning="Its length.")
 
     @server.tool()
     def shout(text: str) -> str:
@@ -117,7 +117,7 @@ def test_arguments_that_json_cannot_hold_are_refused(client, argument):
 
 
 def test_arguments_are_sent_as_json(client):
-    verdict = Verdict(score=0.5, reasoning="short")
+    verdict = JudgeVerdict(score=0.5, reasoning="short")
     with pytest.raises(ServiceError, match=r"input_value=\{'score': 0.5"):
         client.call_tool("judge", answer=verdict)
 

@@ -448,6 +448,15 @@ def test_its_state_can_be_loaded_whole_or_not_at_all():
         assert (judge.prompt_template, judge.version) == ("New: {action}", "")
 
 
+def test_a_state_is_loaded_whatever_the_order_of_what_depends_on_each_other():
+    cold = LLMJudge(PROMPT, "http://localhost", model="m", temperature=0)
+    warm = LLMJudge(PROMPT, "http://localhost", model="m", temperature=0.5, samples=3)
+    states = cold.state_dict(), warm.state_dict()
+    cold.load_state_dict(states[1])
+    warm.load_state_dict(states[0])
+    assert (warm.state_dict(), cold.state_dict()) == states
+
+
 def test_its_fingerprint_covers_template_model_and_settings():
     def fingerprint(prompt=PROMPT, **settings):
         return LLMJudge(prompt, "http://localhost", **{"model": "m", **settings}).fingerprint()
@@ -495,6 +504,9 @@ def test_settings_of_a_chat_model_are_its_own():
 def test_a_template_is_needed_unless_a_service_has_one():
     with pytest.raises(InvalidArgumentError, match="prompt_template is None"):
         LLMJudge(None, "http://localhost", model="m", mcp_client=Services(""))
+    judge = LLMJudge(PROMPT, "http://localhost", model="m")
+    with pytest.raises(StateError, match="prompt_template is None"):
+        judge.load_state_dict({**judge.state_dict(), "prompt_template": None})
 
 
 def test_closing_it_closes_what_is_its_own_and_it_goes_on_afterwards():

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.services.judgement import check_aggregate, judgement_of
-from guerdon.services.verdict import Verdict
+from guerdon.services.verdict import JudgeVerdict
 
 
 def of(scores, aggregate, **arguments):
-    return judgement_of([Verdict(score, f"it is {score}") for score in scores], aggregate,
+    return judgement_of([JudgeVerdict(score, f"it is {score}") for score in scores], aggregate,
                         **arguments)  # fmt: skip
 
 
@@ -41,8 +41,8 @@ def test_the_disagreement_is_the_standard_deviation_and_told_in_the_reason():
 
 
 def test_criteria_are_aggregated_each_by_itself():
-    verdicts = [Verdict(None, "a", {"x": 0.0, "y": 1.0}), Verdict(None, "b", {"x": 1.0, "y": 1.0}),
-                Verdict(None, "c", {"x": 0.0, "y": 0.4})]  # fmt: skip
+    verdicts = [JudgeVerdict(None, "a", {"x": 0.0, "y": 1.0}), JudgeVerdict(None, "b", {"x": 1.0, "y": 1.0}),
+                JudgeVerdict(None, "c", {"x": 0.0, "y": 0.4})]  # fmt: skip
     judgement = judgement_of(verdicts, "majority", weights={"x": 1.0, "y": 3.0})
     assert judgement.criteria == {"x": 0.0, "y": 1.0}
     assert (judgement.score, judgement.reasoning) == (0.75, "a")
@@ -58,7 +58,7 @@ def test_an_aggregate_lies_among_the_scores(scores, aggregate):
 
 def test_a_mean_of_equal_scores_is_that_score():
     assert of([0.1] * 3, "mean").score == 0.1
-    verdict = Verdict(None, "", {"x": 0.1, "y": 0.1, "z": 0.1})
+    verdict = JudgeVerdict(None, "", {"x": 0.1, "y": 0.1, "z": 0.1})
     weights = dict.fromkeys("xyz", 1.0)
     assert judgement_of([verdict] * 3, "mean", weights=weights).score == 0.1
 

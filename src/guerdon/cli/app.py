@@ -15,6 +15,7 @@ from rich.markup import escape
 import guerdon
 from guerdon.cli.check import check
 from guerdon.cli.consoles import console, plain
+from guerdon.cli.diff import diff
 from guerdon.cli.doctor import doctor
 from guerdon.cli.new import new
 from guerdon.cli.schema import schema
@@ -38,8 +39,9 @@ a factory, or a function f(action, observation) -> float.
 [bold]Score what models have written[/]
   guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl
 
-[bold]Check a reward that is written in a file[/]
+[bold]Check a reward that is written in a file, and compare two[/]
   guerdon validate reward.yaml
+  guerdon diff old.yaml new.yaml rollouts.jsonl
 
 [bold]Build an environment, and serve it[/]
   guerdon new my_env
@@ -69,7 +71,7 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, tree, validate, schema, new, check, serve, doctor):
+for command in (score, diff, tree, validate, schema, new, check, serve, doctor):
     alone = command in (doctor, schema)  # the others do nothing without an argument
     app.command(help=_unwrapped(command.__doc__), no_args_is_help=not alone)(command)
 

@@ -90,8 +90,9 @@ def diff(
 
     What changed in the reward: entries, weights, schedules, settings, code. How the scores moved,
     and which rollouts moved most. Which pairs within a group changed their order, and in how many
-    groups another rollout is the best: methods that normalise within a group learn from that
-    alone. The rollouts of a group may stand anywhere in the file, unless a reward scores batches.
+    groups another rollout is the best: to methods that normalise within a group, a shift of all
+    scores is nothing, and another order is. The rollouts of a group may stand anywhere in the
+    file, unless a reward scores batches.
 
     A rollout that has no valid score with one of the rewards is counted as that. It is no
     difference, and ranks nowhere.

@@ -137,9 +137,9 @@ def _flips(groups: GroupComparison) -> Table:
         table.add_row(
             _cell(_short(flip.group)),
             _cell(_short(flip.better_before)),
-            f"{flip.before[0]:.3g} → {flip.after[0]:.3g}",
+            f"{_brief(flip.before[0])} → {_brief(flip.after[0])}",
             _cell(_short(flip.better_after)),
-            f"{flip.before[1]:.3g} → {flip.after[1]:.3g}",
+            f"{_brief(flip.before[1])} → {_brief(flip.after[1])}",
         )
     return table
 
@@ -233,11 +233,11 @@ def _three(movement: Movement) -> tuple[str, str, str]:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else f"{value + 0.0:.3f}"  # -0.0 as 0.0
 
 
 def _brief(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if value is None else f"{value + 0.0:.3g}"
 
 
 def _signed(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import types
 import typing
 from collections.abc import Callable, Mapping
 from inspect import Parameter
@@ -98,7 +99,8 @@ def config_class(annotation: Any) -> type | None:
         >>> config_class(dict[str, int]) is None
         True
     """
-    for kind in (annotation, *typing.get_args(annotation)):
+    around = typing.get_origin(annotation) in (typing.Annotated, typing.Union, types.UnionType)
+    for kind in typing.get_args(annotation) if around else (annotation,):
         if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or _is_model(kind)):
             return kind
     return None

@@ -205,6 +205,9 @@ class RewardConfig(BaseModel):
         if not isinstance(document.data, Mapping):
             said = f"it is {told_value(document.data)}; a reward is a mapping"
             return [*document.problems, Problem((), said)]
+        odd = [key for key in document.data if not isinstance(key, str)]
+        if odd:
+            return [Problem((), f"the key {odd[0]!r:.60} is no text")]
         told = {each.place for each in document.problems}
         found: list[Problem] = []
         try:

@@ -108,7 +108,7 @@ def place_text(place: Place) -> str:
     for part in place:
         if isinstance(part, int):
             said += f"[{part}]"
-        elif re.fullmatch(r"[\w-]{1,100}", part):
+        elif isinstance(part, str) and re.fullmatch(r"[\w-]{1,100}", part):
             said += f".{part}"
         else:
             said += f"[{part!r:.100}]"

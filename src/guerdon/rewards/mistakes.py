@@ -133,7 +133,9 @@ def _of_tag(place: Place, given: Any, members: list[Any]) -> list[Problem]:
         said = f"it is {told_value(given['type'])}; {near(str(given['type']), tags)}"
         return [Problem((*place, "type"), said)]
     known = list(dict.fromkeys(key for each in members for key in each.model_fields))
-    unknown = [Problem((*place, key), unknown_key(key, known)) for key in given if key not in known]
+    unknown = [
+        Problem((*place, key), unknown_key(str(key), known)) for key in given if key not in known
+    ]
     return [
         Problem(place, f"its type is missing; it takes {' or '.join(map(repr, tags))}"),
         *unknown,

@@ -12,7 +12,7 @@ from guerdon.services.chat import ChatModel
 from guerdon.services.judge_prompt import judge_messages
 from guerdon.services.judge_settings import JudgeSettings
 from guerdon.services.template import Filled
-from guerdon.services.verdict import Verdict, parse_verdict, read_verdict, verdict_schema
+from guerdon.services.verdict import JudgeVerdict, parse_verdict, read_verdict, verdict_schema
 
 __all__ = [
     "ModelJudge",
@@ -45,7 +45,7 @@ class Question:
     criteria: tuple[str, ...]
     settings: JudgeSettings
 
-    def parse(self, text: str, service: str) -> Verdict:
+    def parse(self, text: str, service: str) -> JudgeVerdict:
         """Read the verdict out of a text."""
         quotes = self.filled.parts if self.filled is not None else self.arguments
         return parse_verdict(
@@ -92,7 +92,7 @@ class OneJudge(Protocol):
     def identity(self, question: Question) -> Any:
         """What its verdict depends on beside the question, as JSON holds it."""
 
-    async def ask(self, question: Question) -> Verdict:
+    async def ask(self, question: Question) -> JudgeVerdict:
         """Ask it, on any event loop."""
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class ModelJudge:
         return [chat.endpoint, chat.model, chat.extra_body,
                 *self._settings(question)]  # fmt: skip
 
-    async def ask(self, question: Question) -> Verdict:
+    async def ask(self, question: Question) -> JudgeVerdict:
         """Ask the model."""
         temperature, max_tokens = self._settings(question)
         reply = await self.chat.complete(
@@ -143,9 +143,10 @@ class ModelJudge:
 
     def _settings(self, question: Question) -> tuple[float | None, int | None]:
         chat, settings = self.chat, question.settings
-        temperature = chat.temperature if settings.temperature is None else settings.temperature
-        if temperature == 0 and settings.samples > 1:
-            temperature = 1.0  # at 0 they would all be the same
+        temperature = settings.temperature
+        several = settings.samples > 1
+        if temperature is None:  # at 0, several samples would all be the same
+            temperature = 1.0 if several and chat.temperature == 0 else chat.temperature
         return temperature, settings.max_tokens or chat.max_tokens
 
 
@@ -178,7 +179,7 @@ class ServiceJudge:
         """What the client tells of it."""
         return [self._service, self._client.public().get(self._service)]
 
-    async def ask(self, question: Question) -> Verdict:
+    async def ask(self, question: Question) -> JudgeVerdict:
         """Call the service."""
         arguments: Mapping[str, Any] = question.arguments
         if question.messages:
@@ -192,7 +193,7 @@ class ServiceJudge:
     async def close(self) -> None:
         """Nothing is to be closed: the client is somebody else's."""
 
-    def _read(self, question: Question, said: Mapping[str, Any]) -> Verdict:
+    def _read(self, question: Question, said: Mapping[str, Any]) -> JudgeVerdict:
         if said.keys() == {"result"}:  # what the SDK makes of a tool that gives something plain
             result = said["result"]
             if not isinstance(result, Mapping):

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from guerdon._background import background_loop
+from guerdon._background import as_asyncio, background_loop
 
 __all__ = ["on_background"]
 
@@ -45,15 +45,7 @@ async def on_background(coroutine: Coroutine[Any, Any, T]) -> T:
         return await coroutine
     if here is not None:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, home))
-    return await _under_trio(asyncio.run_coroutine_threadsafe(_as_asyncio(coroutine), home))
-
-
-async def _as_asyncio(coroutine: Coroutine[Any, Any, T]) -> T:
-    import sniffio  # which comes with trio
-
-    # The caller's context may say that trio runs here, and anyio would believe it.
-    sniffio.current_async_library_cvar.set("asyncio")
-    return await coroutine
+    return await _under_trio(asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), home))
 
 
 async def _under_trio(future: Future[T]) -> T:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from guerdon.errors import InvalidArgumentError
 from guerdon.services.single_flight import Flights
 
-__all__ = ["Cache", "MemoryCache", "SqliteCache", "cache_of"]
+__all__ = ["MemoryCache", "SqliteCache"]
 
 logger = logging.getLogger("guerdon.services")
 

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-__all__ = ["CallSettings", "McpService", "OpenAIService", "ServiceConfig"]
+__all__ = ["McpService", "OpenAIService"]
 
 
 def _check_url(url: str) -> str:

@@ -11,7 +11,7 @@ from guerdon.errors import InvalidArgumentError, RubricError
 from guerdon.rubrics.checks.inputs import number_within
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["Criterion", "criteria_of", "current_scores"]
+__all__ = ["Criterion"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 

@@ -120,17 +120,19 @@ class LLMJudge(Rubric):
         self._settings = JudgeSettings(
             score_range, samples, aggregate, temperature, max_tokens, system, version
         )
+        if samples > 1 and temperature == 0:  # not of the settings: a state is loaded one by one
+            raise InvalidArgumentError(
+                f"samples is {samples} at a temperature of 0, where they are all the same; give a "
+                "temperature over 0"
+            )
         self.score_range = self._settings.score_range
         self.fields = check_fields(fields)
-        self.prompt_template = prompt_template
-        found = criteria_of(criteria, self)
         connection = {"model": model, "api_key_env": api_key_env, "timeout_s": timeout_s,
                       "retries": retries, "concurrency": concurrency}  # fmt: skip
         asked = judges_of(endpoint, judges, mcp_client=mcp_client, connection=connection)
-        if prompt_template is None and any(isinstance(judge, ModelJudge) for judge in asked):
-            raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
         self._panel = Panel(asked, cache_of(cache))
-        for name, criterion in found.items():
+        self.prompt_template = prompt_template
+        for name, criterion in criteria_of(criteria, self).items():
             setattr(self, name, criterion)
 
     @property
@@ -140,6 +142,8 @@ class LLMJudge(Rubric):
 
     @prompt_template.setter
     def prompt_template(self, text: str | None) -> None:
+        if text is None and any(isinstance(judge, ModelJudge) for judge in self._panel.judges):
+            raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
         known = {"action", "observation", *self.fields} if self.fields else None
         self._template = None if text is None else Template(text, known=known)
 

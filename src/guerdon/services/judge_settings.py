@@ -54,11 +54,6 @@ class JudgeSettings:
         check_aggregate(self.aggregate)
         if self.temperature is not None:
             number_within(self.temperature, "temperature", low=0.0, high=2.0)
-        if self.temperature == 0 and self.samples > 1:
-            raise InvalidArgumentError(
-                f"samples is {self.samples} at a temperature of 0, where they are all the same; "
-                "give a temperature over 0"
-            )
         most = self.max_tokens
         if most is not None and (type(most) is not int or most < 1):
             raise InvalidArgumentError(

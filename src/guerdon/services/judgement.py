@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.call import exact_sum
-from guerdon.services.verdict import Verdict
+from guerdon.services.verdict import JudgeVerdict
 
-__all__ = ["Judgement", "check_aggregate", "judgement_of"]
+__all__ = ["Judgement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Judgement:
     score: float
     reasoning: str = ""
     criteria: Mapping[str, float] = field(default_factory=dict)
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[JudgeVerdict, ...] = ()
     disagreement: float = 0.0
 
     def __str__(self) -> str:
@@ -79,12 +79,12 @@ def check_aggregate(name: str) -> str:
 
 
 def judgement_of(
-    verdicts: Sequence[Verdict], aggregate: str, *, weights: Mapping[str, float] | None = None
+    verdicts: Sequence[JudgeVerdict], aggregate: str, *, weights: Mapping[str, float] | None = None
 ) -> Judgement:
     """Aggregate verdicts.
 
     Example:
-        >>> judgement_of([Verdict(0.0), Verdict(1.0), Verdict(1.0)], "majority").score
+        >>> judgement_of([JudgeVerdict(0.0), JudgeVerdict(1.0), JudgeVerdict(1.0)], "majority").score
         1.0
 
     Args:
@@ -109,7 +109,7 @@ def judgement_of(
     )
 
 
-def _score_of(verdict: Verdict, weights: Mapping[str, float] | None) -> float:
+def _score_of(verdict: JudgeVerdict, weights: Mapping[str, float] | None) -> float:
     if weights:
         return _weighted(verdict.criteria, weights)
     assert verdict.score is not None  # only one that was asked for criteria has none

@@ -12,7 +12,7 @@ from guerdon.services.asking import OneJudge, Question
 from guerdon.services.cache import Cache
 from guerdon.services.judge_prompt import PROMPT_VERSION
 from guerdon.services.judge_settings import JudgeSettings
-from guerdon.services.verdict import PARSER_VERSION, Verdict
+from guerdon.services.verdict import PARSER_VERSION, JudgeVerdict
 
 __all__ = ["Panel"]
 
@@ -29,7 +29,7 @@ class Panel:
         self.judges = judges
         self.cache = cache
 
-    def kept(self, question: Question, settings: JudgeSettings) -> list[Verdict] | None:
+    def kept(self, question: Question, settings: JudgeSettings) -> list[JudgeVerdict] | None:
         """The verdicts, where the cache keeps them all; from any thread."""
         if self.cache is None:
             return None
@@ -41,7 +41,7 @@ class Panel:
             verdicts.append(_of_json(kept))
         return verdicts
 
-    async def ask(self, question: Question, settings: JudgeSettings) -> list[Verdict]:
+    async def ask(self, question: Question, settings: JudgeSettings) -> list[JudgeVerdict]:
         """The verdicts, judge by judge; on the background loop.
 
         The first failure ends the other questions, and is raised.
@@ -83,7 +83,7 @@ class Panel:
                 yield judge, digest.hexdigest()
 
 
-async def _fetch(cache: Cache, key: str, judge: OneJudge, question: Question) -> Verdict:
+async def _fetch(cache: Cache, key: str, judge: OneJudge, question: Question) -> JudgeVerdict:
     async def ask() -> str:
         return json.dumps((await judge.ask(question)).to_dict())
 
@@ -94,6 +94,6 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, default=str).encode()
 
 
-def _of_json(text: str) -> Verdict:
+def _of_json(text: str) -> JudgeVerdict:
     told = json.loads(text)
-    return Verdict(told.get("score"), told["reasoning"], told.get("criteria", {}))
+    return JudgeVerdict(told.get("score"), told["reasoning"], told.get("criteria", {}))

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from guerdon.errors import InvalidArgumentError
 
-__all__ = ["Backoff", "asked_pause", "retrying"]
+__all__ = ["Backoff"]
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from guerdon.errors import InvalidArgumentError, MissingInputError
 
-__all__ = ["Filled", "Template", "as_text", "look_up", "part_of"]
+__all__ = ["Template"]
 
 # What a filled prompt may hold, in characters.
 MAX_CHARS = 1_000_000

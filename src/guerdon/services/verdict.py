@@ -1,4 +1,4 @@
-"""`Verdict`: what a judge says, and the strict reading of how it says it."""
+"""`JudgeVerdict`: what a judge says, and the strict reading of how it says it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guerdon.errors import VerdictError
 from guerdon.services.verdict_json import JsonObject, found_objects
 from guerdon.services.verdict_text import SaidScore, Scale, as_score, lone_score, marked_scores
 
-__all__ = ["PARSER_VERSION", "Verdict", "parse_verdict", "read_verdict", "verdict_schema"]
+__all__ = ["JudgeVerdict", "parse_verdict"]
 
 # Stands in the keys of caches: what was read otherwise is read again.
 PARSER_VERSION = 1
@@ -28,12 +28,12 @@ OPEN_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeVerdict:
     """A judge's verdict.
 
     Example:
-        >>> from guerdon import Verdict
-        >>> Verdict(0.5, "Half of it is right.").to_dict()
+        >>> from guerdon import JudgeVerdict
+        >>> JudgeVerdict(0.5, "Half of it is right.").to_dict()
         {'score': 0.5, 'reasoning': 'Half of it is right.'}
 
     Attributes:
@@ -94,12 +94,12 @@ def read_verdict(
     score_range: Scale = (0.0, 1.0),
     criteria: Sequence[str] = (),
     service: str = "",
-) -> Verdict:
+) -> JudgeVerdict:
     """Read a verdict out of an object.
 
     Example:
         >>> read_verdict({"score": "8/10", "reasoning": "Good."})
-        Verdict(score=0.8, reasoning='Good.', criteria={})
+        JudgeVerdict(score=0.8, reasoning='Good.', criteria={})
 
     Args:
         said: The object, with ``score`` (or ``criteria``, or each criterion itself).
@@ -121,7 +121,7 @@ def parse_verdict(
     service: str = "",
     mark: str | None = None,
     quotes: Sequence[str] = (),
-) -> Verdict:
+) -> JudgeVerdict:
     r"""Read a verdict out of what a judge wrote, strictly: in doubt there is none.
 
     A JSON object counts, where it is the answer or stands on lines of its own; otherwise scores
@@ -186,7 +186,7 @@ class _Reading:
     def fail(self, why: str) -> NoReturn:
         raise VerdictError(why, service=self.service, answer=self.answer[:2000])
 
-    def of_text(self, text: str, mark: str | None, quotes: Sequence[str]) -> Verdict:
+    def of_text(self, text: str, mark: str | None, quotes: Sequence[str]) -> JudgeVerdict:
         if not text:
             self.fail("the answer is empty; it takes a verdict, such as Score: 0.5")
         found = list(islice(found_objects(text), MAX_OBJECTS + 1))
@@ -212,7 +212,7 @@ class _Reading:
         keys = {str(key).lower() for key in value}
         return bool(keys & {*SCORE_KEYS, "criteria"} or keys >= set(self.criteria) > set())
 
-    def _one(self, verdicts: Sequence[Verdict]) -> Verdict:
+    def _one(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict:
         first = verdicts[0]
         for other in verdicts[1:]:
             if (other.score, dict(other.criteria)) != (first.score, dict(first.criteria)):
@@ -220,21 +220,21 @@ class _Reading:
                 self.fail(f"the answer holds verdicts that differ: {said}")
         return first
 
-    def of_object(self, said: Mapping[str, Any]) -> Verdict:
+    def of_object(self, said: Mapping[str, Any]) -> JudgeVerdict:
         keys = {str(key).lower(): value for key, value in said.items()}
         if isinstance(said, JsonObject) and said.twice:
             self.fail(f"the object holds {said.twice} twice")
         reasoning = next((keys[key] for key in REASON_KEYS if isinstance(keys.get(key), str)), "")
         if self.criteria:
             inner = keys.get("criteria", said)
-            return Verdict(None, reasoning, self._criteria(inner))
+            return JudgeVerdict(None, reasoning, self._criteria(inner))
         given = [keys[key] for key in SCORE_KEYS if key in keys]
         if not given:
             self.fail(f"the object has no score, but {sorted(map(str, said))[:10]}")
         scores = {self._score(value, "score") for value in given}
         if len(scores) > 1:
             self.fail(f"the object holds scores that differ: {sorted(scores)}")
-        return Verdict(scores.pop(), reasoning)
+        return JudgeVerdict(scores.pop(), reasoning)
 
     def _criteria(self, said: Any) -> dict[str, float]:
         if not isinstance(said, Mapping):
@@ -266,7 +266,7 @@ class _Reading:
             )
         return number + 0.0  # no -0.0
 
-    def _of_words(self, text: str, quotes: Sequence[str], *, needed: bool) -> list[Verdict]:
+    def _of_words(self, text: str, quotes: Sequence[str], *, needed: bool) -> list[JudgeVerdict]:
         """The verdict in words, if there is one; none is a failure where it is needed."""
         if self.criteria:
             if not needed:
@@ -275,15 +275,15 @@ class _Reading:
             missing = [name for name, score in scores.items() if score is None]
             if missing:
                 self.fail(f"the answer scores no {missing}; it takes {missing[0]}: and a number")
-            return [Verdict(None, text, {name: score for name, score in scores.items()
+            return [JudgeVerdict(None, text, {name: score for name, score in scores.items()
                                          if score is not None})]  # fmt: skip
         score = self._marked(text, None, quotes)
         if score is None and needed:
             alone = lone_score(text)
             if alone is None:
                 self.fail("the answer holds no verdict; it takes one, such as Score: 0.5")
-            return [Verdict(self._value(alone))]
-        return [] if score is None else [Verdict(score, text)]
+            return [JudgeVerdict(self._value(alone))]
+        return [] if score is None else [JudgeVerdict(score, text)]
 
     def _marked(
         self, text: str, names: tuple[str, ...] | None, quotes: Sequence[str]
@@ -308,7 +308,7 @@ class _Reading:
         return self._score(value, "score")
 
 
-def _said(verdict: Verdict) -> str:
+def _said(verdict: JudgeVerdict) -> str:
     return str(dict(verdict.criteria)) if verdict.criteria else f"{verdict.score:g}"
 
 

@@ -217,9 +217,7 @@ def test_true_is_not_one():
 
 def test_values_that_fingerprints_tell_apart_are_told_apart_and_not_as_code():
     before, after = Graded({"a": [1]}), Graded({"a": [1.0]})
-    assert [str(change) for change in changes_of_rewards(before, after)] == [
-        "table.a: [1] → [1.0]"
-    ]
+    assert [str(change) for change in changes_of_rewards(before, after)] == ["table.a: [1] → [1.0]"]
 
 
 def test_a_range_that_changed_is_told():

@@ -132,18 +132,42 @@ def test_a_reward_of_batches_has_its_groups_together(folder, row, write_rows):
     assert apart.groups.pairs.flipped == 1
 
 
-def test_two_folders_with_their_own_module_of_one_name_are_refused(folder, row, write_rows):
-    for place in ("old", "new"):
-        (folder / place).mkdir()
-        (folder / place / f"limits_of_{folder.name}.py").write_text(f"LIMIT = {place!r}\n")
-        (folder / place / "reward.py").write_text(
-            f"from limits_of_{folder.name} import LIMIT\n"
-            "def reward(action, observation):\n    return float(len(LIMIT))\n"
-        )
-    rollouts = write_rows([row("1")])
-    specs = "old/reward.py:reward", "new/reward.py:reward"
+@pytest.fixture
+def two_folders(folder):
+    """Writes old/ and new/, each with a reward that imports a module of its own."""
+
+    def two_folders(old, new):
+        module = f"limits_of_{folder.name}"
+        for place, limit in (("old", old), ("new", new)):
+            (folder / place).mkdir()
+            (folder / place / f"{module}.py").write_text(f"LIMIT = {limit}\n")
+            (folder / place / "reward.py").write_text(
+                f"from {module} import LIMIT\n"
+                f"def reward(action, observation):\n    return LIMIT + {len(place)}.0\n"
+                f"def other(action, observation):\n    return LIMIT * 2\n"
+            )
+        return "old/reward.py:reward", "new/reward.py:reward"
+
+    return two_folders
+
+
+def test_two_folders_with_their_own_module_of_one_name_are_refused(two_folders, row, write_rows):
+    specs = two_folders(1.0, 2.0)
     with pytest.raises(InvalidArgumentError, match="are both the module 'limits_of_"):
-        ComparisonJob(*specs, rollouts).run()
+        ComparisonJob(*specs, write_rows([row("1")])).run()
+
+
+def test_two_folders_with_the_same_module_are_compared(two_folders, row, write_rows):
+    specs = two_folders(1.0, 1.0)
+    report = ComparisonJob(*specs, write_rows([row("1")])).run()
+    assert report.comparison.movement.mean == 0.0
+
+
+def test_two_rewards_of_one_folder_share_its_modules(two_folders, row, write_rows):
+    two_folders(1.0, 2.0)
+    specs = "new/reward.py:reward", "new/reward.py:other"
+    report = ComparisonJob(*specs, write_rows([row("1")])).run()
+    assert report.comparison.movement.mean == -1.0
 
 
 def test_two_folders_with_rewards_of_one_name_are_compared(folder, row, write_rows):
@@ -199,6 +223,17 @@ def test_what_a_reward_prints_is_kept_from_standard_output(folder, row, write_ro
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.split() == ["loaded", "called", "called"]
+
+
+def test_each_reward_reads_the_rollouts_for_itself(folder, row, write_rows):
+    (folder / "spoils.py").write_text(
+        "def reward(action, observation):\n"
+        "    observation.metadata['tags'].append('seen')\n"
+        "    return float(len(observation.metadata['tags']))\n"
+    )
+    job = ComparisonJob("spoils.py:reward", "spoils.py:reward", write_rows([row("1", tags=[])]))
+    movement = job.run().comparison.movement
+    assert (movement.mean_before, movement.mean_after) == (1.0, 1.0)
 
 
 def test_progress_is_told(rollouts):

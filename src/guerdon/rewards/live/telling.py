@@ -16,9 +16,6 @@ from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Entry", "entries_of", "tell_entry", "tell_rest"]
 
-SCHEMA_VERSION = "1.0"
-
-
 class Entry(NamedTuple):
     """One entry of a running reward.
 

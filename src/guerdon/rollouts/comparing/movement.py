@@ -10,7 +10,7 @@ from typing import Any
 
 from guerdon.rollouts.scoring.summary import Mean
 
-__all__ = ["QUANTILES", "Movement", "MovementTally", "quantile"]
+__all__ = ["Movement", "MovementTally", "quantile"]
 
 # Which quantiles of the differences are told.
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -1,0 +1,117 @@
+"""guerdon validate: all mistakes of a reward's file at once."""
+
+import json
+import textwrap
+
+import pytest
+
+GOOD = """\
+schema_version: "1.0"
+per_turn:
+  - {name: polite, rubric: "reward.py:polite", weight: 0.5}
+episode_end:
+  - {name: judged, rubric: judged.Judged, config: {llm_service: style_judge}}
+mcp_services:
+  style_judge: {type: openai_llm, endpoint: "http://localhost:1", model: my-model}
+"""
+
+BAD = """\
+schema_version: 1.0
+per_turn:
+  - {name: polite, rubric: "reward.py:polit", weight: .nan}
+  - {name: polite, rubric: RegexMatch, config: {patern: x}}
+episode_end:
+  - {name: judged, rubric: judged.Judged, config: {llm_service: stile_judge}}
+mcp_services:
+  style_judge: {type: openai_llm, endpoint: "http://localhost:1"}
+"""
+
+JUDGED = """
+    from dataclasses import dataclass
+
+    from guerdon import Rubric
+
+    print("imported")
+
+    @dataclass
+    class Config:
+        llm_service: str
+
+    class Judged(Rubric):
+        def __init__(self, config: Config, mcp_client=None):
+            super().__init__()
+
+        def forward(self, action, observation):
+            return 1.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(rewards, tmp_path):
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    (tmp_path / "judged.py").write_text(textwrap.dedent(JUDGED))
+
+
+def test_a_file_that_is_fine_is_told_with_its_fingerprint(guerdon):
+    done = guerdon("validate", "good.yaml")
+    assert (done.returncode, done.stderr) == (0, "imported\n")
+    first, second = done.stdout.splitlines()
+    assert first == "good.yaml: OK"
+    assert second.startswith("reward ")
+    assert guerdon("validate", "good.yaml").stdout == done.stdout
+
+
+def test_all_mistakes_are_told_with_their_lines(guerdon):
+    done = guerdon("validate", "bad.yaml")
+    assert done.returncode == 1
+    assert [line.split(": ")[:2] for line in done.stdout.splitlines()] == [
+        ["bad.yaml:3", "per_turn[0].weight"],
+        ["bad.yaml:3", "per_turn[0].rubric"],
+        ["bad.yaml:4", "per_turn[1].name"],
+        ["bad.yaml:4", "per_turn[1].config.patern"],
+        ["bad.yaml:4", "per_turn[1].config.pattern"],
+        ["bad.yaml:6", "episode_end[0].config.llm_service"],
+        ["bad.yaml:8", "mcp_services.style_judge.model"],
+    ]
+    assert "did you mean 'polite'?" in done.stdout
+    assert "did you mean 'style_judge'?" in done.stdout
+
+
+def test_for_scripts_there_is_json(guerdon):
+    told = json.loads(guerdon("validate", "good.yaml", "--json").stdout)
+    assert told["ok"] is True
+    assert told["problems"] == []
+    assert told["fingerprint"]
+    done = guerdon("validate", "bad.yaml", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ok"], told["fingerprint"]) == (1, False, None)
+    assert len(told["problems"]) == 7
+
+
+def test_another_version_is_a_mistake(guerdon, tmp_path):
+    (tmp_path / "good.yaml").write_text(GOOD.replace("1.0", "2.0"))
+    done = guerdon("validate", "good.yaml")
+    assert done.returncode == 1
+    said = "good.yaml:1: schema_version: it is of version '2.0'; this guerdon reads '1.0'\n"
+    assert done.stdout == said
+
+
+def test_a_file_that_is_no_yaml_is_told_with_its_line(guerdon, tmp_path):
+    (tmp_path / "good.yaml").write_text("a: 1\nb:\n\tc: 1\n")
+    done = guerdon("validate", "good.yaml")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("good.yaml:3: a tab stands where YAML takes spaces")
+
+
+def test_a_file_that_is_not_there_cannot_be_read(guerdon):
+    done = guerdon("validate", "absent.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: absent.yaml: No such file or directory" in done.stderr
+
+
+def test_what_would_steer_a_terminal_is_told_as_its_escape(guerdon, tmp_path):
+    (tmp_path / "good.yaml").write_text('per_turn: []\n"\\e[2J": 1\nschema_version: "1.0"\n')
+    done = guerdon("validate", "good.yaml")
+    assert "\x1b" not in done.stdout
+    assert "x1b[2J" in done.stdout

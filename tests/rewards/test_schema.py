@@ -1,0 +1,116 @@
+"""The JSON Schema of a reward's file: what it takes, and what it marks."""
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from guerdon import ConfigError, Rubric
+from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.registry import RubricRegistry
+from guerdon.rewards.schema import reward_schema
+
+
+class Limits(BaseModel):
+    longest: int
+
+
+class Brief(Rubric):
+    def __init__(self, config: Limits):
+        super().__init__()
+
+    def forward(self, action, observation):
+        return 1.0
+
+
+def broken(action, observation, *, longest: int = 3, unit="words", **others):
+    return 1.0
+
+
+SCHEMA = RewardConfig.json_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def file(**entry):
+    return {"schema_version": "1.0", "per_turn": [{"name": "a", "rubric": "RegexMatch"} | entry]}
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        file(config={"pattern": "x"}),
+        file(rubric="my_package.rubrics.Thing", config={"anything": 1}),
+        file(rubric="reward.py:thing", weight=-3, private=["x"]),
+        file(config={"pattern": "x"}, schedule={"piecewise": [[0, 1.0], [9, 0.0]]}),
+        file(config={"pattern": "x"})
+        | {"mcp_services": {"judge": {"type": "mcp", "endpoint": "http://localhost/mcp"}}},
+        file(config={"pattern": "x"}) | {"curriculum": [{"name": "all"}]},
+    ],
+)
+def test_what_can_be_meant_is_valid(data):
+    VALIDATOR.validate(data)
+    RewardConfig.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (file(wieght=3), ["per_turn", 0]),
+        (file(weight="3"), ["per_turn", 0, "weight"]),
+        (file(name="a b"), ["per_turn", 0, "name"]),
+        (file(rubric="Nothing"), ["per_turn", 0, "rubric"]),
+        (file(config={"patern": "x"}), ["per_turn", 0, "config"]),
+        (file(config={"pattern": 3}), ["per_turn", 0, "config", "pattern"]),
+        (file(schedule={"pieces": []}), ["per_turn", 0, "schedule"]),
+        (file() | {"mcp_services": {"j": {"type": "openai"}}}, ["mcp_services", "j"]),
+        (file() | {"normalise": True}, []),
+        (file() | {"schema_version": "2"}, ["schema_version"]),
+    ],
+)
+def test_a_mistake_is_marked_where_it_is(data, place):
+    assert place in [list(error.absolute_path) for error in VALIDATOR.iter_errors(data)]
+
+
+def test_registered_names_are_offered_with_what_their_config_takes():
+    registry = RubricRegistry()
+    registry.register("brief", Brief)
+    registry.register("broken", broken)
+    registry.register("gone", "nowhere.at.all")
+    entry = reward_schema(registry)["$defs"]["RubricEntry"]
+    assert entry["properties"]["rubric"]["anyOf"][0] == {"enum": ["brief", "broken", "gone"]}
+    brief, function = entry["allOf"]
+    assert brief["if"]["properties"] == {"rubric": {"const": "brief"}}
+    assert brief["then"]["properties"]["config"]["required"] == ["longest"]
+    assert brief["then"]["properties"]["config"]["additionalProperties"] is False
+    config = function["then"]["properties"]["config"]
+    assert config["properties"]["longest"] == {"type": "integer", "default": 3}
+    assert sorted(config["properties"]) == ["longest", "unit"]
+    assert config["additionalProperties"] is True
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["a", "a b", "1"]), "rubric": st.sampled_from(["x.Y", "x:y", 3])},
+        optional={
+            "weight": st.sampled_from([1, 0.5, "1", True, None]),
+            "config": st.sampled_from([{}, {"x": 1}, [], None]),
+            "private": st.sampled_from([[], ["x"], "x", [1]]),
+            "other": st.just(1),
+        },
+    )
+)
+def test_what_the_schema_takes_and_what_is_read_are_the_same(entry):
+    data = {"schema_version": "1.0", "per_turn": [entry]}
+    try:
+        RewardConfig.from_dict(data)
+        is_read = True
+    except ConfigError:
+        is_read = False
+    assert VALIDATOR.is_valid(data) == is_read
