@@ -114,7 +114,8 @@ def judge_server(
     The tool is called judge, and its arguments are what the template has places for. What fills
     them in is fenced: nothing in it can pass for a verdict. What the model says is read strictly:
     without a clear verdict from 0 to 1, the call fails. It is served over streamable HTTP, at
-    /mcp, or with --stdio on stdin and stdout. SIGTERM or ctrl-C lets running calls end, and stops.
+    /mcp, until SIGTERM or ctrl-C, which lets running calls end; or with --stdio on stdin and
+    stdout, until stdin ends.
     """  # fmt: skip
     prompt = _template(template)
     config = _config(
@@ -225,7 +226,8 @@ def _on_stdio(config: OpenAIService, template: Template, name: str) -> None:
     from guerdon.services import make_judge_server
     from guerdon.services.mcp_serving import serve_mcp_stdio
 
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     with _chat(config) as chat:
         serve_mcp_stdio(make_judge_server(chat, template, name=name))
 

@@ -182,6 +182,21 @@ def test_two_folders_with_rewards_of_one_name_are_compared(folder, row, write_ro
     assert [change.what for change in report.changes] == ["code"]
 
 
+def test_two_versions_of_a_package_are_compared_where_their_files_stand_alone(
+    folder, row, write_rows
+):
+    package = f"package_of_{folder.name}"
+    for value, place in enumerate(("old", "new")):
+        (folder / place / package).mkdir(parents=True)
+        (folder / place / package / "__init__.py").touch()
+        (folder / place / package / "reward.py").write_text(
+            f"def reward(action, observation):\n    return {value}.0\n"
+        )
+    specs = (f"{place}/{package}/reward.py:reward" for place in ("old", "new"))
+    report = ComparisonJob(*specs, write_rows([row("1")])).run()
+    assert report.comparison.movement.mean == 1.0
+
+
 def test_code_that_changed_behind_a_reward_file_that_did_not(folder, config, row, write_rows):
     rollouts = write_rows([row("1")])
     (folder / "other").mkdir()

@@ -18,7 +18,8 @@ from guerdon.rewards.curriculum import Curriculum
 from guerdon.rewards.live.change import Change, Present, read_change
 from guerdon.rewards.live.progress import EpisodeMeans, Progress
 from guerdon.rewards.live.prototype import Prototype, Settings, arrange
-from guerdon.rewards.live.telling import SCHEMA_VERSION, entries_of, tell_entry, tell_rest
+from guerdon.rewards.live.telling import entries_of, tell_entry, tell_rest
+from guerdon.rewards.versions import SCHEMA_VERSION
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["LiveReward"]

@@ -198,7 +198,7 @@ def _refuse_namesakes(before: str, after: str, loaded: set[str]) -> None:
     """
     folders = [_folder(spec) for spec in (before, after)]
     own = Path(split_spec(before)[0]).resolve() if not is_pipeline_file(before) else None
-    for name in sorted(loaded) if folders[0] != folders[1] else ():
+    for name in sorted(loaded):
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is None or not (path := Path(file).resolve()).is_relative_to(folders[0]):
             continue

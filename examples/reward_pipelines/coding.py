@@ -1,0 +1,136 @@
+"""The coding environment with a composed reward: tests, style, and efficiency at the end.
+
+The reward stands in ``coding_reward.yaml``; `composer` is the same one in Python. Run it, which
+serves the environment with that file and plays a task over the wire::
+
+    python -m examples.reward_pipelines.coding
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from examples.coding_env.candidates import candidates
+from examples.coding_env.models import CodeAction, CodeObservation
+from examples.coding_env.rubrics import PassesTests, Style, verdict_of
+from examples.coding_env.tasks import load_tasks
+from guerdon import (
+    GenericEnvClient,
+    InvalidArgumentError,
+    RewardConfig,
+    Rubric,
+    RubricComposer,
+    StepResult,
+    SyncEnvClient,
+)
+
+__all__ = ["REWARD", "Efficiency", "EfficiencyConfig", "composer", "main", "play"]
+
+HERE = Path(__file__).parent
+REWARD = HERE / "coding_reward.yaml"
+
+
+class EfficiencyConfig(BaseModel):
+    """How `Efficiency` counts.
+
+    Example:
+        >>> from examples.reward_pipelines.coding import EfficiencyConfig
+        >>> EfficiencyConfig(submissions=3).submissions
+        3
+
+    Attributes:
+        submissions: How many an episode has, at least 2.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    submissions: int = Field(default=5, ge=2)
+
+
+class Efficiency(Rubric):
+    """The task is solved with few submissions: 1 for the first one, 0 for the last, or unsolved.
+
+    Example:
+        >>> from examples.reward_pipelines.coding import Efficiency, EfficiencyConfig
+        >>> Efficiency(EfficiencyConfig(submissions=3)).submissions
+        3
+
+    Args:
+        config: How many submissions there are.
+    """
+
+    score_range = (0.0, 1.0)
+
+    def __init__(self, config: EfficiencyConfig) -> None:
+        super().__init__()
+        self.submissions = config.submissions
+
+    def forward(self, action: CodeAction, observation: CodeObservation) -> float:
+        """Count the submissions."""
+        verdict = verdict_of(observation)
+        used = self.submissions - observation.submissions_left
+        if used < 1:
+            raise InvalidArgumentError(
+                f"submissions is {self.submissions}, but {observation.submissions_left} are left "
+                "after one; set it to the environment's max_submissions"
+            )
+        if verdict.passed < verdict.total:
+            self.explain("unsolved after %d", used)
+            return 0.0
+        self.explain("solved after %d", used)
+        return 1.0 - (used - 1) / (self.submissions - 1)
+
+
+def composer() -> RubricComposer:
+    """The reward of ``coding_reward.yaml``, in Python.
+
+    Example:
+        >>> from examples.reward_pipelines.coding import composer
+        >>> composer().weights
+        {'test_pass': 1.0, 'code_style': 0.3, 'efficiency': 0.2}
+    """
+    return RubricComposer(
+        {
+            "test_pass": PassesTests(),
+            "code_style": Style(),
+            "efficiency": Efficiency(EfficiencyConfig()),
+        },
+        weights={"test_pass": 1.0, "code_style": 0.3, "efficiency": 0.2},
+        episode_end=["efficiency"],
+    )
+
+
+def play(
+    client: SyncEnvClient[Any, Any, Any], programs: Iterable[str], *, task: int = 0
+) -> list[StepResult[Any]]:
+    """Submit programs in turn, in one episode.
+
+    Args:
+        client: Where to play.
+        programs: What is submitted.
+        task: The task's number.
+    """
+    client.reset(task=task)
+    return [client.step({"program": program}) for program in programs]
+
+
+def main() -> int:
+    """Serve the environment with the file's reward, play a task, and print what each step earned."""
+    config = RewardConfig.from_file(REWARD)
+    programs = candidates(load_tasks()[0])
+    served = GenericEnvClient.from_module(str(HERE.parent / "coding_env"), config=config)
+    with served.sync() as client:
+        results = play(client, [programs["broken"], programs["half"], programs["right"]])
+    for result in results:
+        print(f"{result.reward:.3f}  {result.metadata['reward_components']}")
+        print(f"       {result.observation['feedback']}")
+    return 0 if results[-1].done else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

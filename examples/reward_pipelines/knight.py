@@ -1,0 +1,166 @@
+"""A chess-like game: a knight takes what stands on a small board; taking the king wins."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import uuid4
+
+from guerdon import (
+    Action,
+    Environment,
+    EpisodeError,
+    InvalidArgumentError,
+    Observation,
+    Rubric,
+    State,
+)
+
+__all__ = ["KnightAction", "KnightEnvironment", "KnightObservation", "Material", "Win", "moves"]
+
+SIDE = 5
+SQUARES = [f"{file}{rank}" for rank in range(1, SIDE + 1) for file in "abcde"]
+VALUES = {"pawn": 1, "bishop": 3, "rook": 5, "king": 0}
+START = "a1"
+JUMPS = [(1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2)]
+
+
+def moves(square: str) -> list[str]:
+    """Where a knight may go.
+
+    Example:
+        >>> from examples.reward_pipelines.knight import moves
+        >>> moves("a1")
+        ['b3', 'c2']
+
+    Args:
+        square: Where it stands, from ``a1`` to ``e5``.
+    """
+    file, rank = ord(square[0]), int(square[1])
+    reached = {f"{chr(file + right)}{rank + up}" for right, up in JUMPS}
+    return [each for each in SQUARES if each in reached]
+
+
+class KnightAction(Action):
+    """A move.
+
+    Attributes:
+        to: The square.
+    """
+
+    to: str
+
+
+class KnightObservation(Observation):
+    """The board.
+
+    Attributes:
+        knight: Where the knight stands.
+        men: What stands on which square.
+        taken: What the last move took.
+        won: Whether that was the king.
+    """
+
+    knight: str
+    men: dict[str, str]
+    taken: str | None = None
+    won: bool = False
+
+
+class Material(Rubric):
+    """What the move took, by its worth: shaping, which shows early what moves are good for."""
+
+    score_range = (0.0, 5.0)
+
+    def forward(self, action: KnightAction, observation: KnightObservation) -> float:
+        """Look up what was taken."""
+        return float(VALUES[observation.taken]) if observation.taken else 0.0
+
+
+class Win(Rubric):
+    """The king was taken: all that counts in the end."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: KnightAction, observation: KnightObservation) -> float:
+        """Look whether it was."""
+        return float(observation.won)
+
+
+class KnightEnvironment(Environment[KnightAction, KnightObservation, State]):
+    """A knight, a king and some men that don't move, on 25 squares, for 12 moves.
+
+    Example:
+        >>> from examples.reward_pipelines.knight import KnightAction, KnightEnvironment
+        >>> from guerdon import ConfiguredEnv
+        >>> reward = {"episode_end": [
+        ...     {"name": "win", "rubric": "examples.reward_pipelines.knight.Win"}]}
+        >>> with ConfiguredEnv(KnightEnvironment, reward) as make:
+        ...     environment = make()
+        ...     first = environment.reset(seed=1)
+        ...     environment.step(KnightAction(to="c2")).knight
+        'c2'
+    """
+
+    longest = 12
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._board: KnightObservation | None = None
+        self._state = State()
+
+    @property
+    def state(self) -> State:
+        """Where the game stands."""
+        return self._state
+
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
+    ) -> KnightObservation:
+        """Set up the board.
+
+        Args:
+            seed: Where the men stand.
+            episode_id: What to call the game.
+            **kwargs: Not used.
+        """
+        self._reset_rubric()
+        squares = random.Random(seed).sample([each for each in SQUARES if each != START], 4)
+        men = dict(zip(squares, VALUES, strict=True))
+        self._board = KnightObservation(knight=START, men=men)
+        self._state = State(episode_id=episode_id or uuid4().hex)
+        return self._board
+
+    def step(
+        self, action: KnightAction, timeout_s: float | None = None, **kwargs: Any
+    ) -> KnightObservation:
+        """Move the knight.
+
+        Args:
+            action: Where to.
+            timeout_s: Not used; a step takes no time.
+            **kwargs: Not used.
+
+        Raises:
+            EpisodeError: No game is running.
+            InvalidArgumentError: A knight doesn't move so; the game stays as it was.
+        """
+        board = self._board
+        if board is None or board.done:
+            raise EpisodeError("no game is running; call reset() to begin one")
+        if action.to not in moves(board.knight):
+            raise InvalidArgumentError(
+                f"a knight on {board.knight} goes to {', '.join(moves(board.knight))}, "
+                f"not to {action.to!r:.20}"
+            )
+        self._state.step_count += 1
+        taken = board.men.get(action.to)
+        won = taken == "king"
+        self._board = KnightObservation(
+            knight=action.to,
+            men={square: man for square, man in board.men.items() if square != action.to},
+            taken=taken,
+            won=won,
+            done=won or self._state.step_count == self.longest,
+        )
+        return self.score(action, self._board)
