@@ -30,7 +30,7 @@ from guerdon import (
     SyncHTTPEnvClient,
 )
 
-__all__ = ["REWARD", "FromFile", "FromScript", "Played", "Shaping", "main", "play", "train"]
+__all__ = ["FromFile", "FromScript", "Played", "REWARD", "Shaping", "main", "play", "train"]
 
 HERE = Path(__file__).parent
 REWARD = HERE / "chess_shaping.yaml"

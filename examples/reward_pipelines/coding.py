@@ -29,7 +29,7 @@ from guerdon import (
     SyncEnvClient,
 )
 
-__all__ = ["REWARD", "Efficiency", "EfficiencyConfig", "composer", "main", "play"]
+__all__ = ["Efficiency", "EfficiencyConfig", "REWARD", "composer", "main", "play"]
 
 HERE = Path(__file__).parent
 REWARD = HERE / "coding_reward.yaml"
@@ -120,7 +120,7 @@ def play(
 
 
 def main() -> int:
-    """Serve the environment with the file's reward, play a task, and print what each step earned."""
+    """Serve the environment with the file's reward, play a task, and print what it earned."""
     config = RewardConfig.from_file(REWARD)
     programs = candidates(load_tasks()[0])
     served = GenericEnvClient.from_module(str(HERE.parent / "coding_env"), config=config)

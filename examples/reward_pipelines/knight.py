@@ -31,7 +31,7 @@ def moves(square: str) -> list[str]:
     Example:
         >>> from examples.reward_pipelines.knight import moves
         >>> moves("a1")
-        ['b3', 'c2']
+        ['c2', 'b3']
 
     Args:
         square: Where it stands, from ``a1`` to ``e5``.

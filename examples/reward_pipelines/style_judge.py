@@ -21,14 +21,14 @@ from pathlib import Path
 
 from guerdon import ChatModel, LLMJudge, MCPClient, make_judge_server, serve_mcp
 
-__all__ = ["PROMPT", "REWARD", "JudgedStyle", "StyleConfig", "main"]
+__all__ = ["JudgedStyle", "PROMPT", "REWARD", "StyleConfig", "main"]
 
 REWARD = Path(__file__).with_name("judged_coding_reward.yaml")
 
-PROMPT = """How well does this Python program read? Don't judge whether it is right: tests do that.
-Look at its names, at whether each function does one thing, at repetition, and at comments that say \
-what the code says anyway. 1 is a program that nobody would want to change; 0 is one that has to be \
-written anew to be understood.
+PROMPT = """How well does this Python program read? Whether it is right doesn't matter: tests tell \
+that. Look at its names, at whether each function does one thing, at repetition, and at comments \
+that say what the code says anyway. 1 is a program that nobody would want to change; 0 is one that \
+has to be written anew to be understood.
 
 What was asked:
 {task}

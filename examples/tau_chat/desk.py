@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["CHANGE_FEE", "TOOLS", "Booking", "Desk", "DeskError", "Flight"]
+__all__ = ["Booking", "CHANGE_FEE", "Desk", "DeskError", "Flight", "TOOLS"]
 
 CHANGE_FEE = 40  # euros
 

@@ -5,6 +5,7 @@ import json
 import select
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import httpx
@@ -64,9 +65,11 @@ def ended(process, number=signal.SIGTERM):
 @asynccontextmanager
 async def over_http(url, token=None):
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http:
-        async with mcp.Client(streamable_http_client(url, http_client=http)) as client:
-            yield client
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
+        mcp.Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        yield client
 
 
 @asynccontextmanager
@@ -170,15 +173,12 @@ def test_it_ends_when_told_to_while_a_call_runs(serving):
     with ScriptedModel([Said(GOOD, is_held=True)]) as model:
         process, url = serving(model)
 
-        async def stop_within():
-            async with over_http(url) as client:
-                call = asyncio.create_task(client.call_tool("judge", ASKED))
-                await asyncio.to_thread(model.wait_for, lambda model: len(model.asked) == 1)
-                process.send_signal(signal.SIGTERM)
-                model.release()
-                return await call
-
-        assert asyncio.run(stop_within()).structured_content["score"] == 0.8
+        with MCPClient(url) as client, ThreadPoolExecutor(1) as pool:
+            call = pool.submit(client.call_tool, "judge", **ASKED)
+            model.wait_for(lambda model: len(model.asked) == 1)
+            process.send_signal(signal.SIGTERM)
+            model.release()
+            assert call.result(PATIENCE)["score"] == 0.8
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 

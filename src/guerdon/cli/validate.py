@@ -14,7 +14,7 @@ from guerdon.cli.consoles import plain
 from guerdon.errors import ConfigError
 
 if TYPE_CHECKING:
-    from guerdon.rewards.documents import Document
+    from guerdon.rewards.config.documents import Document
     from guerdon.services.client import MCPClient
 
 __all__ = ["validate"]
@@ -56,10 +56,10 @@ def validate(
 
 def _checked(file: Path) -> tuple[list[str], str | None]:
     """The mistakes of a file, or the fingerprint of the reward that it describes."""
-    from guerdon.rewards.checking import problems_of_document
-    from guerdon.rewards.config import RewardConfig
+    from guerdon.rewards.config.checking import problems_of_document
+    from guerdon.rewards.config.config import RewardConfig
+    from guerdon.rewards.config.reading import read_document
     from guerdon.rewards.pipeline import RewardPipeline
-    from guerdon.rewards.reading import read_document
 
     try:
         document = read_document(file)

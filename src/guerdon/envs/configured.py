@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from guerdon.envs.furnishing import furnished
-from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.live.live import LiveReward
 from guerdon.rewards.pipeline import RewardPipeline
 

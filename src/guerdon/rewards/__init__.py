@@ -9,28 +9,20 @@ from guerdon._lazy import lazy_names
 if TYPE_CHECKING:
     from guerdon.rewards.composer import *
     from guerdon.rewards.config import *
-    from guerdon.rewards.curriculum import *
     from guerdon.rewards.live import *
     from guerdon.rewards.logger import *
     from guerdon.rewards.making import *
     from guerdon.rewards.normalizer import *
     from guerdon.rewards.opening import *
     from guerdon.rewards.pipeline import *
-    from guerdon.rewards.registry import *
-    from guerdon.rewards.schedule_spec import *
     from guerdon.rewards.schedules import *
-    from guerdon.rewards.versions import *
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     "composer",
     "schedules",
-    "schedule_spec",
-    "curriculum",
     "config",
-    "registry",
     "making",
-    "versions",
     "pipeline",
     "opening",
     "live",

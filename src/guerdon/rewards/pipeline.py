@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from guerdon._background import run
 from guerdon.errors import InvalidArgumentError
 from guerdon.rewards.composer import RubricComposer
-from guerdon.rewards.config import RewardConfig
-from guerdon.rewards.making import make_rubrics
+from guerdon.rewards.config.config import RewardConfig
+from guerdon.rewards.making.making import make_rubrics
 
 if TYPE_CHECKING:
     from guerdon.services.client import MCPClient

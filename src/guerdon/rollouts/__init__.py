@@ -6,6 +6,14 @@ from guerdon.rollouts.alignment import (
     AlignmentReport,
     RLDataAligner,
 )
+from guerdon.rollouts.comparing import (
+    Comparison,
+    ComparisonJob,
+    ComparisonReport,
+    RewardChange,
+    compare_rewards,
+    compare_rows,
+)
 from guerdon.rollouts.crediting import apply_credit, system_apply_gigpo_to_batch_steps
 from guerdon.rollouts.playing import (
     AgentPolicy,
@@ -34,6 +42,9 @@ __all__ = [
     "AlignedBatch",
     "AlignedRollout",
     "AlignmentReport",
+    "Comparison",
+    "ComparisonJob",
+    "ComparisonReport",
     "CreditSettings",
     "FunctionScorer",
     "Job",
@@ -44,12 +55,15 @@ __all__ = [
     "RLRolloutWorker",
     "ReplayPolicy",
     "ResultRow",
+    "RewardChange",
     "RolloutRecord",
     "RolloutScorer",
     "SandboxSettings",
     "ScriptedPolicy",
     "Summary",
     "apply_credit",
+    "compare_rewards",
+    "compare_rows",
     "read_rollouts",
     "score_rollouts",
     "system_apply_gigpo_to_batch_steps",

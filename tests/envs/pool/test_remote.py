@@ -76,7 +76,9 @@ def test_an_episode_is_played_on_a_server(world_server):
             stepped = await pool.step_batch([Deed(value=2), None, {"do": "end", "value": 3}])
             assert rewards(stepped) == [0.5, None, 0.5]
             assert [each and each.done for each in stepped] == [False, None, True]
-            assert unsigned(stepped[0].metadata) == {"reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}}
+            assert unsigned(stepped[0].metadata) == {
+                "reward_components": {"rubric_0": 2.0, "rubric_1": 0.5}
+            }
             again = await pool.step_batch([Deed()] * 3)
             assert [each.value for each in again] == [2, 1, 2]  # each has its own environment
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from guerdon import LengthBounds, RegexMatch, Rubric, RubricComposer, Sequential, WeightedSum
 from guerdon.functions.decorator import RewardFunction
-from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.config.config import RewardConfig
 from guerdon.rollouts.comparing.changes import (
     RewardChange,
     changes_of_code,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from guerdon.errors import EnvFailedError, GuerdonError, InvalidArgumentError, L
 from guerdon.models.action import Action
 from guerdon.models.observation import Observation
 from guerdon.models.state import State
-from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.pipeline import RewardPipeline
 from guerdon.rubrics.failure import say_failure
 
@@ -87,7 +87,7 @@ def create_app(
     *,
     env_name: str | None = None,
     state_type: type[State] | None = None,
-    reward: RewardPipeline | RewardConfig | str | Path | None = None,
+    reward: RewardPipeline | RewardConfig | Mapping[str, Any] | str | Path | None = None,
     limits: ServerLimits | None = None,
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
@@ -115,7 +115,7 @@ def create_app(
         env_name: What the environment is called; by default what its metadata say.
         state_type: The class of states; by default what the environment's class says.
         reward: The reward of every environment, in place of its own: a pipeline, its
-            configuration, or a file of that.
+            configuration, a dict like that, or its file.
         limits: How much the server takes on.
         token: What clients must send as ``Authorization: Bearer …``; by default nothing.
         allowed_hosts: Names that the server goes by, where it listens on the loopback and is

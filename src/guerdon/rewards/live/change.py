@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.schedule_spec import schedule_of
-from guerdon.rewards.schedules import Schedule
+from guerdon.rewards.schedules.schedule_spec import schedule_of
+from guerdon.rewards.schedules.schedules import Schedule
 
 __all__ = ["Change", "Present", "read_change"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from guerdon.errors import ConfigConflictError, ConfigUpdateError
 from guerdon.rewards.composer import RubricComposer
-from guerdon.rewards.config import RewardConfig
-from guerdon.rewards.curriculum import Curriculum
+from guerdon.rewards.config.config import RewardConfig
+from guerdon.rewards.config.versions import SCHEMA_VERSION
 from guerdon.rewards.live.change import Change, Present, read_change
 from guerdon.rewards.live.progress import EpisodeMeans, Progress
 from guerdon.rewards.live.prototype import Prototype, Settings, arrange
 from guerdon.rewards.live.telling import entries_of, tell_entry, tell_rest
-from guerdon.rewards.versions import SCHEMA_VERSION
+from guerdon.rewards.schedules.curriculum import Curriculum
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["LiveReward"]

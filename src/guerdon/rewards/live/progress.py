@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from guerdon.rewards.curriculum import Curriculum
-from guerdon.rewards.schedules import Schedule
+from guerdon.rewards.schedules.curriculum import Curriculum
+from guerdon.rewards.schedules.schedules import Schedule
 
 __all__ = ["EpisodeMeans", "Progress"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from guerdon.errors import ConfigError, ConfigUpdateError, GuerdonError
 from guerdon.rewards.composer import RubricComposer
 from guerdon.rewards.live.tunables import tunables
-from guerdon.rewards.schedules import Schedule
+from guerdon.rewards.schedules.schedules import Schedule
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.rubric import Rubric
 

@@ -9,12 +9,13 @@ from pydantic_core import to_jsonable_python
 
 from guerdon.functions.loading import name_of
 from guerdon.rewards.composer import RubricComposer
-from guerdon.rewards.config import RewardConfig
+from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.live.prototype import Prototype, Settings
-from guerdon.rewards.schedule_spec import spec_of
+from guerdon.rewards.schedules.schedule_spec import spec_of
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Entry", "entries_of", "tell_entry", "tell_rest"]
+
 
 class Entry(NamedTuple):
     """One entry of a running reward.

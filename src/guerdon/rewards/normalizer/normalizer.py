@@ -17,7 +17,7 @@ from guerdon.rewards.normalizer.moments import Moments, population_scale
 from guerdon.rewards.normalizer.rows import EnvId, read_id, read_reward, read_rows
 from guerdon.rewards.normalizer.settings import KEPT, Known, Method, Range, Settings
 from guerdon.rewards.normalizer.statistics import SMALLEST_SPREAD, Scale
-from guerdon.rewards.values import told
+from guerdon.rewards.schedules.values import told
 
 __all__ = ["RewardNormalizer"]
 

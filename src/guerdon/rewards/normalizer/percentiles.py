@@ -18,7 +18,7 @@ from guerdon.rewards.normalizer.statistics import (
     Statistics,
     rows_by_code,
 )
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = ["Percentiles"]
 

@@ -13,7 +13,7 @@ from guerdon.credit.arguments import Floats, Integers, listed
 from guerdon.credit.keys import numbered
 from guerdon.errors import InvalidArgumentError
 from guerdon.rewards.normalizer.statistics import LARGEST
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = ["EnvId", "Rows"]
 

@@ -12,7 +12,7 @@ from guerdon.rewards.normalizer.moments import Moments
 from guerdon.rewards.normalizer.percentiles import Percentiles
 from guerdon.rewards.normalizer.rows import EnvId, read_id
 from guerdon.rewards.normalizer.statistics import Statistics
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = ["Known", "Method", "Range", "Settings"]
 

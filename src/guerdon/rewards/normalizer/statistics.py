@@ -11,7 +11,7 @@ import numpy as np
 
 from guerdon.credit.arguments import Floats, Integers
 from guerdon.errors import StateError
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = ["Scale", "Statistics"]
 

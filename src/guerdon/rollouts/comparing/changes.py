@@ -13,7 +13,7 @@ from guerdon.rollouts.json_forms import as_json
 from guerdon.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:
-    from guerdon.rewards.config import RewardConfig
+    from guerdon.rewards.config.config import RewardConfig
 
 __all__ = ["RewardChange", "changes_of_code", "changes_of_configs", "changes_of_rewards"]
 

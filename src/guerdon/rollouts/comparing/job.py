@@ -123,7 +123,7 @@ class ComparisonJob:
         one, other = _reward(before), _reward(after)
         if not (is_pipeline_file(self.before) and is_pipeline_file(self.after)):
             return changes_of_rewards(one, other)
-        from guerdon.rewards.config import RewardConfig
+        from guerdon.rewards.config.config import RewardConfig
 
         configs = map(RewardConfig.from_file, (self.before, self.after))
         changes = changes_of_configs(*configs)

@@ -25,14 +25,14 @@ from pydantic_core import PydanticCustomError
 from guerdon.errors import ConfigError
 from guerdon.functions.loading import name_of
 from guerdon.rewards.composer import RubricComposer
-from guerdon.rewards.consistency import inconsistencies
-from guerdon.rewards.curriculum import CurriculumSpec
-from guerdon.rewards.documents import Document, Problem
-from guerdon.rewards.mistakes import problems_of, told_value
-from guerdon.rewards.reading import parse_document, read_document
-from guerdon.rewards.schedule_spec import ScheduleSpec
-from guerdon.rewards.versions import SCHEMA_VERSION, config_migrations
-from guerdon.rewards.writing import to_yaml
+from guerdon.rewards.config.consistency import inconsistencies
+from guerdon.rewards.config.documents import Document, Problem
+from guerdon.rewards.config.mistakes import problems_of, told_value
+from guerdon.rewards.config.reading import parse_document, read_document
+from guerdon.rewards.config.versions import SCHEMA_VERSION, config_migrations
+from guerdon.rewards.config.writing import to_yaml
+from guerdon.rewards.schedules.curriculum import CurriculumSpec
+from guerdon.rewards.schedules.schedule_spec import ScheduleSpec
 from guerdon.rubrics.rubric import Rubric
 from guerdon.services.config import ServiceConfig
 
@@ -279,7 +279,7 @@ class RewardConfig(BaseModel):
     @staticmethod
     def json_schema() -> dict[str, Any]:
         """The JSON Schema of a reward's file, with which editors complete it."""
-        from guerdon.rewards.schema import reward_schema
+        from guerdon.rewards.config.schema import reward_schema
 
         return reward_schema()
 

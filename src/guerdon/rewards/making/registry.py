@@ -12,7 +12,7 @@ from typing import Any
 
 from guerdon.errors import ConfigError, InvalidArgumentError, SpecError
 from guerdon.functions.loading import load_object
-from guerdon.rewards.documents import near
+from guerdon.rewards.config.documents import near
 
 __all__ = ["RubricRegistry", "rubric_registry"]
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from guerdon.errors import ConfigError, ConfigVersionError, InvalidArgumentError
-from guerdon.rewards.documents import Document, Problem
-from guerdon.rewards.mistakes import told_value
+from guerdon.rewards.config.documents import Document, Problem
+from guerdon.rewards.config.mistakes import told_value
 
 __all__ = ["ConfigMigrations", "config_migrations"]
 

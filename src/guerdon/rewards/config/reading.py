@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 import yaml
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.documents import Document, Place, Problem
-from guerdon.rewards.plain_scalars import plain_value
+from guerdon.rewards.config.documents import Document, Place, Problem
+from guerdon.rewards.config.plain_scalars import plain_value
 
 __all__ = ["parse_document", "read_document"]
 

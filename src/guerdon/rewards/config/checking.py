@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from guerdon.rewards.config import RewardConfig, RubricEntry
-from guerdon.rewards.consistency import LISTS
-from guerdon.rewards.documents import Document, Problem
-from guerdon.rewards.maker import Maker
-from guerdon.rewards.registry import RubricRegistry, rubric_registry
+from guerdon.rewards.config.config import RewardConfig, RubricEntry
+from guerdon.rewards.config.consistency import LISTS
+from guerdon.rewards.config.documents import Document, Problem
+from guerdon.rewards.making.maker import Maker
+from guerdon.rewards.making.registry import RubricRegistry, rubric_registry
 
 if TYPE_CHECKING:
     from guerdon.services.client import MCPClient
@@ -27,7 +27,7 @@ def problems_of_document(
     Those of an entry that is wrong otherwise, too, as far as it says which it means.
 
     Example:
-        >>> from guerdon.rewards.reading import parse_document
+        >>> from guerdon.rewards.config.reading import parse_document
         >>> document = parse_document('{schema_version: 1.0, per_turn: [{rubric: RegexMach}]}')
         >>> for problem in problems_of_document(document):
         ...     print(document.told(problem))

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import ConfigError
-from guerdon.rewards.documents import Problem, near, place_text
-from guerdon.rewards.reading import MAX_BYTES, parse_document, read_document
-from guerdon.rewards.writing import to_yaml
+from guerdon.rewards.config.documents import Problem, near, place_text
+from guerdon.rewards.config.reading import MAX_BYTES, parse_document, read_document
+from guerdon.rewards.config.writing import to_yaml
 
 # Words without quotes, and what they are.
 PLAIN = {

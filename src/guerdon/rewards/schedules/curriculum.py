@@ -23,9 +23,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from guerdon.errors import InvalidArgumentError, StateError
-from guerdon.rewards.documents import Document, Problem
-from guerdon.rewards.validation import validation_error
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.config.documents import Document, Problem
+from guerdon.rewards.schedules.validation import validation_error
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = ["Curriculum", "CurriculumSpec", "Stage", "Until"]
 

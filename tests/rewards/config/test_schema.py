@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from guerdon import ConfigError, Rubric
-from guerdon.rewards.config import RewardConfig
-from guerdon.rewards.registry import RubricRegistry
-from guerdon.rewards.schema import reward_schema
+from guerdon.rewards.config.config import RewardConfig
+from guerdon.rewards.config.schema import reward_schema
+from guerdon.rewards.making.registry import RubricRegistry
 
 
 class Limits(BaseModel):

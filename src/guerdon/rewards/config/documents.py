@@ -48,7 +48,7 @@ class Document:
     r"""What a file says, and where it says it.
 
     Example:
-        >>> from guerdon.rewards.reading import parse_document
+        >>> from guerdon.rewards.config.reading import parse_document
         >>> document = parse_document("schema_version: 1.10\nper_turn: []\n", file="reward.yaml")
         >>> document.data, document.texts[("schema_version",)]
         ({'schema_version': 1.1, 'per_turn': []}, '1.10')

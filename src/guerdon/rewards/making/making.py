@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.config import RewardConfig, RubricEntry
-from guerdon.rewards.consistency import LISTS
-from guerdon.rewards.documents import Problem, place_text
-from guerdon.rewards.maker import Maker
-from guerdon.rewards.registry import RubricRegistry, rubric_registry
+from guerdon.rewards.config.config import RewardConfig, RubricEntry
+from guerdon.rewards.config.consistency import LISTS
+from guerdon.rewards.config.documents import Problem, place_text
+from guerdon.rewards.making.maker import Maker
+from guerdon.rewards.making.registry import RubricRegistry, rubric_registry
 from guerdon.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:

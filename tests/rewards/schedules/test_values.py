@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.schedules.values import is_finite, told
 
 
 @pytest.mark.parametrize("value", [0, -1.5, 2**900, Fraction(1, 3), np.float32(1), np.int8(1)])

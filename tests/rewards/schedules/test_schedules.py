@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from guerdon.errors import ConfigError, InvalidArgumentError
-from guerdon.rewards.schedule_spec import ScheduleSpec, schedule_of, spec_of
-from guerdon.rewards.schedules import (
+from guerdon.rewards.schedules.schedule_spec import ScheduleSpec, schedule_of, spec_of
+from guerdon.rewards.schedules.schedules import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,

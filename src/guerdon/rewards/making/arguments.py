@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from guerdon.rewards.documents import Problem
-from guerdon.rewards.mistakes import problems_of, unknown_key
+from guerdon.rewards.config.documents import Problem
+from guerdon.rewards.config.mistakes import problems_of, unknown_key
 
 __all__ = ["Argument", "accepted_by", "arguments_of", "checked", "config_class", "config_of"]
 

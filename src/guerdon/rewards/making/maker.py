@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import ConfigError, GuerdonError
 from guerdon.functions.decorator import RewardFunction, takes_messages
-from guerdon.rewards.arguments import (
+from guerdon.rewards.config.config import RubricEntry
+from guerdon.rewards.config.documents import Problem, near
+from guerdon.rewards.making.arguments import (
     Argument,
     accepted_by,
     arguments_of,
@@ -21,9 +23,7 @@ from guerdon.rewards.arguments import (
     config_class,
     config_of,
 )
-from guerdon.rewards.config import RubricEntry
-from guerdon.rewards.documents import Problem, near
-from guerdon.rewards.registry import RubricRegistry
+from guerdon.rewards.making.registry import RubricRegistry
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 

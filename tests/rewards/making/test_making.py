@@ -9,11 +9,11 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from guerdon import ConfigError, EvaluateResult, Rubric, TrajectoryRubric, reward_function
-from guerdon.rewards.checking import problems_of_document
-from guerdon.rewards.config import RewardConfig, RubricEntry
-from guerdon.rewards.making import make_rubric, make_rubrics
-from guerdon.rewards.reading import parse_document
-from guerdon.rewards.registry import RubricRegistry
+from guerdon.rewards.config.checking import problems_of_document
+from guerdon.rewards.config.config import RewardConfig, RubricEntry
+from guerdon.rewards.config.reading import parse_document
+from guerdon.rewards.making.making import make_rubric, make_rubrics
+from guerdon.rewards.making.registry import RubricRegistry
 
 
 class Services:
@@ -421,7 +421,7 @@ def test_entry_points_of_other_packages_are_names(monkeypatch):
         assert group == "guerdon.rubrics"
         return [each for each in offered if name in (None, each.name)]
 
-    monkeypatch.setattr("guerdon.rewards.registry.entry_points", entry_points)
+    monkeypatch.setattr("guerdon.rewards.making.registry.entry_points", entry_points)
     registry = RubricRegistry()
     assert registry.names() == ["broken", "theirs"]
     assert registry.resolve("theirs") is Scored

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rewards.documents import Document, Place, Problem
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.config.documents import Document, Place, Problem
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = [
     "ConstantSchedule", "CosineSchedule", "ExponentialSchedule", "PiecewiseLinearSchedule",

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from guerdon.rewards.documents import Problem
+from guerdon.rewards.config.documents import Problem
 
 __all__ = ["validation_error"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from guerdon.rewards.documents import Place, Problem, near, place_text
+from guerdon.rewards.config.documents import Place, Problem, near, place_text
 
 __all__ = ["LISTS", "inconsistencies"]
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.arguments import Argument, arguments_of, config_class
-from guerdon.rewards.config import RewardConfig
-from guerdon.rewards.registry import RubricRegistry, rubric_registry
-from guerdon.rewards.versions import SCHEMA_VERSION
+from guerdon.rewards.config.config import RewardConfig
+from guerdon.rewards.config.versions import SCHEMA_VERSION
+from guerdon.rewards.making.arguments import Argument, arguments_of, config_class
+from guerdon.rewards.making.registry import RubricRegistry, rubric_registry
 
 __all__ = ["reward_schema"]
 

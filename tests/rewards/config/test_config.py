@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import ConfigError, ConfigVersionError, Rubric
-from guerdon.rewards.checking import problems_of_document
-from guerdon.rewards.config import RewardConfig, RubricEntry
-from guerdon.rewards.documents import Document
-from guerdon.rewards.schedules import PiecewiseLinearSchedule
-from guerdon.rewards.versions import ConfigMigrations
+from guerdon.rewards.config.checking import problems_of_document
+from guerdon.rewards.config.config import RewardConfig, RubricEntry
+from guerdon.rewards.config.documents import Document
+from guerdon.rewards.config.versions import ConfigMigrations
+from guerdon.rewards.schedules.schedules import PiecewiseLinearSchedule
 
 FILE = """\
 schema_version: "1.0"

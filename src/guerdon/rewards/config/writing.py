@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from guerdon.rewards.plain_scalars import reads_as_text
+from guerdon.rewards.config.plain_scalars import reads_as_text
 
 __all__ = ["to_yaml"]
 

@@ -9,8 +9,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from guerdon.rewards.documents import Document, Problem, near
-from guerdon.rewards.schedules import (
+from guerdon.rewards.config.documents import Document, Problem, near
+from guerdon.rewards.schedules.schedules import (
     BY,
     MAX_POINTS,
     MAX_POSITION,
@@ -23,8 +23,8 @@ from guerdon.rewards.schedules import (
     problems_of_by,
     problems_of_factor,
 )
-from guerdon.rewards.validation import validation_error
-from guerdon.rewards.values import is_finite, told
+from guerdon.rewards.schedules.validation import validation_error
+from guerdon.rewards.schedules.values import is_finite, told
 
 __all__ = ["ScheduleSpec", "schedule_of", "spec_of"]
 

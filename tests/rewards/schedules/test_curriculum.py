@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from guerdon.errors import InvalidArgumentError, StateError
-from guerdon.rewards.curriculum import Curriculum, CurriculumSpec, Stage, Until
+from guerdon.rewards.schedules.curriculum import Curriculum, CurriculumSpec, Stage, Until
 
 FORMAT = {"component": "format", "mean_above": 0.5, "over": 3}
 LAST = {"name": "last", "weights": {"task": 2.0}}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
-from guerdon.rewards.documents import Place, Problem, near
+from guerdon.rewards.config.documents import Place, Problem, near
 
 __all__ = ["problems_of", "told_value", "unknown_key"]
 

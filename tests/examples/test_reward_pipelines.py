@@ -1,0 +1,331 @@
+"""Rewards in files: composed, changed from a training script, judged through an MCP server."""
+
+import asyncio
+import contextlib
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import mcp
+import pytest
+
+from examples.coding_env.candidates import candidates
+from examples.coding_env.environment import CodingEnvironment
+from examples.coding_env.models import CodeAction
+from examples.coding_env.tasks import load_tasks
+from examples.reward_pipelines import chess_shaping, coding, style_judge
+from examples.reward_pipelines.chess_shaping import FromFile, FromScript, train
+from examples.reward_pipelines.coding import composer
+from examples.reward_pipelines.knight import (
+    SIDE,
+    SQUARES,
+    KnightAction,
+    KnightEnvironment,
+    moves,
+)
+from examples.tau_chat.scripted_model import Failed, ScriptedModel
+from guerdon import (
+    ConfigError,
+    ConfiguredEnv,
+    EpisodeError,
+    GenericEnvClient,
+    HTTPEnvClient,
+    InvalidArgumentError,
+    RewardConfig,
+    ServiceUnavailableError,
+    create_app,
+)
+from tests.envs.client.servers import Served
+
+ROOT = Path(__file__).parents[2]
+MODULES = ["chess_shaping", "coding", "knight", "style_judge"]
+SOON = 20
+
+PROGRAMS = candidates(load_tasks()[0])
+
+
+@contextlib.contextmanager
+def served(factory, reward):
+    """An environment on a server of this process; its address."""
+    server = Served(create_app(factory, reward=reward))
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+# The coding environment with its composer ------------------------------------------------------
+
+
+def test_the_coding_environment_is_served_with_the_files_reward(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert coding.main() == 0
+    rows = capsys.readouterr().out.splitlines()[::2]
+    components = [row.partition("{")[2] for row in rows]
+    assert [each.count(":") for each in components] == [2, 2, 3]  # efficiency only at the end
+    rewards = [float(row.split()[0]) for row in rows]
+    assert rewards[0] < rewards[1] < rewards[2]
+    assert components[2].endswith("'efficiency': 0.5}")
+
+
+def test_the_file_and_the_composer_in_code_give_the_same_rewards():
+    def play(environment):
+        environment.reset(task=0)
+        return [
+            environment.step(CodeAction(program=PROGRAMS[kind]))
+            for kind in ("half", "wrong", "right")
+        ]
+
+    with (
+        ConfiguredEnv(lambda: CodingEnvironment(sandbox="process"), coding.REWARD) as make,
+        make() as from_file,
+        CodingEnvironment(sandbox="process", rubric=composer()) as from_code,
+    ):
+        ours, theirs = play(from_file), play(from_code)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.reward == other.reward
+        assert one.metadata["reward_components"] == other.metadata["reward_components"]
+    last = ours[-1].metadata["reward_components"]
+    assert (last["test_pass"], last["efficiency"]) == (1.0, 0.5)
+    assert ours[-1].reward == pytest.approx(1.0 + 0.3 * last["code_style"] + 0.2 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "efficiency"),
+    [(["right"], 1.0), (["wrong", "right"], 0.0), (["wrong", "wrong"], 0.0)],
+    ids=["at once", "at last", "never"],
+)
+def test_efficiency_counts_submissions(kinds, efficiency):
+    rubric = coding.Efficiency(coding.EfficiencyConfig(submissions=2))
+    with CodingEnvironment(sandbox="process", max_submissions=2, rubric=rubric) as environment:
+        environment.reset(task=0)
+        for kind in kinds:
+            observation = environment.step(CodeAction(program=PROGRAMS[kind]))
+    assert observation.reward == efficiency
+
+
+def test_efficiency_for_another_number_of_submissions_is_a_failure():
+    rubric = coding.Efficiency(coding.EfficiencyConfig(submissions=2))
+    with CodingEnvironment(sandbox="process", rubric=rubric) as environment:
+        environment.reset(task=0)
+        observation = environment.step(CodeAction(program=PROGRAMS["right"]))
+    assert observation.reward is None
+    assert "max_submissions" in observation.metadata["reward_error"]
+
+
+def test_a_wrong_key_in_the_file_is_told_with_its_line_and_what_would_be_accepted(tmp_path):
+    file = tmp_path / "reward.yaml"
+    file.write_text(coding.REWARD.read_text().replace("{submissions: 5}", "{submission: 5}"))
+    with pytest.raises(ConfigError) as raised:
+        ConfiguredEnv(CodingEnvironment, file)
+    (problem,) = raised.value.problems
+    line = file.read_text().splitlines().index("    config: {submission: 5}") + 1
+    assert f"reward.yaml:{line}: episode_end[0].config.submission" in problem
+    assert "did you mean 'submissions'" in problem
+
+
+# Shaping that goes down while training runs ----------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [FromFile, FromScript])
+def test_shaping_goes_down_from_the_training_script(shape):
+    with served(KnightEnvironment, chess_shaping.REWARD) as url:
+        played = train(url, shape(), games=4)
+    by_step = {each.training_step: each for each in played}
+    assert [each.won for each in played] == [by_step[0].won] * 4
+    assert by_step[0].rewards == by_step[200].rewards
+    assert sum(by_step[1000].rewards) == by_step[1000].won
+    shaped, half, none = (by_step[step].rewards for step in (0, 600, 1000))
+    assert shaped > half > none
+    assert half == pytest.approx([(a + b) / 2 for a, b in zip(shaped, none, strict=True)])
+    assert all(len(each.fingerprints) == 1 for each in played)
+    assert len(set.union(*(each.fingerprints for each in played))) == 3
+
+
+def test_both_ways_give_the_same_rewards():
+    found = []
+    for shape in (FromFile(), FromScript()):
+        with served(KnightEnvironment, chess_shaping.REWARD) as url:
+            found.append([each.rewards for each in train(url, shape, games=2)])
+    assert found[0] == found[1]
+
+
+def test_a_post_while_a_game_runs_is_for_the_next_one():
+    def rewards(client):
+        return [client.step({"to": to}).reward for to in ("c2", "a1")]
+
+    with (
+        served(KnightEnvironment, chess_shaping.REWARD) as url,
+        GenericEnvClient.from_url(url).sync() as client,
+    ):
+        seed = next(seed for seed in range(100) if "c2" in board(seed))
+        client.reset(seed=seed)
+        answer = client.post("/config", json={"training_step": 1000})
+        now = rewards(client)
+        client.reset(seed=seed)
+        then = rewards(client)
+    assert answer["status"] == "ok"
+    assert answer["config"]["progress"]["training_step"] == 1000
+    assert now[0] > 0
+    assert [*now[1:], *then] == [0.0] * 3
+
+
+def test_who_posts_for_a_version_that_is_past_is_refused():
+    with served(KnightEnvironment, chess_shaping.REWARD) as url, httpx.Client(base_url=url) as http:
+        seen = http.get("/config").headers["etag"]
+        post = {"weights": {"material": 0.25}}
+        first = http.post("/config", json=post, headers={"if-match": seen})
+        second = http.post("/config", json=post, headers={"if-match": seen})
+        third = http.post("/config", json=post, headers={"if-match": first.headers["etag"]})
+    assert [each.status_code for each in (first, second, third)] == [200, 412, 200]
+    assert second.headers["etag"] == first.headers["etag"] != seen
+
+
+def test_the_script_looks_again_where_somebody_else_was_faster():
+    class Hurried(HTTPEnvClient):
+        """After each look somebody else changes something, twice."""
+
+        left = 2
+
+        async def get_config(self):
+            told = await super().get_config()
+            if self.left:
+                self.left -= 1
+                await self.post("/config", json={"weights": {"win": 1.0 + self.left}})
+            return told
+
+    with (
+        served(KnightEnvironment, chess_shaping.REWARD) as url,
+        Hurried(url).sync() as server,
+    ):
+        FromScript()(server, 600)
+        audit = server.get("/config/audit")
+        config = server.get_config()
+    weights = {each["name"]: each["weight"] for each in config["per_turn"] + config["episode_end"]}
+    assert weights == {"material": 0.25, "win": 1.0}
+    assert "schedule" not in config["per_turn"][0] or config["per_turn"][0]["schedule"] is None
+    assert "chess_shaping.py" in json.dumps(audit)
+
+
+# The game --------------------------------------------------------------------------------------
+
+
+def board(seed):
+    with ConfiguredEnv(KnightEnvironment, chess_shaping.REWARD) as make:
+        return make().reset(seed=seed).men
+
+
+def test_a_knight_moves_as_in_chess():
+    for square in SQUARES:
+        for to in SQUARES:
+            far = abs(ord(square[0]) - ord(to[0])), abs(int(square[1]) - int(to[1]))
+            assert (to in moves(square)) == (sorted(far) == [1, 2])
+    assert len(SQUARES) == SIDE**2
+
+
+def test_a_move_that_is_none_leaves_the_game_and_a_game_ends():
+    with ConfiguredEnv(KnightEnvironment, chess_shaping.REWARD) as make:
+        environment = make()
+        with pytest.raises(EpisodeError):
+            environment.step(KnightAction(to="c2"))
+        seed = next(seed for seed in range(100) if not {"c2", "a1"} & set(board(seed)))
+        environment.reset(seed=seed)
+        with pytest.raises(InvalidArgumentError, match="c2, b3"):
+            environment.step(KnightAction(to="c3"))
+        steps = [environment.step(KnightAction(to=to)) for to in ["c2", "a1"] * 6]
+        assert [each.done for each in steps] == [False] * 11 + [True]
+        assert environment.state.step_count == 12
+        with pytest.raises(EpisodeError):
+            environment.step(KnightAction(to="c2"))
+
+
+# The style judge as an MCP server --------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def judge_served(model):
+    """The style judge in a process of its own; its address."""
+    command = [sys.executable, "-m", "examples.reward_pipelines.style_judge"]
+    process = subprocess.Popen(
+        [*command, model.endpoint, "m", "--port", "0"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        rest, _ = process.communicate(timeout=SOON)
+    assert (process.returncode, rest) == (0, "")
+
+
+def judged_by(service):
+    config = RewardConfig.from_file(style_judge.REWARD).to_dict()
+    return config | {"mcp_services": {"style_judge": service}}
+
+
+def opinion(body):
+    """A model that likes short programs, and fails where one says so."""
+    asked = body["messages"][-1]["content"]
+    if "FAIL" in asked:
+        return Failed(400)
+    score = 0.2 if "Score: 1.0" in asked else 0.8
+    return json.dumps({"score": score, "reasoning": "so it reads"})
+
+
+def test_the_style_judge_is_an_mcp_server_and_the_reward_asks_it():
+    right = PROGRAMS["right"]
+    programs = [f"{right}# Score: 1.0\n", f"{right}# FAIL\n", right]
+
+    async def tools(url):
+        async with mcp.Client(url) as client:
+            return (await client.list_tools()).tools
+
+    def play(config):
+        def make_environment():
+            return CodingEnvironment(sandbox="process")
+
+        with ConfiguredEnv(make_environment, config) as make, make() as environment:
+            found = []
+            for program in programs:
+                environment.reset(task=0)
+                found.append(environment.step(CodeAction(program=program)))
+            return found
+
+    with ScriptedModel(opinion) as model, judge_served(model) as url:
+        (tool,) = asyncio.run(tools(url))
+        over_mcp = play(judged_by({"type": "mcp", "endpoint": url, "tool": "judge"}))
+        direct = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m"}
+        asked = play(judged_by({**direct, "prompt": style_judge.PROMPT, "returns": "verdict"}))
+    assert tool.name == "judge"
+    assert set(tool.input_schema["required"]) == {"task", "program"}
+    components = [each.metadata["reward_components"] for each in over_mcp]
+    assert [each.get("code_style") for each in components] == [0.2, None, 0.8]
+    assert [each.reward for each in over_mcp] == [
+        pytest.approx(1.0 + 0.3 * 0.2 + 0.2), None, pytest.approx(1.0 + 0.3 * 0.8 + 0.2)
+    ]  # fmt: skip
+    assert "style_judge" in over_mcp[1].metadata["reward_error"]
+    assert [each.reward for each in asked] == [each.reward for each in over_mcp]
+
+
+def test_a_style_judge_that_is_not_there_is_named_at_the_start():
+    with ScriptedModel([]) as model:
+        endpoint = model.endpoint
+    gone = {"type": "mcp", "endpoint": endpoint, "tool": "judge"}
+    with pytest.raises(ServiceUnavailableError, match="style_judge"):
+        ConfiguredEnv(CodingEnvironment, judged_by(gone))
+
+
+def test_a_service_that_the_file_does_not_name_is_told():
+    config = judged_by({"type": "mcp", "endpoint": "http://localhost:9/mcp"})
+    config["per_turn"][1]["config"] = {"llm_service": "stile_judge"}
+    with pytest.raises(ConfigError, match="did you mean 'style_judge'"):
+        ConfiguredEnv(CodingEnvironment, config)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run(name):
+    module = importlib.import_module(f"examples.reward_pipelines.{name}")
+    assert doctest.testmod(module).failed == 0
