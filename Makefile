@@ -1,6 +1,6 @@
 # Every target sets up what it needs: a machine with git, make and Python 3.11 is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sandbox check docs-test interop bench clean
+.PHONY: help setup demo test edges sandbox check docs-test interop bench clean
 
 PYTHON ?= python3
 # uv from the machine where it is there, else one of our own.
@@ -25,8 +25,11 @@ demo: setup  ## Score model-written solutions; serve an environment and play it;
 	@echo
 	@$(RUN) python -m examples.connect4.advantages
 
-test: setup  ## Run the tests, all but those of the sandbox.
-	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox
+test: setup  ## Run the fast tests: all but those of the sandbox and of the edges.
+	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox -m "not edge"
+
+edges: setup  ## Run the tests that start real servers, trackers and processes.
+	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox -m edge
 
 sandbox: setup  ## Attack the sandbox, as this user and, where this is root, as an ordinary one.
 	$(RUN) pytest -n 2 --dist worksteal tests/sandbox

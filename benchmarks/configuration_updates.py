@@ -15,8 +15,8 @@ from benchmarks.timing import Findings, Measured
 from guerdon import EnvPool, HTTPEnvClient
 
 SESSIONS = 64
-STEPS = 40  # batches of one round
-ROUNDS = 12
+STEPS = 600  # batches of one round
+ROUNDS = 6
 A_SECOND = 10
 BAR = 1 / 0.9
 

@@ -58,8 +58,8 @@ class FromFile:
     """
 
     def __call__(self, server: SyncHTTPEnvClient, training_step: int) -> None:
-        """Report the step: ``post("/config", json={"training_step": …})`` does the same."""
-        server.update_config({"training_step": training_step, "by": "chess_shaping.py"})
+        """Report the step, whatever version of the configuration the server is at."""
+        server.post("/config", json={"training_step": training_step, "by": "chess_shaping.py"})
 
 
 class FromScript:
@@ -168,9 +168,9 @@ def play(client: SyncEnvClient[Any, Any, Any], *, seed: int) -> tuple[float, boo
 def main() -> int:
     """Serve the environment, train both ways, and print what the games earned."""
     spec, config = f"{HERE / 'knight.py'}:KnightEnvironment", RewardConfig.from_file(REWARD)
-    for shape in (FromFile(), FromScript()):
-        print(type(shape).__name__)
-        with GenericEnvClient.from_module(spec, config=config).sync() as served:
+    with GenericEnvClient.from_module(spec, config=config).sync() as served:
+        for shape in (FromFile(), FromScript()):
+            print(type(shape).__name__)
             for step, rewards, won, _ in train(served.base_url, shape):
                 mean = sum(rewards) / len(rewards)
                 print(f"  training step {step:>5}: mean reward {mean:.3f}, {won} games won")

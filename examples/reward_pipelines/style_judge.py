@@ -7,8 +7,9 @@ with a reward that asks it::
     python -m examples.reward_pipelines.style_judge http://localhost:8000 my-model --port 9000
     guerdon serve examples/coding_env --reward examples/reward_pipelines/judged_coding_reward.yaml
 
-The rubric doesn't know that it is a server of MCP: the same name may stand for a model that is
-asked directly, with this prompt in the file.
+``guerdon judge-server`` serves the same, with ``--template`` and the path of ``style_prompt.txt``.
+The rubric doesn't know that a server of MCP answers: the same name may stand for a model that is
+asked directly, with the prompt in the reward's file.
 """
 
 from __future__ import annotations
@@ -25,16 +26,7 @@ __all__ = ["JudgedStyle", "PROMPT", "REWARD", "StyleConfig", "main"]
 
 REWARD = Path(__file__).with_name("judged_coding_reward.yaml")
 
-PROMPT = """How well does this Python program read? Whether it is right doesn't matter: tests tell \
-that. Look at its names, at whether each function does one thing, at repetition, and at comments \
-that say what the code says anyway. 1 is a program that nobody would want to change; 0 is one that \
-has to be written anew to be understood.
-
-What was asked:
-{task}
-
-The program:
-{program}"""
+PROMPT = Path(__file__).with_name("style_prompt.txt").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from guerdon import (
     HTTPEnvClient,
     InvalidArgumentError,
     RewardConfig,
+    RewardPipeline,
     ServiceUnavailableError,
     create_app,
 )
@@ -152,6 +153,29 @@ def test_both_ways_give_the_same_rewards():
         with served(KnightEnvironment, chess_shaping.REWARD) as url:
             found.append([each.rewards for each in train(url, shape, games=2)])
     assert found[0] == found[1]
+
+
+def test_the_shaping_script_trains_both_ways_on_a_server_of_its_own(capsys):
+    assert chess_shaping.main() == 0
+    one, *rows = capsys.readouterr().out.splitlines()
+    other = rows.pop(4)
+    assert (one, other) == ("FromFile", "FromScript")
+    assert rows[:4] == rows[4:]
+    assert rows[3] == "  training step  1000: mean reward 1.000, 8 games won"
+
+
+def test_the_step_is_reported_whoever_changed_the_configuration_since():
+    with (
+        served(KnightEnvironment, chess_shaping.REWARD) as url,
+        HTTPEnvClient(url).sync() as server,
+        HTTPEnvClient(url).sync() as other,
+    ):
+        server.get_config()
+        other.update_config({"weights": {"win": 2.0}})
+        FromFile()(server, 600)
+        config = server.get_config()
+    assert config["progress"]["training_step"] == 600
+    assert config["episode_end"][0]["weight"] == 2.0
 
 
 def test_a_post_while_a_game_runs_is_for_the_next_one():
@@ -321,8 +345,11 @@ def test_a_style_judge_that_is_not_there_is_named_at_the_start():
 def test_a_service_that_the_file_does_not_name_is_told():
     config = judged_by({"type": "mcp", "endpoint": "http://localhost:9/mcp"})
     config["per_turn"][1]["config"] = {"llm_service": "stile_judge"}
-    with pytest.raises(ConfigError, match="did you mean 'style_judge'"):
-        ConfiguredEnv(CodingEnvironment, config)
+    with (
+        RewardPipeline.of(config) as pipeline,
+        pytest.raises(ConfigError, match="did you mean 'style_judge'"),
+    ):
+        pipeline.make()
 
 
 @pytest.mark.parametrize("name", MODULES)

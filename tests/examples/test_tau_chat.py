@@ -120,7 +120,7 @@ def test_the_travellers_model_is_told_the_whole_conversation_each_time():
 def test_services_may_be_mcp_tools_without_the_environment_knowing():
     replies = iter(TRAVELLER)
     heard = []
-    player = MCPServer("player")
+    player = MCPServer("player", log_level="CRITICAL")
 
     @player.tool()
     def traveller(messages: list[dict[str, str]]) -> str:
@@ -205,6 +205,18 @@ def test_a_traveller_who_dies_is_a_steps_error_and_nothing_was_said(opened, answ
         last = [step(action) for action in ACTIONS][-1]
     assert (last.reward, last.done) == (REWARD, True)
     assert last.transcript.count(ACTIONS[0]["content"]) == 1
+
+
+def test_a_server_that_ends_within_an_episode_is_told_and_the_desk_goes_on():
+    with contextlib.ExitStack() as serving:
+        model = serving.enter_context(scripted())
+        with here(reward_at(model.endpoint, retries=0)) as (reset, step):
+            reset()
+            serving.close()
+            with pytest.raises(ServiceUnavailableError, match="'user'"):
+                step(ACTIONS[0])
+            observation = step(ACTIONS[1])
+    assert (observation.reward, observation.refused) == (0.0, False)
 
 
 def test_a_traveller_who_does_not_even_call_leaves_no_conversation():

@@ -201,8 +201,8 @@ def test_an_undeclared_range_is_what_was_seen_and_it_says_so(caplog):
     rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0})
     with caplog.at_level(logging.WARNING, "guerdon.rewards"):
         assert [rubric(score, STEP) for score in (4.0, 8.0, 6.0, 0.0)] == [1.0, 1.0, 0.5, 0.0]
-    assert [record.getMessage()[:32] for record in caplog.records] == [
-        "'u' declares no score_range: the"
+    assert [record.getMessage()[:39] for record in caplog.records] == [
+        "'u' declares no finite score_range: the"
     ]
     assert rubric.ranges() == {"u": (0.0, 8.0, "observed")}
     assert rubric.score(2.0, STEP).reason == "u normalised by the observed range [0, 8]"

@@ -291,11 +291,23 @@ def test_keys_are_sent_and_never_shown(monkeypatch):
     assert keys == ["Bearer sk-secret", "Bearer sk-from-env", "Bearer none"]
 
 
+@pytest.mark.parametrize(
+    "content", ["half \ud800", {"a", "set"}, float("nan")], ids=["surrogate", "set", "nan"]
+)
+def test_messages_that_json_cannot_hold_are_refused_before_they_are_sent(content):
+    with ScriptedModel(["a"]) as model, chat_with(model) as chat:
+        with pytest.raises(InvalidArgumentError, match="JSON in UTF-8 can't hold"):
+            run(chat.complete([{"role": "user", "content": content}]))
+        assert ask(chat).text == "a"
+    assert len(model.asked) == 1
+    assert chat.usage.retries == 0
+
+
 def test_a_key_that_is_not_there_is_told_when_it_is_needed(monkeypatch):
     monkeypatch.delenv("MODEL_KEY", raising=False)
     with (
         ChatModel("http://localhost:1", "m", api_key_env="MODEL_KEY") as chat,
-        pytest.raises(ServiceError, match="MODEL_KEY is not set"),
+        pytest.raises(ServiceError, match="the environment variable MODEL_KEY, which isn.t set"),
     ):
         ask(chat)
 

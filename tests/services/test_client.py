@@ -116,6 +116,18 @@ def test_arguments_that_json_cannot_hold_are_refused(client, argument):
         client.call_tool("shout", text=argument)
 
 
+def test_an_argument_may_have_any_name():
+    server = MCPServer("mirror", log_level="CRITICAL")
+
+    @server.tool()
+    def mirror(service: str, name: str) -> str:
+        return f"{service} {name}"
+
+    with MCPClient(server) as client:
+        assert client.call_tool("mirror", service="a", name="b") == "a b"
+        assert asyncio.run(client.call_tool_async("mirror", service="a", name="b")) == "a b"
+
+
 def test_arguments_are_sent_as_json(client):
     verdict = JudgeVerdict(score=0.5, reasoning="short")
     with pytest.raises(ServiceError, match=r"input_value=\{'score': 0.5"):
@@ -411,3 +423,36 @@ def test_a_client_is_closed_at_the_end_of_async_code(server):
 
 def test_a_client_says_what_it_is(client):
     assert repr(client) == "MCPClient(tools)"
+
+
+# Fingerprints ------------------------------------------------------------------------------------
+
+MODEL = {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "m", "private": True}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (MODEL | {"prompt": "Rate {a}"}, MODEL | {"prompt": "Rate {a}!"}),
+        (MODEL, MODEL | {"extra_body": {"top_k": 1}}),
+        (MODEL, MODEL | {"endpoint": "http://localhost:8000?version=2"}),
+        (["judge", "--strict"], ["judge", "--kind"]),
+        ("http://localhost:8000/mcp", "http://localhost:8001/mcp"),
+    ],
+    ids=["private prompt", "extra body", "query", "command", "endpoint"],
+)
+def test_a_fingerprint_tells_services_apart_that_answer_otherwise(one, other):
+    first, second = MCPClient({"judge": one}), MCPClient({"judge": other})
+    assert first.fingerprint("judge") == MCPClient({"judge": one}).fingerprint("judge")
+    assert first.fingerprint("judge") != second.fingerprint("judge")
+
+
+def test_a_fingerprint_leaves_out_how_a_service_is_called():
+    patient = MCPClient({"judge": MODEL | {"timeout_s": 9.0, "retries": 1, "concurrency": 2}})
+    assert patient.fingerprint("judge") == MCPClient({"judge": MODEL}).fingerprint("judge")
+
+
+def test_a_fingerprint_is_of_a_service_that_there_is():
+    with pytest.raises(InvalidArgumentError, match="there is no service 'jugde'"):
+        MCPClient({"judge": MODEL}).fingerprint("jugde")
+    assert MCPClient({"judge": make_server()}).fingerprint("judge")

@@ -17,6 +17,7 @@ from guerdon.cli.check import check
 from guerdon.cli.consoles import console, plain
 from guerdon.cli.diff import diff
 from guerdon.cli.doctor import doctor
+from guerdon.cli.judge_server import judge_server
 from guerdon.cli.new import new
 from guerdon.cli.schema import schema
 from guerdon.cli.score import score
@@ -71,7 +72,7 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, diff, tree, validate, schema, new, check, serve, doctor):
+for command in (score, diff, tree, validate, schema, new, check, serve, judge_server, doctor):
     alone = command in (doctor, schema)  # the others do nothing without an argument
     app.command(help=_unwrapped(command.__doc__), no_args_is_help=not alone)(command)
 

@@ -7,9 +7,17 @@ import math
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any
 
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, InvalidChildError
+from guerdon.rewards.composer_arguments import (
+    ScoreRange,
+    checked_flag,
+    declared_range,
+    matched_weights,
+    named_rubrics,
+    names_at_end,
+)
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import exact_sum, namer
 from guerdon.rubrics.components import add_components
@@ -25,20 +33,6 @@ logger = logging.getLogger("guerdon.rewards")
 
 # Held while an observed range grows, which is seldom; one for all, so that composers can be copied.
 _widening = threading.Lock()
-
-
-class ScoreRange(NamedTuple):
-    """Where a rubric's scores lie.
-
-    Attributes:
-        low: The lowest score.
-        high: The highest score.
-        source: ``"declared"`` by the rubric, or ``"observed"`` so far.
-    """
-
-    low: float
-    high: float
-    source: str
 
 
 class RubricComposer(Container):
@@ -89,6 +83,7 @@ class RubricComposer(Container):
     tunable = ("weights",)
 
     _maps: list[str] | None  # the names whose scores are mapped; None where none is
+    _undeclared: list[str]  # the names whose range isn't known from the start
     _vector: list[float]  # the effective weights, in the order of the children
     _lows: list[float]
     _highs: list[float]
@@ -102,16 +97,16 @@ class RubricComposer(Container):
         episode_end: Collection[str] = (),
     ) -> None:
         super().__init__()
-        named = _named(rubrics)
-        ordered = _matched(named, weights)
-        self._at_end = _at_end(episode_end, named)
+        named = named_rubrics(rubrics)
+        ordered = matched_weights(named, weights)
+        self._at_end = names_at_end(episode_end, named)
         self._weights = {
             name: ordered[name] for name in sorted(named, key=self._at_end.__contains__)
         }
         self._factors: dict[str, float] = {}
         self._observed: dict[str, tuple[float, float]] = {}
         self._told: set[str] = set()
-        self._normalize = _flag(normalize)
+        self._normalize = checked_flag(normalize)
         for name in self._weights:
             setattr(self, name, as_rubric(named[name]))
 
@@ -181,8 +176,7 @@ class RubricComposer(Container):
 
     @weights.setter
     def weights(self, weights: Mapping[str, float]) -> None:
-        self._weights = {name: _matched(self._weights, weights)[name] for name in self._weights}
-        self._refresh()
+        self._weights = matched_weights(self._weights, weights)
 
     def update_weights(self, weights: Mapping[str, float]) -> None:
         """Change some weights, all of those that are named or none.
@@ -195,7 +189,7 @@ class RubricComposer(Container):
             name: finite_argument(each, f"weights[{name!r}]") for name, each in weights.items()
         }
         self._weights = {**self._weights, **checked}
-        self._refresh()
+        self._reconfigured()
 
     @property
     def factors(self) -> dict[str, float]:
@@ -209,7 +203,6 @@ class RubricComposer(Container):
             name: finite_argument(each, f"factors[{name!r}]") for name, each in factors.items()
         }
         self._factors = {name: each for name, each in checked.items() if each != 1.0}
-        self._refresh()
 
     @property
     def effective_weights(self) -> dict[str, float]:
@@ -242,8 +235,7 @@ class RubricComposer(Container):
 
     @normalize.setter
     def normalize(self, value: bool) -> None:
-        self._normalize = _flag(value)
-        self._refresh()
+        self._normalize = checked_flag(value)
 
     @property
     def observed(self) -> dict[str, list[float]]:
@@ -267,7 +259,7 @@ class RubricComposer(Container):
         return {name: self._range_of(name) for name in self._children}
 
     def _range_of(self, name: str) -> ScoreRange | None:
-        declared = self._children[name]._range()
+        declared = declared_range(self._children[name])
         if declared is not None:
             return ScoreRange(*declared, "declared")
         seen = self._observed.get(name)
@@ -295,11 +287,16 @@ class RubricComposer(Container):
 
     # What a container says ---------------------------------------------------------------------
 
+    def _reconfigured(self) -> None:
+        self._refresh()
+        super()._reconfigured()
+
     def _refresh(self) -> None:
         super()._refresh()
-        declared = [child._range() for child in self._children.values()]
-        plain = not self._normalize or all(each == (0.0, 1.0) for each in declared)
+        declared = {name: declared_range(child) for name, child in self._children.items()}
+        plain = not self._normalize or all(each == (0.0, 1.0) for each in declared.values())
         self.__dict__["_maps"] = None if plain else list(self._children)
+        self.__dict__["_undeclared"] = [name for name, each in declared.items() if each is None]
         self.__dict__["_vector"] = [self._effective(name) for name in self._children]
         self._set_bounds()
         if self._at_end:
@@ -326,21 +323,23 @@ class RubricComposer(Container):
 
     def _tell_observed(self, count: int) -> None:
         """Say which components were mapped by what has been seen of them."""
-        names = list(self._children)[:count]
-        undeclared = [name for name in names if self._children[name]._range() is None]
-        for name in undeclared:
+        due = self._maps[:count] if self._maps is not None else ()
+        for name in self._undeclared:
+            if name not in due:
+                continue
             if name not in self._told:
                 self._told.add(name)
                 logger.warning(
-                    "%r declares no score_range: the composer normalises it by the scores seen "
-                    "so far, so that equal scores may count differently; declare one, or use "
-                    "normalize=False",
+                    "%r declares no finite score_range: the composer normalises it by the "
+                    "scores seen so far, so that equal scores may count differently; declare one, "
+                    "or use normalize=False",
                     name,
                 )
             low, high = self._observed[name]
             self.explain("%s normalised by the observed range [%.6g, %.6g]", name, low, high)
 
     def _adopt(self, name: str, child: Rubric) -> None:
+        declared_range(child)  # refused now, rather than at the first score
         Rubric._adopt(self, name, child)
         # One that comes back takes its old place: scores and weights go by it.
         places = {each: place for place, each in enumerate(self._weights)}
@@ -368,9 +367,11 @@ class RubricComposer(Container):
     def _range(self) -> tuple[float, float] | None:
         low = high = 0.0
         for name, child in self._children.items():
-            declared = (0.0, 1.0) if self._normalize else child._range()
-            if declared is None or (self._normalize and child._range() is None):
+            declared = declared_range(child)
+            if declared is None:
                 return None
+            if self._normalize:
+                declared = (0.0, 1.0)
             ends = sorted(self._effective(name) * end for end in declared)
             if name in self._at_end:  # absent at most steps
                 ends = [min(0.0, ends[0]), max(0.0, ends[1])]
@@ -392,48 +393,3 @@ class RubricComposer(Container):
         """Whether a component has a reward at a step: it was due, or spreads its score."""
         child = self._children[name]
         return child._look().holds_trajectory or step_rewards.was_called(child, stamp)
-
-
-def _named(rubrics: Any) -> dict[str, RubricLike]:
-    if isinstance(rubrics, Mapping):
-        return dict(rubrics)
-    if isinstance(rubrics, Rubric) or not isinstance(rubrics, Iterable):
-        raise InvalidArgumentError(
-            f"{rubrics!r:.80} is no mapping of names to rubrics, and no list of them"
-        )
-    return {f"rubric_{place}": rubric for place, rubric in enumerate(rubrics)}
-
-
-def _matched(named: Collection[str], weights: Any) -> dict[str, float]:
-    """One weight for each name."""
-    if not isinstance(weights, Mapping):
-        given = list(weights)
-        if len(given) != len(named):
-            raise InvalidArgumentError(
-                f"the {len(named)} rubrics and {len(given)} weights of RubricComposer must match; "
-                "a rubric takes one weight"
-            )
-        weights = dict(zip(named, given, strict=True))
-    if weights.keys() != set(named):
-        raise InvalidArgumentError(
-            f"the weights are named {list(weights)}, the rubrics {list(named)}; a rubric takes "
-            "one weight, by its name"
-        )
-    return {name: finite_argument(weights[name], f"weights[{name!r}]") for name in named}
-
-
-def _at_end(episode_end: Any, named: Collection[str]) -> frozenset[str]:
-    if isinstance(episode_end, str):
-        raise InvalidArgumentError(f"episode_end is {episode_end!r}; it takes a list of names")
-    unknown = [name for name in episode_end if name not in named]
-    if unknown:
-        raise InvalidArgumentError(
-            f"episode_end names {', '.join(map(repr, unknown))}; there are {list(named)}"
-        )
-    return frozenset(episode_end)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(f"normalize is {value!r:.80}; it takes True or False")
-    return value

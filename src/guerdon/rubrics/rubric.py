@@ -88,6 +88,7 @@ class Rubric(Node):
 
     # Set where an episode begins, on the root of a tree that has one.
     _scored_by: str | None = None  # the fingerprint of the configuration that it is scored by
+    _is_alike: bool | None = None  # whether it is like the prototype of that; None: to be seen
     _watch: Callable[[Mapping[str, float], bool], None] | None = None  # takes its components
 
     _mode: int  # the path that a call takes: SLOW, PARENT or LEAF
@@ -111,6 +112,7 @@ class Rubric(Node):
         if "reset" in cls.__dict__:
             cls.reset = once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
+        cls._configures = state_room.configuring_names(cls)
         cls._credits = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._loads = cls.load_state_dict is not Rubric.load_state_dict
         cls._is_async = any(map(is_async_callable, (*cls._written_calls, cls.forward)))
@@ -337,7 +339,7 @@ class Rubric(Node):
     # What the rest of the room asks of a rubric ----------------------------------------------
 
     def _forget(self) -> None:
-        self.__dict__["_mode"] = SLOW
+        self.__dict__.update(_mode=SLOW, _scored_by=None, _is_alike=None)
 
     def _refresh(self) -> None:
         traits = self._look()
@@ -349,6 +351,14 @@ class Rubric(Node):
             or self._written_calls
         )
         self.__dict__["_mode"] = (PARENT if self._children else LEAF) if plain else SLOW
+
+    def _reconfigured(self) -> None:
+        """Let this rubric and all above it be fingerprinted anew."""
+        self.__dict__["_scored_by"] = self.__dict__["_is_alike"] = None
+        for reference in self._parents:
+            parent = reference()
+            if parent is not None:
+                parent._reconfigured()
 
     def _weight_of(self, name: str) -> float | None:
         """The weight that this rubric gives to a child, where it has weights."""

@@ -13,7 +13,14 @@ from guerdon.errors import StateError
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["NO_STATE", "fits_json", "load_state_dict", "own_state", "state_dict"]
+__all__ = [
+    "NO_STATE",
+    "configuring_names",
+    "fits_json",
+    "load_state_dict",
+    "own_state",
+    "state_dict",
+]
 
 
 # How many values one attribute may hold to count as configuration.
@@ -38,6 +45,17 @@ def own_state(rubric: Rubric) -> dict[str, Any]:
 def _state_names(rubric: Rubric) -> list[str]:
     return [name for kind in reversed(type(rubric).__mro__)
             for name in kind.__dict__.get("state_names", ())]  # fmt: skip
+
+
+def configuring_names(kind: type[Rubric]) -> frozenset[str]:
+    """The attributes that a class declares as configuration."""
+    return frozenset(
+        name
+        for each in kind.__mro__
+        for what in ("state_names", "tunable")
+        for name in each.__dict__.get(what, ())
+        if name not in kind._measured
+    ) | {"score_range"}
 
 
 def fits_json(value: Any) -> bool:

@@ -48,6 +48,7 @@ class Node(metaclass=RubricMeta):
     _waits: bool = False
     _is_trajectory: bool = False
     _is_stateful: bool = False
+    _configures: frozenset[str] = frozenset()  # attributes that are declared as configuration
 
     _children: dict[str, Rubric]
     _parents: list[weakref.ref[Rubric]] = cast("list[weakref.ref[Rubric]]", SetByInit())
@@ -118,6 +119,8 @@ class Node(metaclass=RubricMeta):
                 )
             self._release(name)
         object.__setattr__(self, name, value)
+        if children is not None and name in self._configures:
+            self._reconfigured()
 
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_children", ()):
@@ -211,6 +214,9 @@ class Node(metaclass=RubricMeta):
         for _, parent in alive:
             parent._changed()
 
+    def _reconfigured(self) -> None:
+        """Have what is known of the configuration looked up again."""
+
     def _forget(self) -> None:
         """Drop what was derived from the traits."""
 
@@ -222,8 +228,8 @@ class Node(metaclass=RubricMeta):
     def __getstate__(self) -> dict[str, Any]:
         # Parents find their children again when they come back. The episode is not copied.
         state = {**self.__dict__, "_parents": [], "_traits": None}
-        state.pop("_scored_by", None)
-        state.pop("_watch", None)
+        for mark in ("_scored_by", "_is_alike", "_watch"):
+            state.pop(mark, None)
         return {
             name: value.copy() if name.startswith("_") and type(value) is dict else value
             for name, value in state.items()

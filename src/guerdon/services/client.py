@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from difflib import get_close_matches
@@ -23,6 +25,8 @@ __all__ = ["MCPClient"]
 T = TypeVar("T")
 
 TYPES = ("mcp", "openai_llm")
+# What says how a service is called, and nothing of what it answers.
+HOW_CALLED = {*CallSettings.model_fields, "connections", "private"}
 
 
 class MCPClient:
@@ -89,7 +93,30 @@ class MCPClient:
         """What may be told of the services to whoever asks; no secrets, no private prompts."""
         return {name: service.config.public() for name, service in self._services.items()}
 
-    def call_tool(self, service: str, **arguments: Any) -> dict[str, Any] | str:
+    def fingerprint(self, service: str) -> str:
+        """A digest of everything that a service's answers depend on, as far as it is known here.
+
+        Of a server object of the SDK's, that is its name alone.
+
+        Example:
+            >>> from guerdon import MCPClient
+            >>> first = MCPClient({"judge": "http://localhost:8000/mcp"})
+            >>> second = MCPClient({"judge": "http://localhost:8001/mcp"})
+            >>> first.fingerprint("judge") == second.fingerprint("judge")
+            False
+
+        Raises:
+            InvalidArgumentError: There is no such service.
+        """
+        config = self._service(service).config
+        if isinstance(config, SdkService):
+            told = config.public()
+        else:
+            told = config.model_dump(mode="json", exclude=HOW_CALLED)
+        told_as = json.dumps(told, sort_keys=True).encode()
+        return hashlib.blake2b(told_as, digest_size=16).hexdigest()
+
+    def call_tool(self, service: str, /, **arguments: Any) -> dict[str, Any] | str:
         """Call a service.
 
         Args:
@@ -110,7 +137,7 @@ class MCPClient:
         """
         return run(self._call(service, arguments))
 
-    async def call_tool_async(self, service: str, **arguments: Any) -> dict[str, Any] | str:
+    async def call_tool_async(self, service: str, /, **arguments: Any) -> dict[str, Any] | str:
         """Like `call_tool`, in async code, on any event loop."""
         return await on_background(self._call(service, arguments))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from guerdon.errors import ServiceError, ServiceUnavailableError
 from guerdon.services.config import McpService
 from guerdon.services.describing import SdkService
+from guerdon.services.secret import secret_of
 from guerdon.services.stderr_tail import StderrTail
 from guerdon.services.streamable_http import MAX_ANSWER, McpHttpClient
 from guerdon.services.tool_answers import failure
@@ -228,7 +228,7 @@ def opener(service: str, config: McpService | SdkService) -> Opener:
 def _over_program(service: str, config: McpService, stderr: StderrTail) -> Session:
     assert config.command is not None
     program, *arguments = config.command
-    environment = {name: _secret(service, name) for name in config.env}
+    environment = {name: _secret(service, name, in_header=False) for name in config.env}
     return _started(
         mcp.StdioServerParameters(command=program, args=arguments, env=environment), stderr
     )
@@ -259,11 +259,5 @@ async def _over_http(
             yield client
 
 
-def _secret(service: str, name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise ServiceError(
-            f"service {service!r} needs the environment variable {name}, which isn't set",
-            service=service,
-        )
-    return value
+def _secret(service: str, name: str, *, in_header: bool = True) -> str:
+    return secret_of(name, f"service {service!r}", service=service, in_header=in_header)

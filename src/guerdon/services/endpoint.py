@@ -23,6 +23,7 @@ from guerdon.errors import (
     ServiceUnavailableError,
 )
 from guerdon.services.retrying import asked_pause
+from guerdon.services.secret import fits_a_header, secret_of
 
 if TYPE_CHECKING:
     import ssl
@@ -71,6 +72,10 @@ class Endpoint:
         timeout_s: float,
         concurrency: int,
     ) -> None:
+        if api_key and not fits_a_header(api_key):  # it is not repeated here
+            raise InvalidArgumentError(
+                "api_key takes printable ASCII with no space or line break at an end"
+            )
         self._url, self._name = url, name
         self._key, self._key_env = api_key, api_key_env
         self._timeout_s = timeout_s
@@ -84,6 +89,7 @@ class Endpoint:
             The answer, a JSON object.
 
         Raises:
+            InvalidArgumentError: The request can't be written as JSON.
             RefusedError: The endpoint takes no such request.
             ServiceUnavailableError: It isn't there, or has no place for one more.
             ServiceTimeoutError: It took too long.
@@ -107,6 +113,10 @@ class Endpoint:
             raise self._failed(ServiceUnavailableError, "can't be reached", why, key) from error
         except openai.APIStatusError as error:
             raise self._of_status(error, key) from error
+        except (TypeError, ValueError) as error:  # before anything was sent
+            raise InvalidArgumentError(
+                f"{self._name} can't be sent what JSON in UTF-8 can't hold: {error}"
+            ) from error
         try:
             said = json.loads(answer)
         except (ValueError, RecursionError) as error:
@@ -133,13 +143,7 @@ class Endpoint:
     def _find_key(self) -> str:
         if self._key_env is None:
             return self._key or NO_KEY
-        key = os.environ.get(self._key_env, "")
-        if not key:
-            raise ServiceError(
-                f"{self._name} needs a key: the environment variable {self._key_env} is not set",
-                service=self._name,
-            )
-        return key
+        return secret_of(self._key_env, self._name, service=self._name)
 
     def _of_status(self, error: Any, key: str) -> ServiceError:
         status = error.status_code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
 from guerdon.services.config import OpenAIService
 from guerdon.services.prompting import Prompting
+from guerdon.services.secret import secret_of
 from guerdon.services.service_tool import ServiceTool
 from guerdon.services.template import Template
 
@@ -81,11 +81,8 @@ class ModelService:
     async def check(self, timeout_s: float, *, for_tool: bool) -> None:
         """See whether something listens at its address; the model itself isn't asked."""
         key = self.config.api_key_env
-        if key is not None and not os.environ.get(key):
-            raise ServiceError(
-                f"service {self.name!r} needs the environment variable {key}, which isn't set",
-                service=self.name,
-            )
+        if key is not None:
+            secret_of(key, f"service {self.name!r}", service=self.name)
         parts = urlsplit(self.config.endpoint)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:

@@ -53,7 +53,7 @@ class Tunable:
             if home is self.rubric:
                 setattr(home, self.field, value)
             else:
-                self.rubric.config = _replaced(home, self.field, value)  # type: ignore[attr-defined]
+                self.rubric.config = _replaced(home, self.field, value)
         except ConfigUpdateError:
             raise
         except ValidationError as error:
