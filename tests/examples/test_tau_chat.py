@@ -12,8 +12,9 @@ from mcp.server import MCPServer
 from examples.tau_chat.demo import ACTIONS, TRAVELLER, VERDICT, main, reward, reward_at
 from examples.tau_chat.desk import CHANGE_FEE, TOOLS, DeskError
 from examples.tau_chat.environment import TauChatEnvironment
-from examples.tau_chat.models import ChatAction
-from examples.tau_chat.scenario import GREETING, RULES, SETTLED, USER, open_desk
+from examples.tau_chat.models import ChatAction, ChatObservation
+from examples.tau_chat.rubrics import Settled
+from examples.tau_chat.scenario import GOODBYE, GREETING, RULES, SETTLED, USER, open_desk
 from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Said, ScriptedModel
 from guerdon import (
     ChatModel,
@@ -22,6 +23,7 @@ from guerdon import (
     EpisodeError,
     InvalidArgumentError,
     MCPClient,
+    MissingInputError,
     OpenAIPolicy,
     RewardConfig,
     RewardPipeline,
@@ -117,6 +119,22 @@ def test_the_travellers_model_is_told_the_whole_conversation_each_time():
     assert f"traveller: {BYE}" in question
 
 
+def test_nothing_of_an_episode_is_left_in_the_next():
+    with (
+        scripted([*TRAVELLER, *TRAVELLER, Failed(503)], [VERDICT] * 2) as model,
+        here(reward_at(model.endpoint, retries=0)) as (reset, step),
+    ):
+        one, other = play(reset, step), play(reset, step)
+        with pytest.raises(ServiceUnavailableError):
+            reset()
+        with pytest.raises(EpisodeError):
+            step(ACTIONS[1])
+    assert [each.content for each in one] == [each.content for each in other]
+    assert one[-1].transcript == other[-1].transcript
+    asked = [body["messages"] for body in model.asked]
+    assert asked[:5] == asked[5:10]
+
+
 def test_services_may_be_mcp_tools_without_the_environment_knowing():
     replies = iter(TRAVELLER)
     heard = []
@@ -205,6 +223,7 @@ def test_a_traveller_who_dies_is_a_steps_error_and_nothing_was_said(opened, answ
         last = [step(action) for action in ACTIONS][-1]
     assert (last.reward, last.done) == (REWARD, True)
     assert last.transcript.count(ACTIONS[0]["content"]) == 1
+    assert model.asked[1]["messages"] == model.asked[2]["messages"]
 
 
 def test_a_server_that_ends_within_an_episode_is_told_and_the_desk_goes_on():
@@ -319,9 +338,10 @@ def test_a_change_costs_the_difference_and_the_fee_and_is_never_paid_out(number,
     ("action", "told"),
     [
         ({"name": "read_booking", "arguments": {"code": "X"}}, "no booking 'X'"),
+        ({"name": "read_booking", "arguments": {"code": GOODBYE}}, GOODBYE),
         ({"name": "read_booking", "arguments": "{code", "arguments_error": "no JSON"}, "no JSON"),
     ],
-    ids=["no booking", "no JSON"],
+    ids=["no booking", "the traveller's goodbye", "no JSON"],
 )
 def test_what_the_desk_refuses_costs_and_is_told(action, told):
     with scripted() as model, here(reward_at(model.endpoint)) as (reset, step):
@@ -337,6 +357,12 @@ def test_the_wrong_flight_is_not_what_was_asked_for():
     with scripted() as model, here(reward_at(model.endpoint)) as (reset, step):
         last = play(reset, step, actions)[-1]
     assert last.metadata["reward_components"] == {**COMPONENTS, "settled": 0.0}
+
+
+def test_how_the_bookings_are_is_not_told_over_a_wire():
+    observation = ChatObservation(speaker="user", content=BYE, done=True)
+    with pytest.raises(MissingInputError, match="over the wire"):
+        Settled()(ChatAction(content="Bye."), observation)
 
 
 def test_saying_nothing_is_refused_and_too_many_steps_end_it():

@@ -307,7 +307,7 @@ def test_a_key_that_is_not_there_is_told_when_it_is_needed(monkeypatch):
     monkeypatch.delenv("MODEL_KEY", raising=False)
     with (
         ChatModel("http://localhost:1", "m", api_key_env="MODEL_KEY") as chat,
-        pytest.raises(ServiceError, match="the environment variable MODEL_KEY, which isn.t set"),
+        pytest.raises(ServiceError, match="the environment variable MODEL_KEY, which isn't set"),
     ):
         ask(chat)
 

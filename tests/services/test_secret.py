@@ -4,32 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon._background import run
 from guerdon.errors import InvalidArgumentError, ServiceError
 from guerdon.services.chat import ChatModel
 from guerdon.services.client import MCPClient
-from guerdon.services.config import McpService
 from guerdon.services.secret import fits_a_header, secret_of
 
-HELLO = [{"role": "user", "content": "hello"}]
+SERVICES = {
+    "model": {"type": "openai_llm", "model": "m", "api_key_env": "JUDGE_KEY"},
+    "token": {"type": "mcp", "token_env": "JUDGE_KEY"},
+    "header": {"type": "mcp", "headers_env": {"X-Key": "JUDGE_KEY"}},
+}
 UNFIT = {"newline": "s3cret\n", "space": " s3cret", "beyond_ascii": "s3crét", "within": "s3c\rret"}
 
 
 @pytest.mark.parametrize("value", UNFIT.values(), ids=UNFIT)
-@pytest.mark.parametrize("kind", ["model", "token", "header"])
-def test_a_secret_that_no_header_carries_is_refused_and_not_told(kind, value, monkeypatch):
+@pytest.mark.parametrize("named", SERVICES.values(), ids=SERVICES)
+def test_a_secret_that_no_header_carries_is_refused_and_not_told(named, value, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", value)
-    address = "http://127.0.0.1:1"
-    with pytest.raises(ServiceError, match="variable JUDGE_KEY holds; it takes printable") as told:
-        if kind == "model":
-            with ChatModel(address, "m", api_key_env="JUDGE_KEY") as chat:
-                run(chat.complete(HELLO))
-        named = (
-            {"token_env": "JUDGE_KEY"} if kind == "token" else {"headers_env": {"X": "JUDGE_KEY"}}
-        )
-        with MCPClient({"judge": McpService(endpoint=address, **named)}) as client:
-            client.call_tool("judge")
-    assert "s3c" not in repr(told.value)
+    refusal = "variable JUDGE_KEY holds; it takes printable"
+    with MCPClient({"judge": {"endpoint": "http://127.0.0.1:1", **named}}) as client:
+        asked = {"prompt": "hello"} if "model" in named else {}
+        with pytest.raises(ServiceError, match=refusal) as raised:
+            client.call_tool("judge", **asked)
+        with pytest.raises(ServiceError, match=refusal):
+            client.check()
+    assert "s3c" not in repr(raised.value)
 
 
 def test_a_key_that_no_header_carries_is_refused_at_once():
@@ -45,7 +44,7 @@ def test_a_program_may_be_given_any_secret(monkeypatch):
 
 def test_one_that_is_not_set_is_told(monkeypatch):
     monkeypatch.delenv("JUDGE_KEY", raising=False)
-    with pytest.raises(ServiceError, match="the judge needs .* JUDGE_KEY, which isn't set"):
+    with pytest.raises(ServiceError, match=r"the judge needs .* JUDGE_KEY, which isn't set"):
         secret_of("JUDGE_KEY", "the judge")
 
 

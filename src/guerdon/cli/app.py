@@ -30,9 +30,10 @@ __all__ = ["app", "main"]
 
 HELP = """Rewards for agents that learn, with every number traceable.
 
-A reward is a tree of small rubrics, written in Python. Commands take it as \
-[bold]file.py:name[/] or [bold]module:name[/], where the name is that of a rubric, a rubric class, \
-a factory, or a function f(action, observation) -> float.
+A reward is a tree of small rubrics. Commands take it as [bold]file.py:name[/] or \
+[bold]module:name[/], where the name is that of a rubric, a rubric class, a factory, or a function \
+f(action, observation) -> float; or as [bold]reward.yaml[/], a pipeline of such rubrics with their \
+weights.
 
 [bold]See what a reward is made of[/]
   guerdon tree reward.py:reward

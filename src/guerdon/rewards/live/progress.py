@@ -34,6 +34,10 @@ class Progress:
         self.curriculum = curriculum
         self._lock = threading.Lock()
 
+    def fork(self) -> Progress:
+        """That of a session: the same, until something is reported for the session alone."""
+        return _Own(self)
+
     def begin(self) -> int:
         """Count an episode that begins; its number, from 0."""
         with self._lock:
@@ -48,10 +52,19 @@ class Progress:
             if episode is not None:
                 self.episode = episode
 
-    def factors(self, schedules: Mapping[str, Schedule], episode: int) -> dict[str, float]:
+    def factors(self, schedules: Mapping[str, Schedule | None], episode: int) -> dict[str, float]:
         """What schedules multiply weights by, in an episode."""
         at = {"episode": episode, "training_step": self.training_step}
-        return {name: schedule(at[schedule.by]) for name, schedule in schedules.items()}
+        return {
+            name: schedule(at[schedule.by])
+            for name, schedule in schedules.items()
+            if schedule is not None
+        }
+
+    def staged(self) -> frozenset[str]:
+        """The names whose weights some stage of the curriculum sets."""
+        stages = self.curriculum.stages if self.curriculum is not None else ()
+        return frozenset(name for stage in stages for name in stage.weights)
 
     def weights(self, weights: Mapping[str, float]) -> dict[str, float]:
         """Weights, with those that the present stage sets in their place."""
@@ -62,6 +75,43 @@ class Progress:
         """Where it is, as JSON can hold it."""
         stage = self.curriculum.stage.name if self.curriculum is not None else None
         return {"episode": self.episode, "training_step": self.training_step, "stage": stage}
+
+
+class _Own(Progress):
+    """The progress of a session, which goes by that of all until something is reported to it."""
+
+    def __init__(self, common: Progress) -> None:
+        self._common = common
+        self._own_step: int | None = None
+        self._own_episode: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def curriculum(self) -> Curriculum | None:  # type: ignore[override]
+        return self._common.curriculum
+
+    @property
+    def training_step(self) -> int:  # type: ignore[override]
+        return self._common.training_step if self._own_step is None else self._own_step
+
+    @property
+    def episode(self) -> int:  # type: ignore[override]
+        return self._common.episode if self._own_episode is None else self._own_episode
+
+    def begin(self) -> int:
+        episode = self._common.begin()  # it counts for all
+        with self._lock:
+            if self._own_episode is None:
+                return episode
+            self._own_episode += 1
+            return self._own_episode - 1
+
+    def report(self, *, training_step: int | None = None, episode: int | None = None) -> None:
+        with self._lock:
+            if training_step is not None:
+                self._own_step = training_step
+            if episode is not None:
+                self._own_episode = episode
 
 
 class EpisodeMeans:
@@ -79,14 +129,14 @@ class EpisodeMeans:
 
     def __init__(self, tell: Callable[[dict[str, float]], Any]) -> None:
         self._tell = tell
-        self._sums: dict[str, tuple[float, int]] = {}
+        self._means: dict[str, tuple[float, int]] = {}
         self._told = False
 
     def __call__(self, components: Mapping[str, float], done: bool) -> None:
         """Take the components of a step."""
         for name, value in components.items():
-            total, count = self._sums.get(name, (0.0, 0))
-            self._sums[name] = total + value, count + 1
+            mean, count = self._means.get(name, (0.0, 0))
+            self._means[name] = mean * (count / (count + 1)) + value / (count + 1), count + 1
         if done and not self._told:
             self._told = True
-            self._tell({name: total / count for name, (total, count) in self._sums.items()})
+            self._tell({name: mean for name, (mean, _) in self._means.items()})

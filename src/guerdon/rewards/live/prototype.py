@@ -2,68 +2,59 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from guerdon.errors import ConfigError, ConfigUpdateError, GuerdonError
+from guerdon.errors import ConfigError, GuerdonError
 from guerdon.rewards.composer import RubricComposer
+from guerdon.rewards.live.arranging import arrange
 from guerdon.rewards.live.tunables import tunables
 from guerdon.rewards.schedules.schedules import Schedule
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["Prototype", "Settings", "arrange"]
+__all__ = ["Prototype", "Settings"]
 
-# How many fingerprints are kept: schedules come back to few of them.
+# How many configurations are remembered: schedules come back to few of them.
 KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be changed while training runs, as it is at one time.
+    """What can be changed while training runs, as it is at one time, or as it was changed.
 
     Attributes:
         weights: Weights by the names of entries.
-        schedules: Schedules by the names of entries.
+        schedules: Schedules by the names of entries; None where one was taken away.
         tuned: The fields that were changed, by their dotted names in the tree.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
-    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    schedules: Mapping[str, Schedule | None] = field(default_factory=dict)
     tuned: Mapping[str, Any] = field(default_factory=dict)
 
+    def __or__(self, newer: Settings) -> Settings:
+        """What the newer say, and what only these do."""
+        return Settings(
+            {**self.weights, **newer.weights},
+            {**self.schedules, **newer.schedules},
+            {**self.tuned, **newer.tuned},
+        )
 
-def arrange(
-    rubric: Rubric,
-    weights: Mapping[str, float],
-    factors: Mapping[str, float],
-    tuned: Mapping[str, Any],
-) -> None:
-    """Have a tree score by a configuration.
 
-    Raises:
-        ConfigUpdateError: A field isn't there, or refuses its value; `problems` name it.
+class Look(NamedTuple):
+    """What there is to say of a tree.
+
+    Attributes:
+        fingerprint: Its fingerprint.
+        tree: Its rubrics; see `describe`.
     """
-    fields = tunables(rubric) if tuned else {}
-    problems = []
-    for path, value in tuned.items():
-        if path not in fields:
-            problems.append(f"{path}: {type(rubric).__name__} has no such field to be tuned")
-            continue
-        try:
-            if fields[path].get() != value:
-                fields[path].set(value)
-        except GuerdonError as error:
-            problems.append(f"{path}: {error}")
-    if problems:
-        raise ConfigUpdateError("; ".join(problems), problems=problems)
-    if isinstance(rubric, RubricComposer) and weights:
-        if rubric._weights != weights:
-            rubric.weights = dict(weights)
-        if rubric._factors != factors:
-            rubric.factors = dict(factors)
+
+    fingerprint: str
+    tree: list[dict[str, Any]]
 
 
 class Prototype:
@@ -73,53 +64,54 @@ class Prototype:
         rubric: The tree. Nobody else may use it.
 
     Attributes:
-        fields: Its tunable fields by dotted name.
+        rubric: The same, to be looked at.
+        fields: Its tunable fields by dotted name, but for the weights of entries.
         base: The values that these had at first.
     """
 
     def __init__(self, rubric: Rubric) -> None:
-        self._rubric = rubric
+        self.rubric = rubric
         self._lock = threading.RLock()
-        self._prints: dict[Any, str] = {}
+        self._looks: dict[bytes, Look] = {}
         self.fields = tunables(rubric)
+        if isinstance(rubric, RubricComposer):
+            self.fields.pop("weights", None)
         try:
             self.base = {path: each.get() for path, each in self.fields.items()}
         except GuerdonError as error:
             raise ConfigError(f"the reward can't be configured: {error}") from error
+        self._tuned: Mapping[str, Any] = {}  # as it is arranged now
 
-    @property
-    def rubric(self) -> Rubric:
-        """The tree, to be looked at."""
-        return self._rubric
+    def check(self, tuned: Mapping[str, Any]) -> None:
+        """Try values of tunable fields.
 
-    def check(self, tuned: Mapping[str, Any]) -> list[str]:
-        """What is wrong with values of tunable fields, a line each."""
+        Raises:
+            ConfigUpdateError: The tree refuses them; `problems` has a line each.
+        """
         with self._lock:
-            try:
-                arrange(self._rubric, {}, {}, {**self.base, **tuned})
-            except ConfigUpdateError as error:
-                return list(error.problems)
-            finally:
-                arrange(self._rubric, {}, {}, self.base)
-        return []
+            self._tune(tuned)
 
-    def fingerprint(
+    def look(
         self, weights: Mapping[str, float], factors: Mapping[str, float], tuned: Mapping[str, Any]
-    ) -> str:
-        """The fingerprint of the tree as configured so."""
-        key = (repr(sorted(weights.items())), repr(sorted(factors.items())), repr(tuned))
-        with self._lock:
-            if key not in self._prints:
-                if len(self._prints) >= KEPT:
-                    self._prints.pop(next(iter(self._prints)))
-                arrange(self._rubric, weights, factors, {**self.base, **tuned})
-                self._prints[key] = self._rubric.fingerprint()
-            return self._prints[key]
+    ) -> Look:
+        """What there is to say of the tree as configured so.
 
-    def tree(
-        self, weights: Mapping[str, float], factors: Mapping[str, float], tuned: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        """What there is to say of the tree as configured so; see `describe`."""
-        with self._lock:
-            arrange(self._rubric, weights, factors, {**self.base, **tuned})
-            return list(describe(self._rubric))
+        One that was looked at before is told at once, even while another is tried.
+        """
+        said = repr((sorted(weights.items()), sorted(factors.items()), sorted(tuned.items())))
+        key = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        found = self._looks.get(key)
+        if found is None:
+            with self._lock:
+                self._tune(tuned)
+                arrange(self.rubric, weights, factors, {})
+                found = Look(self.rubric.fingerprint(), list(describe(self.rubric)))
+                if len(self._looks) >= KEPT:
+                    self._looks.pop(next(iter(self._looks)))
+                self._looks[key] = found
+        return found
+
+    def _tune(self, tuned: Mapping[str, Any]) -> None:
+        if tuned != self._tuned:
+            arrange(self.rubric, {}, None, {**self.base, **tuned})
+            self._tuned = dict(tuned)

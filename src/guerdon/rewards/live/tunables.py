@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from guerdon.errors import ConfigUpdateError
+from guerdon.rewards.live.numbers import is_finite
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fits_json
 
-__all__ = ["Tunable", "tunables"]
+__all__ = ["Tunable", "set_config", "tunables"]
 
 # The longest text that a tunable field may be set to; a choice is short, a template is not.
 MAX_TEXT = 200
 MAX_ITEMS = 10_000
 
-_KINDS = {bool: "true or false", str: f"a text of at most {MAX_TEXT} characters", list: "a list"}
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    str: f"a text of at most {MAX_TEXT} characters",
+    list: "a list",
+    tuple: "a list",
+    Mapping: "an object",
+}
+_FORMS = {tuple: list}  # as JSON has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +47,29 @@ class Tunable:
 
     def get(self) -> Any:
         """Its value; a copy."""
-        home = self._home()
-        return copy.deepcopy(getattr(home, self.field))
+        return copy.deepcopy(getattr(self._home(), self.field))
 
-    def set(self, value: Any) -> None:
+    def holds(self, value: Any) -> bool:
+        """Whether that is its value already; 1 and 1.0 are the same, 1 and True aren't."""
+        old = _plain(getattr(self._home(), self.field))
+        return isinstance(old, bool) == isinstance(value, bool) and bool(old == value)
+
+    def set(self, value: Any) -> Callable[[], None]:
         """Change it.
+
+        Returns:
+            A function that gives it its old value again.
 
         Raises:
             ConfigUpdateError: The value is of another kind, or refused by the rubric.
         """
-        _check_kind(self.get(), value)
-        value = copy.deepcopy(value)
-        home = self._home()
-        try:
-            if home is self.rubric:
-                setattr(home, self.field, value)
-            else:
-                self.rubric.config = _replaced(home, self.field, value)
-        except ConfigUpdateError:
-            raise
-        except ValidationError as error:
-            said = "; ".join(each["msg"] for each in error.errors(include_url=False))
-            raise ConfigUpdateError(f"it is {value!r:.80}: {said}") from error
-        except Exception as error:
-            raise ConfigUpdateError(f"{error}") from error
+        home, old = self._home(), self.get()
+        if home is not self.rubric:
+            return set_config(self.rubric, {self.field: value})
+        fitting = _fitting(old, value)
+        with _refusals(value):
+            setattr(home, self.field, fitting)
+        return lambda: setattr(home, self.field, old)
 
     def _home(self) -> Any:
         """What holds the field: the rubric, or its config."""
@@ -73,6 +82,22 @@ class Tunable:
             f"{type(self.rubric).__name__} declares {self.field!r} as tunable, but neither it nor "
             "its config has such a field"
         )
+
+
+def set_config(rubric: Any, values: Mapping[str, Any]) -> Callable[[], None]:
+    """Change fields of a rubric's config together, checked as its class checks them.
+
+    Returns:
+        A function that gives the rubric its old config again.
+
+    Raises:
+        ConfigUpdateError: A value is of another kind, or they are refused.
+    """
+    old = rubric.config
+    fitting = {name: _fitting(getattr(old, name), value) for name, value in values.items()}
+    with _refusals(*values.values()):
+        rubric.config = _replaced(old, fitting)
+    return lambda: setattr(rubric, "config", old)
 
 
 def tunables(rubric: Rubric) -> dict[str, Tunable]:
@@ -92,33 +117,78 @@ def tunables(rubric: Rubric) -> dict[str, Tunable]:
     return found
 
 
-def _check_kind(old: Any, new: Any) -> None:
-    """Refuse a value that isn't of the kind that the field has."""
+@contextmanager
+def _refusals(*values: Any) -> Iterator[None]:
+    """What a rubric or its config raises, as a refusal of values."""
+    try:
+        yield
+    except ConfigUpdateError:
+        raise
+    except ValidationError as error:
+        said = "; ".join(each["msg"] for each in error.errors(include_url=False))
+        told = ", ".join(f"{value!r:.80}" for value in values)
+        raise ConfigUpdateError(f"it is {told}: {said}") from error
+    except Exception as error:
+        raise ConfigUpdateError(f"{error}") from error
+
+
+def _fitting(old: Any, new: Any) -> Any:
+    """A value of the kind that the field has.
+
+    Raises:
+        ConfigUpdateError: It can't be one.
+    """
     if not fits_json(new):
         raise ConfigUpdateError(f"it is {new!r:.80}, which is no JSON, or not finite")
+    if isinstance(old, Enum):
+        return _member(type(old), new)
     if _is_number(old):
-        if not _is_number(new):
+        if not is_finite(new):
             raise ConfigUpdateError(f"it is {new!r:.80}; it takes a finite number")
-        return
-    wanted = next((kind for kind in (bool, str, list) if isinstance(old, kind)), None)
-    if wanted is not None and not isinstance(new, wanted):
+        return new
+    wanted = next((kind for kind in _KINDS if isinstance(old, kind)), None)
+    if wanted is not None and not isinstance(new, _FORMS.get(wanted, wanted)):
         raise ConfigUpdateError(f"it is {new!r:.80}; it takes {_KINDS[wanted]}")
+    _check_size(new)
+    return tuple(new) if wanted is tuple else copy.deepcopy(new)
+
+
+def _check_size(new: Any) -> None:
+    """Refuse long lists and, wherever they stand, long texts."""
     if isinstance(new, str) and len(new) > MAX_TEXT:
         raise ConfigUpdateError(f"it is {len(new)} characters long; it takes {_KINDS[str]}")
-    if isinstance(new, (list, dict)) and len(new) > MAX_ITEMS:
-        raise ConfigUpdateError(f"it has {len(new)} items; it takes at most {MAX_ITEMS}")
+    if isinstance(new, (list, dict)):
+        if len(new) > MAX_ITEMS:
+            raise ConfigUpdateError(f"it has {len(new)} items; it takes at most {MAX_ITEMS}")
+        for each in [*new, *new.values()] if isinstance(new, dict) else new:
+            _check_size(each)
+
+
+def _member(kind: type[Enum], value: Any) -> Enum:
+    for each in kind:
+        if each.value == value and isinstance(value, bool) == isinstance(each.value, bool):
+            return each
+    raise ConfigUpdateError(f"it is {value!r:.80}; it takes {[each.value for each in kind]}")
+
+
+def _plain(value: Any) -> Any:
+    """A value as it would be sent."""
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _replaced(config: Any, field: str, value: Any) -> Any:
-    """The same config with another value, checked as its class checks it."""
+def _replaced(config: Any, values: Mapping[str, Any]) -> Any:
+    """The same config with other values, checked as its class checks it."""
     if isinstance(config, BaseModel):
-        return type(config).model_validate({**dict(config), field: value})
+        return type(config).model_validate({**dict(config), **values})
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        return dataclasses.replace(config, **{field: value})
+        return dataclasses.replace(config, **values)
     changed = copy.copy(config)
-    setattr(changed, field, value)
+    for name, value in values.items():
+        setattr(changed, name, value)
     return changed
