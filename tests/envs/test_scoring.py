@@ -619,3 +619,13 @@ def test_trajectory_rubrics_that_are_equal_are_not_the_same():
     first, second = make(lambda: Episode(Equal())), make(lambda: Episode(Equal()))
     first.close()
     second.close()
+
+
+# What failed -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [ByScore, ByReward])
+def test_the_rubric_that_failed_is_named(way):
+    board = driven(way(WeightedSum([Half(), Down()], [1, 1])))
+    assert (board.reward, board.metadata["reward_failed"]) == (None, "rubric_1")
+    assert driven(way(Down())).metadata["reward_failed"] == ""

@@ -324,10 +324,9 @@ def test_the_style_judge_is_an_mcp_server_and_the_reward_asks_it():
         direct = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m"}
         asked = play(judged_by({**direct, "prompt": style_judge.PROMPT, "returns": "verdict"}))
     assert tool.name == "judge"
-    for body, program in zip(model.asked, [*programs, *programs], strict=True):
-        told = body["messages"][-1]["content"]
-        assert load_tasks()[0].prompt in told
-        assert program in told
+    told = [body["messages"][-1]["content"] for body in model.asked]
+    assert all(load_tasks()[0].prompt in text for text in told)
+    assert all(sum(program in text for text in told) >= 2 for program in programs)
     assert set(tool.input_schema["required"]) == {"task", "program"}
     components = [each.metadata["reward_components"] for each in over_mcp]
     assert [each.get("code_style") for each in components] == [0.2, None, 0.8]

@@ -361,3 +361,14 @@ def test_it_draws_itself_with_its_weights():
     assert repr(composer()) == (
         "RubricComposer(normalize=True)\n  a: 1 × Gives(value=0.5)\n  b: -2 × Gives(value=1.0)"
     )
+
+
+def test_a_score_says_why_a_component_is_absent():
+    rubric = composer(episode_end=["a"])
+    reasons = {each.name: each.reason for each in rubric.score("x", STEP).children}
+    assert reasons == {"a": "due at the end of the episode", "b": None}
+
+
+def test_a_score_says_what_kept_a_component_that_was_due():
+    rubric = RubricComposer({"f": Fails(), "a": Gives()}, [1.0, 1.0], episode_end=["a"])
+    assert rubric.score("x", END).children[1].reason == "f failed"

@@ -143,8 +143,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         super().__init_subclass__(**kwargs)
         set_types(cls, Environment)
         for name in ("reset", "reset_async"):
-            if name in cls.__dict__:
-                setattr(cls, name, begins_episode(cls.__dict__[name]))
+            if _writes(cls, name):  # itself, or by what it is mixed with
+                setattr(cls, name, begins_episode(getattr(cls, name)))
         for name in ("reset", "step", "close"):
             if inspect.iscoroutinefunction(getattr(cls, name)):
                 raise EnvDefinitionError(

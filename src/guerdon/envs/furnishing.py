@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import ConfigError, EnvDefinitionError
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.threads import in_thread
 
 if TYPE_CHECKING:
     from guerdon.envs.environment import Environment
-    from guerdon.rewards.live.live import LiveReward
+    from guerdon.rewards.live.live import Applied, LiveReward
     from guerdon.rewards.pipeline import RewardPipeline
     from guerdon.services.client import MCPClient
 
@@ -26,6 +27,9 @@ __all__ = [
     "given_services",
     "is_furnished",
 ]
+
+# Marks a reset that takes the configuration over.
+BEGINS = "_guerdon_begins_episode"
 
 _pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
 
@@ -75,7 +79,7 @@ def configuration_of(environment: Environment[Any, Any, Any]) -> LiveReward:
         ConfigError: Its rubric can't be copied, so that no change could be tried.
     """
     if environment._live is None:
-        from guerdon.rewards.live.live import LiveReward
+        from guerdon.rewards.live.live import Applied, LiveReward
 
         try:
             prototype = copy.deepcopy(environment.rubric)
@@ -92,37 +96,57 @@ def begins_episode(reset: Any) -> Any:
     """An author's reset, before which the configuration of the episode is taken over."""
     if not callable(reset):
         raise EnvDefinitionError(f"reset is {reset!r:.60}; it is a function")
+    if getattr(reset, BEGINS, False):
+        return reset
 
     if inspect.iscoroutinefunction(reset):
 
         @functools.wraps(reset)
         async def begin_async(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with _beginning(self):
+            if self._is_resetting:  # a reset that calls its parent's
+                return await reset(self, *args, **kwargs)
+            # A rubric may take its time to be configured.
+            begun = await in_thread(None, _begin, self) if self._live is not None else _begin(self)
+            with _beginning(self, begun):
                 return await reset(self, *args, **kwargs)
 
+        setattr(begin_async, BEGINS, True)
         return begin_async
 
     @functools.wraps(reset)
     def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _beginning(self):
+        if self._is_resetting:
+            return reset(self, *args, **kwargs)
+        with _beginning(self, _begin(self)):
             return reset(self, *args, **kwargs)
 
+    setattr(begin, BEGINS, True)
     return begin
 
 
-@contextmanager
-def _beginning(environment: Environment[Any, Any, Any]) -> Iterator[None]:
-    if environment._is_resetting:  # a reset that calls its parent's
-        yield
-        return
+def _begin(environment: Environment[Any, Any, Any]) -> Applied | None:
+    """Take over the configuration of the episode that begins."""
     rubric = environment.rubric
-    if isinstance(rubric, Rubric):
-        if environment._live is not None:
-            environment._live.apply(rubric)
-        else:
-            rubric.__dict__["_scored_by"] = None  # it is taken anew where it is first told
+    if not isinstance(rubric, Rubric):
+        return None
+    if environment._live is not None:
+        return environment._live.apply(rubric)
+    rubric.__dict__["_scored_by"] = None  # it is taken anew where it is first told
+    return None
+
+
+@contextmanager
+def _beginning(environment: Environment[Any, Any, Any], begun: Applied | None) -> Iterator[None]:
+    rubric = environment.rubric
     environment._is_resetting = True
     try:
         yield
+        live = environment._live
+        if environment.rubric is not rubric and live is not None:  # one for each episode
+            live.apply(environment.rubric, episode=begun.episode if begun is not None else None)
+    except BaseException:
+        if begun is not None:
+            begun.undo()  # the episode before goes on, for all that is known
+        raise
     finally:
         environment._is_resetting = False

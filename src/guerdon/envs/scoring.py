@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from guerdon.models.observation import Observation
 from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import namer
+from guerdon.rubrics.call import namer, path_of
 from guerdon.rubrics.components import add_components
 from guerdon.rubrics.concurrency import evaluate
 from guerdon.rubrics.failure import say_caught, say_failure
@@ -19,6 +19,7 @@ ObsT = TypeVar("ObsT", bound=Observation)
 
 COMPONENTS = "reward_components"
 ERROR = "reward_error"
+FAILED = "reward_failed"
 DEALT_WITH = "reward_dealt_with"
 FINGERPRINT = "reward_fingerprint"
 STEP_REWARDS = "step_rewards"
@@ -134,6 +135,7 @@ def _write(
     told: dict[str, Any] = {COMPONENTS: named, FINGERPRINT: scored_by}
     if error is not None:
         told[ERROR] = say_failure(error)
+        told[FAILED] = path_of(error) or ""
     elif caught:
         told[DEALT_WITH] = say_caught(caught)
     if observation.done and rubric._look().holds_trajectory:
@@ -145,7 +147,7 @@ def _write(
             told[STEP_REWARDS] = None
             told[STEP_REWARDS_ERROR] = say_failure(failed)
     observation.reward = reward
-    for old in (ERROR, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
+    for old in (ERROR, FAILED, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
         observation.metadata.pop(old, None)  # of an observation that is shown again
     observation.metadata.update(told)
     if recorder is not None:

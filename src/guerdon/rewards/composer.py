@@ -360,6 +360,9 @@ class RubricComposer(Container):
     def _needs(self, name: str) -> str | None:
         return "due at the end of the episode" if name in self._at_end else None
 
+    def _why_absent(self, name: str) -> str | None:
+        return self._needs(name)
+
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         nothing_due = not frame.entries and bool(self._at_end)
         return nothing_due or super()._is_not_yet(frame, observation)

@@ -372,6 +372,10 @@ class Rubric(Node):
         """What must hold before the child `name` is evaluated, in words."""
         return None
 
+    def _why_absent(self, name: str) -> str | None:
+        """Why the child `name` was not evaluated, where that was this rubric's own decision."""
+        return None
+
     def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
         """Whether the score of this evaluation only means that the episode isn't over."""
         called = frame.entries

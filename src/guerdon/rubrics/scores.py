@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["score", "score_async"]
 
 
+NOT_CALLED = "not called"
+
+
 def score(rubric: Rubric, action: Any, observation: Any) -> Score:
     """See `Rubric.score`."""
     if rubric._look().is_async:
@@ -102,8 +105,9 @@ def _children(rubric: Rubric, frame: Frame, path: str, why: str) -> tuple[Score,
                 label = name if number == 0 else f"{name}#{number + 1}"
                 out.append(_of_entry(child, label, here, frame, place, weight))
             continue
-        below = _children(child, frame, here, why) if child._children else ()
-        out.append(Score(name=name, status="skipped", weight=weight, reason=why, children=below))
+        reason = (why == NOT_CALLED and rubric._why_absent(name)) or why
+        below = _children(child, frame, here, reason) if child._children else ()
+        out.append(Score(name=name, status="skipped", weight=weight, reason=reason, children=below))
     return tuple(out)
 
 
@@ -120,13 +124,13 @@ def _places(frame: Frame) -> dict[int, list[int]]:
 
 def _why_skipped(rubric: Rubric, frame: Frame, path: str) -> str:
     if not frame.entries:
-        return "not called"
+        return NOT_CALLED
     last, value, _, _ = frame.entries[-1]
     name = rubric._look().paths.get(id(last), type(last).__name__)
     if value is None:
         return f"{_join(path, name)} failed"
     stopped = value == 0.0 and rubric._is_container
-    return f"{_join(path, name)} scored 0" if stopped else "not called"
+    return f"{_join(path, name)} scored 0" if stopped else NOT_CALLED
 
 
 def _said(error: Exception) -> str:

@@ -17,6 +17,8 @@ __all__ = ["HTTP_STATUS", "McpHttpClient"]
 
 # Bytes that an answer may have.
 MAX_ANSWER = 16 * 2**20
+# How much of an answer that can't be meant an error repeats, in bytes.
+SHOWN = 200
 # Seconds that an idle connection is kept: less than servers do, so that none closes under a call.
 KEPT_S = 2.0
 # Where an error's data says with what status a server answered.
@@ -65,6 +67,9 @@ class McpHttpClient(httpx2.AsyncClient):
             said = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
             data = {HTTP_STATUS: response.status_code}
             return _error(request, response.status_code, INTERNAL_ERROR, said, data)
+        if not failed and b'"jsonrpc"' not in body:
+            said = f"what answers there doesn't speak MCP: {body[:SHOWN].decode(errors='replace')}"
+            return _error(request, 502, INTERNAL_ERROR, said)
         headers = {
             name: value
             for name, value in response.headers.items()

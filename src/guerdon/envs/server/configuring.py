@@ -16,9 +16,9 @@ from guerdon.rewards.live.live import LiveReward
 __all__ = ["change", "refusal", "tell"]
 
 
-def tell(live: LiveReward) -> Response:
+async def tell(live: LiveReward) -> Response:
     """What the reward is configured with; its ``ETag`` is for the ``If-Match`` of a change."""
-    told = live.told()
+    told = await asyncio.to_thread(live.told)  # which waits for a rubric that is slow to be changed
     return _answer(told, told["version"])
 
 
@@ -33,7 +33,7 @@ async def change(live: LiveReward, sent: Any, request: Request) -> Response:
     client = request.client
     who = f"{client.host}:{client.port}" if client is not None else "somebody"
     try:
-        told = await asyncio.to_thread(live.update, sent, version=_seen(request, live), by=who)
+        told = await asyncio.to_thread(live.update, sent, version=_seen(request), by=who)
     except ConfigConflictError as error:
         said = {"message": str(error), "code": "CONFLICT", "version": error.present}
         return _answer({"detail": said}, error.present, 412)
@@ -49,13 +49,17 @@ def refusal(error: ConfigError) -> Problem:
     return Problem(ErrorCode.VALIDATION_ERROR, str(error), errors=_errors(error))
 
 
-def _seen(request: Request, live: LiveReward) -> str | None:
-    """The version that the caller says to have seen; None where any will do."""
-    header = request.headers.get("if-match")
-    if header is None or header.strip() == "*":
+def _seen(request: Request) -> list[str] | None:
+    """The versions of which the caller says to have seen one; None where any will do."""
+    headers = request.headers.getlist("if-match")
+    if not headers or any(header.strip() == "*" for header in headers):
         return None
-    seen = [each.strip().removeprefix("W/").strip('"') for each in header.split(",")]
-    return live.version if live.version in seen else seen[0]
+    # A proxy that compresses makes weak tags of strong ones.
+    return [
+        each.strip().removeprefix("W/").strip('"')
+        for header in headers
+        for each in header.split(",")
+    ]
 
 
 def _errors(error: ConfigError) -> list[dict[str, Any]]:

@@ -60,8 +60,7 @@ class HttpFace:
             Route("/metadata", self.metadata),
             Route("/schema", self.schema),
             Route("/list_environments", self.names),
-            Route("/config", self.config),
-            Route("/config", self.change, methods=["POST"]),
+            Route("/config", self.config, methods=["GET", "POST"]),
             Route("/config/audit", self.audit),
             Route("/metrics", self.metrics),
             Route("/openapi.json", self.document),
@@ -93,11 +92,9 @@ class HttpFace:
         return answer(self._schemas)
 
     async def config(self, request: Request) -> Response:
-        """Say what the reward is configured with."""
-        return tell(await self._hub.look())
-
-    async def change(self, request: Request) -> Response:
-        """Change what the reward is configured with, for all sessions."""
+        """Say what the reward is configured with, or change it for all sessions."""
+        if request.method != "POST":
+            return await tell(await self._hub.look())
         body = await self._body(request, self._hub.limits.max_config_bytes)
         if isinstance(body, Response):
             return body

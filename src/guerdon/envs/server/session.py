@@ -231,7 +231,7 @@ class Session:
         """Tell what the reward is configured with, or change it for this session alone."""
         common = await self._hub.look()
         if data is None:
-            told: Any = (self.live or common).told()
+            told: Any = await asyncio.to_thread((self.live or common).told)
         else:
             live = self.live or common.fork()
             try:

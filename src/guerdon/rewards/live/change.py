@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.errors import ConfigError
+from guerdon.rewards.live.numbers import is_finite
 from guerdon.rewards.schedules.schedule_spec import schedule_of
 from guerdon.rewards.schedules.schedules import Schedule
 
@@ -16,10 +16,15 @@ __all__ = ["Change", "Present", "read_change"]
 
 LISTS = ("per_turn", "episode_end")
 
+# How much of a wrong name is compared with those there are, and how many mistakes are told.
+MAX_NAME = 100
+MAX_PROBLEMS = 100
+
 # What `GET /config` tells that can't be changed: it may be sent back as it was told.
-FIXED = (
-    "schema_version", "mcp_services", "normalize", "curriculum", "tree", "fingerprint", "progress",
-)  # fmt: skip
+FIXED = ("schema_version", "mcp_services", "normalize", "curriculum")
+
+# What it tells that moves by itself, as episodes begin: what was told a moment ago is no mistake.
+MOVING = ("tree", "fingerprint", "progress")
 KNOWN = (*LISTS, "weights", "schedules", "training_step", "episode", "version", "by")
 
 
@@ -86,6 +91,8 @@ def read_change(sent: Any, present: Present) -> Change:
         change.problems.append(f"a change is an object, not {type(sent).__name__}")
         return change
     for key, value in sent.items():
+        if len(change.problems) > MAX_PROBLEMS:
+            break
         if key in LISTS:
             _read_list(change, key, value, present)
         elif key == "weights":
@@ -99,9 +106,13 @@ def read_change(sent: Any, present: Present) -> Change:
         elif key in ("version", "by"):
             _read_text(change, key, value)
         elif key in FIXED:
-            _read_fixed(change, key, value, present.told.get(key))
+            _read_fixed(change, key, value, _same(present.told.get(key), value))
+        elif key in MOVING:
+            _read_fixed(change, key, value, _is_like(present.told.get(key), value))
         else:
             change.problems.append(f"{key!s:.80}: there is no such field; there are {list(KNOWN)}")
+    if len(change.problems) > MAX_PROBLEMS:
+        change.problems[MAX_PROBLEMS:] = ["and more"]
     return change
 
 
@@ -110,6 +121,8 @@ def _read_list(change: Change, key: str, value: Any, present: Present) -> None:
         change.problems.append(f"{key}: it takes a list of entries, not {type(value).__name__}")
         return
     for place, entry in enumerate(value):
+        if len(change.problems) > MAX_PROBLEMS:
+            break
         where = f"{key}[{place}]"
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(name, str):
@@ -179,7 +192,7 @@ def _read_weight(change: Change, where: str, name: str, value: Any, present: Pre
         )
     elif name in change.weights:
         change.problems.append(f"{where}: the weight of {name!r} is given twice")
-    elif not _is_finite(value):
+    elif not is_finite(value):
         change.problems.append(f"{where}: it is {value!r:.80}; it takes a finite number")
     else:
         change.weights[name] = float(value)
@@ -206,18 +219,33 @@ def _read_count(change: Change, key: str, value: Any) -> None:
 
 
 def _read_text(change: Change, key: str, value: Any) -> None:
-    if not isinstance(value, str) or len(value) > 200:
-        change.problems.append(f"{key}: it is {value!r:.80}; it takes a text of 200 characters")
+    if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
+        change.problems.append(
+            f"{key}: it is {value!r:.80}; it takes a text of 200 characters on one line"
+        )
     else:
         setattr(change, key, value)
 
 
-def _read_fixed(change: Change, key: str, value: Any, told: Any) -> None:
-    if not _same(told, value):
+def _read_fixed(change: Change, key: str, value: Any, is_told: bool) -> None:
+    if not is_told:
         change.problems.append(
             f"{key}: it can't be changed while training runs; weights, schedules and tunable "
             "fields can; change the file"
         )
+
+
+def _is_like(told: Any, sent: Any) -> bool:
+    """Whether something has the form of what is told, numbers and fingerprints aside."""
+    if isinstance(told, Mapping) and isinstance(sent, Mapping):
+        return told.keys() == sent.keys() and all(_is_like(told[key], sent[key]) for key in told)
+    if isinstance(told, list) and isinstance(sent, list):
+        return len(told) == len(sent) and all(map(_is_like, told, sent))
+    return isinstance(sent, type(told)) or (_is_plain(told) and _is_plain(sent))
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
 
 
 def _named(change: Change, key: str, value: Any, present: Present) -> list[tuple[str, Any]]:
@@ -226,6 +254,8 @@ def _named(change: Change, key: str, value: Any, present: Present) -> list[tuple
         return []
     known = []
     for name, each in value.items():
+        if len(change.problems) > MAX_PROBLEMS:
+            break
         if name in present.lists:
             known.append((name, each))
         else:
@@ -234,15 +264,9 @@ def _named(change: Change, key: str, value: Any, present: Present) -> list[tuple
 
 
 def _unknown(where: str, name: Any, present: Present) -> str:
-
-    near = difflib.get_close_matches(str(name), present.lists, n=1)
+    near = difflib.get_close_matches(str(name)[:MAX_NAME], present.lists, n=1)
     said = f"did you mean {near[0]!r}?" if near else f"there are {list(present.lists)}"
     return f"{where}: there is no entry {name!r:.80}; {said}"
-
-
-def _is_finite(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value)
 
 
 def _same(told: Any, sent: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -129,14 +130,16 @@ class EpisodeMeans:
 
     def __init__(self, tell: Callable[[dict[str, float]], Any]) -> None:
         self._tell = tell
-        self._means: dict[str, tuple[float, int]] = {}
+        self._sums: dict[str, tuple[float, int]] = {}
         self._told = False
 
     def __call__(self, components: Mapping[str, float], done: bool) -> None:
         """Take the components of a step."""
         for name, value in components.items():
-            mean, count = self._means.get(name, (0.0, 0))
-            self._means[name] = mean * (count / (count + 1)) + value / (count + 1), count + 1
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + value, count + 1
         if done and not self._told:
             self._told = True
-            self._tell({name: mean for name, (mean, _) in self._means.items()})
+            means = {name: total / count for name, (total, count) in self._sums.items()}
+            # What is too large to be summed has no mean.
+            self._tell({name: each for name, each in means.items() if math.isfinite(each)})

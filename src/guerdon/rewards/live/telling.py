@@ -14,7 +14,7 @@ from guerdon.rewards.live.prototype import Prototype, Settings
 from guerdon.rewards.schedules.schedule_spec import spec_of
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["Entry", "entries_of", "tell_entry", "tell_rest"]
+__all__ = ["Entry", "as_json", "entries_of", "tell_entry", "tell_rest"]
 
 
 class Entry(NamedTuple):
@@ -37,6 +37,10 @@ class Entry(NamedTuple):
     config: Mapping[str, Any]
     private: frozenset[str] = frozenset()
     weighed: bool = True
+
+    def hides(self, key: str) -> bool:
+        """Whether a key of its configuration, or a field of that dotted name, isn't told."""
+        return not self.private.isdisjoint((key, key.partition(".")[0]))
 
 
 def entries_of(prototype: Prototype, config: RewardConfig | None) -> list[Entry]:
@@ -63,6 +67,11 @@ def entries_of(prototype: Prototype, config: RewardConfig | None) -> list[Entry]
     return [alone._replace(weighed=False)]
 
 
+def as_json(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    return to_jsonable_python(value, inf_nan_mode="strings", fallback=str)
+
+
 def tell_entry(entry: Entry, prototype: Prototype, settings: Settings) -> dict[str, Any]:
     """An entry as it is now, as JSON can hold it."""
     prefix = f"{entry.path}." if entry.path else ""
@@ -72,21 +81,24 @@ def tell_entry(entry: Entry, prototype: Prototype, settings: Settings) -> dict[s
         if path.startswith(prefix)
     }
     config = {
-        key: value for key, value in {**entry.config, **tunable}.items() if key not in entry.private
+        key: value for key, value in {**entry.config, **tunable}.items() if not entry.hides(key)
     }
     told = {
         "name": entry.name,
         "rubric": entry.rubric,
         "weight": settings.weights.get(entry.name, 1.0),
-        "config": to_jsonable_python(config, inf_nan_mode="strings", fallback=str),
+        "config": as_json(config),
     }
-    if entry.name in settings.schedules:
-        told["schedule"] = spec_of(settings.schedules[entry.name])
+    schedule = settings.schedules.get(entry.name)
+    if schedule is not None:
+        told["schedule"] = spec_of(schedule)
     return told
 
 
-def tell_rest(config: RewardConfig) -> dict[str, Any]:
+def tell_rest(config: RewardConfig | None, rubric: Rubric) -> dict[str, Any]:
     """What a configuration says beside its entries, as it may be told: no keys, no secrets."""
+    if config is None:
+        return {"normalize": rubric.normalize} if isinstance(rubric, RubricComposer) else {}
     told: dict[str, Any] = {
         "normalize": config.normalize,
         "mcp_services": {name: each.public() for name, each in config.mcp_services.items()},
@@ -109,16 +121,18 @@ def _of_file(each: Any, which: str) -> Entry:
 def _of_containers(rubric: Rubric) -> dict[str, Any]:
     """The weights and thresholds of a tree.
 
-    What the rubrics of an author hold isn't told: it may be a key, or the answer that the agent is
-    to find.
+    What an author's own classes hold isn't told, be they containers or not: it may be a key, or
+    the answer that the agent is to find.
     """
     told: dict[str, Any] = {}
     for path, node in [("", rubric), *rubric.named_rubrics()]:
         if node._is_container:
             prefix = f"{path}." if path else ""
             told |= {
-                f"{prefix}{name}": value
-                for name, value in node._own_state().items()
+                f"{prefix}{name}": getattr(node, name)
+                for kind in reversed(type(node).__mro__)
+                if kind.__module__.partition(".")[0] == "guerdon"
+                for name in kind.__dict__.get("state_names", ())
                 if name not in node._measured
             }
     return told

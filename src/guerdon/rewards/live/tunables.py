@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from guerdon.errors import ConfigUpdateError
 from guerdon.rewards.live.numbers import is_finite
@@ -30,7 +31,7 @@ _KINDS: dict[type, str] = {
     tuple: "a list",
     Mapping: "an object",
 }
-_FORMS = {tuple: list}  # as JSON has them
+_FORMS: dict[type, type] = {tuple: list}  # as JSON has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +183,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _key(field: FieldInfo, name: str) -> str:
+    """What a field is called in what its class validates."""
+    alias = field.validation_alias
+    return alias if isinstance(alias, str) else field.alias or name
+
+
 def _replaced(config: Any, values: Mapping[str, Any]) -> Any:
     """The same config with other values, checked as its class checks it."""
     if isinstance(config, BaseModel):
-        return type(config).model_validate({**dict(config), **values})
+        fields = type(config).model_fields
+        given = {**dict(config), **values}
+        return type(config).model_validate(
+            {
+                _key(fields[name], name) if name in fields else name: each
+                for name, each in given.items()
+            }
+        )
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         return dataclasses.replace(config, **values)
     changed = copy.copy(config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from collections.abc import Mapping
@@ -10,10 +9,11 @@ from numbers import Real
 from typing import Any
 
 from guerdon.errors import InvalidArgumentError
+from guerdon.rewards.schedules.values import told
 
 __all__ = [
     "IDS", "LAST_STEP", "checked_amount", "checked_id", "checked_scores", "checked_step",
-    "checked_weights", "told", "weight_named",
+    "checked_weights",
 ]  # fmt: skip
 
 #: The types of an episode and of an environment's id.
@@ -30,7 +30,7 @@ def checked_amount(name: str, value: Any, *, kind: type[int] | type[float]) -> N
     kinds = (int, float) if kind is float else int
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < math.inf:
         whole = "" if kind is float else "whole "
-        raise InvalidArgumentError(f"{name} is {value!r}; it takes a {whole}number over 0")
+        raise InvalidArgumentError(f"{name} is {told(value)}; it takes a {whole}number over 0")
 
 
 def checked_step(step: Any) -> int:
@@ -42,7 +42,7 @@ def checked_step(step: Any) -> int:
     number = _whole(step)
     if number is None or not 0 <= number <= LAST_STEP:
         raise InvalidArgumentError(
-            f"step is {step!r:.60}; it takes a whole number from 0 to 2**63 - 1"
+            f"step is {told(step)}; it takes a whole number from 0 to 2**63 - 1"
         )
     return number
 
@@ -60,7 +60,7 @@ def checked_id(name: str, value: Any) -> int | str | None:
     number = _whole(value)
     if number is None:
         raise InvalidArgumentError(
-            f"{name} is {value!r:.60}; it takes a text, a whole number, or None"
+            f"{name} is {told(value)}; it takes a text, a whole number, or None"
         )
     return number
 
@@ -76,11 +76,11 @@ def checked_scores(
     invalid = {} if invalid is None else invalid
     for name, given in (("components", components), ("invalid", invalid)):
         if not isinstance(given, Mapping):
-            raise InvalidArgumentError(f"{name} is {given!r:.60}; it takes a mapping from names")
+            raise InvalidArgumentError(f"{name} is {told(given)}; it takes a mapping from names")
     why = {_named("invalid", name): str(said) for name, said in invalid.items()}
     parts: dict[str, float] = {}
     for name, value in components.items():
-        number, wrong = _number(f"components[{name!r:.60}]", value)
+        number, wrong = _number(f"components[{told(name)}]", value)
         if number is None:
             why.setdefault(_named("components", name), wrong)
         elif name not in why:  # what is told to have failed has no number
@@ -99,35 +99,16 @@ def checked_weights(weights: Any) -> dict[str, float]:
         InvalidArgumentError: One is no finite number, or a name is no text.
     """
     if not isinstance(weights, Mapping):
-        raise InvalidArgumentError(f"weights is {weights!r:.60}; it takes a mapping from names")
+        raise InvalidArgumentError(f"weights is {told(weights)}; it takes a mapping from names")
     found: dict[str, float] = {}
     for name, weight in weights.items():
-        number, wrong = _number(f"weights[{name!r:.60}]", weight)
+        number, wrong = _number(f"weights[{told(name)}]", weight)
         if number is None:
             raise InvalidArgumentError(
-                f"weights[{name!r:.60}] is {wrong}; it takes a finite number"
+                f"weights[{told(name)}] is {wrong}; it takes a finite number"
             )
         found[_named("weights", name)] = number
     return found
-
-
-def weight_named(what: Any, after: Any) -> str | None:
-    """The name in ``"…{name}.weight"``, where that is what was changed, to a finite number.
-
-    Raises:
-        InvalidArgumentError: `what` is no text.
-    """
-    front, _, field = _named("what", what).rpartition(".")
-    is_number = isinstance(after, Real) and not isinstance(after, bool) and math.isfinite(after)
-    return (front.rpartition(".")[2] or None) if field == "weight" and is_number else None
-
-
-def told(value: Any) -> Any:
-    """A value as JSON holds it; what it doesn't hold by its `repr`."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)
 
 
 def _whole(value: Any) -> int | None:
@@ -139,7 +120,7 @@ def _whole(value: Any) -> int | None:
 
 def _named(where: str, name: Any) -> str:
     if not isinstance(name, str):
-        raise InvalidArgumentError(f"{where}: the name {name!r:.60} is no text")
+        raise InvalidArgumentError(f"{where}: the name {told(name)} is no text")
     return str(name)
 
 
@@ -149,7 +130,7 @@ def _number(where: str, value: Any) -> tuple[float | None, str]:
         return None, "failed"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidArgumentError(
-            f"{where} is {value!r:.60}, of type {type(value).__name__}; it takes a number, or None "
+            f"{where} is {told(value)}, of type {type(value).__name__}; it takes a number, or None "
             "for what failed"
         )
     try:

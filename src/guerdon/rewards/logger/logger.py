@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, overload
 
 from guerdon.errors import InvalidArgumentError, TrackerError
 from guerdon.rewards.logger.checking import (
@@ -21,9 +21,8 @@ from guerdon.rewards.logger.checking import (
     checked_scores,
     checked_step,
     checked_weights,
-    told,
-    weight_named,
 )
+from guerdon.rewards.logger.config_changes import NOT_TOLD, changes_of
 from guerdon.rewards.logger.finding import Backend, trackers_of
 from guerdon.rewards.logger.runs import open_run
 from guerdon.rewards.logger.sending import Sender, TrackerStatus
@@ -119,7 +118,7 @@ class RewardLogger:
         self._refusal: str | None = None
         self._raises = on_full == "raise"
         self._step = self._updates = 0
-        self._closing = threading.Lock()
+        self._closing, self._counting = threading.Lock(), threading.Lock()
         self._closed, self._process = False, os.getpid()
         folders = [self.run.folder / "spool" / tracker.name for tracker in trackers]
         spools = [new_spool(folder, max_bytes=max_spool_bytes) for folder in folders]
@@ -218,6 +217,15 @@ class RewardLogger:
             weights=checked_weights(weights),
         )
 
+    @overload
+    def log_config_update(
+        self,
+        what: Mapping[str, Any] | None,
+        *,
+        fingerprint: str | None = None,
+        step: int | None = None,
+    ) -> None: ...
+    @overload
     def log_config_update(
         self,
         what: str,
@@ -228,15 +236,37 @@ class RewardLogger:
         when: float | str | None = None,
         fingerprint: str | None = None,
         step: int | None = None,
+    ) -> None: ...
+    def log_config_update(
+        self,
+        what: str | Mapping[str, Any] | None,
+        *,
+        before: object = NOT_TOLD,
+        after: object = NOT_TOLD,
+        who: str | None = None,
+        when: float | str | None = None,
+        fingerprint: str | None = None,
+        step: int | None = None,
     ) -> None:
         """Log a change of the configuration, as the audit log tells it.
 
-        It counts in ``config/updates``. A weight (`what` is ``"{name}.weight"``, also with more in
-        front) is also ``reward/weights/{name}``.
+        It counts once in ``config/updates``, however many things it changed, each of which is a
+        record. A weight (`what` is ``"{name}.weight"``, also with more in front) is also
+        ``reward/weights/{name}``.
+
+        Example:
+            >>> from guerdon import LiveReward, RewardLogger, RubricComposer
+            >>> live = LiveReward(RubricComposer({"brief": lambda a, o: 1 / len(a)}, {"brief": 1}))
+            >>> with RewardLogger("jsonl", path="logs") as logger:
+            ...     answer = live.update({"weights": {"brief": 0.5}}, by="ann")
+            ...     logger.log_config_update(answer["change"], step=7)
 
         Args:
-            what: What was changed, such as ``"style.weight"``.
-            before: What it was; JSON, or told by its `repr`.
+            what: What `LiveReward.update`, or ``update_config`` of an environment or a client,
+                gives under ``"change"``, or an entry of the audit log; None, where nothing was
+                different, logs nothing. Or a text, such as ``"style.weight"``; then `before` and
+                `after` are needed.
+            before: What it was; JSON, or told in words.
             after: What it is.
             who: Who changed it.
             when: When, as seconds since 1970 or as a text; by default now.
@@ -244,26 +274,17 @@ class RewardLogger:
             step: The step from which it holds; by default the last that was logged.
 
         Raises:
-            InvalidArgumentError: Something is of a wrong type.
+            InvalidArgumentError: Something is of a wrong type; nothing is logged.
             TrackerError: As for `log_step`.
         """
-        name = weight_named(what, after)
-        change = {
-            "what": what,
-            "from": told(before),
-            "to": told(after),
-            "who": who,
-            "when": time.time() if when is None else when,
-            "fingerprint": fingerprint,
-            "number": self._updates + 1,
-        }
-        self._put(
-            self._step if step is None else checked_step(step),
-            kind="config",
-            change=told(change),
-            weights=checked_weights({name: after}) if name else {},
-        )
-        self._updates += 1
+        told = {"before": before, "after": after, "who": who, "when": when}
+        changes = changes_of(what, told, fingerprint=fingerprint)
+        step = self._step if step is None else checked_step(step)
+        with self._counting:
+            number = self._updates + 1
+            for change, weights in changes:
+                self._put(step, kind="config", change={**change, "number": number}, weights=weights)
+                self._updates = number
 
     def _put(self, step: int, **row: Any) -> None:
         if self._refusal is not None:

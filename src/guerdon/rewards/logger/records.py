@@ -38,7 +38,8 @@ class TrackedRecord:
         invalid: The parts that failed, by name, with why.
         weights: Weights by name.
         change: Of a change of the configuration: ``what``, ``from``, ``to``, ``who``, ``when``,
-            ``fingerprint``, and its ``number`` in this logger, from 1.
+            ``fingerprint``, ``version`` where it was told, and the ``number`` of the update in this
+            logger, from 1, which all that it changed have in common.
         line: The line of JSON that says all this, with its end.
     """
 

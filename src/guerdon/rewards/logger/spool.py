@@ -72,6 +72,8 @@ class Spool:
             return False
         self._no_room_for = 0
         last = max(self._segments, default=-1)
+        if self._file >= 0 and not os.fstat(self._file).st_nlink:
+            self._begin_anew()
         if self._file < 0 or self._segments[last] >= SEGMENT_BYTES:
             last = self._next_segment(last)
         size = self._segments[last]

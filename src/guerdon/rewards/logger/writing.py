@@ -111,6 +111,14 @@ class Writer:
     # Its thread
 
     def _live(self) -> None:
+        try:
+            self._work()
+        finally:  # whatever happened, nobody waits for room any more
+            self._ended = True
+            with self._room:
+                self._room.notify_all()
+
+    def _work(self) -> None:
         while not (self._stopping and (self._stuck or not (self.queue or self._chunk))):
             # Where nothing is to be looked after, it sleeps until there is something.
             self._wake.wait(SYNC_S if self._dirty or self._is_full else None)
@@ -124,9 +132,6 @@ class Writer:
                 self._full(None)
             self._sync()
         self._sync(now=True)
-        self._ended = True
-        with self._room:
-            self._room.notify_all()
 
     def _write(self) -> bool:
         """Write what is at the head of the queue; False where the disk doesn't take it."""
@@ -138,7 +143,11 @@ class Writer:
                 marks.append(row)
                 break
             self._count += 1
-            lines.append(line_of({"id": f"{self._session}-{self._count}", **row}))
+            try:
+                lines.append(line_of({"id": f"{self._session}-{self._count}", **row}))
+            except (TypeError, ValueError) as error:  # such as an id of thousands of digits
+                self.lost += 1
+                logger.error("a record can't be written, and is lost: %s", error)
         if lines:
             self._chunk = [(each, b"".join(lines), len(lines)) for each in self._senders]
         self._stuck = not self._append()

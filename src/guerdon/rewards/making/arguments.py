@@ -5,19 +5,34 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import types
 import typing
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from guerdon.rewards.config.documents import Problem
 from guerdon.rewards.config.mistakes import problems_of, unknown_key
+from guerdon.rewards.making.config_classes import (
+    config_class,
+    hints,
+    hints_of_class,
+    is_model,
+    keys_of_model,
+    members,
+)
 
-__all__ = ["Argument", "accepted_by", "arguments_of", "checked", "config_class", "config_of"]
+__all__ = [
+    "Argument",
+    "accepted_by",
+    "arguments_of",
+    "checked",
+    "config_of",
+    "fields_of",
+    "unknown_keys",
+]
 
 _NONE = Parameter.empty
 
@@ -71,11 +86,11 @@ def arguments_of(make: Callable[..., Any]) -> tuple[list[Argument], bool]:
         parameters = list(inspect.signature(make).parameters.values())
     except (TypeError, ValueError):
         return [], True
-    hints = _hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+    found = hints(make)
     arguments = [
-        Argument(each.name, hints.get(each.name, _typed(each.annotation)), each.default)
+        Argument(each.name, found.get(each.name, _typed(each.annotation)), each.default)
         for each in parameters
-        if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     ]
     return arguments, any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
 
@@ -85,74 +100,105 @@ def _typed(annotation: Any) -> Any:
     return _NONE if isinstance(annotation, str) else annotation
 
 
-def _hints(function: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except Exception:  # names that only a type checker knows, and whatever they raise
-        return {}
-
-
-def config_class(annotation: Any) -> type | None:
-    """The config class that an annotation names: a dataclass or a model; None where it is none.
-
-    Example:
-        >>> config_class(dict[str, int]) is None
-        True
-    """
-    around = typing.get_origin(annotation) in (typing.Annotated, typing.Union, types.UnionType)
-    for kind in typing.get_args(annotation) if around else (annotation,):
-        if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or _is_model(kind)):
-            return kind
-    return None
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def accepted_by(kind: type | None) -> list[str] | None:
-    """The keys that a config class takes; None where it takes any."""
-    if kind is None:
-        return None
-    if not issubclass(kind, BaseModel):
-        return [each.name for each in _fields(kind)]
-    if kind.model_config.get("extra") == "allow":
-        return None
-    return [field.alias or name for name, field in kind.model_fields.items()]
-
-
-def config_of(kind: type | None, config: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
-    """A config as an instance of its class, and what is wrong with it.
-
-    Example:
-        >>> config_of(None, {"longest": 9})
-        ({'longest': 9}, [])
-    """
-    if kind is None:
-        return dict(config), []
-    if issubclass(kind, BaseModel):
-        return _model(kind, config)
-    values, problems = checked(_fields(kind), config)
-    return (None if problems else kind(**values)), problems
-
-
 def _fields(kind: Any) -> list[Argument]:
-    """What a dataclass takes."""
-    hints = _hints(kind)
+    """What a config class takes that is no model."""
+    origin = typing.get_origin(kind) or kind
+    if typing.is_typeddict(origin):
+        return [_entry(origin, *each) for each in hints_of_class(origin).items()]
+    given = dict(zip(getattr(origin, "__parameters__", ()), typing.get_args(kind), strict=False))
+    typed = hints_of_class(origin)
     return [
-        Argument(each.name, hints.get(each.name, _NONE), _default(each))
-        for each in dataclasses.fields(kind)
-        if each.init
+        dataclasses.replace(
+            each, annotation=_substituted(typed.get(each.name, each.annotation), given)
+        )
+        for each in arguments_of(origin)[0]
     ]
 
 
+def _entry(kind: Any, name: str, annotation: Any) -> Argument:
+    """A key of a TypedDict."""
+    said = typing.get_origin(annotation)
+    if said in (typing.Required, typing.NotRequired):
+        annotation = typing.get_args(annotation)[0]
+    # Where annotations are texts, the class itself doesn't know what was said of its keys.
+    is_needed = said is typing.Required or (
+        said is not typing.NotRequired and name in kind.__required_keys__
+    )
+    return Argument(name, annotation, _NONE if is_needed else None)
+
+
+def _substituted(annotation: Any, given: Mapping[Any, Any]) -> Any:
+    """An annotation with what stands for its variables."""
+    if isinstance(annotation, dataclasses.InitVar):
+        annotation = annotation.type
+    if isinstance(annotation, typing.TypeVar):
+        return given.get(annotation, annotation)
+    variables = getattr(annotation, "__parameters__", ())
+    if not given or not variables or isinstance(annotation, type):
+        return annotation
+    return annotation[tuple(given.get(each, each) for each in variables)]
+
+
+def accepted_by(kind: Any) -> list[str] | None:
+    """The keys that a config class takes; None where it takes any."""
+    if kind is None:
+        return None
+    if not is_model(kind):
+        return [each.name for each in _fields(kind)]
+    if kind.model_config.get("extra") == "allow" or issubclass(kind, RootModel):
+        return None
+    return list(keys_of_model(kind))
+
+
+def fields_of(kind: Any) -> dict[str, Any]:
+    """The annotations of what a config class takes, by their keys.
+
+    Example:
+        >>> import dataclasses
+        >>> @dataclasses.dataclass
+        ... class Limits:
+        ...     longest: int
+        >>> fields_of(Limits)
+        {'longest': <class 'int'>}
+    """
+    if is_model(kind):
+        return {
+            key: kind.model_fields[name].annotation for key, name in keys_of_model(kind).items()
+        }
+    return {each.name: each.annotation for each in _fields(kind)}
+
+
+def config_of(annotation: Any, config: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
+    """A config as what an annotation says, and what is wrong with it.
+
+    An instance of its config class; a dictionary where it names none.
+
+    Example:
+        >>> config_of(dict[str, int], {"longest": 9})
+        ({'longest': 9}, [])
+        >>> config_of(dict[str, int], {"longest": "nine"})[1][0].said
+        'it is the text "nine"; a whole number is needed'
+    """
+    kind = config_class(annotation)
+    if kind is None:
+        return _mapping(annotation, dict(config))
+    if is_model(kind):
+        return _model(kind, config)
+    values, problems = checked(_fields(kind), config)
+    return (None if problems else (typing.get_origin(kind) or kind)(**values)), problems
+
+
+def _mapping(annotation: Any, config: dict[str, Any]) -> tuple[Any, list[Problem]]:
+    origin = typing.get_origin(annotation)
+    if not isinstance(origin, type) or not issubclass(dict, origin):
+        return config, []
+    problems: list[Problem] = []
+    made = _value(Argument("config", annotation), config, problems)
+    return made, [Problem(each.place[1:], each.said) for each in problems]
+
+
 def _model(kind: type[BaseModel], config: Mapping[str, Any]) -> tuple[Any, list[Problem]]:
-    accepted = accepted_by(kind)
-    problems = []
-    if accepted is not None:
-        names = {*accepted, *kind.model_fields}
-        unknown = [key for key in config if key not in names]
-        problems = [Problem((key,), unknown_key(key, accepted)) for key in unknown]
+    problems = unknown_keys(kind, config)
     try:
         made = kind.model_validate(dict(config))
     except ValidationError as error:
@@ -160,12 +206,6 @@ def _model(kind: type[BaseModel], config: Mapping[str, Any]) -> tuple[Any, list[
         found = problems_of(error, config, kind)
         return None, problems + [each for each in found if each.place not in told]
     return made, problems
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return None if field.default_factory is not dataclasses.MISSING else _NONE
 
 
 def checked(
@@ -202,11 +242,14 @@ def _value(argument: Argument, value: Any, problems: list[Problem]) -> Any:
     adapter = argument.adapter()
     if adapter is None:
         return value
+    unknown = unknown_keys(argument.annotation, value)
+    problems += [each.within(argument.name) for each in unknown]
     try:
         made = _validated(adapter, value)
     except ValidationError as error:
+        told = {each.place for each in unknown}
         found = problems_of(error, value, argument.annotation)
-        problems += [each.within(argument.name) for each in found]
+        problems += [each.within(argument.name) for each in found if each.place not in told]
         return value
     # Of an iterable, pydantic makes one that can be gone through once.
     return value if type(made).__module__.startswith("pydantic_core") else made
@@ -219,3 +262,54 @@ def _validated(adapter: TypeAdapter[Any], value: Any) -> Any:
     except (TypeError, ValueError):
         return adapter.validate_python(value)
     return adapter.validate_json(text, strict=True)
+
+
+def unknown_keys(annotation: Any, value: Any) -> list[Problem]:
+    """The keys in a value, however deep, that no config class at their place takes.
+
+    Of a class within a config, pydantic lets go by what it doesn't know.
+
+    Example:
+        >>> import dataclasses
+        >>> @dataclasses.dataclass
+        ... class Limits:
+        ...     longest: int = 100
+        >>> [each.said for each in unknown_keys(list[Limits], [{"longst": 3}])]
+        ["there is no such key; did you mean 'longest'?"]
+    """
+    kinds = list(members(annotation))
+    problems: list[Problem] = []
+    if isinstance(value, Mapping):
+        classes = [each for each in kinds if config_class(each) is not None]
+        accepted = [accepted_by(each) for each in classes]
+        if classes and len(classes) == len(kinds) and None not in accepted:
+            known = list(dict.fromkeys(key for keys in accepted for key in keys or ()))
+            problems += [Problem((key,), unknown_key(key, known)) for key in value
+                         if isinstance(key, str) and key not in known]  # fmt: skip
+        inner = fields_of(classes[0]) if len(classes) == len(kinds) == 1 else {}
+        values = _of_values(kinds)
+        for key, each in value.items():
+            problems += [found.within(key) for found in unknown_keys(inner.get(key, values), each)]
+    elif isinstance(value, list) and len(kinds) == 1:
+        for number, each in enumerate(value):
+            item = _item(kinds[0], number)
+            problems += [found.within(number) for found in unknown_keys(item, each)]
+    return problems
+
+
+def _of_values(kinds: list[Any]) -> Any:
+    """What a mapping holds, where that is all it can be."""
+    given = typing.get_args(kinds[0]) if len(kinds) == 1 else ()
+    origin = typing.get_origin(kinds[0]) if given else None
+    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+    return given[1] if is_mapping and len(given) == 2 else Any
+
+
+def _item(kind: Any, number: int) -> Any:
+    """What stands at a position of a list or tuple."""
+    given, origin = typing.get_args(kind), typing.get_origin(kind)
+    if not given or not isinstance(origin, type) or issubclass(origin, Mapping):
+        return Any
+    if origin is tuple and given[-1] is not ...:
+        return given[number] if number < len(given) else Any
+    return given[0]

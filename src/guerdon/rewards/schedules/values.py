@@ -30,10 +30,10 @@ def told(value: object) -> str:
 
     Example:
         >>> told("high"), told(10**5000)
-        ("'high'", 'int that is too large to be told')
+        ("'high'", 'int that can't be told')
     """
     try:
         said = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
-        return f"{type(value).__name__} that is too large to be told"
+    except Exception:  # a number of thousands of digits, lists in lists in lists, an object's own
+        return f"{type(value).__name__} that can't be told"
     return said if len(said) <= MAX_TOLD else said[: MAX_TOLD - 1] + "…"
