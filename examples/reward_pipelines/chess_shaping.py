@@ -87,6 +87,7 @@ class FromScript:
         name = self.entry.name
         change = {
             "weights": {name: self.weight(training_step)},
+            "schedules": {name: None},
             "by": "chess_shaping.py",
         }
         while True:

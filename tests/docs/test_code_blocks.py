@@ -35,7 +35,9 @@ DOCUMENTS = [
 MAY_STAY_UNRUN = {
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
+    "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
     "guerdon serve number_env",
+    "guerdon serve number_env --reward reward.yaml",
     "make check",
     "make demo",
     "make docs-test",

@@ -143,8 +143,9 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         super().__init_subclass__(**kwargs)
         set_types(cls, Environment)
         for name in ("reset", "reset_async"):
-            if _writes(cls, name):  # itself, or by what it is mixed with
-                setattr(cls, name, begins_episode(getattr(cls, name)))
+            written = getattr(cls, name)  # by itself, or by what it is mixed with
+            if _writes(cls, name) and begins_episode(written) is not written:
+                setattr(cls, name, begins_episode(written))
         for name in ("reset", "step", "close"):
             if inspect.iscoroutinefunction(getattr(cls, name)):
                 raise EnvDefinitionError(

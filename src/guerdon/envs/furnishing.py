@@ -79,7 +79,7 @@ def configuration_of(environment: Environment[Any, Any, Any]) -> LiveReward:
         ConfigError: Its rubric can't be copied, so that no change could be tried.
     """
     if environment._live is None:
-        from guerdon.rewards.live.live import Applied, LiveReward
+        from guerdon.rewards.live.live import LiveReward
 
         try:
             prototype = copy.deepcopy(environment.rubric)

@@ -243,8 +243,13 @@ def judges_of(
         first = ModelJudge(endpoint)
     elif "model" in said:
         first = ModelJudge(ChatModel(endpoint, **said), is_own=True)
-    else:
+    elif is_address or not isinstance(endpoint, str):
         raise InvalidArgumentError("model is missing; an address takes the name of a model")
+    else:
+        raise InvalidArgumentError(
+            f"endpoint is {endpoint!r:.60}, which is no address (it holds no ://), and there are no "
+            "services that it could be one of"
+        )
     rest = [
         ModelJudge(each) if isinstance(each, ChatModel)
         else ModelJudge(first.chat.with_model(each), is_own=True)

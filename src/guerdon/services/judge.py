@@ -135,6 +135,10 @@ class LLMJudge(Rubric):
         for name, criterion in criteria_of(criteria, self).items():
             setattr(self, name, criterion)
 
+    def service_names(self) -> list[str]:
+        """The services that it asks, by their names."""
+        return [judge.name for judge in self._panel.judges if not isinstance(judge, ModelJudge)]
+
     @property
     def prompt_template(self) -> str | None:
         """The template's text; setting it checks it."""

@@ -30,5 +30,5 @@ def test_what_cannot_be_written_out_is_told_by_its_type():
     nested = []
     for _ in range(100_000):
         nested = [nested]
-    assert told(10**5000) == "int that is too large to be told"
-    assert told(nested) == "list that is too large to be told"
+    assert told(10**5000) == "int that can't be told"
+    assert told(nested) == "list that can't be told"

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigFile", "ConfiguredSession", "changed", "merged", "refused"]
 
-# What belongs to one moment, and isn't said again to another session.
-PASSING = ("version", "training_step", "episode", "by")
+# What of a change is said again to the session that takes the place of one that was lost.
+NAMED = ("weights", "schedules")
+LISTS = ("per_turn", "episode_end")
+PROGRESS = ("training_step",)
 
 
 def changed(change: Any, version: str | None) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def changed(change: Any, version: str | None) -> dict[str, Any]:
     """
     if not isinstance(change, Mapping):
         raise InvalidArgumentError(f"{change!r:.60} is no change; give a dict")
-    return dict(change) if version is None else {"version": version, **change}
+    return dict(change) if version is None else {**change, "version": version}
 
 
 def refused(error: ServerError) -> Exception:
@@ -42,35 +44,45 @@ def refused(error: ServerError) -> Exception:
     return error
 
 
-def merged(old: Any, new: Any) -> Any:
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Two changes as one: what the newer says, and what only the older does.
 
+    Weights and schedules are said in one way, whichever way they were sent, and what a server
+    tells beside them is left out.
+
     Example:
-        >>> merged({"weights": {"a": 1, "b": 2}}, {"weights": {"b": 3}})
+        >>> merged({"weights": {"a": 1, "b": 2}}, {"per_turn": [{"name": "b", "weight": 3}]})
         {'weights': {'a': 1, 'b': 3}}
-        >>> merged({"per_turn": [{"name": "a", "weight": 1}]}, {"per_turn": [{"name": "b"}]})
-        {'per_turn': [{'name': 'a', 'weight': 1}, {'name': 'b'}]}
+        >>> entry = {"name": "a", "config": {"threshold": 0.5}}
+        >>> merged({}, {"per_turn": [entry], "tree": [], "training_step": 7})
+        {'per_turn': [{'name': 'a', 'config': {'threshold': 0.5}}], 'training_step': 7}
     """
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return {
-            **old,
-            **{
-                key: value if key == "schedule" or key not in old else merged(old[key], value)
-                for key, value in new.items()
-            },
-        }
-    if _is_entries(old) and _is_entries(new):
-        known = {each["name"]: each for each in old}
-        for each in new:
-            known[each["name"]] = merged(known.get(each["name"]), each)
-        return list(known.values())
-    return new
+    one: dict[str, Any] = {}
+    for change in (old, new):
+        for key, value in change.items():
+            if key in NAMED:
+                _add(one, key, value)
+            elif key in LISTS:
+                for entry in value:
+                    _add_entry(one, key, entry)
+            elif key in PROGRESS:
+                one[key] = value
+    return one
 
 
-def _is_entries(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(each, Mapping) and "name" in each for each in value
-    )
+def _add_entry(one: dict[str, Any], which: str, entry: Mapping[str, Any]) -> None:
+    name = entry["name"]
+    for key, plural in (("weight", "weights"), ("schedule", "schedules")):
+        if key in entry:
+            _add(one, plural, {name: entry[key]})
+    if entry.get("config"):
+        entries = {each["name"]: each["config"] for each in one.get(which, ())}
+        entries[name] = {**entries.get(name, {}), **entry["config"]}
+        one[which] = [{"name": each, "config": config} for each, config in entries.items()]
+
+
+def _add(one: dict[str, Any], key: str, values: Mapping[str, Any]) -> None:
+    one[key] = {**one.get(key, {}), **values}
 
 
 class ConfiguredSession:
@@ -83,6 +95,7 @@ class ConfiguredSession:
     _wire: Wire | None
     _token: str | None
     _message_timeout_s: float
+    _closed: bool
     base_url: str
 
     def __init__(self) -> None:
@@ -92,6 +105,7 @@ class ConfiguredSession:
 
     async def get_config(self) -> dict[str, Any]:
         """What the reward of this session is configured with, in the shape of its file."""
+        await self._configure_again()
         told = await self._ask(b'{"type":"config"}', "config")
         self._config_version = told["version"]
         return dict(told)
@@ -115,9 +129,12 @@ class ConfiguredSession:
             ConfigUpdateError: Something in it can't be done, so that nothing was.
             ConfigConflictError: The session's configuration is another by now.
         """
-        told = await self._change(changed(change, version or self._config_version))
-        kept = {key: value for key, value in change.items() if key not in PASSING}
-        self._own_change = merged(self._own_change, kept)
+        sent = changed(change, version)
+        await self._configure_again()
+        if "version" not in sent and self._config_version is not None:
+            sent["version"] = self._config_version
+        told = await self._change(sent)
+        self._own_change = merged(self._own_change, change)
         assert self._wire is not None
         self._configured = self._wire.session
         return told
@@ -142,10 +159,15 @@ class ConfiguredSession:
 
     async def _configure_again(self) -> None:
         """Configure a session that has taken the place of one that was lost."""
-        assert self._wire is not None
-        if not self._is_configured(self._wire.session):
+        if self._wire is None and not self._closed:
+            await self.connect()
+        wire = self._wire
+        if wire is None or self._closed or self._configured == wire.session:
+            return
+        self._config_version = None  # what it saw was the lost one's
+        if self._own_change:
             await self._change(self._own_change)
-            self._configured = self._wire.session
+        self._configured = wire.session
 
     def _is_configured(self, session: int) -> bool:
         assert self._wire is not None

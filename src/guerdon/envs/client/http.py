@@ -134,7 +134,9 @@ class HTTPEnvClient:
             ConfigUpdateError: Something in it can't be done, so that nothing was.
             ConfigConflictError: Somebody else has changed it since.
         """
-        sent = changed(change, version or self._config_version)
+        sent = changed(change, version)
+        if "version" not in sent and self._config_version is not None:
+            sent["version"] = self._config_version
         try:
             told: dict[str, Any] = await self.post("/config", json=sent)
         except ServerError as error:

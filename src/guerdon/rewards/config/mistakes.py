@@ -22,6 +22,7 @@ _ACCEPTED = {
     "finite_number": "a finite number",
     "float_parsing": "a finite number",
     "float_type": "a finite number",
+    "frozen_set_type": "a list",
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
     "int_type": "a whole number",
@@ -30,6 +31,7 @@ _ACCEPTED = {
     "model_attributes_type": "a mapping",
     "model_type": "a mapping",
     "none_required": "nothing (null)",
+    "set_type": "a list",
     "string_type": "text",
     "tuple_type": "a list",
 }

@@ -10,7 +10,8 @@ from pydantic.errors import PydanticUserError
 from guerdon.errors import ConfigError
 from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.config.versions import SCHEMA_VERSION
-from guerdon.rewards.making.arguments import Argument, arguments_of, config_class
+from guerdon.rewards.making.arguments import Argument, arguments_of
+from guerdon.rewards.making.config_classes import config_class
 from guerdon.rewards.making.registry import RubricRegistry, rubric_registry
 
 __all__ = ["reward_schema"]

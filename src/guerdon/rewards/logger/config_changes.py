@@ -37,7 +37,9 @@ def changes_of(what: Any, said: dict[str, Any], *, fingerprint: str | None) -> l
         changes = [{"what": what, "from": said["before"], "to": said["after"]}]
         common = {"who": said["who"], "when": said["when"]}
     else:
-        extra = [name for name, value in said.items() if value is not None and value is not NOT_TOLD]
+        extra = [
+            name for name, value in said.items() if value is not None and value is not NOT_TOLD
+        ]
         if extra:
             raise InvalidArgumentError(
                 f"{', '.join(extra)}: these go with a text, such as 'style.weight'; an update says "

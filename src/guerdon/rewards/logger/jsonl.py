@@ -42,18 +42,22 @@ class JsonlTracker:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path).absolute()
+        self._place = Path()
         self._file = -1
         self._there: set[str] | None = None
 
     def open(self, run: TrackedRun) -> None:
         """Open the file, making it and its folder where they aren't there."""
-        path = self.path or run.folder / "rewards.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        self._there = None
+        self._place = self.path or run.folder / "rewards.jsonl"
+        self._file, self._there = self._opened(), None
+
+    def _opened(self) -> int:
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(self._place, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
         """Append them, but for those that were there before."""
+        self._follow()
         with locked(self._file):
             end = self._mend()
             if self._there is None:
@@ -71,15 +75,29 @@ class JsonlTracker:
         os.close(self._file)
         self._file = -1
 
+    def _follow(self) -> None:
+        """Open the file anew where the present one was moved or removed, as logs are rotated."""
+        try:
+            moved = not os.path.samestat(os.stat(self._place), os.fstat(self._file))
+        except FileNotFoundError:
+            moved = True
+        if moved:
+            new = self._opened()
+            os.close(self._file)
+            self._file = new
+
     def _mend(self) -> int:
         """Take a last line without its end away; the bytes that there are then."""
-        end = os.lseek(self._file, 0, os.SEEK_END)
-        os.lseek(self._file, max(0, end - 1), os.SEEK_SET)
-        if end and os.read(self._file, 1) != b"\n":
-            start, tail = self._tail(end)
-            end = start + tail.rfind(b"\n") + 1
-            os.ftruncate(self._file, end)
-        return end
+        whole = os.lseek(self._file, 0, os.SEEK_END)
+        os.lseek(self._file, max(0, whole - 1), os.SEEK_SET)
+        if whole and os.read(self._file, 1) != b"\n":
+            found = -1
+            while whole and found < 0:  # it may be longer than what is read at once
+                whole, tail = self._tail(whole)
+                found = tail.rfind(b"\n")
+            whole += found + 1
+            os.ftruncate(self._file, whole)
+        return whole
 
     def _ids(self, end: int) -> Iterator[str]:
         """The records that the end of the file holds."""

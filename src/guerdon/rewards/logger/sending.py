@@ -35,7 +35,8 @@ class TrackerStatus:
     Attributes:
         sent: Records that it has taken since the logger was made.
         waiting: Bytes on disk that it hasn't taken yet.
-        lost: Records for which there was no room, in the spool or in the queue.
+        lost: Records for which there was no room, in the spool or in the queue, that couldn't be
+            written, or whose spool somebody removed.
         refused: Records that it will never take; they are kept in ``refused.jsonl`` of its spool.
         error: What went wrong at the last attempt; None where that worked.
         busy_s: Seconds that the present attempt takes already; 0 where there is none.
@@ -104,9 +105,9 @@ class Sender:
         """
         since = self._since
         return TrackerStatus(
-            sent=sum(each.taken for each in (self.spool, *self.left)) - self.refused,
+            sent=sum(each.taken - each.gone for each in (self.spool, *self.left)) - self.refused,
             waiting=self.waiting(),
-            lost=lost + self.lost,
+            lost=lost + self.lost + self.spool.gone,
             refused=self.refused,
             error=self.error,
             busy_s=time.monotonic() - since if since else 0.0,

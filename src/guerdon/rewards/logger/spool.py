@@ -40,15 +40,25 @@ class Spool:
         self._segments = {
             int(file.stem): file.stat().st_size for file in folder.glob("[0-9]*.jsonl")
         }
+        self._last = max(self._segments, default=-1)
         self._segment, self._offset = self._sent()
+        for number in [each for each in self._segments if each < self._segment]:
+            del self._segments[number]
         self._file = -1
-        self._dirty = False
+        self._dirty = self._untold = False
         self._counts = threading.Lock()
-        self.bytes_waiting = sum(
-            size for number, size in self._segments.items() if number >= self._segment
-        ) - min(self._offset, self._segments.get(self._segment, 0))
-        self.appended = self.taken = 0
+        self.appended = self.taken = self.gone = 0
         self._no_room_for = 0
+
+    @property
+    def bytes_waiting(self) -> int:
+        """How many bytes haven't been sent."""
+        with self._counts:
+            return self._waiting()
+
+    def _waiting(self) -> int:
+        done = min(self._offset, self._segments.get(self._segment, 0))
+        return sum(self._segments.values()) - done
 
     def _sent(self) -> tuple[int, int]:
         os.lseek(self._lock_file, 0, os.SEEK_SET)
@@ -71,12 +81,11 @@ class Spool:
         if not self.has_room:
             return False
         self._no_room_for = 0
-        last = max(self._segments, default=-1)
         if self._file >= 0 and not os.fstat(self._file).st_nlink:
-            self._begin_anew()
-        if self._file < 0 or self._segments[last] >= SEGMENT_BYTES:
-            last = self._next_segment(last)
-        size = self._segments[last]
+            self._go_on()
+        if self._file < 0 or self._segments.get(self._last, 0) >= SEGMENT_BYTES:
+            self._next_segment()
+        size = os.lseek(self._file, 0, os.SEEK_END)
         try:
             write_all(self._file, lines)
         except OSError:
@@ -84,23 +93,33 @@ class Spool:
             raise
         self._dirty = True
         with self._counts:
-            self._segments[last] = size + len(lines)
-            self.bytes_waiting += len(lines)
+            self._segments[self._last] = size + len(lines)
             self.appended += count
         return True
 
-    def _next_segment(self, last: int) -> int:
-        number = last + 1
-        file = os.open(
-            self.folder / f"{number:08}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-        )
+    def _next_segment(self) -> None:
+        number = self._last + 1
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        file = os.open(self.folder / f"{number:08}.jsonl", flags, 0o644)
         if self._file >= 0:
             self.sync()
             os.close(self._file)
-        self._file = file
+        self._file, self._last = file, number
         with self._counts:
             self._segments[number] = 0
-        return number
+
+    def _go_on(self) -> None:
+        """Go on in a new segment where somebody has removed the last, perhaps with its folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not os.fstat(self._lock_file).st_nlink:
+            lock = try_lock(self.folder / LOCK)
+            if lock is None:
+                raise FileNotFoundError(f"{self.folder} was removed, and somebody else locks it")
+            with self._counts:
+                self._lock_file, old = lock, self._lock_file
+                os.close(old)
+        os.close(self._file)
+        self._file, self._dirty = -1, False
 
     @property
     def has_room(self) -> bool:
@@ -123,44 +142,78 @@ class Spool:
         Args:
             limit: How many at most; by default what makes a good batch.
         """
-        with self._counts:
-            sizes = dict(self._segments)
-        while self._segment in sizes and self._offset >= sizes[self._segment]:
-            if self._segment + 1 not in sizes:
+        while True:
+            number, offset, size = self._place()
+            if offset >= size:
                 return []
-            self._leave_segment()
-        if self._segment not in sizes:
-            return []
-        with open(self.folder / f"{self._segment:08}.jsonl", "rb") as file:
-            file.seek(self._offset)
-            ready = sizes[self._segment] - self._offset
-            data = file.read(min(ready, BATCH_BYTES))
-            if len(data) < ready and not data.endswith(b"\n"):
-                data += file.readline()
+            try:
+                with open(self.folder / f"{number:08}.jsonl", "rb") as file:
+                    file.seek(offset)
+                    data = file.read(min(size - offset, BATCH_BYTES))
+                    if len(data) < size - offset and not data.endswith(b"\n"):
+                        data += file.readline()
+                break
+            except FileNotFoundError:
+                self._skip(number)
         lines = data.split(b"\n")
         ended = [line + b"\n" for line in lines[:-1]]
         return [*ended, *filter(None, lines[-1:])][:limit]
 
+    def _place(self) -> tuple[int, int, int]:
+        """The segment that is read, from where, and where it ends; those before it go."""
+        done = []
+        with self._counts:
+            while self._offset >= self._segments.get(self._segment, 0):
+                later = [number for number in self._segments if number > self._segment]
+                if not later:
+                    break
+                done.append(self._segment)
+                self._segments.pop(self._segment, None)
+                self._segment, self._offset = min(later), 0
+            if done:
+                self._note()
+            place = self._segment, self._offset, self._segments.get(self._segment, 0)
+        for number in done:
+            (self.folder / f"{number:08}.jsonl").unlink(missing_ok=True)
+        return place
+
+    def _skip(self, number: int) -> None:
+        """Go on behind a segment that somebody has removed; what waited there is gone."""
+        with self._counts:
+            self._segments.pop(number, None)
+            self._offset = 0
+            if not self._waiting():
+                self.gone += self.appended - self.taken
+                self.taken = self.appended
+        logger.error("%s was removed from %s, with records that waited", number, self.folder)
+
     def advance(self, lines: list[bytes]) -> None:
         """Note that the lines just read have been sent."""
-        size = sum(map(len, lines))
-        self._offset += size
-        self._note()
         with self._counts:
-            self.bytes_waiting -= size
+            self._offset += sum(map(len, lines))
             self.taken += len(lines)
+            self._note()
 
-    def _note(self) -> None:
+    def note(self) -> None:
+        """Write down up to where lines have been sent.
+
+        Raises:
+            OSError: The disk doesn't take it.
+        """
         os.lseek(self._lock_file, 0, os.SEEK_SET)
         os.write(self._lock_file, f"{self._segment:08} {self._offset:016}\n".encode())
 
-    def _leave_segment(self) -> None:
-        done = self._segment
-        self._segment, self._offset = done + 1, 0
-        self._note()
-        with self._counts:
-            del self._segments[done]
-        (self.folder / f"{done:08}.jsonl").unlink(missing_ok=True)
+    def _note(self) -> None:
+        try:
+            self.note()
+            self._untold = False
+        except OSError as error:  # the lines have been sent: they may only come twice
+            if not self._untold:
+                logger.error(
+                    "what was sent can't be noted in %s, and would come again if the process were "
+                    "killed now: %r", self.folder, error,
+                )  # fmt: skip
+            self._untold = True
 
     def keep_aside(self, line: bytes) -> Path:
         """Keep a line that is no record, or that the tracker refuses, beside the sessions."""
@@ -174,6 +227,8 @@ class Spool:
     def close(self) -> None:
         """Close it; where all has been sent, its folder goes."""
         self.sync()
+        if self._untold:
+            self.note()
         if self.bytes_waiting == 0:
             for file in [*self.folder.glob("[0-9]*.jsonl"), self.folder / LOCK]:
                 file.unlink(missing_ok=True)
@@ -205,7 +260,9 @@ def new_spool(folder: Path, *, max_bytes: int) -> Spool:
         raise TrackerError(f"records can't be spooled in {folder}: {error}") from error
     if lock is None:
         raise TrackerError(f"records can't be spooled in {folder}: its files can't be locked")
-    return Spool(folder / name, lock, max_bytes=max_bytes)
+    spool = Spool(folder / name, lock, max_bytes=max_bytes)
+    spool.note()  # while there is room on the disk: later it is only overwritten
+    return spool
 
 
 def left_behind(folder: Path) -> list[Spool]:

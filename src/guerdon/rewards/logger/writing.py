@@ -146,7 +146,8 @@ class Writer:
             try:
                 lines.append(line_of({"id": f"{self._session}-{self._count}", **row}))
             except (TypeError, ValueError) as error:  # such as an id of thousands of digits
-                self.lost += 1
+                with self._room:
+                    self.lost += 1
                 logger.error("a record can't be written, and is lost: %s", error)
         if lines:
             self._chunk = [(each, b"".join(lines), len(lines)) for each in self._senders]

@@ -98,7 +98,7 @@ def hints(make: Any) -> dict[str, Any]:
         own = make.__init__ is not object.__init__  # type: ignore[misc]
         make = make.__init__ if own else make.__new__  # type: ignore[misc]
     elif not hasattr(make, "__annotations__"):
-        make = getattr(type(make), "__call__", make)
+        make = type(make).__call__
     try:
         return typing.get_type_hints(make, include_extras=True)
     except Exception:  # a name that only a type checker knows, and whatever else they raise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import re
+import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +15,11 @@ from guerdon.errors import ConfigError, GuerdonError
 from guerdon.functions.decorator import RewardFunction, takes_messages
 from guerdon.rewards.config.config import RubricEntry
 from guerdon.rewards.config.documents import Problem, near
-from guerdon.rewards.making.arguments import (
-    Argument,
-    accepted_by,
-    arguments_of,
-    checked,
-    config_class,
-    config_of,
-)
+from guerdon.rewards.making.arguments import Argument, accepted_by, arguments_of
+from guerdon.rewards.making.calling import called, given_first, is_score, without_scored
+from guerdon.rewards.making.config_classes import config_class
 from guerdon.rewards.making.registry import RubricRegistry
+from guerdon.rewards.making.validating import checked, config_of
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 
@@ -94,7 +90,8 @@ class Maker:
             return copy.deepcopy(found)
         if isinstance(found, RewardFunction):
             _refuse_config(entry, "is a reward function on messages")
-            return as_rubric(found)
+            return _as_rubric(found)
+        found = _class_of(found)
         if isinstance(found, type) and not _makes_rubrics(found):
             said = f"{found.__name__} is a class, but no Rubric, and can't be called as one"
             raise _Refused(Problem(("rubric",), said))
@@ -106,25 +103,42 @@ class Maker:
         arguments, takes_all = arguments_of(found)
         by_name = {each.name: each for each in arguments}
         given, problems = self._client(found, by_name)
-        rest = [each for each in arguments if each.name not in (CONFIG, CLIENT)]
         # f(action, observation), whose other arguments the config gives
-        ours = {CONFIG, CLIENT, *entry.config}
-        is_score = not isinstance(found, type) and _takes_two(found, ours)
+        score = is_score(found, {CONFIG, CLIENT, *entry.config})
         if CONFIG in by_name:
-            kind = config_class(by_name[CONFIG].annotation)
-            value, wrong = _guarded(lambda: config_of(kind, entry.config), kind, entry)
+            annotation = by_name[CONFIG].annotation
+            _refuse_annotation(found, annotation)
+            kind = config_class(annotation)
+            value, wrong = _guarded(lambda: config_of(annotation, entry.config), kind, entry)
             given[CONFIG], known = value, accepted_by(kind)
         else:
-            rest = rest[2:] if is_score else rest
+            rest = [each for each in arguments if each.name != CLIENT]
+            rest = without_scored(rest) if score else rest
             values, wrong = checked(rest, entry.config, takes_all=takes_all)
             given, known = given | values, None if takes_all else [each.name for each in rest]
         problems += [each.within(CONFIG) for each in wrong]
         problems += _misspelt(entry, known)
         if problems:
             raise _Refused(*problems)
-        if is_score:
-            return _as_rubric(functools.partial(found, **given) if given else found)
-        return _as_rubric(_call(found, given, entry))
+        if score:
+            return _as_rubric(given_first(found, given))
+        made = _as_rubric(_call(found, given, entry))
+        self._check_services(made, entry)
+        return made
+
+    def _check_services(self, made: Rubric, entry: RubricEntry) -> None:
+        """Refuse what asks services that there are none of, such as a judge."""
+        known = sorted({*self.services, *(self.mcp.services if self.mcp is not None else ())})
+        every = (made, *(each for _, each in made.named_rubrics()))
+        asked = [name for each in every for name in getattr(each, "service_names", tuple)()]
+        problems = []
+        for name in dict.fromkeys(asked):
+            if name not in known:
+                said = f"there is no service {name!r:.60} in mcp_services; {near(name, known)}"
+                keys = [key for key, value in entry.config.items() if _holds(value, name)]
+                problems.append(Problem((CONFIG, *keys[:1]), said))
+        if problems:
+            raise _Refused(*problems)
 
     def _client(
         self, found: Any, by_name: Mapping[str, Argument]
@@ -144,19 +158,34 @@ def _makes_rubrics(kind: type) -> bool:
     return issubclass(kind, Rubric) or any("__call__" in vars(each) for each in kind.__mro__[:-1])
 
 
-def _takes_two(found: Any, names: set[str]) -> bool:
-    """Whether a function can be called with an action and an observation, the rest being given."""
+def _class_of(found: Any) -> Any:
+    """The class of a generic one whose types are said; everything else as it is."""
+    origin = typing.get_origin(found)
+    return origin if isinstance(origin, type) else found
+
+
+def _refuse_annotation(found: Any, annotation: Any) -> None:
+    """Refuse a class as the type of a config that no config can be."""
+    if annotation in (Any, inspect.Parameter.empty) or not isinstance(annotation, type):
+        return
     try:
-        signature = inspect.signature(found)
-        kept = [each for name, each in signature.parameters.items() if name not in names]
-        signature.replace(parameters=kept).bind(None, None)
-    except (TypeError, ValueError):
-        return False
-    return True
+        is_strange = not issubclass(dict, annotation)
+    except TypeError:  # such as a protocol
+        return
+    if is_strange and config_class(annotation) is None:
+        said = (
+            f"{_name(found)} takes its config as {annotation.__name__}; it takes a dataclass, a "
+            "model of pydantic, a class of attrs, a NamedTuple, a TypedDict or a dict"
+        )
+        raise _Refused(Problem(("rubric",), said))
+
+
+def _holds(value: Any, name: str) -> bool:
+    return value == name or (isinstance(value, list) and name in value)
 
 
 def _call(make: Any, given: dict[str, Any], entry: RubricEntry) -> Any:
-    made = _guarded(lambda: make(**given), make, entry)
+    made = _guarded(lambda: called(make, given), make, entry)
     if inspect.iscoroutine(made):
         made.close()
         said = f"{_name(make)} is async; what makes a rubric is a plain function"

@@ -82,7 +82,8 @@ class RubricRegistry:
         Args:
             name: A registered name; that of an entry point; a dotted path, as
                 ``package.module.Class``; ``module:name``, or ``file.py:name``.
-            folder: Where such a file is looked for; None is the present directory.
+            folder: Where such a file is looked for, and a module that is neither in the present
+                directory nor installed; None is the present directory alone.
 
         Raises:
             ConfigError: There is none, or what offers it can't be imported.
@@ -100,7 +101,7 @@ class RubricRegistry:
         if ":" in name:
             return _in_file(name, folder)
         if "." in name:
-            return _at_path(name, known=self.names())
+            return _at_path(name, known=self.names(), folder=folder)
         raise ConfigError(f"there is no rubric {name!r:.80}; {near(name, self.names())}")
 
 
@@ -114,14 +115,16 @@ def _in_file(spec: str, folder: str | Path | None) -> Any:
         raise ConfigError(str(error)) from error
 
 
-def _at_path(path: str, known: list[str] | None = None) -> Any:
+def _at_path(path: str, known: list[str] | None = None, *, folder: str | Path | None = None) -> Any:
     """What stands at a dotted path, whose first parts are a module."""
-    if not all(part.isidentifier() for part in path.split(".")):
+    parts = path.split(".")
+    if not all(part.isidentifier() for part in parts):
         raise ConfigError(
             f"{path!r:.80} names no rubric; write a registered name, package.module.Class or "
             "file.py:name"
         )
-    parts = path.split(".")
+    if folder is not None and str(Path(folder).resolve()) not in sys.path:
+        sys.path.append(str(Path(folder).resolve()))  # behind all that is installed
     missing: SpecError | None = None
     for number in range(len(parts) - 1, 0, -1):
         module, name = ".".join(parts[:number]), ".".join(parts[number:])
@@ -130,9 +133,8 @@ def _at_path(path: str, known: list[str] | None = None) -> Any:
         except SpecError as error:
             if error.traceback is not None:  # importing it raised
                 raise ConfigError(str(error)) from error
-            if missing is None and module in sys.modules:
-                hint = near(name, _public(sys.modules[module]))
-                raise ConfigError(f"{module} has no {name!r:.80}; {hint}") from error
+            if module in sys.modules:
+                _refuse_name(sys.modules[module], name, is_whole=missing is None, cause=error)
             missing = missing or error
     hint = near(parts[-1], known) if known else ""
     if not hint.startswith("did"):
@@ -142,12 +144,27 @@ def _at_path(path: str, known: list[str] | None = None) -> Any:
     ) from missing
 
 
-def _public(module: ModuleType) -> list[str]:
-    """The names of a module that may be those of rubrics, or make them."""
+def _refuse_name(module: ModuleType, name: str, *, is_whole: bool, cause: SpecError) -> None:
+    """Refuse a name that a module lacks, as far as it is known to be meant as one of its names."""
+    holder: Any = module
+    said = module.__name__
+    *outer, last = name.split(".")
+    for part in outer:
+        if not hasattr(holder, part):
+            break
+        holder, said = getattr(holder, part), f"{said}.{part}"
+    else:
+        if is_whole or outer:
+            hint = near(last, _public(holder))
+            raise ConfigError(f"{said} has no {last!r:.80}; {hint}") from cause
+
+
+def _public(holder: Any) -> list[str]:
+    """The names of a module or class that may be those of rubrics, or make them."""
     return [
         name
-        for name in dir(module)
-        if not name.startswith("_") and callable(getattr(module, name, None))
+        for name in dir(holder)
+        if not name.startswith("_") and callable(getattr(holder, name, None))
     ]
 
 
