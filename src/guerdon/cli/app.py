@@ -98,8 +98,7 @@ def main() -> NoReturn:
 
     0: done. 1: rows failed. 2: it could not be done. 130: ctrl-C. 141: the reader has left.
     """
-    # Failures that a reward deals with are counted in the summary, not told one by one.
-    logging.getLogger("guerdon").addHandler(logging.NullHandler())
+    logging.getLogger("guerdon").addHandler(_Warnings(sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What comes from a file may hold what no encoding can: it is told as its escape.
@@ -120,6 +119,20 @@ def main() -> NoReturn:
         _silence(sys.stdout)
         sys.exit(2)
     sys.exit(0)
+
+
+class _Warnings(logging.StreamHandler[TextIO]):
+    """Tells the warnings of reading a reward's file, where nothing else tells what is logged.
+
+    Not the rest: failures that a reward deals with are counted in the summary.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_alone = logging.getLogger("guerdon").handlers == [self]
+        return is_alone and record.name == "guerdon.rewards.config"
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"warning: {plain(record.getMessage())}"
 
 
 def _silence(stream: TextIO) -> None:

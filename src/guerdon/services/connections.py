@@ -63,6 +63,7 @@ class Connection:
         self._stderr = StderrTail()
         self._client: mcp.Client | None = None
         self._why = "it is closed"
+        self._is_stopped = False
         self._failure: mcp.MCPError | ServiceError | None = None
         self._settled, self._closing = asyncio.Event(), asyncio.Event()
         # The context of whoever comes first is nothing to the others.
@@ -91,7 +92,14 @@ class Connection:
 
     def _give_up(self, timeout_s: float) -> None:
         self._why = f"it wasn't ready after {timeout_s:g} s"
-        self._task.cancel()
+        self._stop_opening()
+
+    def _stop_opening(self) -> None:
+        # Once: a second cancellation would end the SDK's cleaning up, and a program that doesn't
+        # answer would live on.
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._task.cancel()
 
     def _note(self, error: BaseException) -> None:
         while isinstance(error, BaseExceptionGroup):
@@ -159,7 +167,7 @@ class Connection:
         self.usable = False
         self._closing.set()
         if not self._settled.is_set():
-            self._task.cancel()
+            self._stop_opening()
 
     async def close(self) -> None:
         """Close it, whatever runs on it; what takes too long is cut short."""

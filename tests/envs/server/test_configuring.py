@@ -1,7 +1,10 @@
 """The configuration over the wire: telling it, changing it, and refusing a change whole."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from guerdon import Rubric, RubricComposer
@@ -217,3 +220,148 @@ def test_a_tree_that_is_another_in_each_environment_can_not_be_tuned(serve):
     assert server.http.post("/config", json=change).status_code == 200
     told = server.client().ask(RESET)
     assert (told["type"], "no such field" in told["data"]["message"]) == ("error", True)
+
+
+# A session's own, and all
+
+
+def test_a_session_with_a_change_of_its_own_gets_those_for_all(serve):
+    server = serve(Composed)
+    one, two = server.client(), server.client()
+    one.ask({"type": "config", "data": {"weights": {"b": 0.0}}})
+    server.http.post("/config", json={"weights": {"a": 3.0}})
+    assert (reward(one), reward(two)) == (3.0, 4.0)
+
+
+def test_what_a_session_reports_moves_its_own_schedules_alone(serve):
+    server = serve(Composed)
+    one, two = server.client(), server.client()
+    spec = {"piecewise": [[0, 1.0], [100, 0.0]], "by": "training_step"}
+    server.http.post("/config", json={"schedules": {"a": spec}})
+    one.ask({"type": "config", "data": {"training_step": 100}})
+    assert (reward(one), reward(two)) == (1.0, 2.0)
+    server.http.post("/config", json={"training_step": 50})
+    assert (reward(one), reward(two)) == (1.0, 1.5)
+
+
+# The wire
+
+
+@pytest.mark.parametrize(
+    "header", ['"{}"', "W/{}", '{}, "other"', '"other", W/"{}"', "{}"], ids=lambda each: each
+)
+def test_the_tag_may_be_said_in_any_form(serve, header):
+    http = serve(Composed).http
+    version = http.get("/config").json()["version"]
+    sent = {"if-match": header.format(version)}
+    change = {"weights": {"a": 2.0}}
+    assert http.post("/config", json=change, headers=sent).status_code == 200
+    assert http.post("/config", json={"weights": {"a": 3.0}}, headers=sent).status_code == 412
+
+
+def test_both_the_header_and_the_version_in_the_change_have_to_hold(serve):
+    http = serve(Composed).http
+    seen = http.get("/config").json()["version"]
+    present = http.post("/config", json={"weights": {"a": 2.0}}).json()["config"]["version"]
+    change = {"weights": {"a": 3.0}, "version": present}
+    late = http.post("/config", json=change, headers={"if-match": f'"{seen}"'})
+    assert late.status_code == 412
+
+
+def test_what_may_be_asked_of_it_is_told(serve):
+    http = serve(Composed).http
+    head = http.head("/config")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["etag"] == http.get("/config").headers["etag"]
+    refused = http.request("DELETE", "/config")
+    assert refused.status_code == 405
+    assert {each.strip() for each in refused.headers["allow"].split(",")} >= {"GET", "POST"}
+
+
+def test_a_token_is_asked_for(serve):
+    server = serve(Composed, token="sesame")
+    change = {"weights": {"a": 2.0}}
+    assert server.http.post("/config", json=change).status_code == 401
+    assert server.http.get("/config").status_code == 401
+    bearer = {"authorization": "Bearer sesame"}
+    assert server.http.get("/config/audit", headers=bearer).json() == []
+    assert server.http.post("/config", json=change, headers=bearer).status_code == 200
+
+
+def test_of_many_that_saw_the_same_version_one_wins(serve):
+    server = serve(Composed)
+    seen = {"if-match": server.http.get("/config").headers["etag"]}
+
+    def write(number):
+        change = {"weights": {"a": 100.0 + number}, "by": f"writer {number}"}
+        with httpx.Client(base_url=server.url) as http:
+            return http.post("/config", json=change, headers=seen).status_code
+
+    with ThreadPoolExecutor(20) as threads:
+        codes = list(threads.map(write, range(100)))
+    assert (codes.count(200), codes.count(412)) == (1, 99)
+    [entry] = server.http.get("/config/audit").json()
+    won = server.http.get("/config").json()["per_turn"][0]["weight"]
+    assert entry["by"] == f"writer {won - 100:g}"
+
+
+def test_a_number_that_no_float_can_hold_is_refused(serve):
+    answer = serve(Composed).http.post("/config", json={"weights": {"a": 10**400}})
+    assert answer.status_code == 422
+
+
+def test_a_slow_rubric_keeps_nobody_waiting(serve):
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Fixed):
+        tunable = ("pace",)
+
+        @property
+        def pace(self):
+            return self.__dict__.get("_pace", 1.0)
+
+        @pace.setter
+        def pace(self, value):
+            begun.set()
+            assert go_on.wait(5)
+            self.__dict__["_pace"] = value
+
+    class Plain(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = Slow()
+
+    server = serve(Plain)
+    client = server.client()
+    change = {"per_turn": [{"name": "reward", "config": {"pace": 2.0}}]}
+    with ThreadPoolExecutor(1) as threads, httpx.Client(base_url=server.url) as other:
+        answer = threads.submit(other.post, "/config", json=change)
+        assert begun.wait(5)
+        told = server.http.get("/config", timeout=2.0).json()
+        assert told["per_turn"][0]["config"]["pace"] == 1.0
+        assert reward(client) == 1.0
+        go_on.set()
+        assert answer.result().status_code == 200
+
+
+def test_an_episode_is_scored_by_one_configuration_while_it_changes(serve):
+    server = serve(Composed)
+    stop = threading.Event()
+
+    def update():
+        number = 0
+        with httpx.Client(base_url=server.url) as http:
+            while not stop.is_set():
+                number += 1
+                http.post("/config", json={"weights": {"a": float(number)}})
+
+    with ThreadPoolExecutor(1) as threads:
+        updating = threads.submit(update)
+        client = server.client()
+        for _ in range(30):
+            client.ask(RESET)
+            steps = [client.ask(step("hello"))["data"] for _ in range(5)]
+            assert len({each["reward"] for each in steps}) == 1
+            assert len({each["metadata"]["reward_fingerprint"] for each in steps}) == 1
+        stop.set()
+        updating.result()

@@ -1,5 +1,7 @@
 """`LiveReward`: the configuration of a reward that runs, and its changes."""
 
+import json
+import logging
 import math
 import threading
 from dataclasses import dataclass
@@ -385,3 +387,215 @@ def test_weights_are_those_that_were_sent_last(updates):
     assert rubric.weights == wanted
     assert {each["name"]: each["weight"] for which in ("per_turn", "episode_end")
             for each in live.told()[which]} == wanted  # fmt: skip
+
+
+def test_a_session_follows_what_is_changed_for_all_but_for_its_own():
+    live = LiveReward(make())
+    fork = live.fork()
+    fork.update({"weights": {"near": 7.0}})
+    seen = fork.version
+    live.update({"weights": {"near": 2.0, "short": 3.0}})
+    rubric = make()
+    fork.apply(rubric)
+    assert rubric.weights == {"near": 7.0, "short": 3.0, "styled": 0.5}
+    with pytest.raises(ConfigConflictError):
+        fork.update({"weights": {"short": 1.0}}, version=seen)
+
+
+def test_a_session_that_takes_a_schedule_away_leaves_it_to_the_others():
+    live = LiveReward(make())
+    live.update({"schedules": {"near": 0.5}})
+    fork = live.fork()
+    fork.update({"schedules": {"near": None}})
+    one, two = make(), make()
+    live.apply(one)
+    fork.apply(two)
+    assert (one(42.0, STEP) - two(42.0, STEP)) == -0.5
+    assert ("schedule" in live.told()["per_turn"][0], "schedule" in fork.told()["per_turn"][0]) == (
+        True,
+        False,
+    )
+
+
+# What trees have of their own
+
+
+def test_weights_that_nobody_changed_stay_as_a_tree_has_them():
+    live, own = LiveReward(make()), make()
+    own.update_weights({"near": 9.0})
+    live.update({"weights": {"short": 4.0}})
+    live.apply(own)
+    assert own.weights == {"near": 9.0, "short": 4.0, "styled": 0.5}
+    assert own._scored_by is None  # it is taken from the tree itself
+
+
+def test_a_composer_of_other_components_is_left_alone_until_one_is_changed():
+    live, other = LiveReward(make()), RubricComposer({"else": Near()}, {"else": 1.0})
+    live.apply(other)
+    live.update({"weights": {"near": 4.0}})
+    with pytest.raises(ConfigUpdateError, match="near"):
+        live.apply(other)
+    assert other.weights == {"else": 1.0}
+
+
+def test_what_is_changed_by_hand_during_an_episode_is_not_told_as_the_configuration():
+    live, rubric = LiveReward(make()), make()
+    live.apply(rubric)
+    assert rubric._scored_by == live.told()["fingerprint"]
+    rubric.near.tolerance = 3.0
+    assert rubric._scored_by is None
+
+
+def test_an_episode_that_did_not_begin_leaves_the_tree_as_it_was():
+    live, rubric = LiveReward(make()), make()
+    live.apply(rubric)
+    before = rubric._scored_by
+    live.update(
+        {"weights": {"near": 5.0}, "per_turn": [{"name": "short", "config": {"longest": 2}}]}
+    )
+    live.apply(rubric).undo()
+    assert (rubric.weights, rubric.short.config.longest) == (make().weights, 10)
+    assert rubric._scored_by == before
+
+
+# What isn't told
+
+
+class Hides(Gate):
+    """An author's own container."""
+
+    def __init__(self):
+        super().__init__(Near(), 0.5)
+        self.key = "sesame"
+
+
+def test_what_the_containers_of_an_author_hold_is_not_told():
+    live = LiveReward(Hides())
+    assert "sesame" not in json.dumps(live.told())
+    assert live.told()["per_turn"][0]["config"]["threshold"] == 0.5
+
+
+def test_what_is_private_is_told_nowhere(caplog):
+    entries = [
+        {"name": "near", "rubric": Near, "config": {"mode": "sesame"}, "private": ["mode"]},
+    ]  # fmt: skip
+    pipeline = RewardPipeline.of({"schema_version": "1.0", "per_turn": entries})
+    live = LiveReward(pipeline.make(), config=pipeline.config)
+    change = {"per_turn": [{"name": "near", "config": {"mode": "open", "tolerance": 2.0}}]}
+    with caplog.at_level(logging.INFO):
+        answer = live.update(change)
+    with pytest.raises(ConfigUpdateError) as refused:
+        live.update({"per_turn": [{"name": "near", "config": {"mode": 3}}]})
+    told = json.dumps([answer, live.told(), list(live.audit), str(refused.value)]) + caplog.text
+    assert "sesame" not in told
+    assert "'open'" not in told
+    assert '"open"' not in told
+    assert {"what": "near.mode", "from": "(private)", "to": "(private)"} in answer["change"][
+        "changes"
+    ]
+
+
+def test_a_long_value_is_remembered_in_short():
+    rubric = WeightedSum([Near()] + [Short(LengthConfig()) for _ in range(500)], [1.0] * 501)
+    live = LiveReward(rubric)
+    change = {"per_turn": [{"name": "reward", "config": {"weights": [2.0] * 501}}]}
+    live.update(change)
+    assert len(json.dumps(list(live.audit))) < 5000
+
+
+# What may be sent
+
+
+def test_what_was_told_may_be_sent_back_when_episodes_have_begun_since():
+    live, rubric = LiveReward(make()), make()
+    live.update({"schedules": {"near": {"piecewise": [[0, 1.0], [9, 0.0]]}}})
+    told = live.told()
+    live.apply(rubric)
+    live.update({"training_step": 3})
+    told["per_turn"][0]["weight"] = 9.0
+    assert told["progress"] != live.told()["progress"]
+    assert told["tree"] != live.told()["tree"]
+    assert live.update(told)["config"]["per_turn"][0]["weight"] == 9.0
+
+
+@pytest.mark.parametrize(
+    "moving",
+    [{"progress": {"stage": "last"}}, {"tree": [1]}, {"fingerprint": ["x"]}, {"progress": 3}],
+    ids=["part", "tree", "fingerprint", "number"],
+)
+def test_what_moves_by_itself_can_not_be_set(moving):
+    with pytest.raises(ConfigUpdateError, match="can't be changed"):
+        LiveReward(make()).update(moving)
+
+
+def test_a_number_that_no_float_can_hold_is_no_weight():
+    with pytest.raises(ConfigUpdateError, match="a finite number"):
+        LiveReward(make()).update({"weights": {"near": 10**400}})
+
+
+def test_a_name_of_many_lines_is_no_name():
+    with pytest.raises(ConfigUpdateError, match="on one line"):
+        LiveReward(make()).update({"by": "ann\nroot: all is well"})
+
+
+def test_of_very_many_mistakes_the_first_are_told():
+    wrong = {f"name{place}": 1.0 for place in range(50_000)}
+    with pytest.raises(ConfigUpdateError) as caught:
+        LiveReward(make()).update({"weights": wrong})
+    assert len(caught.value.problems) == 101
+    assert caught.value.problems[-1] == "and more"
+
+
+def test_every_version_that_is_sent_has_to_be_the_present_one():
+    live = LiveReward(make())
+    seen = live.version
+    live.update({"weights": {"near": 2.0}})
+    change = {"weights": {"near": 3.0}}
+    with pytest.raises(ConfigConflictError):
+        live.update({**change, "version": live.version}, version=seen)
+    with pytest.raises(ConfigConflictError):
+        live.update({**change, "version": seen}, version=live.version)
+    assert live.update(change, version=[seen, live.version])["status"] == "ok"
+
+
+def test_a_range_without_an_end_can_be_told():
+    class Endless(Near):
+        score_range = (0.0, math.inf)
+
+    told = LiveReward(Endless()).told()
+    assert json.loads(json.dumps(told, allow_nan=False))["tree"][0]["range"] == [0.0, "Infinity"]
+
+
+def test_many_changes_keep_little():
+    live = LiveReward(make())
+    for number in range(2000):
+        live.update({"weights": {"near": float(number)}})
+    assert (len(live.audit), len(live._prototype._looks)) == (1000, 256)
+
+
+def test_a_slow_field_does_not_keep_others_from_being_told():
+    class Slow(Near):
+        tunable = ("pace",)
+
+        @property
+        def pace(self):
+            return self.__dict__.get("_pace", 1.0)
+
+        @pace.setter
+        def pace(self, value):
+            begun.set()
+            assert go_on.wait(5)
+            self.__dict__["_pace"] = value
+
+    begun, go_on = threading.Event(), threading.Event()
+    live, rubric = LiveReward(Slow()), Slow()
+    before = live.told()
+    change = {"per_turn": [{"name": "reward", "config": {"pace": 2.0}}]}
+    slow = threading.Thread(target=live.update, args=(change,))
+    slow.start()
+    assert begun.wait(5)
+    assert live.told() == before
+    live.apply(rubric)
+    go_on.set()
+    slow.join()
+    assert live.told()["per_turn"][0]["config"]["pace"] == 2.0

@@ -236,6 +236,7 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
     async def _connect(self) -> None:
         if self._wire is None:
             self._wire = Wire(websocket_url(self.base_url), **self._wire_options)
+            self._configured = 0  # it counts its sessions anew
         await self._wire.ready()
         if self._environment_id is None:
             self._environment_id = await server_name(

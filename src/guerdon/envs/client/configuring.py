@@ -193,14 +193,14 @@ class ConfiguredSession:
         raise NotImplementedError
 
 
-def _from_here(config: Any) -> Any:
+def _from_root(config: Any, folder: Path) -> Any:
     """The same configuration, the files of its rubrics named from the root."""
 
     def placed(entry: Any) -> Any:
         rubric = entry.get("rubric") if isinstance(entry, Mapping) else None
         if not isinstance(rubric, str) or ".py:" not in rubric:
             return entry
-        return {**entry, "rubric": str(Path.cwd() / rubric)}
+        return {**entry, "rubric": str(folder.resolve() / rubric)}
 
     if not isinstance(config, Mapping):
         return config
@@ -228,8 +228,8 @@ class ConfigFile:
 
     Args:
         config: A mapping, or what has a ``to_dict()``, such as a `RewardConfig`.
-        here: Let a ``file.py:name`` in it be looked for from where this process is, not beside
-            the file.
+        here: Let a ``file.py:name`` in it be looked for beside the file that it was read from, or
+            from where this process is, not beside the new file.
 
     Raises:
         InvalidArgumentError: JSON can't hold it.
@@ -237,7 +237,9 @@ class ConfigFile:
 
     def __init__(self, config: Any, *, here: bool = False) -> None:
         plain = config.to_dict() if hasattr(config, "to_dict") else config
-        plain = _from_here(plain) if here else plain
+        if here:
+            document = getattr(config, "document", None)
+            plain = _from_root(plain, getattr(document, "folder", None) or Path.cwd())
         try:
             text = json.dumps(plain, allow_nan=False)
         except (TypeError, ValueError) as error:

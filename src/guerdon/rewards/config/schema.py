@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.config.config import RewardConfig
+from guerdon.rewards.config.config import RewardConfig, RubricEntry
 from guerdon.rewards.config.versions import SCHEMA_VERSION
-from guerdon.rewards.making.arguments import Argument, arguments_of
-from guerdon.rewards.making.config_classes import config_class
+from guerdon.rewards.making.arguments import Argument, arguments_of, fields_of
+from guerdon.rewards.making.config_classes import config_class, is_model
 from guerdon.rewards.making.registry import RubricRegistry, rubric_registry
+from guerdon.services.config import McpService, OpenAIService
 
 __all__ = ["reward_schema"]
 
@@ -34,14 +38,21 @@ def reward_schema(registry: RubricRegistry = rubric_registry) -> dict[str, Any]:
         registry: Whose rubrics are offered.
     """
     schema = RewardConfig.model_json_schema()
+    defs = schema["$defs"]
+    _describe(schema, RewardConfig)
+    for model in (RubricEntry, McpService, OpenAIService):
+        _describe(defs[model.__name__], model)
+    for model in (McpService, OpenAIService):  # which of them it is, a file must say
+        required = defs[model.__name__].setdefault("required", [])
+        required.insert(0, "type")
     names = registry.names()
-    entry = schema["$defs"]["RubricEntry"]
+    entry = defs["RubricEntry"]
     entry["properties"]["rubric"] = {
         "title": "Rubric",
         "description": "A registered name, package.module.Class, or file.py:name.",
         "anyOf": [{"enum": names}, {"type": "string", "pattern": r"^\S.*[.:].*\S$"}],
     }
-    known = {name: _config_schema(registry, name) for name in names}
+    known = {name: _Configs(name, defs).of(registry) for name in names}
     entry["allOf"] = [
         {
             "if": {"properties": {"rubric": {"const": name}}, "required": ["rubric"]},
@@ -50,51 +61,77 @@ def reward_schema(registry: RubricRegistry = rubric_registry) -> dict[str, Any]:
         for name, config in known.items()
         if config is not None
     ]
-    schema["properties"]["schema_version"]["enum"] = [SCHEMA_VERSION]
+    version = {"enum": [SCHEMA_VERSION, float(SCHEMA_VERSION)]}  # with quotes or without
+    schema["properties"]["schema_version"] = version | {"default": SCHEMA_VERSION}
     return {"$schema": DIALECT, **schema, "title": "A reward of guerdon"}
 
 
-def _config_schema(registry: RubricRegistry, name: str) -> dict[str, Any] | None:
-    """What the config of a registered rubric is; None where nobody knows."""
-    try:
-        make = registry.resolve(name)
-    except (ConfigError, ImportError):
-        return None  # of a package whose own requirements aren't there
-    if not callable(make):
-        return None
-    arguments, takes_all = arguments_of(make)
-    for each in arguments:
-        if each.name == "config":
-            kind = config_class(each.annotation)
-            return _schema_of(kind) if kind is not None else {"type": "object"}
-    kept = [each for each in arguments if each.name not in GIVEN]
-    return {
-        "type": "object",
-        "properties": {each.name: _property(each) for each in kept},
-        "required": [each.name for each in kept if each.is_required],
-        "additionalProperties": takes_all,
-    }
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Take the descriptions from a model's docstring: its first line, and those of its Args."""
+    doc = inspect.cleandoc(model.__doc__ or "")
+    schema["description"] = doc.partition("\n\n")[0]
+    _, _, said = doc.partition("\nArgs:\n")
+    for found in re.finditer(r"^    (\w+): ((?:.|\n {8})+)", said.partition("\n\n")[0], re.M):
+        if found[1] in schema["properties"]:
+            told = re.sub(r"\s+", " ", found[2]).replace("``", "")
+            schema["properties"][found[1]]["description"] = told
 
 
-def _schema_of(kind: type) -> dict[str, Any]:
-    schema = _generated(TypeAdapter(kind))
-    if not issubclass(kind, BaseModel) or kind.model_config.get("extra") != "allow":
-        schema["additionalProperties"] = False
-    return schema
+@dataclass(frozen=True, slots=True)
+class _Configs:
+    """Tells what the config of a registered rubric is.
 
+    Attributes:
+        name: The rubric's.
+        defs: The definitions of the whole schema, where those of its classes go.
+    """
 
-def _property(argument: Argument) -> dict[str, Any]:
-    adapter = argument.adapter()
-    schema = _generated(adapter) if adapter is not None else {}
-    if isinstance(argument.default, str | int | float | bool | None):
-        schema["default"] = argument.default
-    return schema
+    name: str
+    defs: dict[str, Any]
 
+    def of(self, registry: RubricRegistry) -> dict[str, Any] | None:
+        """The schema; None where nobody knows."""
+        try:
+            make = registry.resolve(self.name)
+        except (ConfigError, ImportError):
+            return None  # of a package whose own requirements aren't there
+        if not callable(make):
+            return None
+        arguments, takes_all = arguments_of(make)
+        for each in arguments:
+            if each.name == "config":
+                kind = config_class(each.annotation)
+                return self._class(kind) if kind is not None else {"type": "object"}
+        return self._object([each for each in arguments if each.name not in GIVEN], takes_all)
 
-def _generated(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """A type's schema, in one piece; nothing of a type that has none."""
-    try:
-        schema = adapter.json_schema()
-    except PydanticUserError:
-        return {}
-    return {} if "$defs" in schema else schema
+    def _class(self, kind: Any) -> dict[str, Any]:
+        if not is_model(kind):
+            return self._object(fields_of(kind), False)
+        schema = self._generated(TypeAdapter(kind))
+        return {"additionalProperties": False, **schema} if "properties" in schema else schema
+
+    def _object(self, arguments: list[Argument], takes_all: bool) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {each.name: self._property(each) for each in arguments},
+            "required": [each.name for each in arguments if each.is_required],
+            "additionalProperties": takes_all,
+        }
+
+    def _property(self, argument: Argument) -> dict[str, Any]:
+        adapter = argument.adapter()
+        schema = self._generated(adapter) if adapter is not None else {}
+        if isinstance(argument.default, str | int | float | bool | None):
+            schema["default"] = argument.default
+        return schema
+
+    def _generated(self, adapter: TypeAdapter[Any]) -> dict[str, Any]:
+        """A type's schema; nothing of a type that has none."""
+        try:
+            schema = adapter.json_schema(ref_template=f"#/$defs/{self.name}.{{model}}")
+        except PydanticUserError:
+            return {}
+        for name, each in schema.pop("$defs", {}).items():
+            closed = {"additionalProperties": False} if "properties" in each else {}
+            self.defs[f"{self.name}.{name}"] = closed | each
+        return schema

@@ -14,7 +14,7 @@ from guerdon.rewards.config.mistakes import told_value
 
 __all__ = ["ConfigMigrations", "config_migrations"]
 
-logger = logging.getLogger("guerdon.rewards")
+logger = logging.getLogger("guerdon.rewards.config")
 
 #: The version that is written, and read as it is.
 SCHEMA_VERSION = "1.0"
@@ -42,6 +42,7 @@ class ConfigMigrations:
         self.current = current
         self._steps: dict[str, tuple[str, Migration]] = {}
         self._lock = threading.Lock()
+        self._warned: set[str] = set()  # the files, which may be read several times
 
     def register(self, found: str, made: str, migrate: Migration) -> None:
         """Register a function.
@@ -106,7 +107,8 @@ class ConfigMigrations:
     def present(self, document: Document) -> Document:
         """The document in the present version.
 
-        One without a version is taken to be of the present one, and a warning is logged. A version
+        One without a version is taken to be of the present one, and a warning is logged, once for
+        a file. A version
         that is written without quotes is what is written: ``1.0`` is ``"1.0"``.
 
         Raises:
@@ -116,10 +118,7 @@ class ConfigMigrations:
         if not isinstance(data, Mapping):
             return document  # whatever it is, it is wrong in every version
         if KEY not in data:
-            logger.warning(
-                "%s has no %s; it is read as %r",
-                document.file or "a reward's configuration", KEY, self.current,
-            )  # fmt: skip
+            self._warn(document.file)
             return replace(document, data={KEY: self.current, **data})
         found = document.texts.get((KEY,), data[KEY])
         if isinstance(found, float):
@@ -135,6 +134,17 @@ class ConfigMigrations:
                 names = {"found": error.found, "known": error.known}
                 raise ConfigVersionError(told, **names) from error.__cause__
             raise ConfigError(told) from error.__cause__
+
+    def _warn(self, file: str | None) -> None:
+        if file is not None:
+            with self._lock:
+                if file in self._warned:
+                    return
+                self._warned.add(file)
+        logger.warning(
+            '%s has no %s, and is read as one of version %s; write %s: "%s"',
+            file or "a reward's configuration", KEY, self.current, KEY, self.current,
+        )  # fmt: skip
 
 
 #: What the library itself migrates by.

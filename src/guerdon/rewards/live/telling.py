@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -68,8 +70,8 @@ def entries_of(prototype: Prototype, config: RewardConfig | None) -> list[Entry]
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON can hold it."""
-    return to_jsonable_python(value, inf_nan_mode="strings", fallback=str)
+    """A value as JSON can hold it; infinities and NaN by their names."""
+    return _named_numbers(to_jsonable_python(value, fallback=str))
 
 
 def tell_entry(entry: Entry, prototype: Prototype, settings: Settings) -> dict[str, Any]:
@@ -107,6 +109,16 @@ def tell_rest(config: RewardConfig | None, rubric: Rubric) -> dict[str, Any]:
         stages = [each.model_dump(mode="json", exclude_none=True) for each in config.curriculum]
         told["curriculum"] = stages
     return told
+
+
+def _named_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _named_numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_named_numbers(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    return value
 
 
 def _of_file(each: Any, which: str) -> Entry:

@@ -49,7 +49,8 @@ class ConsoleTracker:
         """Print them."""
         stream = self._stream or sys.stderr
         lines = [_line(record) for record in records if self._is_due(record)]
-        stream.write("".join(lines))
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write("".join(lines).encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
     def close(self) -> None:

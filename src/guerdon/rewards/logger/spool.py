@@ -256,12 +256,12 @@ def new_spool(folder: Path, *, max_bytes: int) -> Spool:
         hidden.mkdir(parents=True)
         lock = try_lock(hidden / LOCK)
         hidden.rename(folder / name)
+        if lock is None:
+            raise BlockingIOError("its files can't be locked")
+        spool = Spool(folder / name, lock, max_bytes=max_bytes)
+        spool.note()  # while there is room on the disk: later it is only overwritten
     except OSError as error:
         raise TrackerError(f"records can't be spooled in {folder}: {error}") from error
-    if lock is None:
-        raise TrackerError(f"records can't be spooled in {folder}: its files can't be locked")
-    spool = Spool(folder / name, lock, max_bytes=max_bytes)
-    spool.note()  # while there is room on the disk: later it is only overwritten
     return spool
 
 

@@ -77,8 +77,12 @@ class TensorBoardTracker:
             for file in self._files.values():
                 file.flush()
         except BaseException:
+            for file in self._files.values():
+                file.undo()
             self.close()  # all comes again, into files that begin anew
             raise
+        for file in self._files.values():
+            file.settle()
 
     def close(self) -> None:
         """Close the files."""
@@ -88,6 +92,9 @@ class TensorBoardTracker:
 
     def _file(self, place: str) -> _EventFile:
         found = self._files.get(place)
+        if found is not None and found.is_removed():
+            found.close()
+            found = None
         if found is None:
             found = self._files[place] = _EventFile(self._folder / place)
         return found
@@ -104,7 +111,9 @@ class _EventFile:
         self._types = module("tensorboard.compat.proto.types_pb2")
         # Nothing stays in a buffer that a forked process, too, would write at its end.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        self._file = os.open(_new_file(folder), flags, 0o644)
+        self._path = _new_file(folder)
+        self._file = os.open(self._path, flags, 0o644)
+        self._settled = 0
         self._added = io.BytesIO()
         writers = module("tensorboard.summary.writer.record_writer")
         self._writer = writers.RecordWriter(self._added)
@@ -122,15 +131,24 @@ class _EventFile:
         self._add(self._protos.Event(wall_time=record.time, step=record.step, summary=summary))
 
     def flush(self) -> None:
-        """Write what was added, wholly or not at all."""
-        size = os.lseek(self._file, 0, os.SEEK_END)
-        try:
-            write_all(self._file, self._added.getvalue())
-        except OSError:
-            os.ftruncate(self._file, size)
-            raise
+        """Write what was added."""
+        write_all(self._file, self._added.getvalue())
         self._added.seek(0)
         self._added.truncate()
+
+    def settle(self) -> None:
+        """What is written stays."""
+        self._settled = os.lseek(self._file, 0, os.SEEK_END)
+
+    def undo(self) -> None:
+        """Take away what was written since it was settled, and the file if nothing was."""
+        os.ftruncate(self._file, self._settled)
+        if not self._settled:
+            self._path.unlink(missing_ok=True)
+
+    def is_removed(self) -> bool:
+        """Whether somebody has removed the file."""
+        return not os.fstat(self._file).st_nlink
 
     def close(self) -> None:
         """Close the file."""

@@ -94,7 +94,7 @@ class RubricRegistry:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             try:
                 return entry.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ConfigError(
                     f"the rubric {name!r} ({entry.value}) can't be imported: {error!r}"
                 ) from error

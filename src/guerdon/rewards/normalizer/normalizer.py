@@ -16,7 +16,7 @@ from guerdon.errors import InvalidArgumentError
 from guerdon.rewards.normalizer.moments import Moments, population_scale
 from guerdon.rewards.normalizer.rows import EnvId, read_id, read_reward, read_rows
 from guerdon.rewards.normalizer.settings import KEPT, Known, Method, Range, Settings
-from guerdon.rewards.normalizer.statistics import SMALLEST_SPREAD, Scale
+from guerdon.rewards.normalizer.statistics import ROUNDING, SMALLEST_SPREAD, Scale
 from guerdon.rewards.schedules.values import told
 
 __all__ = ["RewardNormalizer"]
@@ -50,9 +50,9 @@ class RewardNormalizer:
       than the others still does; with ``running_mean_std`` each has mean 0. Pooled, it is the same
       as ``running_mean_std``.
 
-    Where the spread is 0, 1 is in its place. So the first reward gives 0.0, and so do rewards that
-    are all the same; the first two that differ give −1.0 and 1.0 by mean and deviation when they
-    come in one array.
+    Where the spread is 0, or at most 2⁻⁴⁶ (1.4e-14) of the centre, which is rounding, 1 is in its
+    place. So the first reward gives 0.0, and so do rewards that are all the same; the first two
+    that differ give −1.0 and 1.0 by mean and deviation when they come in one array.
 
     Threads may share one. Rewards up to 1e100 are taken; NaN and infinity are refused, with all
     that came in the same call.
@@ -120,8 +120,14 @@ class RewardNormalizer:
                 "env_id is missing; say of which environment a reward is, or make the normaliser "
                 "with per_environment=False"
             )
+        if reward is None:
+            raise InvalidArgumentError(
+                "reward is None, as where scoring failed: there is none to normalise; leave it out"
+            )
         if getattr(reward, "shape", None) == ():
             reward = reward.item()
+        if getattr(env_id, "shape", None) == ():
+            env_id = env_id.item()
         return self._one(reward, env_id) if isinstance(reward, Real) else self._many(reward, env_id)
 
     def _one(self, reward: Any, env_id: Any) -> float:
@@ -294,4 +300,5 @@ class RewardNormalizer:
 
 
 def _divisor(scale: Scale) -> float:
-    return scale.spread if scale.spread >= SMALLEST_SPREAD else 1.0
+    is_one = scale.spread >= SMALLEST_SPREAD and scale.spread > ROUNDING * abs(scale.centre)
+    return scale.spread if is_one else 1.0

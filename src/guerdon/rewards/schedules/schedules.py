@@ -87,7 +87,7 @@ class Schedule(ABC):
         """
         if not is_finite(at) or at < 0:
             raise InvalidArgumentError(
-                f"a schedule was asked for its factor at {at!r}; a number from 0 is needed"
+                f"a schedule was asked for its factor at {told(at)}; a number from 0 is needed"
             )
         return self._factor(float(at))
 
@@ -184,11 +184,12 @@ class _ThroughPoints(Schedule):
             at, factor = point
             problems += problems_of_factor(factor, (*here, 1))
             if not is_finite(at) or not 0 <= at <= MAX_POSITION:
-                said = f"the position is {told(at)}; a number of {'/'.join(BY)}s from 0 is needed"
+                said = f"the position is {told(at)}; a number of {'/'.join(BY)}s from 0 to 2^53 is "
+                said += "needed"
                 problems.append(Problem((*here, 0), said))
                 continue
             if before is not None and at <= before:
-                said = f"the position {at:g} comes after {before:g}; they must rise"
+                said = f"the position {told(at)} comes after {told(before)}; they must rise"
                 problems.append(Problem((*here, 0), said))
             before = at
         return problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import multiprocessing
 import os
 import signal
@@ -149,6 +150,8 @@ def _start(settings: Settings) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to deal with
     sys.stdout = sys.stderr  # what a reward prints may not get between the rows
+    # What reading the reward's file warns of, the parent has told.
+    logging.getLogger("guerdon.rewards.config").addHandler(logging.NullHandler())
     try:
         _desk = Desk(settings)
     except GuerdonError as error:

@@ -1,0 +1,372 @@
+"""Configuring the reward of a server from its clients, also over a connection that is lost."""
+
+import json
+import textwrap
+
+import pytest
+
+from guerdon import (
+    ConfigConflictError,
+    ConfigUpdateError,
+    ConnectionLostError,
+    EnvClient,
+    GenericEnvClient,
+    HTTPEnvClient,
+    InvalidArgumentError,
+    RewardConfig,
+    Rubric,
+    RubricComposer,
+    ServerError,
+)
+from guerdon.envs.client.configuring import ConfigFile, merged
+from tests.envs.client.servers import Echo, run
+
+
+class Fixed(Rubric):
+    score_range = (0.0, 1.0)
+    tunable = ("value", "mode")
+
+    def __init__(self, value=1.0):
+        super().__init__()
+        self.value = value
+        self.mode = "strict"
+
+    def forward(self, action, observation):
+        return self.value
+
+
+class Composed(Echo):
+    def __init__(self):
+        super().__init__()
+        self.rubric = RubricComposer({"a": Fixed(), "b": Fixed(0.5)}, {"a": 1.0, "b": 2.0})
+
+
+HELLO = {"message": "hello"}
+
+
+async def reward(client):
+    await client.reset()
+    return (await client.step(HELLO)).reward
+
+
+def lose(client):
+    """Break the connection, as a network does."""
+    client._wire._socket.transport.abort()
+
+
+@pytest.mark.parametrize("kind", [EnvClient, GenericEnvClient])
+def test_a_session_is_configured_for_itself(serve, kind):
+    async def main():
+        url = serve(Composed).url
+        async with kind(url) as one, kind(url) as two:
+            told = await one.get_config()
+            assert [each["weight"] for each in told["per_turn"]] == [1.0, 2.0]
+            answer = await one.update_config({"weights": {"a": 5.0}})
+            assert (answer["status"], await one.get_config()) == ("ok", answer["config"])
+            assert (await reward(one), await reward(two)) == (6.0, 2.0)
+
+    run(main())
+
+
+def test_what_is_posted_is_for_all_sessions(serve):
+    async def main():
+        async with EnvClient(serve(Composed).url) as client:
+            answer = await client.post("/config", json={"weights": {"a": 5.0}})
+            assert answer["status"] == "ok"
+            assert await client.get("/config") == answer["config"]
+            assert await reward(client) == 6.0
+
+    run(main())
+
+
+def test_the_stateless_face_configures_all_sessions(serve):
+    async def main():
+        url = serve(Composed).url
+        async with HTTPEnvClient(url) as http, EnvClient(url) as client:
+            answer = await http.update_config({"weights": {"a": 5.0}})
+            assert await http.get_config() == answer["config"]
+            assert await reward(client) == 6.0
+
+    run(main())
+
+
+def test_the_sync_faces_do_the_same(serve):
+    url = serve(Composed).url
+    with EnvClient(url).sync() as client, HTTPEnvClient(url).sync() as http:
+        assert http.update_config({"weights": {"a": 5.0}})["status"] == "ok"
+        assert http.get_config()["per_turn"][0]["weight"] == 5.0
+        assert http.post("/config", json={"weights": {"a": 6.0}})["status"] == "ok"
+        assert client.update_config({"weights": {"b": 0.0}})["status"] == "ok"
+        assert client.get_config()["per_turn"][1]["weight"] == 0.0
+        assert client.post("/config", json={"training_step": 1})["status"] == "ok"
+        client.reset()
+        assert client.step(HELLO).reward == 6.0
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
+def test_a_refusal_lists_every_problem(serve, kind):
+    async def main():
+        async with kind(serve(Composed).url) as client:
+            with pytest.raises(ConfigUpdateError, match="nothing was changed") as caught:
+                await client.update_config({"weights": {"who": 1.0}, "training_step": -1})
+            assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+                "weights",
+                "training_step",
+            ]
+            assert (await client.get_config())["per_turn"][0]["weight"] == 1.0
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
+@pytest.mark.parametrize("change", [None, [], "weights", 3])
+def test_what_is_no_change_is_not_sent(serve, kind, change):
+    async def main():
+        async with kind(serve(Composed).url) as client:
+            with pytest.raises(InvalidArgumentError, match="give a dict"):
+                await client.update_config(change)
+
+    run(main())
+
+
+def test_of_two_that_saw_the_same_version_the_later_is_told(serve):
+    async def main():
+        url = serve(Composed).url
+        async with HTTPEnvClient(url) as one, HTTPEnvClient(url) as two:
+            await one.get_config()
+            await two.get_config()
+            await one.update_config({"weights": {"a": 5.0}})
+            with pytest.raises(ConfigConflictError):
+                await two.update_config({"weights": {"a": 6.0}})
+            await one.update_config({"weights": {"a": 7.0}})  # it has seen its own
+            await two.get_config()
+            answer = await two.update_config({"weights": {"a": 6.0}})
+            assert answer["change"]["changes"][0]["from"] == 7.0
+
+    run(main())
+
+
+def test_a_session_is_told_that_the_version_is_another(serve):
+    async def main():
+        url = serve(Composed).url
+        async with EnvClient(url) as client, HTTPEnvClient(url) as http:
+            seen = (await client.get_config())["version"]
+            await http.update_config({"weights": {"a": 5.0}})
+            with pytest.raises(ConfigConflictError):
+                await client.update_config({"weights": {"b": 0.0}})
+            with pytest.raises(ConfigConflictError):
+                await client.update_config({"weights": {"b": 0.0}}, version=seen)
+            await client.get_config()
+            await client.update_config({"weights": {"b": 0.0}})
+            assert await reward(client) == 5.0
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
+def test_a_change_of_ten_megabytes_is_refused(serve, kind):
+    async def main():
+        async with kind(serve(Composed).url) as client:
+            with pytest.raises(
+                (ServerError, ConnectionLostError), match=r"larger than|closed|reach"
+            ):
+                await client.update_config({"by": "x" * 10 * 2**20})
+
+    run(main())
+
+
+def test_a_client_that_was_closed_says_so(serve):
+    async def main():
+        client = EnvClient(serve(Composed).url)
+        await client.update_config({"weights": {"a": 5.0}})
+        await client.close()
+        with pytest.raises(ConnectionLostError, match="was closed"):
+            await client.get_config()
+        with pytest.raises(ConnectionLostError, match="was closed"):
+            await client.update_config({"weights": {"a": 6.0}})
+        assert await reward(client) == 6.0
+        await client.close()
+
+    run(main())
+
+
+# A connection that is lost
+
+CHANGES = {
+    "one": [{"weights": {"a": 5.0}}],
+    "the later wins": [{"weights": {"a": 2.0}}, {"weights": {"a": 5.0}}],
+    "in two forms": [{"weights": {"a": 2.0}}, {"per_turn": [{"name": "a", "weight": 5.0}]}],
+    "in two forms, turned": [
+        {"per_turn": [{"name": "a", "weight": 2.0}]}, {"weights": {"a": 5.0}}],
+    "schedules": [{"schedules": {"a": {"constant": 2.0}}},
+                  {"per_turn": [{"name": "a", "weight": 10.0, "schedule": {"constant": 0.5}}]}],
+    "a schedule taken away": [
+        {"schedules": {"a": {"constant": 2.0}}}, {"weights": {"a": 5.0}, "schedules": {"a": None}}],
+    "fields": [{"per_turn": [{"name": "a", "config": {"value": 0.5}}]},
+               {"per_turn": [{"name": "a", "config": {"mode": "loose"}}], "weights": {"a": 10.0}}],
+    "steps": [{"schedules": {"a": {"piecewise": [[0, 1], [10, 5]], "by": "training_step"}}},
+              {"training_step": 10}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_session_that_follows_is_configured_the_same_before_its_first_reset(serve, name):
+    async def main():
+        async with EnvClient(serve(Composed).url) as client:
+            for change in CHANGES[name]:
+                await client.update_config(change)
+            assert await reward(client) == 6.0
+            before = await client.get_config()
+            lose(client)
+            assert await reward(client) == 6.0
+            after = await client.get_config()
+            assert (after["per_turn"], after["fingerprint"]) == (
+                before["per_turn"],
+                before["fingerprint"],
+            )
+
+    run(main())
+
+
+def test_a_configuration_that_was_told_and_sent_back_is_kept(serve):
+    async def main():
+        url = serve(Composed).url
+        async with EnvClient(url) as client, EnvClient(url) as other:
+            told = await client.get_config()
+            told["per_turn"][0]["weight"] = 5.0
+            await other.reset()
+            await client.update_config(told)
+            await other.reset()
+            lose(client)
+            assert await reward(client) == 6.0
+
+    run(main())
+
+
+def test_changes_after_a_loss_are_added_to_those_before(serve):
+    async def main():
+        async with EnvClient(serve(Composed).url) as client:
+            await client.get_config()
+            await client.update_config({"weights": {"a": 5.0}})
+            lose(client)
+            await client._wire.drop()
+            await client.connect()
+            answer = await client.update_config({"weights": {"b": 0.0}})
+            assert [each["weight"] for each in answer["config"]["per_turn"]] == [5.0, 0.0]
+            assert await reward(client) == 5.0
+
+    run(main())
+
+
+def test_what_a_lost_session_saw_does_not_hold_up_the_next(serve):
+    async def main():
+        url = serve(Composed).url
+        async with EnvClient(url) as client, HTTPEnvClient(url) as http:
+            await client.get_config()
+            await http.update_config({"weights": {"b": 0.0}})
+            lose(client)
+            await client._wire.drop()
+            await client.reset()
+            await client.update_config({"weights": {"a": 5.0}})
+            assert await reward(client) == 5.0
+
+    run(main())
+
+
+def test_a_change_that_was_refused_is_not_said_again(serve):
+    async def main():
+        async with EnvClient(serve(Composed).url) as client:
+            await client.update_config({"weights": {"a": 5.0}})
+            with pytest.raises(ConfigUpdateError):
+                await client.update_config({"weights": {"a": 9.0, "who": 1.0}})
+            lose(client)
+            assert await reward(client) == 6.0
+
+    run(main())
+
+
+def test_very_many_changes_are_kept_as_one():
+    own = {}
+    for number in range(1000):
+        own = merged(own, {"weights": {"a": number}, "training_step": number, "by": "ann"})
+    assert own == {"weights": {"a": 999}, "training_step": 999}
+
+
+# Handing one over
+
+
+def test_a_file_of_it_is_removed_with_its_folder():
+    file = ConfigFile(RewardConfig.from_dict({"schema_version": "1.0", "per_turn": []}))
+    folder = file.path.parent
+    assert json.loads(file.path.read_text())["schema_version"] == "1.0"
+    file.remove()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("config", [{"per_turn": object()}, {"weight": float("nan")}])
+def test_what_json_can_not_hold_is_refused(config):
+    with pytest.raises(InvalidArgumentError, match="JSON can't hold it"):
+        ConfigFile(config)
+
+
+WORLD = """
+    from guerdon import Action, Environment, Observation, Rubric, State
+
+    class Say(Action):
+        message: str
+
+    class Echo(Environment[Say, Observation, State]):
+        state = State()
+
+        def reset(self, seed=None):
+            return Observation()
+
+        def step(self, action):
+            return self.score(action, Observation())
+
+    class Long(Rubric):
+        score_range = (0.0, 1.0)
+
+        def __init__(self, longest=10):
+            super().__init__()
+            self.longest = longest
+
+        def forward(self, action, observation):
+            return min(len(action.message) / self.longest, 1.0)
+"""
+
+
+def configuration(rubric):
+    entry = {"name": "long", "rubric": rubric, "weight": 4.0, "config": {"longest": 10}}
+    return {"schema_version": "1.0", "per_turn": [entry]}
+
+
+@pytest.mark.parametrize("given", ["dict", "model", "from a file elsewhere"])
+def test_a_server_of_ones_own_gets_it_as_a_file(tmp_path, monkeypatch, given):
+    (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLD))
+    monkeypatch.chdir(tmp_path)
+    config = configuration("worlds.py:Long")
+    if given == "model":
+        config = RewardConfig.from_dict(config)
+    elif given == "from a file elsewhere":
+        folder = tmp_path / "rewards"
+        folder.mkdir()
+        (folder / "reward.json").write_text(json.dumps(configuration("../worlds.py:Long")))
+        config = RewardConfig.from_file(folder / "reward.json")
+
+    async def main():
+        client = GenericEnvClient.from_module("worlds.py:Echo", config=config)
+        async with client:
+            told = await client.get_config()
+            assert (told["per_turn"][0]["name"], told["per_turn"][0]["weight"]) == ("long", 4.0)
+            assert await reward(client) == 2.0
+            await client.update_config({"weights": {"long": 2.0}})
+            assert await reward(client) == 1.0
+            client._launcher._process.kill()
+            client._launcher._process.wait()
+            assert await reward(client) == 1.0  # of the server that was started again
+
+    run(main())
