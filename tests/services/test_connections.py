@@ -397,6 +397,37 @@ def test_a_process_that_ends_without_closing_says_nothing_and_leaves_nothing(com
     until_gone(int(ended.stdout))
 
 
+HANGING = """
+from pathlib import Path
+from mcp.client import stdio
+from guerdon.errors import ServiceTimeoutError
+from guerdon.services.client import MCPClient
+from guerdon.services.config import McpService
+
+stdio.PROCESS_TERMINATION_TIMEOUT = 0.2
+command = ["sh", "-c", "echo $$ > {process}; exec sleep 600"]
+client = MCPClient(McpService(command=command, timeout_s=0.3))
+try:
+    client.call_tool("x")
+except ServiceTimeoutError as error:
+    print("too late")
+{close}
+"""
+
+
+@pytest.mark.parametrize("close", ["", "client.close()"], ids=["at_the_end", "closed"])
+def test_a_program_that_does_not_answer_is_ended_without_a_word(close, tmp_path):
+    process = tmp_path / "process"
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c",
+         HANGING.format(process=process, close=close)],
+        capture_output=True, text=True, timeout=10,
+    )  # fmt: skip
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (ended.returncode, ended.stdout, said) == (0, "too late\n", [])
+    until_gone(int(process.read_text()))
+
+
 FORKED = """
 import os, sys
 from guerdon.services.client import MCPClient

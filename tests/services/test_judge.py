@@ -542,8 +542,8 @@ class Services:
         self.calls.append((service, arguments))
         return self.answer
 
-    def public(self):
-        return {"style": {"type": "mcp"}}
+    def fingerprint(self, service):
+        return f"{service} 1"
 
 
 @pytest.mark.parametrize(

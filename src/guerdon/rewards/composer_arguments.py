@@ -24,6 +24,11 @@ __all__ = [
 class ScoreRange(NamedTuple):
     """Where a rubric's scores lie.
 
+    Example:
+        >>> from guerdon import RegexMatch, RubricComposer
+        >>> RubricComposer({"polite": RegexMatch("please")}, {"polite": 1.0}).ranges()
+        {'polite': ScoreRange(low=0.0, high=1.0, source='declared')}
+
     Attributes:
         low: The lowest score.
         high: The highest score.

@@ -32,6 +32,12 @@ def open_reward(
 ) -> Iterator[Rubric | RewardFunction]:
     """The reward that a person named, with its services open as long as the context lasts.
 
+    Example:
+        >>> from guerdon import open_reward
+        >>> with open_reward("guerdon:NumericAnswer") as reward:
+        ...     reward
+        NumericAnswer(field='content', expected=None, tolerance=0.0)
+
     Args:
         spec: ``reward.yaml``, or what `load_reward` takes.
         at: Where the schedules of a pipeline stand: the episode, and the training step, from 0.

@@ -153,11 +153,11 @@ class ModelJudge:
 class ToolCaller(Protocol):
     """What calls services by their names, such as an `MCPClient`."""
 
-    async def call_tool_async(self, service: str, **arguments: Any) -> Any:
+    async def call_tool_async(self, service: str, /, **arguments: Any) -> Any:
         """Call one."""
 
-    def public(self) -> Mapping[str, Any]:
-        """What may be told of the services."""
+    def fingerprint(self, service: str) -> str:
+        """A digest of what a service's answers depend on."""
 
 
 class ServiceJudge:
@@ -176,8 +176,8 @@ class ServiceJudge:
         return self._service
 
     def identity(self, question: Question) -> Any:
-        """What the client tells of it."""
-        return [self._service, self._client.public().get(self._service)]
+        """What the client knows of it."""
+        return [self._service, self._client.fingerprint(self._service)]
 
     async def ask(self, question: Question) -> JudgeVerdict:
         """Call the service."""

@@ -27,6 +27,11 @@ DAY_S = 86_400.0
 class Reply:
     """What a model answered.
 
+    Example:
+        >>> from guerdon import Reply
+        >>> Reply("Fair.", finish_reason="stop", completion_tokens=2).text
+        'Fair.'
+
     Attributes:
         text: The text.
         finish_reason: Why it ended: ``"stop"``, ``"length"`` where it was cut off, ….

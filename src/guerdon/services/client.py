@@ -116,7 +116,7 @@ class MCPClient:
         told_as = json.dumps(told, sort_keys=True).encode()
         return hashlib.blake2b(told_as, digest_size=16).hexdigest()
 
-    def call_tool(self, service: str, **arguments: Any) -> dict[str, Any] | str:
+    def call_tool(self, service: str, /, **arguments: Any) -> dict[str, Any] | str:
         """Call a service.
 
         Args:
@@ -137,7 +137,7 @@ class MCPClient:
         """
         return run(self._call(service, arguments))
 
-    async def call_tool_async(self, service: str, **arguments: Any) -> dict[str, Any] | str:
+    async def call_tool_async(self, service: str, /, **arguments: Any) -> dict[str, Any] | str:
         """Like `call_tool`, in async code, on any event loop."""
         return await on_background(self._call(service, arguments))
 

@@ -18,6 +18,12 @@ __all__ = ["Judgement"]
 class Judgement:
     """What the verdicts of all samples of all judges come to.
 
+    Example:
+        >>> from guerdon import Judgement, JudgeVerdict
+        >>> verdicts = JudgeVerdict(0.0, "No."), JudgeVerdict(1.0, "Yes.")
+        >>> print(Judgement(0.5, "No.", verdicts=verdicts, disagreement=0.5))
+        of 2 verdicts, which differ by 0.5 (standard deviation): No.
+
     Attributes:
         score: A finite float in the judge's range.
         reasoning: That of the verdict nearest to the score.
@@ -84,7 +90,8 @@ def judgement_of(
     """Aggregate verdicts.
 
     Example:
-        >>> judgement_of([JudgeVerdict(0.0), JudgeVerdict(1.0), JudgeVerdict(1.0)], "majority").score
+        >>> verdicts = [JudgeVerdict(0.0), JudgeVerdict(1.0), JudgeVerdict(1.0)]
+        >>> judgement_of(verdicts, "majority").score
         1.0
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,9 +37,10 @@ class Panel:
         verdicts = []
         for _, key in self._keys(question, settings):
             kept = self.cache.get(key)
-            if kept is None:
+            verdict = None if kept is None else _of_json(kept)
+            if verdict is None:
                 return None
-            verdicts.append(_of_json(kept))
+            verdicts.append(verdict)
         return verdicts
 
     async def ask(self, question: Question, settings: JudgeSettings) -> list[JudgeVerdict]:
@@ -87,13 +89,26 @@ async def _fetch(cache: Cache, key: str, judge: OneJudge, question: Question) ->
     async def ask() -> str:
         return json.dumps((await judge.ask(question)).to_dict())
 
-    return _of_json(await cache.fetch(key, ask))
+    verdict = _of_json(await cache.fetch(key, ask))
+    if verdict is None:  # somebody else has written there
+        answer = await judge.ask(question)
+        cache.put(key, json.dumps(answer.to_dict()))
+        return answer
+    return verdict
 
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, default=str).encode()
 
 
-def _of_json(text: str) -> JudgeVerdict:
-    told = json.loads(text)
-    return JudgeVerdict(told.get("score"), told["reasoning"], told.get("criteria", {}))
+def _of_json(text: str) -> JudgeVerdict | None:
+    """What a cache keeps; None where that is no verdict."""
+    try:
+        told = json.loads(text)
+        score, criteria = told.get("score"), dict(told.get("criteria", {}))
+        numbers = [*criteria.values(), *(() if score is None and criteria else (score,))]
+        if not all(isinstance(number, float) and math.isfinite(number) for number in numbers):
+            return None
+        return JudgeVerdict(score, str(told["reasoning"]), criteria)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

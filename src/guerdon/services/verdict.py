@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +17,7 @@ from guerdon.services.verdict_text import SaidScore, Scale, as_score, lone_score
 __all__ = ["JudgeVerdict", "parse_verdict"]
 
 # Stands in the keys of caches: what was read otherwise is read again.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 # What is looked at of an answer, in characters, and how many objects in it.
 MAX_CHARS = 200_000
 MAX_OBJECTS = 1000
@@ -145,7 +146,8 @@ def parse_verdict(
         criteria: What was to be scored one by one.
         service: Who wrote it, for messages.
         mark: Where given, an object with this ``mark`` counts, whatever else is there.
-        quotes: What was judged: scores that stand in it word for word are the judge's quotations.
+        quotes: What was judged: scores and unmarked objects that stand in it, but for upper case
+            and white space, are the judge's quotations.
 
     Raises:
         VerdictError: There is no verdict, more than one, or one that is out of range.
@@ -153,7 +155,7 @@ def parse_verdict(
     reading = _Reading(score_range, tuple(criteria), service, text)
     if len(text) > MAX_CHARS:
         reading.fail(f"the answer has {len(text)} characters; a verdict has at most {MAX_CHARS}")
-    return reading.of_text(_without_thought(reading, text), mark, quotes)
+    return reading.of_text(_without_thought(reading, text), mark, _Quotes(quotes))
 
 
 def _without_thought(reading: _Reading, text: str) -> str:
@@ -186,7 +188,7 @@ class _Reading:
     def fail(self, why: str) -> NoReturn:
         raise VerdictError(why, service=self.service, answer=self.answer[:2000])
 
-    def of_text(self, text: str, mark: str | None, quotes: Sequence[str]) -> JudgeVerdict:
+    def of_text(self, text: str, mark: str | None, quotes: _Quotes) -> JudgeVerdict:
         if not text:
             self.fail("the answer is empty; it takes a verdict, such as Score: 0.5")
         found = list(islice(found_objects(text), MAX_OBJECTS + 1))
@@ -196,10 +198,12 @@ class _Reading:
         if marked:
             return self._one([self.of_object(one.value) for one in marked])
         if found and found[0].is_all:
+            if mark is not None and quotes.hold(found[0].text):
+                self.fail("the answer repeats an object that stands in what is judged")
             return self.of_object(found[0].value)
         claims = [one for one in found if self._is_verdict(one.value)]
         verdicts = [self.of_object(each.value) for each in claims
-                    if not _is_quoted(each.text, quotes)]  # fmt: skip
+                    if not quotes.hold(each.text)]  # fmt: skip
         spared = text
         for one in found:
             spared = spared.replace(one.text, "\n") if one.value else spared
@@ -266,7 +270,7 @@ class _Reading:
             )
         return number + 0.0  # no -0.0
 
-    def _of_words(self, text: str, quotes: Sequence[str], *, needed: bool) -> list[JudgeVerdict]:
+    def _of_words(self, text: str, quotes: _Quotes, *, needed: bool) -> list[JudgeVerdict]:
         """The verdict in words, if there is one; none is a failure where it is needed."""
         if self.criteria:
             if not needed:
@@ -285,14 +289,12 @@ class _Reading:
             return [JudgeVerdict(self._value(alone))]
         return [] if score is None else [JudgeVerdict(score, text)]
 
-    def _marked(
-        self, text: str, names: tuple[str, ...] | None, quotes: Sequence[str]
-    ) -> float | None:
+    def _marked(self, text: str, names: tuple[str, ...] | None, quotes: _Quotes) -> float | None:
         """The one score that is marked as such, or with one of the names."""
         found = list(islice(marked_scores(text, names), MAX_SCORES + 1))
         if len(found) > MAX_SCORES:
             self.fail(f"the answer holds more than {MAX_SCORES} scores")
-        said = [one for one in found if not _is_quoted(one.text, quotes)]
+        said = [one for one in found if not quotes.hold(one.text)]
         scores = {self._value(one) for one in said}
         if len(scores) > 1:
             self.fail(f"the answer holds scores that differ: {sorted(scores)}")
@@ -319,5 +321,22 @@ def _float(value: float) -> float:
         return math.inf
 
 
-def _is_quoted(said: str, quotes: Sequence[str]) -> bool:
-    return any(said in quote for quote in quotes)
+class _Quotes:
+    """What was judged, and may be quoted."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._plain: list[str] | None = None
+
+    def hold(self, said: str) -> bool:
+        """Whether something stands there, be it in other letters or with other spaces."""
+        if self._plain is None:  # which most answers don't need
+            self._plain = [_plain(text) for text in self._texts]
+        plain = _plain(said)
+        return any(said in text for text in self._texts) or any(
+            plain in text for text in self._plain
+        )
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -34,6 +34,8 @@ LEAD = re.compile(
     r"[\s*_#•\-]*(?:\d{1,9}[.)][\s*_]*)?(?:(?:my|the|your|overall|final|total|so|thus)[\s,*_]+){0,3}",
     re.IGNORECASE,
 )
+# How far back the beginning of a sentence may lie, in characters.
+LEAD_CHARS = 1000
 LEAD_END = re.compile(r"[.!?;][)\"'”*_]*\s+|\n")
 # What shows that the number isn't the score, or not all of it: more digits, a range, a sum, a
 # unit, or a sentence about a score that might be.
@@ -167,5 +169,8 @@ def _begins(text: str, start: int) -> bool:
         return False
     if len(re.findall(r"(?<![\w.!?])'", line)) > len(re.findall(r"(?<=[\w.!?])'(?!\w)", line)):
         return False
-    ends = list(LEAD_END.finditer(before))
+    nearest = max(0, start - LEAD_CHARS)
+    ends = list(LEAD_END.finditer(before, nearest))
+    if not ends and nearest:
+        return False
     return LEAD.fullmatch(before, ends[-1].end() if ends else 0) is not None

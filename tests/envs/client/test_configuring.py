@@ -299,7 +299,7 @@ def test_very_many_changes_are_kept_as_one():
 
 
 def test_a_file_of_it_is_removed_with_its_folder():
-    file = ConfigFile(RewardConfig.from_dict({"schema_version": "1.0", "per_turn": []}))
+    file = ConfigFile(RewardConfig.from_dict(configuration("worlds.py:Long")))
     folder = file.path.parent
     assert json.loads(file.path.read_text())["schema_version"] == "1.0"
     file.remove()

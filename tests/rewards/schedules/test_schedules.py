@@ -127,7 +127,7 @@ def test_numbers_of_numpy_are_numbers():
 REFUSED = {
     "backwards": ([[0, 1], [9, 1], [5, 0]], r"piecewise\[2\]\[0\]: the position 5 comes after 9"),
     "repeated": ([[0, 1], [9, 1], [9, 0]], r"piecewise\[2\]\[0\]: .* they must rise"),
-    "negative": ([[-1, 1], [9, 1]], r"piecewise\[0\]\[0\]: .* from 0 is needed"),
+    "negative": ([[-1, 1], [9, 1]], r"piecewise\[0\]\[0\]: .* from 0 to 2.53 is needed"),
     "nan": ({"step": [[0, 1], [9, math.nan]]}, r"step\[1\]\[1\]: the factor is nan; a finite"),
     "nan position": ([[math.nan, 1], [9, 1]], r"piecewise\[0\]\[0\]: the position is nan"),
     "infinite": ([[0, 1], [9, math.inf]], "a finite number is needed"),

@@ -1020,3 +1020,68 @@ def test_credit_goes_to_the_turns_after_examples_as_in_the_library(
         [step.advantage for step in steps] for steps in batch.step_lists
     ]
     assert batch.step_lists[0][0].step_info["assistant_turn_index"] == 1
+
+
+# Pipelines
+
+RUBRICS = """
+    from guerdon import Rubric
+
+    class Known(Rubric):
+        score_range = (0.0, 2.0)
+
+        def forward(self, action, observation):
+            return float(action.content)
+
+    class Unknown(Rubric):
+        def forward(self, action, observation):
+            return float(action.content)
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path, reward):
+    """Writes the file of a pipeline."""
+
+    def pipeline(rubric, normalize=True):
+        module = reward(RUBRICS).partition(":")[0]
+        entry = {"name": "number", "rubric": f"{module}:{rubric}", "weight": 3.0,
+                 "schedule": {"piecewise": [[0, 1.0], [10, 0.0]]}}  # fmt: skip
+        path = tmp_path / f"{rubric}.json"
+        config = {"schema_version": "1.0", "normalize": normalize, "per_turn": [entry]}
+        path.write_text(json.dumps(config))
+        return str(path)
+
+    return pipeline
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pipeline_scores_by_where_its_schedules_stand(
+    row, write_rows, run, pipeline, workers, tmp_path
+):
+    rollouts, file = write_rows([row("2", id=i) for i in range(20)]), pipeline("Known")
+    out = str(tmp_path / "scored.jsonl")
+    for at, score in ((None, 3.0), (5, 1.5), (10, 0.0)):
+        report, rows = run(rollouts, reward=file, workers=workers, at=at)
+        assert [each["score"] for each in rows] == [score] * 20
+        Path(out).write_bytes(b"".join(Path(out).read_bytes().splitlines(True)[:7]))
+        again, resumed = run(rollouts, reward=file, workers=workers, at=at, resume=True)
+        assert (again.resumed, resumed) == (7, rows)
+        assert report.fingerprint == again.fingerprint
+
+
+@pytest.mark.parametrize(
+    "options", [{"workers": 2}, {"resume": True}, {"workers": 2, "resume": True}], ids=str
+)
+def test_ranges_that_are_seen_on_the_way_go_with_one_process_from_start_to_end(
+    row, write_rows, run, pipeline, options, tmp_path
+):
+    rollouts = write_rows([row(str(i), id=i) for i in range(4)])
+    out = tmp_path / "scored.jsonl"
+    run(rollouts, reward=pipeline("Unknown"))
+    before = out.read_bytes()
+    with pytest.raises(InvalidArgumentError, match="normalises number by the scores seen before"):
+        run(rollouts, reward=pipeline("Unknown"), **options)
+    assert out.read_bytes() == before
+    report, _ = run(rollouts, reward=pipeline("Unknown", normalize=False), workers=2)
+    assert report.scored == 4

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.config.config import RewardConfig, RubricEntry
+from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.config.versions import SCHEMA_VERSION
 from guerdon.rewards.making.arguments import Argument, arguments_of, fields_of
 from guerdon.rewards.making.config_classes import config_class, is_model
@@ -39,9 +38,6 @@ def reward_schema(registry: RubricRegistry = rubric_registry) -> dict[str, Any]:
     """
     schema = RewardConfig.model_json_schema()
     defs = schema["$defs"]
-    _describe(schema, RewardConfig)
-    for model in (RubricEntry, McpService, OpenAIService):
-        _describe(defs[model.__name__], model)
     for model in (McpService, OpenAIService):  # which of them it is, a file must say
         required = defs[model.__name__].setdefault("required", [])
         required.insert(0, "type")
@@ -61,20 +57,24 @@ def reward_schema(registry: RubricRegistry = rubric_registry) -> dict[str, Any]:
         for name, config in known.items()
         if config is not None
     ]
+    for each in (schema, *defs.values()):
+        _describe(each)
     version = {"enum": [SCHEMA_VERSION, float(SCHEMA_VERSION)]}  # with quotes or without
     schema["properties"]["schema_version"] = version | {"default": SCHEMA_VERSION}
     return {"$schema": DIALECT, **schema, "title": "A reward of guerdon"}
 
 
-def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Take the descriptions from a model's docstring: its first line, and those of its Args."""
-    doc = inspect.cleandoc(model.__doc__ or "")
+def _describe(schema: dict[str, Any]) -> None:
+    """Make of a docstring what editors show: its first lines, and, of each key, what it says."""
+    doc = schema.get("description")
+    if doc is None:
+        return
     schema["description"] = doc.partition("\n\n")[0]
-    _, _, said = doc.partition("\nArgs:\n")
-    for found in re.finditer(r"^    (\w+): ((?:.|\n {8})+)", said.partition("\n\n")[0], re.M):
-        if found[1] in schema["properties"]:
+    section = re.search(r"^(?:Args|Attributes):\n((?:    .*(?:\n|$))+)", doc, re.M)
+    for found in re.finditer(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
+        if found[1] in schema.get("properties", ()):
             told = re.sub(r"\s+", " ", found[2]).replace("``", "")
-            schema["properties"][found[1]]["description"] = told
+            schema["properties"][found[1]].setdefault("description", told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -360,7 +360,7 @@ class RewardLogger:
 
     def _forget(self) -> None:
         """In a forked process: the threads aren't here, and the files are the parent's."""
-        self._closed = True
+        self._closed, self._closing = True, threading.Lock()
         self._refusal = (
             f"this logger belongs to process {self._process}, and this one was forked from it; "
             f"make a RewardLogger here, with run_name={self.run.name!r} for the same run"

@@ -242,6 +242,7 @@ class Spool:
             if file >= 0:
                 os.close(file)
         self._file = self._lock_file = -1
+        self._counts = threading.Lock()  # a thread that is not here may have held it
 
 
 def new_spool(folder: Path, *, max_bytes: int) -> Spool:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from guerdon.rewards.logger.records import line_of
@@ -23,6 +23,7 @@ GATHER_S = 0.1
 SYNC_S = 1.0
 RETRY_S = 0.5
 TOLD_S = 60.0
+MANY = 1000  # different names, of which trackers with a chart for each are no help any more
 AT_ONCE = 2000  # records in one go, so that a long queue holds no lock and no disk for long
 
 
@@ -53,6 +54,7 @@ class Writer:
         self._count = 0
         self._wake, self._hurry = threading.Event(), threading.Event()
         self._room = threading.Condition()
+        self._names: dict[str, set[Any]] = {"components": set(), "environments": set()}
         self._chunk: list[tuple[Sender, bytes, int]] = []  # who hasn't got which lines yet
         self._stuck = self._stopping = self._dirty = self._is_full = self._ended = False
         self._synced = self._told = 0.0
@@ -143,6 +145,8 @@ class Writer:
                 marks.append(row)
                 break
             self._count += 1
+            self._look_at_names("components", row.get("components", ()))
+            self._look_at_names("environments", [row.get("env_id")])
             try:
                 lines.append(line_of({"id": f"{self._session}-{self._count}", **row}))
             except (TypeError, ValueError) as error:  # such as an id of thousands of digits
@@ -162,6 +166,20 @@ class Writer:
         with self._room:
             self._room.notify_all()
         return not self._stuck
+
+    def _look_at_names(self, kind: str, names: Iterable[Any]) -> None:
+        """Warn once where there are ever more names, such as an id in each; all are logged."""
+        seen = self._names.get(kind)
+        if seen is None:
+            return
+        seen.update(names)
+        if len(seen) > MANY:
+            del self._names[kind]
+            logger.warning(
+                "over %s %s with different names were logged, such as %r: each is a metric of its "
+                "own in a tracker, which will be slow; is there an id in the names?",
+                f"{MANY:,}", kind, next(iter(names)),
+            )  # fmt: skip
 
     def _append(self) -> bool:
         """Append the present chunk to each spool that hasn't got it; whether that worked."""

@@ -22,7 +22,7 @@ MAX_COUNT = 2**53
 
 # A spread below this counts as none: what is divided by it could be no float.
 SMALLEST_SPREAD = 1e-150
-# And so does one that is no larger than this share of the centre: 0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1
+# And so does one that is at most this share of the centre: 0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1
 # differ by a rounding, which would become a whole unit.
 ROUNDING = 2.0**-46
 

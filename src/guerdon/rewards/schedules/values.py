@@ -30,7 +30,7 @@ def told(value: object) -> str:
 
     Example:
         >>> told("high"), told(10**5000)
-        ("'high'", 'int that can't be told')
+        ("'high'", "int that can't be told")
     """
     try:
         said = repr(value)

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import IO, Any
 
 from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError
+from guerdon.rewards.composer import RubricComposer
 from guerdon.rewards.opening import is_pipeline_file
 from guerdon.rollouts.scoring.desk import Desk, Settings
 from guerdon.rollouts.scoring.files import Line, parse_line
@@ -22,9 +23,11 @@ from guerdon.rollouts.scoring.output import RowWriter, read_finished
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.rows import ResultRow
 from guerdon.rollouts.scoring.sandboxing import SandboxSettings
+from guerdon.rollouts.scoring.scorers import RolloutScorer
 from guerdon.rollouts.scoring.summary import Summary
 from guerdon.rollouts.scoring.threads import score_in_threads
 from guerdon.rollouts.scoring.workers import score_in_workers
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Job", "JobReport"]
 
@@ -130,6 +133,7 @@ class Job:
             self.sandbox, self.at,
         )  # fmt: skip
         desk = Desk(settings, self.workers)
+        self._check_order(desk)
         report = JobReport(desk.summary, desk.fingerprint, sandbox=desk.sandbox)
         with contextlib.ExitStack() as stack:
             stack.enter_context(desk)
@@ -172,6 +176,20 @@ class Job:
             there = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
             if there and os.path.samefile(str(self.out), path):
                 raise InvalidArgumentError(f"{self.out} is the file of the {what}")
+
+    def _check_order(self, desk: Desk) -> None:
+        """Refuse what would score a row by which rows came before it in the same process."""
+        if self.workers == 1 and not self.resume:
+            return
+        names = _observing(desk.scorer.rubric) if isinstance(desk.scorer, RolloutScorer) else []
+        if names:
+            with desk:  # which is open
+                option = "--workers over 1" if self.workers > 1 else "--resume"
+                raise InvalidArgumentError(
+                    f"{option} doesn't go with {self.reward}: it normalises {', '.join(names)} by "
+                    "the scores seen before, so that rows would depend on how they are shared "
+                    "out; declare a score_range, or use normalize: false"
+                )
 
     def _batches(self, file: IO[bytes], desk: Desk) -> Iterator[list[Line]]:
         """The lines that are scored together: one at a time, or those of a group."""
@@ -272,6 +290,17 @@ class Job:
             writer.flush()
             if self.progress is not None:
                 self.progress(report.resumed + report.scored, self._read)
+
+
+def _observing(rubric: Rubric) -> list[str]:
+    """The components that composers normalise by the scores seen so far."""
+    return [
+        f"{path}.{name}" if path else name
+        for path, each in [("", rubric), *rubric.named_rubrics()]
+        if isinstance(each, RubricComposer) and each.normalize
+        for name, known in each.ranges().items()
+        if known is None or known.source == "observed"
+    ]
 
 
 def _same(finished: Any, line: Line) -> bool:
