@@ -68,7 +68,11 @@ def _worlds(tmp_path):
 
 @pytest.fixture
 def environ(environ):
-    return {name: value for name, value in environ.items() if name != "GUERDON_TOKEN"}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in ("GUERDON_TOKEN", "GUERDON_CONFIG")
+    }
 
 
 class Serving:
@@ -180,6 +184,83 @@ def test_an_address_that_others_reach_without_a_token_is_warned_of(serving):
     assert re.search(r"at http://0\.0\.0\.0:\d+\n", server.line)
     _, err = server.end()
     assert err.startswith("warning: whoever reaches 0.0.0.0 can use this server; --token asks")
+
+
+# Rewards --------------------------------------------------------------------------------------
+
+REWARD = """
+    schema_version: "1.0"
+    normalize: false
+    per_turn:
+      - {name: thanks, rubric: RegexMatch, weight: 3.0, config: {pattern: thank}}
+"""
+
+WRONG_REWARD = """
+    schema_version: "1.0"
+    per_turn:
+      - {name: thanks, rubric: RegexMach, config: {pattern: thank}}
+      - {name: polite, rubric: RegexMatch, wieght: 2.0, config: {pattern: please}}
+      - {name: polite, rubric: RegexMatch, weight: .nan, config: {pattern: please}}
+"""
+
+SERVED_REWARD = """
+    schema_version: "1.0"
+    per_turn:
+      - {name: thanks, rubric: RegexMatch, config: {pattern: thank}}
+    mcp_services:
+      style_judge: {type: openai_llm, endpoint: "http://127.0.0.1:9", model: m}
+"""
+
+
+@pytest.mark.parametrize("how", ["option", "variable", "option before variable"])
+@pytest.mark.parametrize("target", ["worlds.py:Echo", "worlds.py:Forgot", "worlds.py:forgets"])
+def test_the_reward_of_a_file_takes_the_place_of_its_own(serving, tmp_path, how, target):
+    (tmp_path / "reward.yaml").write_text(textwrap.dedent(REWARD))
+    args = () if how == "variable" else ("--reward", "reward.yaml")
+    variable = "reward.yaml" if how == "variable" else "no-such.yaml"
+    variables = {} if how == "option" else {"GUERDON_CONFIG": variable}
+    server = serving(*args, target=target, variables=variables)
+    told = server.ask("/config").json()
+    assert (told["per_turn"][0]["name"], told["normalize"]) == ("thanks", False)
+    with EnvClient(server.url).sync() as client:
+        client.reset()
+        assert client.step({"content": "please"}).reward == 0.0
+        assert client.post("/config", json={"weights": {"thanks": 5.0}})["status"] == "ok"
+        assert client.step({"content": "thank you"}).reward == 3.0
+        client.reset()
+        assert client.step({"content": "thank you"}).reward == 5.0
+
+
+def test_every_mistake_of_a_reward_file_is_told_with_its_line(tmp_path):
+    (tmp_path / "reward.yaml").write_text(textwrap.dedent(WRONG_REWARD))
+    done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    for line, said in ((5, "weight"), (6, "weight"), (6, "polite")):
+        assert re.search(rf"reward\.yaml:{line}: .*{said}", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("target", ["worlds.py:Echo", "worlds.py:forgets"])
+def test_a_rubric_that_is_not_there_is_told_at_start(tmp_path, target):
+    text = textwrap.dedent(REWARD).replace("RegexMatch", "RegexMach")
+    (tmp_path / "reward.yaml").write_text(text)
+    done = run_inside(tmp_path, "serve", target, "-p", "0", "-r", "reward.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.search(r"reward\.yaml:5: .*RegexMatch", done.stderr), done.stderr
+
+
+def test_a_reward_file_that_is_not_there_is_told(tmp_path):
+    done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "reward.yaml" in done.stderr
+
+
+def test_a_service_that_is_not_there_is_named_at_start(tmp_path):
+    (tmp_path / "reward.yaml").write_text(textwrap.dedent(SERVED_REWARD))
+    done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "style_judge" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # Ending ---------------------------------------------------------------------------------------

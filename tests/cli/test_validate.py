@@ -115,3 +115,20 @@ def test_what_would_steer_a_terminal_is_told_as_its_escape(guerdon, tmp_path):
     done = guerdon("validate", "good.yaml")
     assert "\x1b" not in done.stdout
     assert "x1b[2J" in done.stdout
+
+
+def test_a_missing_version_is_warned_of_once(guerdon, tmp_path):
+    text = GOOD.partition("\n")[2].partition("episode_end")[0]
+    (tmp_path / "good.yaml").write_text(f"normalize: false\n{text}")
+    rows = '{"messages": [{"role": "assistant", "content": "please"}]}\n' * 3
+    (tmp_path / "rows.jsonl").write_text(rows)
+    warning = "warning: good.yaml has no schema_version, and is read as one of version 1.0; write"
+    for args in (
+        ["validate", "good.yaml"],
+        ["score", "rows.jsonl", "-r", "good.yaml", "-w", "2"],
+        ["diff", "good.yaml", "good.yaml", "rows.jsonl"],
+    ):
+        done = guerdon(*args)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("schema_version") == 2  # as it names it twice
+        assert done.stderr.startswith(warning)

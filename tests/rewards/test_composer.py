@@ -1,6 +1,7 @@
 """`RubricComposer`: named components with weights, due at every step or at the end."""
 
 import copy
+import json
 import logging
 import math
 import pickle
@@ -19,6 +20,7 @@ from guerdon import (
     Rubric,
     RubricComposer,
     Sequential,
+    StateError,
     WeightedSum,
 )
 
@@ -372,3 +374,82 @@ def test_a_score_says_why_a_component_is_absent():
 def test_a_score_says_what_kept_a_component_that_was_due():
     rubric = RubricComposer({"f": Fails(), "a": Gives()}, [1.0, 1.0], episode_end=["a"])
     assert rubric.score("x", END).children[1].reason == "f failed"
+
+
+# Ranges that can't be meant, or have no ends
+
+
+class Ranged(Rubric):
+    def __init__(self, *ends):
+        super().__init__()
+        self.score_range = ends
+
+    def forward(self, action, observation):
+        return action
+
+
+@pytest.mark.parametrize("ends", [(0.0, math.inf), (-math.inf, 0.0), (-math.inf, math.inf)])
+def test_a_range_without_an_end_is_taken_from_what_was_seen(ends):
+    rubric = RubricComposer({"r": Ranged(*ends)}, {"r": 1.0})
+    assert [rubric(score, STEP) for score in (4.0, 8.0, 6.0)] == [1.0, 1.0, 0.5]
+    assert rubric.ranges()["r"].source == "observed"
+
+
+@pytest.mark.parametrize("ends", [(1.0, 0.0), (0.0,), (0.0, math.nan), ("a", 1)], ids=str)
+def test_what_is_no_range_is_refused_when_it_is_made(ends):
+    with pytest.raises(InvalidArgumentError, match="score_range"):
+        RubricComposer({"r": Ranged(*ends)}, {"r": 1.0})
+
+
+def test_a_range_of_one_point_leaves_the_score():
+    assert RubricComposer({"r": Ranged(0.5, 0.5)}, {"r": 2.0})(0.25, STEP) == 0.5
+
+
+@pytest.mark.parametrize("source", ["declared", "observed"])
+def test_weights_of_0_count_for_nothing(source):
+    rubric = Undeclared() if source == "observed" else Gives(0.5)
+    assert RubricComposer({"u": rubric, "g": Gives()}, [0.0, 0.0]).compute(7.0, STEP)[0] == 0.0
+
+
+# Composers in composers
+
+
+def test_the_range_of_one_inside_another_follows_its_weights():
+    outer = RubricComposer(
+        {"in": RubricComposer({"p": Gives(1.0), "q": Gives(0.5)}, {"p": 0.5, "q": 0.5})}, [1.0]
+    )
+    assert outer.compute("x", STEP) == (0.75, {"in": 0.75})
+    getattr(outer, "in").update_weights({"p": 3.5})
+    assert outer.compute("x", STEP) == (0.9375, {"in": 3.75})
+    getattr(outer, "in").weights = {"p": 0.5, "q": 0.5}
+    assert outer.compute("x", STEP) == (0.75, {"in": 0.75})
+
+
+# Numbers and states that can't be meant
+
+
+@pytest.mark.parametrize("weights", [None, 3, "ab", {"a": 10**400}, {"a": None}, [[1.0]]], ids=str)
+def test_what_is_no_weight_is_refused_as_such(weights):
+    with pytest.raises(InvalidArgumentError, match="weights"):
+        RubricComposer({"a": Gives()}, weights)
+
+
+@pytest.mark.parametrize("ends", [3, [1.0], [1.0, None], [2.0, 1.0], "ab"], ids=str)
+def test_an_observed_range_that_is_none_is_refused(ends):
+    rubric = composer()
+    with pytest.raises(InvalidArgumentError, match="observed"):
+        rubric.observed = {"a": ends}
+    assert rubric.observed == {}
+
+
+def test_observed_ranges_belong_to_the_state_and_not_to_the_fingerprint():
+    one, other = (RubricComposer({"u": Undeclared()}, [1.0]) for _ in range(2))
+    one(4.0, STEP)
+    one(8.0, STEP)
+    assert one.fingerprint() == other.fingerprint()
+    with pytest.raises(StateError, match="observed"):
+        other.load_state_dict({k: v for k, v in one.state_dict().items() if k != "observed"})
+    other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    assert other(6.0, STEP) == one(6.0, STEP) == 0.5
+    other.load_state_dict({"weights": {"u": 2.0}}, strict=False)
+    assert (other.weights, other.observed) == ({"u": 2.0}, {"u": [4.0, 8.0]})

@@ -291,6 +291,14 @@ def test_keys_are_sent_and_never_shown(monkeypatch):
     assert keys == ["Bearer sk-secret", "Bearer sk-from-env", "Bearer none"]
 
 
+def test_half_a_surrogate_pair_in_an_answer_is_replaced():
+    refused = Said(choice={"message": {"content": None, "refusal": "no \ud800"}})
+    with ScriptedModel(["a \ud800", refused]) as model, chat_with(model) as chat:
+        assert ask(chat).text == "a \ufffd"
+        with pytest.raises(ServiceError, match="refused: no \ufffd$"):
+            ask(chat)
+
+
 @pytest.mark.parametrize(
     "content", ["half \ud800", {"a", "set"}, float("nan")], ids=["surrogate", "set", "nan"]
 )

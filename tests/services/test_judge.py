@@ -379,6 +379,23 @@ def test_a_file_is_shared_by_judges_and_runs(tmp_path):
     assert len(model.asked) == 1
 
 
+@pytest.mark.parametrize(
+    "kept",
+    ["garbage", "[]", "{}", '{"score": "1.0", "reasoning": ""}', '{"score": NaN, "reasoning": ""}'],
+    ids=["no json", "list", "empty", "text", "nan"],
+)
+def test_what_is_kept_and_is_no_verdict_is_asked_for_again(kept):
+    cache = MemoryCache()
+    with ScriptedModel(saying(0.5)) as model:
+        judge = judge_of(model, cache=cache)
+        assert judge("a", None) == 0.5
+        (key,) = cache._entries
+        cache.put(key, kept)
+        assert [judge("a", None), judge("a", None)] == [0.5, 0.5]
+        assert asyncio.run(judge.evaluate("a", None)) == 0.5
+    assert len(model.asked) == 2
+
+
 def test_equal_questions_at_the_same_time_are_asked_once():
     with ScriptedModel(lambda body: Said(saying(0.5)(body), delay_s=0.01)) as model:
         judge = judge_of(model, cache="memory")
@@ -538,7 +555,7 @@ class Services:
     def __init__(self, answer):
         self.answer, self.calls = answer, []
 
-    async def call_tool_async(self, service, **arguments):
+    async def call_tool_async(self, service, /, **arguments):
         self.calls.append((service, arguments))
         return self.answer
 
@@ -572,6 +589,25 @@ def test_a_service_with_its_own_prompt_is_given_the_arguments():
     judge("x = 1", {"task": "add"})
     arguments = {"action": "x = 1", "observation": '{"task": "add"}', "task": "add"}
     assert services.calls == [("style", arguments)]
+
+
+def test_a_field_may_have_any_name():
+    services = Services({"score": 0.5})
+    LLMJudge(None, "style", mcp_client=services, fields={"service": "action.name"})(
+        {"name": "Ada"}, None
+    )
+    assert services.calls[0][1]["service"] == "Ada"
+
+
+def test_a_cache_tells_services_apart_by_all_that_they_are():
+    cache = MemoryCache()
+    with ScriptedModel(saying(0.5)) as model:
+        told = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m", "private": True}
+        for prompt in ("Rate {action}", "Rate {action} again", "Rate {action}"):
+            services = {"style": {**told, "prompt": prompt, "returns": "verdict"}}
+            with MCPClient(services) as client:
+                LLMJudge(None, "style", mcp_client=client, cache=cache)("a", None)
+    assert len(model.asked) == 2
 
 
 def test_services_of_every_kind_judge():

@@ -12,6 +12,7 @@ import httpx
 import mcp
 import pytest
 
+import guerdon
 from guerdon.errors import InvalidArgumentError, LaunchError, ServiceError
 from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
@@ -57,9 +58,11 @@ def test_any_mcp_client_uses_it():
         async with mcp.Client(judge()) as client:
             tools = (await client.list_tools()).tools
             arguments = {"action": "42", "observation": {"question": "6 × 7?"}}
-            return tools, await client.call_tool("judge", arguments)
+            told = client.server_info
+            return (told.name, told.version), tools, await client.call_tool("judge", arguments)
 
-    (tool,), result = asyncio.run(use())
+    told, (tool,), result = asyncio.run(use())
+    assert told == ("judge", guerdon.__version__)
     assert tool.name == "judge"
     assert result.structured_content["score"] == 0.8
     assert json.loads(result.content[0].text) == result.structured_content

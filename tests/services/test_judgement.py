@@ -41,8 +41,8 @@ def test_the_disagreement_is_the_standard_deviation_and_told_in_the_reason():
 
 
 def test_criteria_are_aggregated_each_by_itself():
-    verdicts = [JudgeVerdict(None, "a", {"x": 0.0, "y": 1.0}), JudgeVerdict(None, "b", {"x": 1.0, "y": 1.0}),
-                JudgeVerdict(None, "c", {"x": 0.0, "y": 0.4})]  # fmt: skip
+    said = {"a": {"x": 0.0, "y": 1.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"x": 0.0, "y": 0.4}}
+    verdicts = [JudgeVerdict(None, why, criteria) for why, criteria in said.items()]
     judgement = judgement_of(verdicts, "majority", weights={"x": 1.0, "y": 3.0})
     assert judgement.criteria == {"x": 0.0, "y": 1.0}
     assert (judgement.score, judgement.reasoning) == (0.75, "a")

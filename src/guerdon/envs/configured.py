@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from guerdon.envs.environment import Environment
 from guerdon.envs.furnishing import furnished
 from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.live.live import LiveReward
@@ -60,7 +61,8 @@ class ConfiguredEnv:
     def __call__(self) -> Any:
         """Make an environment."""
         environment = self._make()
-        environment._live = self.live
+        if isinstance(environment, Environment):  # else whoever asked for one says what is wrong
+            environment._live = self.live
         return environment
 
     def get_config(self) -> dict[str, Any]:

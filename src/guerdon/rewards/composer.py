@@ -247,6 +247,8 @@ class RubricComposer(Container):
         self._known(observed, "an observed range")
         checked = {}
         for name, ends in observed.items():
+            if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+                raise InvalidArgumentError(f"observed[{name!r}] is {ends!r:.80}, no low and high")
             low, high = (finite_argument(end, f"observed[{name!r}]") for end in ends)
             if low > high:
                 raise InvalidArgumentError(f"observed[{name!r}] goes from {low} down to {high}")

@@ -6,6 +6,7 @@ for sync trees and for async ones.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from operator import mul
@@ -344,6 +345,8 @@ def finite_argument(value: Any, what: str) -> float:
     Raises:
         InvalidArgumentError: It is no finite number.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # an int that no float can hold
+            if math.isfinite(value):
+                return float(value)
     raise InvalidArgumentError(f"{what} is {value!r:.80}; it takes a finite number")

@@ -13,6 +13,7 @@ from guerdon.rubrics.checks.inputs import number_within
 from guerdon.services.bridging import on_background
 from guerdon.services.endpoint import Endpoint, RefusedError, address, passing
 from guerdon.services.retrying import Backoff, retrying
+from guerdon.services.template import as_text
 from guerdon.services.usage import Prices, Usage
 
 __all__ = ["ChatModel", "Reply"]
@@ -204,7 +205,9 @@ class ChatModel:
         try:
             choice = said["choices"][0]
             message, finish = choice["message"], choice.get("finish_reason")
-            text, refusal = _text(message.get("content")), message.get("refusal")
+            # JSON may name half a surrogate pair, which nobody could pass on.
+            text = as_text(_text(message.get("content")))
+            refusal = as_text(message.get("refusal") or "")
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise ServiceError(
                 f"{self.name} gave an answer with no choices: {str(said)[:200]}", service=self.name
@@ -212,7 +215,7 @@ class ChatModel:
         tokens = _tokens(said.get("usage"))
         self.usage.count(*tokens)
         if refusal and not text:
-            raise ServiceError(f"{self.name} refused: {refusal!s:.500}", service=self.name)
+            raise ServiceError(f"{self.name} refused: {refusal:.500}", service=self.name)
         if finish == "content_filter":
             raise ServiceError(f"{self.name}: the answer was filtered", service=self.name)
         return Reply(text, finish, *tokens, is_structured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import InvalidArgumentError, MissingInputError, ServiceError
@@ -91,4 +92,6 @@ def make_judge_server(
         said = TextContent(text=json.dumps(verdict, ensure_ascii=False))
         return CallToolResult(content=[said], structured_content=verdict)
 
-    return Server(name, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        name, version=version("guerdon"), on_list_tools=list_tools, on_call_tool=call_tool
+    )

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from guerdon.errors import VerdictError
+from guerdon.services.template import as_text
 from guerdon.services.verdict_json import JsonObject, found_objects
 from guerdon.services.verdict_text import SaidScore, Scale, as_score, lone_score, marked_scores
 
@@ -228,7 +229,8 @@ class _Reading:
         keys = {str(key).lower(): value for key, value in said.items()}
         if isinstance(said, JsonObject) and said.twice:
             self.fail(f"the object holds {said.twice} twice")
-        reasoning = next((keys[key] for key in REASON_KEYS if isinstance(keys.get(key), str)), "")
+        reasons = (keys[key] for key in REASON_KEYS if isinstance(keys.get(key), str))
+        reasoning = as_text(next(reasons, ""))  # with no half of a surrogate pair
         if self.criteria:
             inner = keys.get("criteria", said)
             return JudgeVerdict(None, reasoning, self._criteria(inner))

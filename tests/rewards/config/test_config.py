@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import ConfigError, ConfigVersionError, Rubric
+from guerdon import ConfigError, ConfigVersionError, InvalidArgumentError, Rubric
 from guerdon.rewards.config.checking import problems_of_document
 from guerdon.rewards.config.config import RewardConfig, RubricEntry
 from guerdon.rewards.config.documents import Document
@@ -298,9 +298,11 @@ def test_a_missing_version_is_the_present_one_with_a_warning(caplog, tmp_path):
     (tmp_path / "reward.yaml").write_text(ENTRY)
     with caplog.at_level(logging.WARNING, "guerdon"):
         config = RewardConfig.from_file(tmp_path / "reward.yaml")
+        RewardConfig.from_file(tmp_path / "reward.yaml")
     assert config.schema_version == "1.0"
-    (record,) = caplog.records
-    assert "reward.yaml has no schema_version; it is read as '1.0'" in record.getMessage()
+    (record,) = caplog.records  # once a file
+    said = "reward.yaml has no schema_version, and is read as one of version 1.0; write"
+    assert said in record.getMessage()
 
 
 def test_in_code_no_version_is_needed(caplog):
@@ -316,6 +318,26 @@ def test_migrations_are_done_one_after_the_other():
     steps.register("0.8", "0.9", lambda data: {"rubrics": data["r"]})
     assert steps.known() == ["1.0", "0.8", "0.9"]
     assert steps.upgrade({"r": [1]}, "0.8") == {"per_turn": [1], "schema_version": "1.0"}
+
+
+@pytest.mark.parametrize(("found", "made"), [(1.0, "1.1"), ("1.0", None), ("", "1.0")])
+def test_a_version_is_text(found, made):
+    steps = ConfigMigrations("2.0")
+    with pytest.raises(InvalidArgumentError, match="is no version; it takes text"):
+        steps.register(found, made, lambda data: data)
+    assert steps.known() == ["2.0"]
+
+
+def test_a_migration_changes_nothing_that_it_was_given():
+    def migrate(data):
+        data["per_turn"][0]["name"] = "other"
+        return data
+
+    steps = ConfigMigrations()
+    steps.register("0.9", "1.0", migrate)
+    data = {"schema_version": "0.9", "per_turn": [{"name": "a", "rubric": "b"}]}
+    assert steps.upgrade(data, "0.9")["per_turn"][0]["name"] == "other"
+    assert data["per_turn"][0]["name"] == "a"
 
 
 def test_a_migration_that_fails_says_so():

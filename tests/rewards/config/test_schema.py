@@ -1,5 +1,9 @@
 """The JSON Schema of a reward's file: what it takes, and what it marks."""
 
+import json
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
 import jsonschema
 import pytest
 from hypothesis import given, settings
@@ -10,6 +14,8 @@ from guerdon import ConfigError, Rubric
 from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.config.schema import reward_schema
 from guerdon.rewards.making.registry import RubricRegistry
+
+T = TypeVar("T")
 
 
 class Limits(BaseModel):
@@ -114,3 +120,84 @@ def test_what_the_schema_takes_and_what_is_read_are_the_same(entry):
     except ConfigError:
         is_read = False
     assert VALIDATOR.is_valid(data) == is_read
+
+
+class Inner(BaseModel):
+    """Within.
+
+    Attributes:
+        a: What it is
+            called.
+    """
+
+    a: int = 0
+
+
+class Holding(BaseModel):
+    inner: Inner = Inner()
+    many: list[Inner] = []
+
+
+@dataclass
+class Held(Generic[T]):
+    n: T
+    inner: Inner | None = None
+
+
+def holds(config: Holding):
+    return Brief(Limits(longest=1))
+
+
+def held(config: Held[int]):
+    return Brief(Limits(longest=1))
+
+
+def validator(**rubrics):
+    registry = RubricRegistry()
+    for name, rubric in rubrics.items():
+        registry.register(name, rubric)
+    schema = reward_schema(registry)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(
+    ("rubric", "config", "is_valid"),
+    [
+        pytest.param(holds, {"inner": {"a": 1}, "many": [{}, {"a": 2}]}, True, id="model"),
+        pytest.param(holds, {"inner": {"b": 1}}, False, id="model_inner_key"),
+        pytest.param(holds, {"many": [{"a": "x"}]}, False, id="model_inner_value"),
+        pytest.param(holds, {"inn": {}}, False, id="model_key"),
+        pytest.param(held, {"n": 1, "inner": {"a": 1}}, True, id="generic"),
+        pytest.param(held, {"n": "x"}, False, id="generic_value"),
+        pytest.param(held, {"n": 1, "inner": {"b": 1}}, False, id="generic_inner_key"),
+        pytest.param(held, {}, False, id="generic_missing"),
+    ],
+)
+def test_classes_within_a_config_are_told_too(rubric, config, is_valid):
+    check = validator(it=rubric, other=rubric)
+    assert check.is_valid(file(rubric="it", config=config)) is is_valid
+
+
+def test_keys_are_described_in_a_line():
+    told = validator(it=holds).schema
+    assert told["description"].startswith("A reward: its rubrics with their weights")
+    assert ">>>" not in json.dumps(told)
+    assert told["properties"]["normalize"]["description"] == (
+        "Map the scores of each rubric to [0, 1]."
+    )
+    assert told["$defs"]["it.Inner"]["description"] == "Within."
+    assert told["$defs"]["it.Inner"]["properties"]["a"]["description"] == "What it is called."
+    assert told["$defs"]["Until"]["properties"]["component"]["description"]
+
+
+@pytest.mark.parametrize("version", ["1.0", 1.0])
+def test_the_version_is_valid_with_quotes_or_without(version):
+    assert VALIDATOR.is_valid(file(config={"pattern": "x"}) | {"schema_version": version})
+    assert not VALIDATOR.is_valid(file(config={"pattern": "x"}) | {"schema_version": "1.1"})
+
+
+def test_a_service_says_its_type():
+    service = {"endpoint": "http://localhost/mcp"}
+    data = file(config={"pattern": "x"}) | {"mcp_services": {"judge": service}}
+    assert not VALIDATOR.is_valid(data)

@@ -528,9 +528,12 @@ def test_what_moves_by_itself_can_not_be_set(moving):
         LiveReward(make()).update(moving)
 
 
-def test_a_number_that_no_float_can_hold_is_no_weight():
+@pytest.mark.parametrize("number", [10**400, 10**5000], ids=["400", "5000"])
+def test_a_number_that_no_float_can_hold_is_no_weight(number):
     with pytest.raises(ConfigUpdateError, match="a finite number"):
-        LiveReward(make()).update({"weights": {"near": 10**400}})
+        LiveReward(make()).update({"weights": {"near": number}})
+    with pytest.raises(ConfigUpdateError, match="a finite number"):
+        LiveReward(make()).update({"per_turn": [{"name": "near", "config": {"tolerance": number}}]})
 
 
 def test_a_name_of_many_lines_is_no_name():

@@ -47,6 +47,12 @@ def test_nothing_steers_the_terminal():
     assert "a\\x1b[2J\\nb\\ud800" in line
 
 
+def test_what_the_streams_encoding_lacks_is_escaped():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    ConsoleTracker(stream).write([step(1, env_id="é")])
+    assert stream.buffer.getvalue() == b"step 1  \\xe9  reward 0.5\n"
+
+
 @pytest.mark.parametrize("every", [0, 1.5, True, "2"])
 def test_a_number_of_steps_that_is_none_is_refused(every):
     with pytest.raises(InvalidArgumentError, match="every is"):

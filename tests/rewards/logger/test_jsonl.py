@@ -91,3 +91,28 @@ def test_a_folder_that_is_not_there_is_made(tmp_path):
     with RewardLogger(JsonlTracker(path), path=tmp_path) as logger:
         logger.log_step(1, 0, 1.0, {})
     assert path.exists()
+
+
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_a_file_that_is_taken_away_is_begun_anew(run, steps, tmp_path, how):
+    tracker, file = opened(run), tmp_path / "rewards.jsonl"
+    tracker.write([record(1)])
+    if how == "moved":  # as logs are rotated
+        file.rename(tmp_path / "old.jsonl")
+    else:
+        file.unlink()
+    tracker.write([record(2)])
+    tracker.write([record(3)])
+    tracker.close()
+    assert steps() == [2, 3]
+
+
+def test_half_a_line_may_be_longer_than_what_is_read_at_once(run, steps, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TAIL_BYTES", 10)
+    tracker = opened(run)
+    tracker.write([record(1)])
+    with open(tmp_path / "rewards.jsonl", "ab") as file:
+        file.write(b"x" * 95)
+    tracker.write([record(2)])
+    tracker.close()
+    assert steps() == [1, 2]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from guerdon import LiveReward, RubricComposer
 from guerdon.errors import InvalidArgumentError, TrackerError
 from guerdon.rewards.logger import RewardLogger
 
@@ -127,6 +128,14 @@ def test_what_is_no_reward_is_refused_whole(tmp_path, kept, changed, said):
     assert len(tracker.records) == 1
 
 
+def test_a_step_of_thousands_of_digits_is_refused_in_words(tmp_path):
+    with (
+        RewardLogger("jsonl", path=tmp_path) as logger,
+        pytest.raises(InvalidArgumentError, match="step is int that can't be told; it takes"),
+    ):
+        logger.log_step(10**5000, 0, 0.5, {})
+
+
 ANYTHING = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.fractions(),
     st.just(np.float32(0.5)), st.just(np.int64(3)), st.just(np.ones(2)), st.just(b""),
@@ -230,6 +239,104 @@ def test_a_change_of_a_weight_is_told_and_counted_and_moves_the_weight(tmp_path,
     }  # fmt: skip
     assert (second.step, second.metrics()) == (50, {"config/updates": 2.0})
     assert second.change["to"] == "nan"
+
+
+def test_a_change_of_a_live_reward_is_logged_as_it_is_given(tmp_path, kept):
+    rubrics = {"brief": lambda action, observation: 1.0, "style": lambda action, observation: 0.5}
+    live = LiveReward(RubricComposer(rubrics, {"brief": 1.0, "style": 1.0}))
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        for weights in ({"brief": 0.5, "style": 2.0}, {"brief": 0.5}, {"style": 3.0}):
+            answer = live.update({"weights": weights}, by="ann")
+            logger.log_config_update(answer["change"], step=7, fingerprint="f")
+    assert [record.metrics() for record in tracker.records] == [
+        {"reward/weights/brief": 0.5, "config/updates": 1.0},
+        {"reward/weights/style": 2.0, "config/updates": 1.0},
+        {"reward/weights/style": 3.0, "config/updates": 2.0},
+    ]
+    last = live.audit[-1]
+    assert tracker.records[-1].change == {
+        "what": "per_turn.style.weight", "from": 2.0, "to": 3.0, "who": "ann",
+        "when": last["when"], "version": last["version"], "fingerprint": "f", "number": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "more", "said"),
+    [
+        ("a.weight", {}, "before and after of 'a.weight' must be given"),
+        ("a.weight", {"before": 1}, "after of"),
+        ({}, {}, "{} is no change; it takes what an update gives"),
+        (5, {}, "5 is no change"),
+        ({"changes": [{"what": "a"}]}, {}, "is no change"),
+        ({"changes": [{"what": 1, "from": 1, "to": 2}]}, {}, "is no change"),
+        ({"changes": []}, {"after": 1, "who": "ann"}, "after, who: these go with a text"),
+        ("a.weight", {"before": 1, "after": 2, "step": -1}, "step is -1"),
+    ],
+    ids=str,
+)
+def test_a_change_that_cannot_be_meant_is_refused(tmp_path, kept, what, more, said):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        with pytest.raises(InvalidArgumentError, match=said):
+            logger.log_config_update(what, **more)
+        logger.log_config_update("a.weight", before=1, after=2)
+    assert [record.change["number"] for record in tracker.records] == [1]
+
+
+class Silent:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), float("nan"), 10**5000, b"x", Silent()],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_a_change_is_told_with_trackers_can_read_it(tmp_path, kept, value):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        logger.log_config_update(
+            "a.weight", before=value, after=value, who=value, when=value, fingerprint=value
+        )
+        logger.log_step(1, 0, 0.5, {})
+        assert logger.flush() is True
+    change, _ = tracker.records
+    assert change.metrics() == {"config/updates": 1.0}
+    assert {type(change.change[key]) for key in ("from", "to", "who", "when")} == {str}
+
+
+def test_effective_weights_of_a_composer_are_logged_as_they_are(tmp_path, kept):
+    composer = RubricComposer({"brief": lambda action, observation: 1.0}, {"brief": 2.0})
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        logger.log_weights(1, composer.effective_weights)
+    assert tracker.records[0].metrics() == {"reward/weights/brief": 2.0}
+
+
+def test_a_record_that_cannot_be_written_is_lost_alone(tmp_path, kept, caplog):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path, queue_size=2) as logger:
+        for episode in (0, 10**5000, 2, 3, 4):
+            logger.log_step(1, episode, 0.5, {})
+        assert logger.flush() is True
+        assert logger.status()["kept"].lost == 1
+    assert [record.episode for record in tracker.records] == [0, 2, 3, 4]
+    assert "a record can't be written, and is lost" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["components", "environments"])
+def test_ever_more_names_are_logged_and_told_once(tmp_path, kept, caplog, kind):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        for number in range(2_500):
+            name = f"question-{number}"
+            components, env_id = ({name: 1.0}, "e") if kind == "components" else ({}, name)
+            logger.log_step(number, 0, 1.0, components, env_id)
+    assert tracker.steps == list(range(2_500))
+    [said] = [record.message for record in caplog.records]
+    assert f"over 1,000 {kind} with different names were logged, such as 'question-1000'" in said
 
 
 # How it is made

@@ -11,6 +11,8 @@ import pytest
 from guerdon.rewards.logger import MlflowTracker, RewardLogger, TrackedRecord, TrackedRun
 from guerdon.rewards.logger import mlflow as module
 
+pytestmark = pytest.mark.edge
+
 
 @pytest.fixture
 def uri(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ def python(code, *arguments, **options):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
+@pytest.mark.edge
 def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path):
     child = python(
         """
@@ -57,6 +58,7 @@ KILLED = """
 """
 
 
+@pytest.mark.edge
 def test_a_killed_process_loses_the_last_second_at_most_and_the_next_sends_the_rest(tmp_path, kept):
     child = python(KILLED, tmp_path)
     told = []
@@ -95,6 +97,7 @@ def test_half_a_line_that_a_killed_process_left_is_kept_aside(tmp_path, kept, ca
     assert "its writer was killed" in caplog.text
 
 
+@pytest.mark.edge
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_process_writes_none_of_its_parents_records(tmp_path):
     child = python(
@@ -130,6 +133,7 @@ def test_a_forked_process_writes_none_of_its_parents_records(tmp_path):
     assert sorted(steps) == [*range(1001), 2000]
 
 
+@pytest.mark.edge
 def test_two_processes_write_one_run(tmp_path):
     code = """
         import sys
@@ -145,6 +149,7 @@ def test_two_processes_write_one_run(tmp_path):
         assert [row["step"] for row in found if row["env_id"] == name] == list(range(2000))
 
 
+@pytest.mark.edge
 def test_its_modules_load_no_trackers_package():
     code = """
         import sys, guerdon.rewards.logger

@@ -1,6 +1,7 @@
 """Trackers that raise, hang and come back; and what happens where there is no room."""
 
 import json
+import shutil
 import threading
 import time
 
@@ -202,3 +203,33 @@ def test_a_disk_that_cannot_be_written_loses_nothing_while_there_is_memory(tmp_p
     assert tracker.steps == [0, 1, 2, 3, 4, 5]
     assert "No space left" in caplog.text
     assert "2 records were lost" in caplog.text
+
+
+def test_a_run_whose_folder_is_taken_away_goes_on_and_counts_what_waited(tmp_path, kept):
+    tracker = kept()
+    tracker.fails = OSError("down")
+    with RewardLogger(tracker, path=tmp_path, run_name="run", retry_s=60) as logger:
+        for step in range(3):
+            logger.log_step(step, 0, 1.0, {})
+        assert logger.flush() is False
+        shutil.rmtree(tmp_path / "run")
+        tracker.fails = None
+        assert logger.flush() is True
+        logger.log_step(3, 0, 1.0, {})
+        assert logger.flush() is True
+        status = logger.status()["kept"]
+        assert (status.sent, status.lost, status.waiting) == (1, 3, 0)
+    assert tracker.steps == [3]
+
+
+def test_a_thread_that_fails_makes_nobody_wait(tmp_path, kept, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+    with RewardLogger(kept(), path=tmp_path, queue_size=1, on_full="raise") as logger:
+        logger._senders[0].spool.append = lambda lines, count: 1 / 0
+
+        def fill():
+            for step in range(10):
+                logger.log_step(step, 0, 1.0, {})
+
+        with pytest.raises(TrackerError, match="is lost"):
+            fill()

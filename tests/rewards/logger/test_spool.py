@@ -1,6 +1,7 @@
 """Spools: what is appended is read in order, once, also by somebody else."""
 
 import os
+import shutil
 
 import pytest
 from hypothesis import given, settings
@@ -69,7 +70,7 @@ def test_segments_go_as_soon_as_they_are_sent(tmp_path, monkeypatch):
     spool.close()
 
 
-@settings(max_examples=50, deadline=None)  # it writes files
+@settings(max_examples=25, deadline=None)  # it writes files
 @given(
     st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=5), max_size=12),
     st.integers(1, 40),
@@ -158,3 +159,51 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TrackerError, match="records can't be spooled in"):
         new_spool(tmp_path / "file", max_bytes=10)
+
+
+def test_a_folder_that_is_taken_away_is_begun_anew(tmp_path):
+    spool = new_spool(tmp_path / "run" / "kept", max_bytes=1000)
+    spool.append(b"1\n2\n", 2)
+    spool.advance(lines(1, 2))
+    shutil.rmtree(tmp_path / "run")
+    assert read_all(spool) == []
+    assert (spool.taken, spool.gone, spool.bytes_waiting) == (2, 1, 0)
+    spool.append(b"3\n", 1)
+    assert left_behind(tmp_path / "run" / "kept") == []  # it is locked again
+    assert read_all(spool) == [b"3\n"]
+    spool.close()
+    assert list((tmp_path / "run" / "kept").iterdir()) == []
+
+
+def test_a_segment_that_is_taken_away_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(spools, "SEGMENT_BYTES", 2)
+    spool = new_spool(tmp_path, max_bytes=1000)
+    for number in range(5):
+        spool.append(b"%d\n" % number, 1)
+    (spool.folder / "00000001.jsonl").unlink()
+    (spool.folder / "00000003.jsonl").unlink()
+    spool.close()
+    [again] = left_behind(tmp_path)
+    assert read_all(again) == [b"0\n", b"2\n", b"4\n"]
+    assert again.bytes_waiting == 0
+    again.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_sent_counts_where_the_disk_takes_no_note_of_it(tmp_path, monkeypatch, caplog):
+    spool = new_spool(tmp_path, max_bytes=1000)
+    spool.append(b"1\n2\n", 2)
+
+    def full(self):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spools.Spool, "note", full)
+        assert read_all(spool) == lines(1, 3)
+    assert (spool.taken, spool.bytes_waiting) == (2, 0)
+    assert caplog.text.count("what was sent can't be noted") == 1
+    spool.append(b"3\n", 1)
+    spool.close()
+    [again] = left_behind(tmp_path)  # the note was made up for
+    assert read_all(again) == [b"3\n"]
+    again.close()

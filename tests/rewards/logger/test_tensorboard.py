@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -107,6 +108,35 @@ def test_a_write_that_fails_half_way_leaves_a_file_that_can_be_read(tracker, tmp
             tracker.write([step(2)])
     tracker.write([step(2)])
     assert scalars(tmp_path / "tensorboard") == {"reward/total": [(1, 0.5), (2, 0.5)]}
+
+
+def test_a_disk_that_fills_up_between_two_files_leaves_no_point_twice(
+    tracker, tmp_path, monkeypatch
+):
+    whole, calls = module.write_all, []
+
+    def full(file, data):
+        calls.append(file)
+        if len(calls) % 2 == 0:  # the environment's, after the one of all
+            raise OSError(28, "No space left on device")
+        whole(file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_all", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                tracker.write([step(1, env_id="a")])
+    assert list((tmp_path / "tensorboard").rglob("events*")) == []
+    tracker.write([step(1, env_id="a")])
+    assert scalars(tmp_path / "tensorboard") == {"reward/total": [(1, 0.5)]}
+    assert scalars(tmp_path / "tensorboard" / "env" / "a") == {"reward/total": [(1, 0.5)]}
+
+
+def test_a_folder_that_is_taken_away_is_begun_anew(tracker, tmp_path):
+    tracker.write([step(1, env_id="a")])
+    shutil.rmtree(tmp_path / "tensorboard")
+    tracker.write([step(2, env_id="a")])
+    assert scalars(tmp_path / "tensorboard") == {"reward/total": [(2, 0.5)]}
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, None], ids=str)

@@ -12,6 +12,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.edge
+
 # A .wandb file: a header of 7 bytes, then blocks of 32 KiB of pieces of records, each with a
 # checksum (4 bytes), its length (2) and its kind (1): whole, first, middle or last.
 READING = """

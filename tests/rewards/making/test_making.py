@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from guerdon import ConfigError, EvaluateResult, Rubric, TrajectoryRubric, reward_function
+from guerdon import (
+    ConfigError,
+    EvaluateResult,
+    LLMJudge,
+    Rubric,
+    Sequential,
+    TrajectoryRubric,
+    reward_function,
+)
 from guerdon.rewards.config.checking import problems_of_document
 from guerdon.rewards.config.config import RewardConfig, RubricEntry
 from guerdon.rewards.config.reading import parse_document
@@ -117,7 +125,7 @@ def test_a_config_that_only_holds_config_classes_is_a_dict():
             super().__init__()
             self.config = config
 
-    assert make_rubric(entry(Many, {"x": {}})).config == {"x": {}}
+    assert make_rubric(entry(Many, {"x": {}})).config == {"x": PassConfig()}
 
 
 def test_without_such_a_parameter_the_keys_are_the_arguments():
@@ -241,6 +249,37 @@ def test_services_that_are_needed_and_not_given_are_told():
     ]
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"endpoint": "stile_judge"}, "config.endpoint: there is no service 'stile_judge' in"),
+        (
+            {"endpoint": "style_judge", "judges": ["style_judge", "other"]},
+            "config.judges: there is no service 'other' in mcp_services; there are 'style_judge'",
+        ),
+    ],
+)
+def test_a_judge_asks_services_that_there_are(config, said):
+    config = {"prompt_template": "{action}"} | config
+    (told,) = refused("LLMJudge", config, mcp=MCP)
+    assert told.startswith(said)
+    assert make_rubric(
+        entry("LLMJudge", config | {"endpoint": "style_judge", "judges": []}), mcp=MCP
+    )
+
+
+def test_a_judge_within_a_factory_asks_services_that_there_are():
+    def factory(mcp_client):
+        return Sequential(LLMJudge("{action}", "stile_judge", mcp_client=mcp_client))
+
+    assert "did you mean 'style_judge'?" in refused(factory, mcp=MCP)[0]
+
+
+def test_a_judge_without_services_is_told_what_an_address_is():
+    told = refused("LLMJudge", {"prompt_template": "{action}", "endpoint": "style_judge"})[0]
+    assert told.startswith("config.endpoint: endpoint is 'style_judge', which is no address")
+
+
 def test_a_private_key_that_there_is_none_of_is_refused():
     assert refused(Plain, {"longest": 1}, private=("longst",)) == [
         "private[0]: there is no key 'longst' in the config; did you mean 'longest'?"
@@ -352,6 +391,19 @@ def test_a_file_of_python_is_looked_for_beside_the_reward(tmp_path, monkeypatch)
     assert make_rubrics(RewardConfig.from_file(path))["a"]("x", None) == 0.25
 
 
+def test_a_module_beside_the_reward_is_found_where_no_other_is(tmp_path, monkeypatch):
+    (tmp_path / "beside_rubrics.py").write_text(
+        "def scored(action, observation):\n    return 0.25\n"
+    )
+    path = tmp_path / "reward.yaml"
+    path.write_text('schema_version: "1.0"\nper_turn: [{name: a, rubric: beside_rubrics.scored}]\n')
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert make_rubrics(RewardConfig.from_file(path))["a"]("x", None) == 0.25
+    assert str(tmp_path) in sys.path[1:]  # behind what is installed, of which it hides nothing
+
+
 def test_a_class_path_may_go_through_classes(tmp_path, monkeypatch):
     (tmp_path / "inner_rubrics.py").write_text(
         textwrap.dedent("""
@@ -375,6 +427,7 @@ def test_a_class_path_may_go_through_classes(tmp_path, monkeypatch):
         ("guerdon.rubric.ToxicityRubric", "no module 'guerdon.rubric' here or installed; did you"),
         ("nowhere.rubrics.Thing", "no module 'nowhere.rubrics' here or installed; for a file"),
         ("a b.c", "'a b.c' names no rubric; write a registered name, package.module.Class"),
+        ("guerdon.rubrics.RegexMatch.froward", "rubrics.RegexMatch has no 'froward'; did you mean"),
         ("nofile.py:x", "there is no file"),
         ("zzz", "there is no rubric 'zzz'; there are 'ExactMatch', 'LLMJudge'"),
     ],
@@ -409,13 +462,19 @@ def test_entry_points_of_other_packages_are_names(monkeypatch):
         def load(self):
             return Scored
 
+    class Exits(EntryPoint):
+        name = "exits"
+
+        def load(self):
+            raise SystemExit(3)
+
     class Broken(EntryPoint):
         name = "broken"
 
         def load(self):
             raise ImportError("no")
 
-    offered = [EntryPoint(), Broken()]
+    offered = [EntryPoint(), Broken(), Exits()]
 
     def entry_points(group, name=None):
         assert group == "guerdon.rubrics"
@@ -423,10 +482,13 @@ def test_entry_points_of_other_packages_are_names(monkeypatch):
 
     monkeypatch.setattr("guerdon.rewards.making.registry.entry_points", entry_points)
     registry = RubricRegistry()
-    assert registry.names() == ["broken", "theirs"]
+    assert registry.names() == ["broken", "exits", "theirs"]
     assert registry.resolve("theirs") is Scored
-    with pytest.raises(ConfigError, match=r"'broken' \(their.package:Rubric\) can't be imported"):
-        registry.resolve("broken")
+    for name in ("broken", "exits"):
+        with pytest.raises(
+            ConfigError, match=rf"'{name}' \(their.package:Rubric\) can't be import"
+        ):
+            registry.resolve(name)
 
 
 def test_the_ready_made_rubrics_have_names():

@@ -211,8 +211,29 @@ def test_a_model_tells_the_place_of_each_mistake():
     assert "'{curly}'" in caught.value.errors()[0]["msg"]
 
 
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([[1_000_001, 1.0], [1_000_000, 0.0]], "position 1000000 comes after 1000001"),
+        ([[0, 1.0], [2**53 + 2, 0.0]], r"from 0 to 2\^53 is needed"),
+    ],
+    ids=["large", "too large"],
+)
+def test_large_positions_are_told_in_full(points, said):
+    with pytest.raises(ConfigError, match=said):
+        schedule_of(points)
+
+
+def test_a_position_of_thousands_of_digits_is_refused_in_words():
+    with pytest.raises(InvalidArgumentError, match="at int that can't be told"):
+        schedule_of([[0, 1.0], [1, 0.0]])(10**5000)
+
+
+VALIDATOR = jsonschema.Draft202012Validator(Entry.model_json_schema())
+
+
 def follows_the_json_schema(spec):
-    return jsonschema.Draft202012Validator(Entry.model_json_schema()).is_valid({"schedule": spec})
+    return VALIDATOR.is_valid({"schedule": spec})
 
 
 @given(POSITIVE)

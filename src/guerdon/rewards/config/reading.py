@@ -220,7 +220,8 @@ def _yaml_events(text: str) -> Iterator[_Event]:
         _stop(_yaml_error(error), mark.line + 1 if mark is not None else None)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        _stop(f"YAML takes no character {error.character!r} as it is; write it as an escape", line)
+        character = f"U+{int(error.character):04X}"
+        _stop(f"YAML takes no character {character} as it is; write it as an escape", line)
     except (ValueError, OverflowError) as error:  # such as "\UFFFFFFFF"
         _stop(f"it is no YAML: {error}")
 
@@ -256,7 +257,16 @@ def _yaml_error(error: yaml.MarkedYAMLError) -> str:
             "it is no YAML: there is a second ': ' here; put text that holds one in quotes, "
             "and begin each key on a line of its own, as far in as its neighbours"
         )
-    return f"it is no YAML: {problem}" + (f" {error.context}" if error.context else "")
+    said = f"it is no YAML: {problem}" + (f" {error.context}" if error.context else "")
+    return said + next((f"; {hint}" for begins, hint in _HINTS if problem.startswith(begins)), "")
+
+
+# What is mostly meant, by how PyYAML's message begins.
+_HINTS = (
+    ("found unknown escape", "a backslash is doubled in double quotes, and itself in single ones"),
+    ("found character", "text that begins with it goes in quotes"),
+    ("expected ',' or", "text that holds one of , : [ ] { } goes in quotes"),
+)
 
 
 # JSON ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -54,10 +55,16 @@ class ConfigMigrations:
                 ``schema_version`` is set for it.
 
         Raises:
-            InvalidArgumentError: There is one for that version, or one would go round in a circle.
+            InvalidArgumentError: There is one for that version, one would go round in a circle, or
+                a version is no text.
         """
         if not callable(migrate):
             raise InvalidArgumentError(f"{migrate!r:.60} is no function that migrates")
+        for version in (found, made):
+            if not isinstance(version, str) or not version.strip():
+                raise InvalidArgumentError(
+                    f"{version!r:.60} is no version; it takes text like '1.0'"
+                )
         with self._lock:
             if found in self._steps or found == self.current:
                 raise InvalidArgumentError(f"version {found!r} is read already")
@@ -89,7 +96,7 @@ class ConfigMigrations:
         while found != self.current:
             found, migrate = self._steps[found]
             try:
-                made = migrate(dict(data))
+                made = migrate(copy.deepcopy(data))  # it may change what it is given
             except Exception as error:
                 said = f"migrating it to version {found!r} raised {type(error).__name__}: {error}"
                 raise ConfigError(said) from error

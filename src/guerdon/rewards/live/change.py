@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.errors import ConfigError
-from guerdon.rewards.live.numbers import is_finite
 from guerdon.rewards.schedules.schedule_spec import schedule_of
 from guerdon.rewards.schedules.schedules import Schedule
+from guerdon.rewards.schedules.values import is_finite
+from guerdon.rewards.schedules.values import told as say
 
 __all__ = ["Change", "Present", "read_change"]
 
@@ -193,7 +194,7 @@ def _read_weight(change: Change, where: str, name: str, value: Any, present: Pre
     elif name in change.weights:
         change.problems.append(f"{where}: the weight of {name!r} is given twice")
     elif not is_finite(value):
-        change.problems.append(f"{where}: it is {value!r:.80}; it takes a finite number")
+        change.problems.append(f"{where}: it is {say(value)}; it takes a finite number")
     else:
         change.weights[name] = float(value)
 
@@ -213,7 +214,7 @@ def _read_schedule(change: Change, where: str, name: str, spec: Any, present: Pr
 
 def _read_count(change: Change, key: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        change.problems.append(f"{key}: it is {value!r:.80}; it takes an int from 0 on")
+        change.problems.append(f"{key}: it is {say(value)}; it takes an int from 0 on")
     else:
         setattr(change, key, value)
 
@@ -221,7 +222,7 @@ def _read_count(change: Change, key: str, value: Any) -> None:
 def _read_text(change: Change, key: str, value: Any) -> None:
     if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
         change.problems.append(
-            f"{key}: it is {value!r:.80}; it takes a text of 200 characters on one line"
+            f"{key}: it is {say(value)}; it takes a text of 200 characters on one line"
         )
     else:
         setattr(change, key, value)
@@ -266,7 +267,7 @@ def _named(change: Change, key: str, value: Any, present: Present) -> list[tuple
 def _unknown(where: str, name: Any, present: Present) -> str:
     near = difflib.get_close_matches(str(name)[:MAX_NAME], present.lists, n=1)
     said = f"did you mean {near[0]!r}?" if near else f"there are {list(present.lists)}"
-    return f"{where}: there is no entry {name!r:.80}; {said}"
+    return f"{where}: there is no entry {say(name)}; {said}"
 
 
 def _same(told: Any, sent: Any) -> bool:

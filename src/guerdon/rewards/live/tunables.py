@@ -14,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from guerdon.errors import ConfigUpdateError
-from guerdon.rewards.live.numbers import is_finite
+from guerdon.rewards.schedules.values import is_finite
+from guerdon.rewards.schedules.values import told as say
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fits_json
 
@@ -127,7 +128,7 @@ def _refusals(*values: Any) -> Iterator[None]:
         raise
     except ValidationError as error:
         said = "; ".join(each["msg"] for each in error.errors(include_url=False))
-        told = ", ".join(f"{value!r:.80}" for value in values)
+        told = ", ".join(f"{say(value)}" for value in values)
         raise ConfigUpdateError(f"it is {told}: {said}") from error
     except Exception as error:
         raise ConfigUpdateError(f"{error}") from error
@@ -140,22 +141,22 @@ def _fitting(old: Any, new: Any) -> Any:
         ConfigUpdateError: It can't be one.
     """
     if not fits_json(new):
-        raise ConfigUpdateError(f"it is {new!r:.80}, which is no JSON, or not finite")
+        raise ConfigUpdateError(f"it is {say(new)}, which is no JSON, or not finite")
     if isinstance(old, Enum):
         return _member(type(old), new)
     if _is_number(old):
         if not is_finite(new):
-            raise ConfigUpdateError(f"it is {new!r:.80}; it takes a finite number")
+            raise ConfigUpdateError(f"it is {say(new)}; it takes a finite number")
         return new
     wanted = next((kind for kind in _KINDS if isinstance(old, kind)), None)
     if wanted is not None and not isinstance(new, _FORMS.get(wanted, wanted)):
-        raise ConfigUpdateError(f"it is {new!r:.80}; it takes {_KINDS[wanted]}")
+        raise ConfigUpdateError(f"it is {say(new)}; it takes {_KINDS[wanted]}")
     _check_size(new)
     return tuple(new) if wanted is tuple else copy.deepcopy(new)
 
 
 def _check_size(new: Any) -> None:
-    """Refuse long lists and, wherever they stand, long texts."""
+    """Refuse long lists and, wherever they stand, long texts and numbers."""
     if isinstance(new, str) and len(new) > MAX_TEXT:
         raise ConfigUpdateError(f"it is {len(new)} characters long; it takes {_KINDS[str]}")
     if isinstance(new, (list, dict)):
@@ -163,13 +164,15 @@ def _check_size(new: Any) -> None:
             raise ConfigUpdateError(f"it has {len(new)} items; it takes at most {MAX_ITEMS}")
         for each in [*new, *new.values()] if isinstance(new, dict) else new:
             _check_size(each)
+    if isinstance(new, int) and not isinstance(new, bool) and not is_finite(new):
+        raise ConfigUpdateError(f"it is {say(new)}; it takes a finite number")
 
 
 def _member(kind: type[Enum], value: Any) -> Enum:
     for each in kind:
         if each.value == value and isinstance(value, bool) == isinstance(each.value, bool):
             return each
-    raise ConfigUpdateError(f"it is {value!r:.80}; it takes {[each.value for each in kind]}")
+    raise ConfigUpdateError(f"it is {say(value)}; it takes {[each.value for each in kind]}")
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,180 @@
+"""`ConfiguredEnv`: environments in code whose reward is a pipeline, one by one and in pools."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from guerdon import (
+    ConfigError,
+    ConfigUpdateError,
+    ConfiguredEnv,
+    EnvDefinitionError,
+    EnvPool,
+    RewardConfig,
+    RewardPipeline,
+    ServiceUnavailableError,
+)
+from guerdon.envs.driver import make
+from tests.envs.worlds import Half, Move, Value, World
+
+
+class Bare(World):
+    """A world without a rubric of its own."""
+
+    rubric_of = staticmethod(lambda: None)
+
+
+class Async(Bare):
+    reset = World.reset
+
+    async def reset_async(self, seed=None, episode_id=None, **kwargs):
+        await asyncio.sleep(0)
+        return World.reset(self, seed, episode_id)
+
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        await asyncio.sleep(0)
+        return World.step(self, action)
+
+
+def config(**more):
+    entries = [
+        {"name": "half", "rubric": Half, "weight": 1.0},
+        {"name": "value", "rubric": Value, "weight": 1.0},
+    ]
+    data = {"schema_version": "1.0", "normalize": False, "per_turn": entries, **more}
+    return RewardConfig.from_dict(data)
+
+
+def test_environments_are_scored_by_one_configuration():
+    with ConfiguredEnv(Bare, config()) as configured:
+        one, two = configured(), configured()
+        one.reset()
+        two.reset()
+        configured.update_config({"weights": {"half": 4.0}}, by="ann")
+        assert (one.step(Move()).reward, two.step(Move()).reward) == (1.5, 1.5)
+        one.reset()
+        assert (one.step(Move()).reward, two.step(Move()).reward) == (3.0, 1.5)
+        assert one.get_config() == configured.get_config()
+        assert configured.live.audit[0]["by"] == "ann"
+
+
+def test_an_environments_own_rubric_is_replaced():
+    with ConfiguredEnv(World, config()) as configured:
+        world = configured()
+        world.reset()
+        assert world.step(Move()).metadata["reward_components"] == {"half": 0.5, "value": 1.0}
+
+
+@pytest.mark.parametrize("world", [Bare, Async])
+def test_a_pool_takes_a_change_over_slot_by_slot(world):
+    move = Move()
+    with (
+        ConfiguredEnv(world, config()) as configured,
+        EnvPool(configured, n=4).sync() as pool,
+    ):
+        pool.reset_batch()
+        first = configured.get_config()["fingerprint"]
+        second = configured.update_config({"weights": {"half": 4.0}})["config"]["fingerprint"]
+        assert [each.reward for each in pool.step_batch([move] * 4)] == [1.5] * 4
+        pool.reset_batch(slots=[1, 3])
+        stepped = pool.step_batch([move] * 4)
+        assert [each.reward for each in stepped] == [1.5, 3.0, 1.5, 3.0]
+        assert [each.metadata["reward_fingerprint"] for each in stepped] == [
+            first, second, first, second,
+        ]  # fmt: skip
+        assert configured.get_config()["progress"]["episode"] == 6
+
+
+@pytest.mark.parametrize("world", [Bare, Async])
+def test_no_episode_is_scored_by_two_configurations(world):
+    stop = threading.Event()
+    with (
+        ConfiguredEnv(world, config()) as configured,
+        EnvPool(configured, n=8).sync() as pool,
+    ):
+
+        def update():
+            number = 0
+            while not stop.is_set():
+                number += 1
+                configured.update_config({"weights": {"half": 2.0 * number}})
+
+        updating = threading.Thread(target=update)
+        updating.start()
+        try:
+            seen = set()
+            for _ in range(8):
+                pool.reset_batch()
+                episodes = zip(*(pool.step_batch([Move()] * 8) for _ in range(4)), strict=True)
+                for steps in episodes:
+                    told = {(each.reward, each.metadata["reward_fingerprint"]) for each in steps}
+                    assert len(told) == 1
+                    seen |= told
+        finally:
+            stop.set()
+            updating.join()
+    by_print = {}
+    for reward, fingerprint in seen:
+        assert by_print.setdefault(fingerprint, reward) == reward
+
+
+def test_a_schedule_goes_by_the_episodes_of_all():
+    schedule = {"piecewise": [[0, 1.0], [4, 0.0]]}
+    entries = [{"name": "half", "rubric": Half, "weight": 8.0, "schedule": schedule}]
+    with (
+        ConfiguredEnv(Bare, config(per_turn=entries)) as configured,
+        EnvPool(configured, n=4).sync() as pool,
+    ):
+        pool.reset_batch()
+        rewards = sorted(each.reward for each in pool.step_batch([Move()] * 4))
+        assert rewards == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_change_that_is_refused_changes_nothing():
+    with ConfiguredEnv(Bare, config()) as configured:
+        before = configured.get_config()
+        with pytest.raises(ConfigUpdateError):
+            configured.update_config({"weights": {"half": 4.0, "who": 1.0}})
+        assert configured.get_config() == before
+
+
+def test_a_file_will_do(tmp_path):
+    entries = [{"name": "length", "rubric": "RegexMatch", "config": {"pattern": "please"}}]
+    path = tmp_path / "reward.json"
+    path.write_text(json.dumps({"schema_version": "1.0", "per_turn": entries}))
+    with ConfiguredEnv(Bare, path) as configured:
+        assert configured.get_config()["per_turn"][0]["config"] == {"pattern": "please"}
+
+
+def test_what_is_wrong_is_said_when_it_is_made():
+    with pytest.raises(ConfigError, match="no_such"):
+        ConfiguredEnv(Bare, config(per_turn=[{"name": "a", "rubric": "no_such.Rubric"}]))
+
+
+def test_a_service_that_is_not_there_is_named_when_it_is_made():
+    services = {"judge": {"type": "openai_llm", "endpoint": "http://127.0.0.1:9", "model": "m"}}
+    with pytest.raises(ServiceUnavailableError, match="judge"):
+        ConfiguredEnv(Bare, config(mcp_services=services))
+
+
+def test_a_pipeline_that_is_given_stays_open():
+    class Pipeline(RewardPipeline):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    pipeline = Pipeline(config())
+    with ConfiguredEnv(Bare, pipeline):
+        pass
+    assert not pipeline.closed
+
+
+def test_a_function_that_makes_no_environment_is_told_as_ever():
+    with (
+        ConfiguredEnv(lambda: None, config()) as configured,
+        pytest.raises(EnvDefinitionError, match="gives an Environment"),
+    ):
+        make(configured)
