@@ -295,7 +295,7 @@ def test_half_a_surrogate_pair_in_an_answer_is_replaced():
     refused = Said(choice={"message": {"content": None, "refusal": "no \ud800"}})
     with ScriptedModel(["a \ud800", refused]) as model, chat_with(model) as chat:
         assert ask(chat).text == "a \ufffd"
-        with pytest.raises(ServiceError, match="refused: no \ufffd$"):
+        with pytest.raises(ServiceError, match="refused: no \ufffd"):
             ask(chat)
 
 

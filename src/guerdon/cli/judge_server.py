@@ -182,21 +182,6 @@ def _look(config: OpenAIService) -> None:
         _warn(f"{error}; it is asked all the same at each call ({config.endpoint})")
 
 
-def _chat(config: OpenAIService) -> Any:
-    from guerdon.services import ChatModel
-
-    return ChatModel(
-        config.endpoint,
-        config.model,
-        api_key_env=config.api_key_env,
-        temperature=config.temperature,
-        max_tokens=config.max_tokens,
-        timeout_s=config.timeout_s,
-        retries=config.retries,
-        concurrency=config.concurrency,
-    )
-
-
 def _over_http(
     config: OpenAIService,
     template: Template,
@@ -208,10 +193,11 @@ def _over_http(
 ) -> None:
     from guerdon.envs.server.guard import is_loopback
     from guerdon.services import make_judge_server, serve_mcp
+    from guerdon.services.model_service import chat_of
 
     if token is None and not is_loopback(host):
         _warn(f"whoever reaches {host} can use this judge; --token asks for one")
-    with _chat(config) as chat:
+    with chat_of(config) as chat:
         server = make_judge_server(chat, template, name=name)
         serve_mcp(
             server,
@@ -225,10 +211,11 @@ def _over_http(
 def _on_stdio(config: OpenAIService, template: Template, name: str) -> None:
     from guerdon.services import make_judge_server
     from guerdon.services.mcp_serving import serve_mcp_stdio
+    from guerdon.services.model_service import chat_of
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    with _chat(config) as chat:
+    with chat_of(config) as chat:
         serve_mcp_stdio(make_judge_server(chat, template, name=name))
 
 

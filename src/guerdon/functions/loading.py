@@ -177,8 +177,8 @@ def load_module(path: str) -> ModuleType:
     return _from_file(path, Path(path))
 
 
-def name_of(kind: type) -> str:
-    """What a class is called: ``module.Class``, or ``file.py:Class`` of a person's file.
+def name_of(kind: Any) -> str:
+    """What a class or function is called: ``module.name``, or ``file.py:name`` of a person's file.
 
     Example:
         >>> from guerdon import NumericAnswer

@@ -247,8 +247,8 @@ def judges_of(
         raise InvalidArgumentError("model is missing; an address takes the name of a model")
     else:
         raise InvalidArgumentError(
-            f"endpoint is {endpoint!r:.60}, which is no address (it holds no ://), and there are no "
-            "services that it could be one of"
+            f"endpoint is {endpoint!r:.60}, which is no address (it holds no ://), and there are "
+            "no services that it could be one of"
         )
     rest = [
         ModelJudge(each) if isinstance(each, ChatModel)

@@ -82,6 +82,7 @@ class MCPClient:
     def _begin(self, services: list[Service], *, is_named: bool) -> None:
         self._services = {service.name: service for service in services}
         self._is_named = is_named
+        self._fingerprints: dict[str, str] = {}
         weakref.finalize(self, _abandon, services).atexit = False  # then, each closes by itself
 
     @property
@@ -108,13 +109,10 @@ class MCPClient:
         Raises:
             InvalidArgumentError: There is no such service.
         """
-        config = self._service(service).config
-        if isinstance(config, SdkService):
-            told = config.public()
-        else:
-            told = config.model_dump(mode="json", exclude=HOW_CALLED)
-        told_as = json.dumps(told, sort_keys=True).encode()
-        return hashlib.blake2b(told_as, digest_size=16).hexdigest()
+        known = self._fingerprints.get(service)
+        if known is None:
+            known = self._fingerprints[service] = _fingerprint(self._service(service).config)
+        return known
 
     def call_tool(self, service: str, /, **arguments: Any) -> dict[str, Any] | str:
         """Call a service.
@@ -282,6 +280,14 @@ def _of_sdk(where: str, given: Any, settings: CallSettings) -> SdkService:
         "list of words), an McpService or OpenAIService, a dictionary that describes one, or a "
         "server object of mcp"
     )
+
+
+def _fingerprint(config: McpService | OpenAIService | SdkService) -> str:
+    if isinstance(config, SdkService):
+        told = config.public()
+    else:
+        told = config.model_dump(mode="json", exclude=HOW_CALLED)
+    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _address(config: McpService | SdkService) -> str:

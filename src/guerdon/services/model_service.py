@@ -17,7 +17,33 @@ from guerdon.services.template import Template
 if TYPE_CHECKING:
     from guerdon.services.chat import ChatModel
 
-__all__ = ["ModelService"]
+__all__ = ["ModelService", "chat_of"]
+
+
+def chat_of(config: OpenAIService) -> ChatModel:
+    """The model that a description means.
+
+    Example:
+        >>> from guerdon import OpenAIService
+        >>> chat_of(OpenAIService(endpoint="http://localhost:8000", model="m")).name
+        'm at http://localhost:8000/v1'
+
+    Raises:
+        ImportError: The package ``openai`` isn't there.
+    """
+    from guerdon.services.chat import ChatModel
+
+    return ChatModel(
+        config.endpoint,
+        config.model,
+        api_key_env=config.api_key_env,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        timeout_s=config.timeout_s,
+        retries=config.retries,
+        concurrency=config.concurrency,
+        extra_body=config.extra_body,
+    )
 
 
 class ModelService:
@@ -38,20 +64,7 @@ class ModelService:
 
     def _model(self) -> ChatModel:
         if self._chat is None:
-            from guerdon.services.chat import ChatModel
-
-            config = self.config
-            self._chat = ChatModel(
-                config.endpoint,
-                config.model,
-                api_key_env=config.api_key_env,
-                temperature=config.temperature,
-                max_tokens=config.max_tokens,
-                timeout_s=config.timeout_s,
-                retries=config.retries,
-                concurrency=config.concurrency,
-                extra_body=config.extra_body,
-            )
+            self._chat = chat_of(self.config)
         return self._chat
 
     async def call(self, tool: str | None, arguments: Mapping[str, Any]) -> dict[str, Any] | str:

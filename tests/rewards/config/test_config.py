@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import ConfigError, ConfigVersionError, InvalidArgumentError, Rubric
+from guerdon.functions.loading import load_object
 from guerdon.rewards.config.checking import problems_of_document
 from guerdon.rewards.config.config import RewardConfig, RubricEntry
 from guerdon.rewards.config.documents import Document
@@ -401,6 +402,24 @@ def test_what_a_file_cannot_name_is_not_written(rubric):
     config = RewardConfig(per_turn=[{"name": "a", "rubric": rubric}])
     with pytest.raises(ConfigError, match=r"a: rubric: it is .* which a file can't hold"):
         config.to_dict()
+
+
+def test_what_stands_in_a_file_is_written_by_its_path_in_it(tmp_path):
+    (tmp_path / "own.py").write_text("def scored(action, observation):\n    return 0.25\n")
+    scored = load_object(f"{tmp_path / 'own.py'}:scored")
+    written = RewardConfig(per_turn=[RubricEntry(name="a", rubric=scored)]).to_dict()
+    assert written["per_turn"][0]["rubric"] == "own.py:scored"
+
+
+def test_a_path_that_leads_elsewhere_is_not_written(monkeypatch):
+    def scored(action, observation):
+        return 0.25
+
+    for module, name in (("__main__", "scored"), ("json", "dumps"), ("json", "loads.none")):
+        scored.__module__, scored.__qualname__ = module, name
+        monkeypatch.setattr("__main__.scored", scored, raising=False)
+        with pytest.raises(ConfigError, match="which a file can't hold"):
+            RewardConfig(per_turn=[RubricEntry(name="a", rubric=scored)]).to_dict()
 
 
 def test_a_config_that_json_cannot_hold_is_not_written():

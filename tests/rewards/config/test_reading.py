@@ -222,6 +222,16 @@ def test_what_is_no_json_is_refused_with_its_line(name):
     assert line is None or any(each.startswith(f"line {line}: ") for each in found), found
 
 
+def test_numbers_that_are_none_do_not_hide_other_mistakes():
+    found = mistakes('{"a": NaN,\n "b": [-Infinity],\n "a": Infinity}', is_json=True)
+    assert found == [
+        "line 1: a: NaN is no finite number, and no JSON",
+        "line 2: b[0]: -Infinity is no finite number, and no JSON",
+        "line 3: a: it comes twice, first on line 1; leave one out",
+        "line 3: a: Infinity is no finite number, and no JSON",
+    ]
+
+
 def test_pairs_of_surrogates_are_one_character():
     assert parse_document('{"a": "\\ud83d\\ude00"}', is_json=True).data == {"a": "😀"}
 

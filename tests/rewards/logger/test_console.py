@@ -37,6 +37,14 @@ def test_weights_and_changes_are_told():
     ]
 
 
+@pytest.mark.parametrize("who", [{}, {"who": None}, {"who": ""}], ids=str)
+def test_a_change_by_nobody_who_is_known_names_nobody(who):
+    change = {"what": "style.weight", "from": 0.3, "to": 0.1, "number": 1, **who}
+    assert printed(TrackedRecord("2", "config", 0.0, 3, change=change)) == [
+        "step 3  style.weight: 0.3 -> 0.1",
+    ]
+
+
 def test_every_so_many_th_step_is_printed_and_all_that_failed():
     records = [step(1), step(2), step(3, reward=None), step(4), step(5), step(6)]
     assert [line.split()[1] for line in printed(*records, every=2)] == ["2", "3", "5"]

@@ -37,6 +37,28 @@ def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path):
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1000))
 
 
+@pytest.mark.edge
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="no thread starts while Python ends")
+@pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
+def test_a_short_script_that_closes_nothing_leaves_nothing(tmp_path, tracker):
+    child = python(
+        """
+        import sys
+        from guerdon.rewards.logger import RewardLogger
+        RewardLogger(sys.argv[2], path=sys.argv[1], run_name="run").log_step(1, 0, 1.0, {})
+        """,
+        tmp_path,
+        tracker,
+        env=os.environ
+        | {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
+        | {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
+        | {"MLFLOW_TRACKING_URI": (tmp_path / "store").as_uri()},
+    )
+    _, errors = child.communicate(timeout=60)
+    assert errors == b""
+    assert list((tmp_path / "run" / "spool" / tracker).iterdir()) == []
+
+
 KILLED = """
     import sys, threading, time
     from guerdon.rewards.logger import RewardLogger

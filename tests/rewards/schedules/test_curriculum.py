@@ -191,7 +191,7 @@ def test_a_state_that_does_not_fit_is_refused_whole(change, said):
 
 
 REFUSED = {
-    "none": ([], "at least 1"),
+    "none": ([], "there are 0 stages; it takes from 1 to 1,000"),
     "no list": (3, "valid tuple"),
     "one name twice": ([{"name": "last", "until": {"episodes": 1}}, LAST], r"\[1\].name: stage 0"),
     "no until": ([{"name": "first"}, LAST], r"\[0\].until: it is missing"),
@@ -235,3 +235,9 @@ def test_a_field_of_a_model_holds_stages_and_tells_the_place_of_each_mistake():
         ("curriculum", 1, "name"),
     ]
     assert File.model_json_schema()["$defs"].keys() == {"Stage", "Until"}
+
+
+def test_a_wrong_stage_is_all_that_is_told():
+    with pytest.raises(InvalidArgumentError) as caught:
+        Curriculum([{"name": "a", "weigths": {}}])
+    assert str(caught.value).endswith("meant: [0].weigths: Extra inputs are not permitted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -131,17 +132,21 @@ class RubricEntry(BaseModel):
         rubric = self.rubric
         if isinstance(rubric, str):
             return rubric
-        name = getattr(rubric, "__qualname__", None)
-        if isinstance(rubric, type):
-            name = name_of(rubric)
-        elif name is not None:
-            name = f"{rubric.__module__}.{name}"
-        if name is None or "<" in name:
+        if not _is_at_its_path(rubric):
             raise ConfigError(
                 f"{self.name}: rubric: it is {rubric!r:.60}, which a file can't hold; name it by "
                 "its class path, or register it"
             )
-        return name
+        return name_of(rubric)
+
+
+def _is_at_its_path(thing: Any) -> bool:
+    """Whether what a class or function is called finds it again, in another process too."""
+    module = str(getattr(thing, "__module__", None))
+    found: Any = sys.modules.get(module) if module != "__main__" else None
+    for part in getattr(thing, "__qualname__", "<none>").split("."):
+        found = getattr(found, part, None)
+    return found is not None and found == thing
 
 
 class RewardConfig(BaseModel):

@@ -287,21 +287,20 @@ def _json_events(text: str) -> Iterator[_Event]:
             yield _Event("end", line)
         elif word.startswith('"') or word in ("true", "false", "null"):
             yield _Event("scalar", line, json.loads(word), word)
+        elif word in _NO_JSON:
+            yield _Event("scalar", line, word, word, f"{word} is no finite number, and no JSON")
         else:
             value, wrong = plain_value(word)  # also 1e999, which json.loads takes for infinity
             yield _Event("scalar", line, value, word, wrong)
 
 
-def _check_json(text: str) -> None:
-    def refuse(word: str) -> NoReturn:
-        line = next(
-            (text.count("\n", 0, each.start()) + 1 for each in _TOKEN.finditer(text)
-             if each.group() == word), None
-        )  # fmt: skip
-        _stop(f"{word} is no finite number, and no JSON", line)
+# What Python's reader takes beside JSON.
+_NO_JSON = ("NaN", "Infinity", "-Infinity")
 
+
+def _check_json(text: str) -> None:
     try:
-        json.loads(text, parse_constant=refuse, parse_int=len)
+        json.loads(text, parse_int=len)
     except json.JSONDecodeError as error:
         said = f"it is no JSON: {error.msg} (column {error.colno})"
         _stop(said, error.lineno)

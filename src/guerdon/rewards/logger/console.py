@@ -77,7 +77,8 @@ def _line(record: TrackedRecord) -> str:
     parts += [f"{name}=invalid ({why})" for name, why in record.invalid.items()]
     parts += [f"weight of {name}={value:.6g}" for name, value in record.weights.items()]
     if record.change and record.kind == "config":
-        parts.append("{what}: {from} -> {to} by {who}".format(**{"who": "?", **record.change}))
+        by = f" by {record.change['who']}" if record.change.get("who") else ""
+        parts.append("{what}: {from} -> {to}".format(**record.change) + by)
     return _printable("  ".join(parts)) + "\n"
 
 

@@ -87,6 +87,9 @@ def installed(package: str, *, extra: str, user: str) -> None:
     """
     if find_spec(package) is None:
         raise ImportError(f"{user} needs the package {package}: pip install 'guerdon[{extra}]'")
+    # They use it, and while the interpreter ends it can't be imported any more: a short script
+    # that closes nothing would leave all it logged.
+    import_module("concurrent.futures.thread")
 
 
 def module(name: str) -> Any:

@@ -102,6 +102,9 @@ class Stage(BaseModel):
 def _in_order(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Whether each stage can be reached, and told from the others."""
     wrong: list[Problem] = []
+    if not 1 <= len(stages) <= MAX_STAGES:
+        said = f"there are {len(stages):,} stages; it takes from 1 to {MAX_STAGES:,}"
+        wrong.append(Problem((), said))
     names: dict[str, int] = {}
     for number, stage in enumerate(stages):
         first = names.setdefault(stage.name, number)
@@ -122,7 +125,9 @@ def _in_order(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 #: A field of a pydantic model that holds the stages of a curriculum, as in files.
 CurriculumSpec = Annotated[
-    tuple[Stage, ...], Field(min_length=1, max_length=MAX_STAGES), AfterValidator(_in_order)
+    tuple[Stage, ...],
+    AfterValidator(_in_order),  # the number too: pydantic counts those only that are valid
+    Field(json_schema_extra={"minItems": 1, "maxItems": MAX_STAGES}),
 ]
 _STAGES: TypeAdapter[tuple[Stage, ...]] = TypeAdapter(CurriculumSpec)
 
