@@ -19,6 +19,8 @@ from examples.tau_chat.scripted_model import Failed, Said, ScriptedModel
 from guerdon import MCPClient
 from tests.cli.conftest import COMMAND
 
+pytestmark = pytest.mark.edge  # real servers, in processes of their own
+
 PATIENCE = 20  # seconds after which what should happen is taken not to happen
 
 TEMPLATE = 'Is {action} right for {observation.question}? Not {"so": 1}, {{nor so}}.\n'

@@ -16,7 +16,7 @@ from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from guerdon.services import OpenAIService
-    from guerdon.services.template import Template
+    from guerdon.services.judging.template import Template
 
 __all__ = ["judge_server"]
 
@@ -140,7 +140,7 @@ def judge_server(
 
 
 def _template(path: Path) -> Template:
-    from guerdon.services.template import Template
+    from guerdon.services.judging.template import Template
 
     try:
         template = Template(path.read_text(encoding="utf-8-sig"))
@@ -174,7 +174,7 @@ def _refuse_http(context: typer.Context) -> None:
 def _look(config: OpenAIService) -> None:
     """Tell whether the model is there; it may come later than the server."""
     from guerdon._background import run
-    from guerdon.services.model_service import ModelService
+    from guerdon.services.models.model_service import ModelService
 
     try:
         run(ModelService(config.model, config).check(LOOK_S, for_tool=False))
@@ -193,7 +193,7 @@ def _over_http(
 ) -> None:
     from guerdon.envs.server.guard import is_loopback
     from guerdon.services import make_judge_server, serve_mcp
-    from guerdon.services.model_service import chat_of
+    from guerdon.services.models.model_service import chat_of
 
     if token is None and not is_loopback(host):
         _warn(f"whoever reaches {host} can use this judge; --token asks for one")
@@ -210,8 +210,8 @@ def _over_http(
 
 def _on_stdio(config: OpenAIService, template: Template, name: str) -> None:
     from guerdon.services import make_judge_server
-    from guerdon.services.mcp_serving import serve_mcp_stdio
-    from guerdon.services.model_service import chat_of
+    from guerdon.services.mcp.mcp_serving import serve_mcp_stdio
+    from guerdon.services.models.model_service import chat_of
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)

@@ -15,10 +15,10 @@ from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailabl
 from guerdon.services.bridging import on_background
 from guerdon.services.config import CallSettings, McpService, OpenAIService
 from guerdon.services.describing import SdkService, parse_service, parse_settings
-from guerdon.services.model_service import ModelService
+from guerdon.services.mcp.tool_service import ToolService, need_mcp
+from guerdon.services.models.model_service import ModelService
 from guerdon.services.service import Service
 from guerdon.services.service_tool import ServiceTool
-from guerdon.services.tool_service import ToolService, need_mcp
 
 __all__ = ["MCPClient"]
 

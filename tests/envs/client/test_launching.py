@@ -19,6 +19,8 @@ from guerdon.envs.client.launching import Container
 from guerdon.errors import ConnectionLostError, LaunchError, ServerError
 from tests.envs.client.servers import SOON, run
 
+pytestmark = pytest.mark.edge  # real servers, in processes of their own
+
 ENVIRONMENT = """
     import json
     import os

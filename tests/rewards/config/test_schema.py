@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from guerdon import ConfigError, Rubric
+from guerdon import ConfigError, Rubric, reward_function
 from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.config.schema import reward_schema
 from guerdon.rewards.making.registry import RubricRegistry
@@ -152,6 +152,15 @@ def held(config: Held[int]):
     return Brief(Limits(longest=1))
 
 
+def named_otherwise(text, seen, longest: int = 3):
+    return 1.0
+
+
+@reward_function
+def on_messages(messages, limit=3):
+    return 1.0
+
+
 def validator(**rubrics):
     registry = RubricRegistry()
     for name, rubric in rubrics.items():
@@ -172,6 +181,11 @@ def validator(**rubrics):
         pytest.param(held, {"n": "x"}, False, id="generic_value"),
         pytest.param(held, {"n": 1, "inner": {"b": 1}}, False, id="generic_inner_key"),
         pytest.param(held, {}, False, id="generic_missing"),
+        pytest.param(named_otherwise, {}, True, id="function"),
+        pytest.param(named_otherwise, {"longest": 3}, True, id="function_key"),
+        pytest.param(named_otherwise, {"longst": 3}, False, id="function_unknown"),
+        pytest.param(on_messages, {}, True, id="on_messages"),
+        pytest.param(on_messages, {"limit": 3}, False, id="on_messages_key"),
     ],
 )
 def test_classes_within_a_config_are_told_too(rubric, config, is_valid):

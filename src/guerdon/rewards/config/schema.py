@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from guerdon.errors import ConfigError
+from guerdon.functions.decorator import RewardFunction
 from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.config.versions import SCHEMA_VERSION
 from guerdon.rewards.making.arguments import Argument, arguments_of, fields_of
+from guerdon.rewards.making.calling import is_score
 from guerdon.rewards.making.config_classes import config_class, is_model
 from guerdon.rewards.making.registry import RubricRegistry, rubric_registry
+from guerdon.rubrics.rubric import Rubric
 from guerdon.services.config import McpService, OpenAIService
 
 __all__ = ["reward_schema"]
@@ -95,6 +98,8 @@ class _Configs:
             make = registry.resolve(self.name)
         except (ConfigError, ImportError):
             return None  # of a package whose own requirements aren't there
+        if isinstance(make, Rubric | RewardFunction):
+            return {"type": "object", "maxProperties": 0}
         if not callable(make):
             return None
         arguments, takes_all = arguments_of(make)
@@ -102,7 +107,11 @@ class _Configs:
             if each.name == "config":
                 kind = config_class(each.annotation)
                 return self._class(kind) if kind is not None else {"type": "object"}
-        return self._object([each for each in arguments if each.name not in GIVEN], takes_all)
+        kept = [each for each in arguments if each.name not in GIVEN]
+        if len(kept) == len(arguments) and is_score(make, GIVEN):
+            # Its first two, however they are called, are no keys; a factory's would be.
+            kept = [replace(each, default=None) for each in kept[:2]] + kept[2:]
+        return self._object(kept, takes_all)
 
     def _class(self, kind: Any) -> dict[str, Any]:
         if not is_model(kind):

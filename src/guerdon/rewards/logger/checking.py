@@ -20,6 +20,10 @@ __all__ = [
 IDS = frozenset({int, str, type(None)})
 LAST_STEP = 2**63 - 1  # what every tracker takes
 
+# What mostly comes is named first: to find out whether a class is one of the last takes longer.
+_NUMBERS = (float, int, Real)
+_MAPPINGS = (dict, Mapping)
+
 
 def checked_amount(name: str, value: Any, *, kind: type[int] | type[float]) -> None:
     """Check a number over 0.
@@ -75,17 +79,18 @@ def checked_scores(
     """
     invalid = {} if invalid is None else invalid
     for name, given in (("components", components), ("invalid", invalid)):
-        if not isinstance(given, Mapping):
+        if not isinstance(given, _MAPPINGS):
             raise InvalidArgumentError(f"{name} is {told(given)}; it takes a mapping from names")
     why = {_named("invalid", name): str(said) for name, said in invalid.items()}
     parts: dict[str, float] = {}
     for name, value in components.items():
-        number, wrong = _number(f"components[{told(name)}]", value)
+        number, wrong = _number(value, "components", name)
+        name = _named("components", name)
         if number is None:
-            why.setdefault(_named("components", name), wrong)
+            why.setdefault(name, wrong)
         elif name not in why:  # what is told to have failed has no number
-            parts[_named("components", name)] = number
-    number, wrong = _number("reward", reward)
+            parts[name] = number
+    number, wrong = _number(reward, "reward")
     scores: dict[str, Any] = {"reward": number, "components": parts}
     if number is None:
         scores["reward_error"] = wrong if reward_error is None else str(reward_error)
@@ -102,7 +107,7 @@ def checked_weights(weights: Any) -> dict[str, float]:
         raise InvalidArgumentError(f"weights is {told(weights)}; it takes a mapping from names")
     found: dict[str, float] = {}
     for name, weight in weights.items():
-        number, wrong = _number(f"weights[{told(name)}]", weight)
+        number, wrong = _number(weight, "weights", name)
         if number is None:
             raise InvalidArgumentError(
                 f"weights[{told(name)}] is {wrong}; it takes a finite number"
@@ -121,16 +126,17 @@ def _whole(value: Any) -> int | None:
 def _named(where: str, name: Any) -> str:
     if not isinstance(name, str):
         raise InvalidArgumentError(f"{where}: the name {told(name)} is no text")
-    return str(name)
+    return name if type(name) is str else str(name)
 
 
-def _number(where: str, value: Any) -> tuple[float | None, str]:
+def _number(value: Any, where: str, name: Any = None) -> tuple[float | None, str]:
     """A finite number; or None, and why there is none."""
     if value is None:
         return None, "failed"
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+        place = where if name is None else f"{where}[{told(name)}]"
         raise InvalidArgumentError(
-            f"{where} is {told(value)}, of type {type(value).__name__}; it takes a number, or None "
+            f"{place} is {told(value)}, of type {type(value).__name__}; it takes a number, or None "
             "for what failed"
         )
     try:

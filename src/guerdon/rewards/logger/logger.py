@@ -49,8 +49,8 @@ class RewardLogger:
     environments never overwrite each other; each tracker's class says how it shows them.
 
     `close` (or ``with``) waits for the trackers; a process that ends without it does so, too, but
-    from Python 3.12 on some trackers (wandb) can't be opened any more while it ends, and what was
-    logged in its very first second then waits on disk.
+    in Python 3.12 wandb can't be opened any more while it ends, and what was logged in its very
+    first second then waits on disk.
 
     Where there is no room: `queue_size` records in memory make the caller wait until the disk has
     taken some, which lasts as long as a write to disk. Beyond `max_spool_bytes` that wait for one

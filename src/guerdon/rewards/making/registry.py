@@ -172,7 +172,7 @@ def _with_ready_made() -> RubricRegistry:
     registry = RubricRegistry()
     for name in READY_MADE:
         registry.register(name, f"guerdon.rubrics.{name}")
-    registry.register("LLMJudge", "guerdon.services.judge.LLMJudge")
+    registry.register("LLMJudge", "guerdon.services.judging.judge.LLMJudge")
     return registry
 
 

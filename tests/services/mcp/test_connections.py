@@ -1,0 +1,456 @@
+"""Connections to real MCP servers: programs, and servers over HTTP, and how they are lost."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from guerdon._background import run
+from guerdon.errors import ServiceError, ServiceTimeoutError, ServiceUnavailableError
+from guerdon.services.client import MCPClient
+from guerdon.services.config import McpService
+
+pytestmark = pytest.mark.edge  # real servers, in processes of their own
+
+SERVER = """
+import os, socket, sys, time
+import anyio
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("tools", log_level="CRITICAL")
+
+@server.tool()
+async def echo(text: str) -> str:
+    return text
+
+@server.tool()
+async def process() -> str:
+    return str(os.getpid())
+
+@server.tool()
+async def environment(name: str) -> str:
+    return os.environ.get(name, "unset")
+
+@server.tool()
+async def die() -> str:
+    print("the last words", file=sys.stderr, flush=True)
+    os._exit(3)
+
+@server.tool()
+async def hang() -> str:
+    await anyio.sleep_forever()
+
+@server.tool()
+async def deaf() -> str:
+    time.sleep(1000)
+
+if sys.argv[1] == "stdio":
+    server.run("stdio")
+else:
+    import uvicorn
+    app = server.streamable_http_app(json_response=sys.argv[2] == "json")
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[3])))
+    print(listening.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listening])
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "server.py"
+    path.write_text(SERVER)
+    return str(path)
+
+
+@pytest.fixture
+def command(program):
+    return [sys.executable, program, "stdio"]
+
+
+class HttpServer:
+    """A server in a process of its own, which can be killed and started again."""
+
+    def __init__(self, program, kind="sse"):
+        self.program, self.kind, self.port = program, kind, 0
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, self.program, "http", self.kind, str(self.port)],
+            stdout=subprocess.PIPE,
+        )
+        self.port = int(self.process.stdout.readline())
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module", params=["sse", "json"])
+def http_server(request, program):
+    server = HttpServer(program, request.param)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def mortal(program):
+    server = HttpServer(program)
+    yield server
+    server.kill()
+
+
+def in_a_hurry(client, seconds=0.3):
+    """Give calls so long from now on: not the start of a program, too."""
+    (service,) = client._services.values()
+    service._pool._timeout_s = seconds
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def until_gone(process):
+    give_up = time.monotonic() + 10
+    while is_running(process):
+        assert time.monotonic() < give_up
+        os.sched_yield()
+
+
+# A program on stdin and stdout
+
+
+def test_a_program_is_started_called_and_ended(command):
+    with MCPClient(command) as client:
+        assert client.call_tool("echo", text="hello") == "hello"
+        process = int(client.call_tool("process"))
+        assert int(client.call_tool("process")) == process
+    until_gone(process)
+
+
+def test_a_client_that_is_forgotten_ends_its_program(command):
+    client = MCPClient(command)
+    process = int(client.call_tool("process"))
+    del client
+    until_gone(process)
+
+
+def test_a_program_sees_what_it_is_given_and_no_more(command, monkeypatch):
+    monkeypatch.setenv("GUERDON_GIVEN", "given")
+    monkeypatch.setenv("GUERDON_SECRET", "secret")
+    service = McpService(command=tuple(command), env=("GUERDON_GIVEN",))
+    with MCPClient(service) as client:
+        assert client.call_tool("environment", name="GUERDON_GIVEN") == "given"
+        assert client.call_tool("environment", name="GUERDON_SECRET") == "unset"
+
+
+def test_a_program_that_dies_in_the_middle_fails_that_call_and_is_started_again(command):
+    with MCPClient(command) as client:
+        process = client.call_tool("process")
+        with pytest.raises(ServiceUnavailableError, match="Connection closed") as caught:
+            client.call_tool("die")
+        assert "the last words" in caught.value.__notes__[0]
+        assert client.call_tool("process") != process
+
+
+def test_a_program_that_is_killed_between_calls_is_started_again(command):
+    with MCPClient(command, retries=1) as client:
+        process = int(client.call_tool("process"))
+        os.kill(process, signal.SIGKILL)
+        assert int(client.call_tool("process")) != process
+
+
+def test_a_call_that_hangs_is_given_up_and_the_others_are_not(command):
+    with MCPClient(command) as client:
+        process = client.call_tool("process")
+
+        async def both():
+            hanging = asyncio.ensure_future(client.call_tool_async("hang"))
+            said = [await client.call_tool_async("process") for _ in range(3)]
+            hanging.cancel()
+            await asyncio.wait({hanging})
+            return [*said, await client.call_tool_async("process")]
+
+        assert set(asyncio.run(both())) == {process}
+        in_a_hurry(client)
+        with pytest.raises(ServiceTimeoutError, match=r"didn't answer within 0\.3 s"):
+            client.call_tool("hang")
+
+
+def test_a_program_that_hears_nothing_any_more_is_ended(command):
+    with MCPClient(command) as client:
+        process = int(client.call_tool("process"))
+        in_a_hurry(client)
+        with pytest.raises(ServiceTimeoutError):
+            client.call_tool("deaf")
+        in_a_hurry(client, 60.0)
+        assert int(client.call_tool("process")) != process
+    until_gone(process)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; sys.exit('no configuration')", "no configuration"),
+        ("print('this is no JSON')", "Connection closed"),
+        ("raise RuntimeError('at once')", "RuntimeError: at once"),
+    ],
+    ids=["exits", "prints", "raises"],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_program_that_is_no_server_says_why(code, message, caplog):
+    caplog.set_level("CRITICAL")
+    with (
+        MCPClient([sys.executable, "-c", code]) as client,
+        pytest.raises(ServiceUnavailableError, match="can't be reached") as caught,
+    ):
+        client.call_tool("echo", text="hello")
+    assert message in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+def test_a_program_that_is_not_there_is_named():
+    with (
+        MCPClient({"judge": ["no-such-program"]}) as client,
+        pytest.raises(ServiceUnavailableError, match=r"'judge' can't be reached: .*No such file"),
+    ):
+        client.call_tool("judge")
+
+
+def test_a_program_that_says_nothing_is_given_up_while_it_opens():
+    silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with MCPClient(silent, timeout_s=0.5) as client:
+        with pytest.raises(ServiceTimeoutError):
+            client.call_tool("echo", text="hello")
+        with pytest.raises(ServiceUnavailableError, match=r"wasn't ready after 0\.2 s"):
+            client.check(timeout_s=0.2)
+
+
+# Over HTTP
+
+
+def test_tools_are_called_over_http(http_server):
+    with MCPClient(http_server.url) as client:
+        assert client.call_tool("echo", text="hello") == "hello"
+        assert {tool.name for tool in client.list_tools()} >= {"echo", "hang"}
+
+
+def test_many_calls_at_once_share_connections(http_server):
+    service = McpService(endpoint=http_server.url, tool="echo", connections=3, concurrency=9)
+    with MCPClient({"echo": service}) as client:
+
+        async def calls():
+            asked = (client.call_tool_async("echo", text=str(number)) for number in range(50))
+            return await asyncio.gather(*asked)
+
+        assert asyncio.run(calls()) == [str(number) for number in range(50)]
+
+
+def test_a_call_that_hangs_over_http_is_given_up_alone(http_server):
+    with MCPClient(McpService(endpoint=http_server.url, connections=1)) as client:
+
+        async def both():
+            hangs = asyncio.ensure_future(client.call_tool_async("hang"))
+            said = await client.call_tool_async("echo", text="hello")
+            hangs.cancel()
+            await asyncio.wait({hangs})
+            return said, await client.call_tool_async("echo", text="again")
+
+        assert asyncio.run(both()) == ("hello", "again")
+        in_a_hurry(client)
+        with pytest.raises(ServiceTimeoutError):
+            client.call_tool("hang")
+
+
+def test_a_server_that_dies_in_the_middle_is_reached_again_when_it_is_back(mortal):
+    with MCPClient({"tools": {"type": "mcp", "endpoint": mortal.url, "tool": "echo"}}) as client:
+        assert client.call_tool("tools", text="hello") == "hello"
+        mortal.kill()
+        for _ in range(2):
+            with pytest.raises(ServiceUnavailableError, match="'tools'"):
+                client.call_tool("tools", text="hello")
+        mortal.start()
+        assert client.call_tool("tools", text="hello") == "hello"
+
+
+def test_a_server_that_dies_fails_the_calls_that_run(mortal):
+    with MCPClient(mortal.url) as client:
+
+        async def calls():
+            hanging = [asyncio.ensure_future(client.call_tool_async("hang")) for _ in range(3)]
+            dying = asyncio.ensure_future(client.call_tool_async("die"))
+            return await asyncio.gather(*hanging, dying, return_exceptions=True)
+
+        errors = asyncio.run(calls())
+    assert {type(error) for error in errors} == {ServiceUnavailableError}
+
+
+def test_a_port_where_nobody_listens_is_said():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    with MCPClient({"judge": url}) as client:
+        with pytest.raises(ServiceUnavailableError, match="service 'judge' can't be reached"):
+            client.call_tool("judge")
+        with pytest.raises(ServiceUnavailableError, match="service 'judge' can't be reached"):
+            client.check()
+
+
+def test_a_server_that_never_answers_is_given_up():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        MCPClient(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", timeout_s=0.3) as client,
+        pytest.raises(ServiceTimeoutError, match=r"within 0\.3 s"),
+    ):
+        client.call_tool("echo", text="hello")
+
+
+def test_another_path_is_no_server(http_server):
+    with (
+        MCPClient(http_server.url + "/elsewhere") as client,
+        pytest.raises(ServiceUnavailableError, match="HTTP 404"),
+    ):
+        client.call_tool("echo", text="hello")
+
+
+def test_a_secret_that_is_not_set_is_named(http_server, monkeypatch):
+    monkeypatch.delenv("GUERDON_JUDGE_TOKEN", raising=False)
+    service = McpService(endpoint=http_server.url, token_env="GUERDON_JUDGE_TOKEN")
+    with MCPClient({"judge": service}) as client:
+        for ask in (lambda: client.call_tool("judge"), client.check):
+            with pytest.raises(ServiceError, match="GUERDON_JUDGE_TOKEN, which isn't set"):
+                ask()
+
+
+# Endings
+
+
+def tasks():
+    async def count():
+        return len(asyncio.all_tasks())
+
+    return run(count())
+
+
+def test_closing_ends_calls_that_run_and_leaves_nothing(http_server):
+    before, threads = tasks(), threading.active_count()
+    client = MCPClient(http_server.url)
+
+    async def close_in_the_middle():
+        hanging = asyncio.ensure_future(client.call_tool_async("hang"))
+        await client.call_tool_async("echo", text="hello")
+        await client.close_async()
+        return await asyncio.gather(hanging, return_exceptions=True)
+
+    (error,) = asyncio.run(close_in_the_middle())
+    assert isinstance(error, ServiceUnavailableError)
+    assert tasks() <= before
+    assert threading.active_count() <= threads + 1  # asyncio.run's own, of names
+
+
+def test_closing_ends_a_connection_that_is_being_opened():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = MCPClient(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
+
+        async def close_in_the_middle():
+            opening = asyncio.ensure_future(client.call_tool_async("echo"))
+            connection, _ = await asyncio.to_thread(listening.accept)
+            with connection:
+                await client.close_async()
+            return await asyncio.gather(opening, return_exceptions=True)
+
+        (error,) = asyncio.run(close_in_the_middle())
+    assert isinstance(error, ServiceUnavailableError)
+
+
+def test_a_closed_client_opens_again(http_server):
+    client = MCPClient(http_server.url)
+    for _ in range(2):
+        assert client.call_tool("echo", text="hello") == "hello"
+        client.close()
+
+
+AT_THE_END = """
+import sys
+from guerdon.services.client import MCPClient
+client = MCPClient({service!r})
+print(client.call_tool("process"))
+"""
+
+
+def test_a_process_that_ends_without_closing_says_nothing_and_leaves_nothing(command):
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", AT_THE_END.format(service=command)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    until_gone(int(ended.stdout))
+
+
+HANGING = """
+from pathlib import Path
+from mcp.client import stdio
+from guerdon.errors import ServiceTimeoutError
+from guerdon.services.client import MCPClient
+from guerdon.services.config import McpService
+
+stdio.PROCESS_TERMINATION_TIMEOUT = 0.2
+command = ["sh", "-c", "echo $$ > {process}; exec sleep 600"]
+client = MCPClient(McpService(command=command, timeout_s=0.3))
+try:
+    client.call_tool("x")
+except ServiceTimeoutError as error:
+    print("too late")
+{close}
+"""
+
+
+@pytest.mark.parametrize("close", ["", "client.close()"], ids=["at_the_end", "closed"])
+def test_a_program_that_does_not_answer_is_ended_without_a_word(close, tmp_path):
+    process = tmp_path / "process"
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c",
+         HANGING.format(process=process, close=close)],
+        capture_output=True, text=True, timeout=10,
+    )  # fmt: skip
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (ended.returncode, ended.stdout, said) == (0, "too late\n", [])
+    until_gone(int(process.read_text()))
+
+
+FORKED = """
+import os, sys
+from guerdon.services.client import MCPClient
+client = MCPClient({service!r})
+ours = client.call_tool("process")
+child = os.fork()
+if not child:
+    theirs = client.call_tool("process")
+    client.close()
+    os._exit(0 if theirs != ours and client.call_tool("echo", text="hi") == "hi" else 1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), client.call_tool("process") == ours)
+client.close()
+"""
+
+
+def test_a_forked_process_has_connections_of_its_own(command):
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED.format(service=command)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.stdout, ended.stderr) == ("0 True\n", "")

@@ -1,0 +1,164 @@
+"""A judge as a real MCP server, in memory, over HTTP and on stdin and stdout."""
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import mcp
+import pytest
+
+import guerdon
+from guerdon.errors import InvalidArgumentError, LaunchError, ServiceError
+from guerdon.services.client import MCPClient
+from guerdon.services.config import McpService
+from guerdon.services.mcp.judge_server import make_judge_server
+from guerdon.services.mcp.mcp_serving import serve_mcp
+
+TEMPLATE = "Is {action} a good answer to {observation.question}?"
+
+
+class Chat:
+    """Stands for a model; says what it is told to."""
+
+    name = "a model"
+    temperature = max_tokens = None
+
+    def __init__(self, text):
+        self.text = text
+        self.asked = []
+
+    async def complete(self, messages, **settings):
+        from guerdon.services.models.chat import Reply
+
+        self.asked.append(messages)
+        return Reply(self.text)
+
+
+def judge(text="Good. Score: 0.8", template=TEMPLATE):
+    return make_judge_server(Chat(text), template)
+
+
+def test_the_tool_is_found_and_gives_a_verdict():
+    with MCPClient(judge()) as client:
+        (tool,) = client.list_tools()
+        assert tool.name == "judge"
+        assert tool.input_schema["required"] == ["action", "observation"]
+        assert set(tool.output_schema["required"]) == {"score", "reasoning"}
+        verdict = client.call_tool("judge", action="42", observation={"question": "6 × 7?"})
+    assert verdict == {"score": 0.8, "reasoning": "Good. Score: 0.8"}
+
+
+def test_any_mcp_client_uses_it():
+    async def use():
+        async with mcp.Client(judge()) as client:
+            tools = (await client.list_tools()).tools
+            arguments = {"action": "42", "observation": {"question": "6 × 7?"}}
+            told = client.server_info
+            return (told.name, told.version), tools, await client.call_tool("judge", arguments)
+
+    told, (tool,), result = asyncio.run(use())
+    assert told == ("judge", guerdon.__version__)
+    assert tool.name == "judge"
+    assert result.structured_content["score"] == 0.8
+    assert json.loads(result.content[0].text) == result.structured_content
+
+
+def test_action_and_observation_are_taken_by_any_template():
+    with MCPClient(judge(template="Is {action} polite?")) as client:
+        assert client.call_tool("judge", action="Hello", observation="x")["score"] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"action": "42"}, "observation"),
+        ({"action": "42", "observation": {}}, "question"),
+        ({"action": "", "observation": {"question": ""}, "bonus": 1}, "no place for bonus"),
+    ],
+    ids=["missing", "missing part", "unknown"],
+)
+def test_arguments_that_do_not_fit_are_the_tools_failure(arguments, message):
+    with MCPClient(judge()) as client, pytest.raises(ServiceError, match=message):
+        client.call_tool("judge", **arguments)
+
+
+def test_what_is_no_verdict_is_the_tools_failure():
+    with MCPClient(judge("Hard to say.")) as client, pytest.raises(ServiceError, match="failed"):
+        client.call_tool("judge", action="42", observation={"question": "?"})
+
+
+def test_a_template_that_is_none_is_refused():
+    with pytest.raises(InvalidArgumentError, match="template"):
+        judge(template="")
+
+
+def test_making_it_leaves_logging_as_it_was():
+    before = logging.root.handlers[:], logging.root.level
+    judge()
+    assert (logging.root.handlers, logging.root.level) == before
+
+
+# Served
+
+PROGRAM = """
+import sys
+from guerdon.services.models.chat import ChatModel
+from guerdon.services.mcp.judge_server import make_judge_server
+from guerdon.services.mcp.mcp_serving import serve_mcp, serve_mcp_stdio
+
+chat = ChatModel("http://127.0.0.1:1", "m", retries=0)
+server = make_judge_server(chat, "Is {action} polite?")
+if sys.argv[1] == "stdio":
+    serve_mcp_stdio(server)
+else:
+    say = lambda url: print(url, flush=True)
+    serve_mcp(server, port=0, token=sys.argv[2] or None, ready=say)
+print("ended", file=sys.stderr)
+"""
+
+
+def test_it_is_served_on_stdin_and_stdout():
+    with MCPClient([sys.executable, "-c", PROGRAM, "stdio"]) as client:
+        assert [tool.name for tool in client.list_tools()] == ["judge"]
+        with pytest.raises(ServiceError, match=r"judge failed: .*127"):
+            client.call_tool("judge", action="Hello")
+
+
+def test_it_is_served_over_http_to_those_who_hold_the_token(monkeypatch):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "http", "s3cret"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        url = process.stdout.readline().strip()
+        assert httpx.get(url.replace("/mcp", "/health")).text == "ok"
+        monkeypatch.setenv("GUERDON_JUDGE_TOKEN", "s3cret")
+        monkeypatch.setenv("GUERDON_WRONG_TOKEN", "guessed")
+        with MCPClient(McpService(endpoint=url, token_env="GUERDON_JUDGE_TOKEN")) as client:
+            assert [tool.name for tool in client.list_tools()] == ["judge"]
+        for service in (url, McpService(endpoint=url, token_env="GUERDON_WRONG_TOKEN")):
+            with MCPClient(service) as client, pytest.raises(ServiceError, match="HTTP 401"):
+                client.call_tool("judge", action="Hello")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == "ended\n"
+
+
+@pytest.mark.parametrize("token", ["", "two words", "new\nline", "ü"])
+def test_a_token_that_cannot_be_sent_is_refused(token):
+    with pytest.raises(InvalidArgumentError, match="printable ASCII"):
+        serve_mcp(judge(), port=0, token=token)
+
+
+def test_an_address_that_is_taken_is_said():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LaunchError, match=f"can't listen on 127.0.0.1:{port}"):
+            serve_mcp(judge(), port=port)

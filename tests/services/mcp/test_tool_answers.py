@@ -1,0 +1,76 @@
+"""What an MCP tool answered, as guerdon gives it."""
+
+import mcp
+import pytest
+from mcp_types import CallToolResult, ImageContent, TextContent
+
+from guerdon.errors import ServiceError, ServiceTimeoutError, ServiceUnavailableError
+from guerdon.services.mcp.tool_answers import answer_of, failure
+
+
+def text(said):
+    return TextContent(type="text", text=said)
+
+
+IMAGE = ImageContent(type="image", data="", mime_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "given"),
+    [
+        ([text("0.5")], {"score": 0.5}, {"score": 0.5}),
+        ([text("good")], None, "good"),
+        ([text("one"), text("two")], None, "one\ntwo"),
+        ([], None, ""),
+        ([text("good")], {"result": "good"}, "good"),
+        ([text("0.5")], {"result": 0.5}, {"result": 0.5}),
+        ([text("good")], {"result": "better"}, {"result": "better"}),
+        ([text("[1, 2]")], [1, 2], {"result": [1, 2]}),
+        ([IMAGE], {"score": 0.5}, {"score": 0.5}),
+    ],
+    ids=["object", "text", "texts", "nothing", "-> str", "-> float", "other", "list", "image too"],
+)
+def test_structure_is_a_dictionary_and_anything_else_is_text(content, structured, given):
+    result = CallToolResult(content=content, structured_content=structured)
+    assert answer_of("judge", "judge", result) == given
+
+
+def test_content_that_is_no_text_is_refused():
+    result = CallToolResult(content=[text("see"), IMAGE])
+    with pytest.raises(ServiceError, match="of a kind that isn't taken, image") as caught:
+        answer_of("painter", "paint", result)
+    assert caught.value.service == "painter"
+
+
+def test_a_tool_that_failed_is_quoted():
+    result = CallToolResult(content=[text("no such file")], is_error=True)
+    with pytest.raises(ServiceError, match="service 'judge': rate failed: no such file"):
+        answer_of("judge", "rate", result)
+    with pytest.raises(ServiceError, match="failed: without a word"):
+        answer_of("judge", "rate", CallToolResult(content=[], is_error=True))
+
+
+def test_a_tool_that_failed_at_length_is_quoted_in_part():
+    result = CallToolResult(content=[text("x" * 100_000)], is_error=True)
+    with pytest.raises(ServiceError) as caught:
+        answer_of("judge", "rate", result)
+    assert len(str(caught.value)) < 3000
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (mcp.MCPError(-32000, "Connection closed"), ServiceUnavailableError),
+        (mcp.MCPError(-32001, "too slow"), ServiceTimeoutError),
+        (mcp.MCPError(-32602, "no such tool"), ServiceError),
+        (mcp.MCPError(-32603, "HTTP 503", {"http_status": 503}), ServiceUnavailableError),
+        (mcp.MCPError(-32603, "HTTP 429", {"http_status": 429}), ServiceUnavailableError),
+        (mcp.MCPError(-32603, "HTTP 401", {"http_status": 401}), ServiceError),
+        (mcp.MCPError(-32603, "odd", ["data"]), ServiceError),
+    ],
+    ids=["closed", "late", "refused", "503", "429", "401", "odd"],
+)
+def test_an_error_of_the_protocol_has_its_kind(error, kind):
+    raised = failure("judge", error)
+    assert type(raised) is kind
+    assert str(raised) == f"service 'judge': {error.message}"

@@ -1,0 +1,427 @@
+"""A model behind an endpoint: a real server that follows a script, the real client."""
+
+import asyncio
+import copy
+import gc
+import importlib.util
+import itertools
+import os
+import pickle
+import socket
+import subprocess
+import sys
+
+import anyio
+import pytest
+
+from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Said, ScriptedModel
+from guerdon._background import run
+from guerdon.errors import (
+    InvalidArgumentError,
+    ServiceError,
+    ServiceTimeoutError,
+    ServiceUnavailableError,
+)
+from guerdon.services.models.chat import ChatModel
+from guerdon.services.models.retrying import Backoff
+from guerdon.services.models.usage import Prices
+
+HELLO = [{"role": "user", "content": "hello you"}]
+AT_ONCE = Backoff(3, first_s=0.0, longest_s=0.05)
+
+
+def chat_with(model, **settings):
+    return ChatModel(model.endpoint, "m", **{"retries": AT_ONCE, **settings})
+
+
+def ask(chat, **arguments):
+    return run(chat.complete(HELLO, **arguments))
+
+
+def is_left(model):
+    return model.open == 0
+
+
+def test_it_asks_and_counts():
+    with ScriptedModel(["one two three"]) as model:
+        with chat_with(model, prices=Prices(1.0, 10.0)) as chat:
+            reply = ask(chat)
+        model.wait_for(is_left)
+    assert (reply.text, reply.finish_reason, reply.is_structured) == (
+        "one two three",
+        "stop",
+        False,
+    )
+    usage = chat.usage
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (1, 2, 3)
+    assert (usage.cost, usage.retries, usage.failures) == (32 / 1_000_000, 0, 0)
+    assert model.asked == [{"model": "m", "messages": HELLO, "temperature": 0.0}]
+
+
+def test_settings_go_into_the_request():
+    with ScriptedModel(["a", "b"]) as model:
+        settings = {"temperature": 0.7, "max_tokens": 9, "extra_body": {"top_k": 5}}
+        with chat_with(model, **settings) as chat:
+            ask(chat)
+            ask(chat, temperature=0.1, max_tokens=3, seed=7)
+    first, second = model.asked
+    assert (first["temperature"], first["max_tokens"], first["top_k"]) == (0.7, 9, 5)
+    assert (second["temperature"], second["max_tokens"], second["seed"]) == (0.1, 3, 7)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(Failed(429), id="429"),
+        pytest.param(Failed(429, retry_after="0.01"), id="429_with_retry_after"),
+        pytest.param(Failed(500), id="500"),
+        pytest.param(Failed(503, retry_after="9999"), id="503_for_hours"),
+        pytest.param(Broken(), id="broken_json"),
+        pytest.param(Broken("<html>proxy</html>"), id="html"),
+        pytest.param(Broken("[1]"), id="a_list"),
+        pytest.param(Dropped(), id="dropped"),
+        pytest.param(Dropped(within=True), id="dropped_within"),
+    ],
+)
+def test_what_may_pass_is_tried_again(failure):
+    with ScriptedModel([failure, "fine"]) as model:
+        with chat_with(model) as chat:
+            assert ask(chat).text == "fine"
+        model.wait_for(is_left)
+    assert (chat.usage.calls, chat.usage.retries, chat.usage.failures) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "why"),
+    [
+        pytest.param(Failed(429), ServiceUnavailableError, "answered 429", id="429"),
+        pytest.param(Failed(500), ServiceError, "answered 500", id="500"),
+        pytest.param(Failed(503), ServiceUnavailableError, "answered 503", id="503"),
+        pytest.param(Broken(), ServiceError, "no JSON", id="broken_json"),
+        pytest.param(Dropped(), ServiceUnavailableError, "can't be reached", id="dropped"),
+    ],
+)
+def test_what_does_not_pass_is_a_failure_that_says_so(failure, kind, why):
+    with (
+        ScriptedModel(lambda body: failure) as model,
+        chat_with(model) as chat,
+        pytest.raises(kind, match=f"m at {model.endpoint}.*{why}") as raised,
+    ):
+        ask(chat)
+    assert raised.value.__notes__ == ["after 4 attempts"]
+    assert (len(model.asked), chat.usage.retries, chat.usage.failures) == (4, 3, 1)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_what_will_not_pass_is_not_tried_again(status):
+    with (
+        ScriptedModel([Failed(status, text="no way")]) as model,
+        chat_with(model) as chat,
+        pytest.raises(ServiceError, match=f"answered {status}.*no way"),
+    ):
+        ask(chat)
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param('{"error": "x"}', "no choices", id="an_error_as_200"),
+        pytest.param('{"choices": []}', "no choices", id="none"),
+        pytest.param('{"choices": [{"message": null}]}', "no choices", id="no_message"),
+        pytest.param('{"choices": [{"message": {"content": 5}}]}', "no choices", id="a_number"),
+    ],
+)
+def test_an_answer_without_a_choice_is_a_failure(body, why):
+    with (
+        ScriptedModel([Broken(body)]) as model,
+        chat_with(model) as chat,
+        pytest.raises(ServiceError, match=why),
+    ):
+        ask(chat)
+
+
+def test_a_refusal_and_a_filter_are_failures():
+    script = [
+        Said("", choice={"message": {"content": None, "refusal": "I won't"}}),
+        Said("part of", finish_reason="content_filter"),
+    ]
+    with ScriptedModel(script) as model, chat_with(model) as chat:
+        with pytest.raises(ServiceError, match="refused: I won't"):
+            ask(chat)
+        with pytest.raises(ServiceError, match="filtered"):
+            ask(chat)
+
+
+def test_content_in_parts_and_no_content_are_texts():
+    parts = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
+    script = [Said(choice={"message": {"content": parts}}),
+              Said(choice={"message": {"content": None}}, finish_reason="length")]  # fmt: skip
+    with ScriptedModel(script) as model, chat_with(model) as chat:
+        assert ask(chat).text == "ab"
+        assert (ask(chat).text, chat.usage.calls) == ("", 2)
+
+
+def test_one_that_is_too_slow_is_left_and_tried_again():
+    answers = itertools.chain([Said("late", is_held=True)], itertools.repeat("in time"))
+    with ScriptedModel(answers) as model:
+        with chat_with(model, timeout_s=0.5) as chat:
+            assert ask(chat).text == "in time"
+        model.wait_for(is_left)
+    assert chat.usage.retries >= 1
+
+
+def test_one_that_is_always_too_slow_is_a_timeout():
+    with ScriptedModel(lambda body: Said(is_held=True)) as model:
+        with (
+            chat_with(model, timeout_s=0.02, retries=Backoff(1, first_s=0.0)) as chat,
+            pytest.raises(ServiceTimeoutError, match=r"within 0\.02 s"),
+        ):
+            ask(chat)
+        model.wait_for(is_left)
+    assert (chat.usage.retries, chat.usage.failures) == (1, 1)
+
+
+def test_where_nobody_listens_it_is_unavailable():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with (
+        ChatModel(f"http://127.0.0.1:{port}", "m", retries=0) as chat,
+        pytest.raises(ServiceUnavailableError, match="can't be reached"),
+    ):
+        ask(chat)
+
+
+def test_no_more_are_under_way_than_may_be():
+    with ScriptedModel(lambda body: Said("x", is_held=True)) as model:
+        with chat_with(model, concurrency=20) as chat:
+
+            async def many():
+                asking = asyncio.gather(*(chat.complete(HELLO) for _ in range(100)))
+                await asyncio.to_thread(model.wait_for, lambda model: len(model.asked) == 20)
+                model.release()
+                await asking
+
+            asyncio.run(many())
+        model.wait_for(is_left)
+    assert model.at_once == 20
+    assert model.connections == 20
+
+
+def test_one_after_another_they_share_a_connection():
+    with ScriptedModel(lambda body: "x") as model, chat_with(model) as chat:
+        for _ in range(5):
+            ask(chat)
+        assert model.connections == 1
+
+
+@pytest.mark.anyio
+async def test_any_loop_may_ask():
+    with ScriptedModel(lambda body: "x") as model:
+        async with chat_with(model) as chat:
+            assert (await chat.complete(HELLO)).text == "x"
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(chat.complete, HELLO)
+        await anyio.to_thread.run_sync(model.wait_for, is_left)
+    assert chat.usage.calls == 6
+
+
+def test_a_question_that_is_cancelled_lets_go_of_its_place():
+    with ScriptedModel([Said(is_held=True), "next"]) as model:
+        with chat_with(model, concurrency=1) as chat:
+
+            async def main():
+                asking = asyncio.ensure_future(chat.complete(HELLO))
+                await asyncio.to_thread(model.wait_for, lambda model: len(model.asked) == 1)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+                return await chat.complete(HELLO)
+
+            assert asyncio.run(main()).text == "next"
+        model.wait_for(is_left)
+
+
+SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}}
+
+
+def test_a_schema_goes_along():
+    with ScriptedModel(['{"score": 1}']) as model, chat_with(model) as chat:
+        assert ask(chat, schema=SCHEMA).is_structured
+    told = model.asked[0]["response_format"]
+    assert (told["type"], told["json_schema"]["schema"]) == ("json_schema", SCHEMA)
+
+
+def test_an_endpoint_that_takes_no_schema_is_asked_without_from_then_on():
+    with ScriptedModel(["a", "b"], takes_schema=False) as model, chat_with(model) as chat:
+        assert not ask(chat, schema=SCHEMA).is_structured
+        assert ask(chat, schema=SCHEMA).text == "b"
+    assert ["response_format" in body for body in model.asked] == [True, False, False]
+
+
+def test_one_that_is_said_to_take_no_schema_is_never_asked_with_one():
+    with ScriptedModel(["a"]) as model, chat_with(model, structured=False) as chat:
+        assert not ask(chat, schema=SCHEMA).is_structured
+    assert "response_format" not in model.asked[0]
+
+
+def test_a_request_that_is_refused_for_another_reason_does_not_end_schemas():
+    with ScriptedModel([Failed(400), Failed(400), "a"]) as model, chat_with(model) as chat:
+        with pytest.raises(ServiceError, match="answered 400"):
+            ask(chat, schema=SCHEMA)
+        assert ask(chat, schema=SCHEMA).is_structured
+
+
+def test_keys_are_sent_and_never_shown(monkeypatch):
+    monkeypatch.setenv("MODEL_KEY", "sk-from-env")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-others")
+    said = Failed(401, text="wrong key sk-secret")
+    with ScriptedModel([said, "a", "b"]) as model:
+        with chat_with(model, api_key="sk-secret") as chat:
+            with pytest.raises(ServiceError) as raised:
+                ask(chat)
+            assert "sk-secret" not in f"{raised.value!r}{chat!r}{vars(raised.value)}"
+        with chat_with(model, api_key_env="MODEL_KEY") as chat:
+            ask(chat)
+            assert "sk-from-env" not in str(pickle.dumps(chat))
+        with chat_with(model) as chat:
+            ask(chat)
+    keys = [headers["authorization"] for headers in model.headers]
+    assert keys == ["Bearer sk-secret", "Bearer sk-from-env", "Bearer none"]
+
+
+def test_half_a_surrogate_pair_in_an_answer_is_replaced():
+    refused = Said(choice={"message": {"content": None, "refusal": "no \ud800"}})
+    with ScriptedModel(["a \ud800", refused]) as model, chat_with(model) as chat:
+        assert ask(chat).text == "a \ufffd"
+        with pytest.raises(ServiceError, match="refused: no \ufffd"):
+            ask(chat)
+
+
+@pytest.mark.parametrize(
+    "content", ["half \ud800", {"a", "set"}, float("nan")], ids=["surrogate", "set", "nan"]
+)
+def test_messages_that_json_cannot_hold_are_refused_before_they_are_sent(content):
+    with ScriptedModel(["a"]) as model, chat_with(model) as chat:
+        with pytest.raises(InvalidArgumentError, match="JSON in UTF-8 can't hold"):
+            run(chat.complete([{"role": "user", "content": content}]))
+        assert ask(chat).text == "a"
+    assert len(model.asked) == 1
+    assert chat.usage.retries == 0
+
+
+def test_a_key_that_is_not_there_is_told_when_it_is_needed(monkeypatch):
+    monkeypatch.delenv("MODEL_KEY", raising=False)
+    with (
+        ChatModel("http://localhost:1", "m", api_key_env="MODEL_KEY") as chat,
+        pytest.raises(ServiceError, match="the environment variable MODEL_KEY, which isn't set"),
+    ):
+        ask(chat)
+
+
+def test_it_goes_on_after_it_was_closed():
+    with ScriptedModel(["a", "b"]) as model, chat_with(model) as chat:
+        ask(chat)
+        chat.close()
+        model.wait_for(is_left)
+        assert ask(chat).text == "b"
+
+
+def test_connections_end_with_the_last_who_holds_them():
+    with ScriptedModel(["a"]) as model:
+        chat = chat_with(model)
+        ask(chat)
+        assert model.open == 1
+        del chat
+        gc.collect()
+        model.wait_for(is_left)
+
+
+def test_copies_are_the_same_and_a_pickled_one_connects_anew():
+    with ScriptedModel(["a", "b"]) as model, chat_with(model, max_tokens=5) as chat:
+        ask(chat)
+        assert copy.copy(chat) is copy.deepcopy(chat) is chat
+        with pickle.loads(pickle.dumps(chat)) as again:
+            assert ask(again).text == "b"
+        assert model.connections == 2
+        assert (again.max_tokens, again.backoff, again.usage.calls) == (5, AT_ONCE, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_connects_anew():
+    with ScriptedModel(["a", "b", "c"]) as model, chat_with(model) as chat:
+        ask(chat)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if ask(chat).text == "b" else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert ask(chat).text == "c"
+        assert model.connections == 2
+
+
+PROGRAM = """
+import sys
+from guerdon._background import run
+from guerdon.services.models.chat import ChatModel
+chat = ChatModel(sys.argv[1], "m")
+print(run(chat.complete([{"role": "user", "content": "x"}])).text)
+"""
+
+
+def test_a_process_that_closes_nothing_ends_without_a_word():
+    with ScriptedModel(["a"]) as model:
+        ended = subprocess.run(
+            [sys.executable, "-W", "error", "-c", PROGRAM, model.endpoint],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("a\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "base"),
+    [
+        pytest.param("http://localhost:8000", "http://localhost:8000/v1", id="no_path"),
+        pytest.param("http://localhost:8000/", "http://localhost:8000/v1", id="a_slash"),
+        pytest.param("http://[::1]:8000/v1/", "http://[::1]:8000/v1", id="v1"),
+        pytest.param("https://host/api/v3", "https://host/api/v3", id="another_path"),
+        pytest.param("https://host/v1/chat/completions", "https://host/v1", id="the_whole"),
+    ],
+)
+def test_an_address_without_a_path_means_v1(endpoint, base):
+    assert ChatModel(endpoint, "m").endpoint == base
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["localhost:8000", "ftp://host", "", "http://", "http://[::1", 5, None]
+)
+def test_what_is_no_address_is_refused(endpoint):
+    with pytest.raises(InvalidArgumentError, match="takes an address"):
+        ChatModel(endpoint, "m")
+
+
+def test_an_address_with_a_password_is_refused_without_showing_it():
+    with pytest.raises(InvalidArgumentError, match="api_key_env") as raised:
+        ChatModel("http://user:hunter2@host/v1", "m")
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"model": ""}, {"temperature": 2.1}, {"temperature": float("nan")}, {"max_tokens": 0},
+     {"max_tokens": True}, {"timeout_s": 0}, {"timeout_s": float("inf")}, {"retries": -1},
+     {"concurrency": 0}, {"concurrency": 10_001}, {"extra_body": {"messages": []}}],
+    ids=lambda settings: "-".join(map(str, *settings.items())),
+)  # fmt: skip
+def test_what_can_not_be_meant_is_refused(settings):
+    with pytest.raises(InvalidArgumentError, match=next(iter(settings))):
+        ChatModel("http://localhost", **{"model": "m", **settings})
+    with pytest.raises(InvalidArgumentError, match="not both"):
+        ChatModel("http://localhost", "m", api_key="a", api_key_env="A")
+
+
+def test_without_openai_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'guerdon\[judge\]'"):
+        ChatModel("http://localhost", "m")
