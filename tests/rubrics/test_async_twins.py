@@ -1,11 +1,12 @@
 """Rubrics that are written twice: `forward` waits, `forward_async` is awaited."""
 
 import threading
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
-from guerdon import Guarded, Rubric, RubricDict, Sequential, WeightedSum
+from guerdon import Guarded, Rubric, RubricComposer, RubricDict, Sequential, WeightedSum
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +83,24 @@ async def test_twins_in_a_weighted_sum_wait_at_the_same_time():
     one, two = meeting
     with anyio.fail_after(5):
         assert await WeightedSum([Meets(one, two), Meets(two, one)], [1, 1]).evaluate(0, 0) == 2.0
+
+
+async def test_components_stand_in_the_trees_order_whoever_is_done_first():
+    class Late(Asks):
+        async def forward_async(self, action, observation):
+            await first.wait()
+            return 0.5
+
+    class Soon(Asks):
+        async def forward_async(self, action, observation):
+            first.set()
+            return 1.0
+
+    first = anyio.Event()
+    composer = RubricComposer({"late": Late(), "soon": Soon()}, [1.0, 1.0], normalize=False)
+    with anyio.fail_after(5):
+        _, components = await composer.compute_async("a", SimpleNamespace(done=True))
+    assert list(components) == ["late", "soon"]
 
 
 async def test_a_hand_written_parent_calls_it_as_sync_in_its_thread():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from guerdon.rubrics.frames import Frame
+    from guerdon.rubrics.frames import EntryTuple, Frame
     from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["add_components"]
@@ -31,7 +31,7 @@ def add_components(
     """
     _note(caught, prefix.removesuffix("."), frame)
     paths = (rubric._traits or rubric._look()).paths
-    for child, value, _, below in frame.entries:
+    for child, value, _, below in _ordered(rubric, frame):
         path = paths.get(id(child))
         if path is None:
             continue  # not of this tree: whoever called it answers for it
@@ -41,6 +41,15 @@ def add_components(
                 name = _again(rubric, child, prefix, named)
             named[name] = value
         add_components(named, child, below, f"{name}.", caught)
+
+
+def _ordered(rubric: Rubric, frame: Frame) -> list[EntryTuple]:
+    """What was recorded, in the tree's order: children that wait end in any order."""
+    entries = frame.entries
+    if len(entries) < 2 or not (rubric._traits or rubric._look()).waits:
+        return entries
+    places = {id(child): place for place, child in enumerate(rubric._children.values())}
+    return sorted(entries, key=lambda entry: places.get(id(entry[0]), len(places)))
 
 
 def _note(caught: dict[str, Exception], name: str, frame: Frame) -> None:

@@ -179,6 +179,7 @@ def test_odd_keys_are_told_in_quotes():
     [
         ("wieght", ["name", "weight"], "did you mean 'weight'?"),
         ("WEIGHT", ["name", "weight"], "did you mean 'weight'?"),
+        ("prompt", ["model", "prompt_template"], "did you mean 'prompt_template'?"),
         ("zzz", ["name", "weight"], "there are 'name', 'weight'"),
         ("zzz", [], "there are none"),
     ],

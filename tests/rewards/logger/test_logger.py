@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import logging
+import os
 import pickle
 import threading
 import time
@@ -381,6 +382,21 @@ def test_a_run_keeps_its_id_and_project(tmp_path):
         assert second.run == first.run
     with RewardLogger("jsonl", path=tmp_path) as third:
         assert third.run.id != first.run.id
+
+
+def test_a_disk_without_hard_links_will_do(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for number in range(2):
+        with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
+            logger.log_step(number, 0, 1.0, {})
+    assert [row["step"] for row in rows(tmp_path / "run")] == [0, 1]
+    assert sorted(each.name for each in (tmp_path / "run").glob("*.json*")) == [
+        "rewards.jsonl",
+        "run.json",
+    ]
 
 
 def test_it_says_when_it_is_closed_and_can_be_closed_twice(tmp_path, kept):

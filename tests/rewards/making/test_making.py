@@ -360,6 +360,36 @@ def test_mistakes_of_making_are_told_beside_the_others():
         assert holds in line
 
 
+WRONG_SERVICE = """\
+schema_version: "1.0"
+per_turn:
+  - {name: a, rubric: LLMJudge, config: {prompt_template: "{action}", endpoint: style}}
+  - {name: b, rubric: needing, config: {service: style}}
+  - {name: c, rubric: needing, config: {service: stile}}
+  - {name: d, rubric: LLMJudge, config: {prompt_template: "{action}", endpoint: [style]}}
+mcp_services:
+  style: {type: openai_llm, endpoint: "http://localhost:1", modle: m}
+"""
+
+
+def test_a_service_that_is_wrong_is_told_where_it_stands_alone():
+    def needing(mcp_client, service):
+        return Scored()
+
+    registry = RubricRegistry()
+    registry.register("needing", needing)
+    registry.register("LLMJudge", LLMJudge)
+    document = parse_document(WRONG_SERVICE)
+    found = problems_of_document(document, registry=registry)
+    assert str(document.error(found)).split("\n") == [
+        "line 5: per_turn[2].config.service: there is no service 'stile' in mcp_services; "
+        "did you mean 'style'?",
+        "line 6: per_turn[3].config.endpoint: it is a list; text is needed",
+        "line 8: mcp_services.style.model: it is missing; text is needed",
+        "line 8: mcp_services.style.modle: there is no such key; did you mean 'model'?",
+    ]
+
+
 def test_making_tells_the_lines_of_the_file():
     config = RewardConfig.from_yaml(
         "schema_version: '1.0'\nper_turn:\n  - {name: a, rubric: nothing}\n"

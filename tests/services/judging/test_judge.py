@@ -634,7 +634,7 @@ def test_a_service_that_gives_no_verdict_is_a_failure(answer):
 def test_a_service_is_a_name_and_has_its_own_settings():
     with pytest.raises(InvalidArgumentError, match="name of a service"):
         LLMJudge(PROMPT, 5, mcp_client=Services(""))
-    with pytest.raises(InvalidArgumentError, match="the service's"):
+    with pytest.raises(InvalidArgumentError, match="the service's; 'style' is the name of one: an"):
         LLMJudge(PROMPT, "style", mcp_client=Services(""), model="m")
 
 

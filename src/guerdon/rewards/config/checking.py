@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guerdon.rewards.config.config import RewardConfig, RubricEntry
@@ -45,8 +46,9 @@ def problems_of_document(
     document, problems = RewardConfig.problems_in(document)
     data = document.data if isinstance(document.data, dict) else {}
     services = data.get("mcp_services")
-    names = tuple(services) if isinstance(services, dict) else ()
-    maker = Maker(mcp, registry, document.folder, names)
+    names = tuple(map(str, services)) if isinstance(services, dict) else ()
+    client: Any = mcp if mcp is not None or not names else _Absent(names)
+    maker = Maker(client, registry, document.folder, names)
     told = {each.place for each in problems}
     for key in LISTS:
         entries = data.get(key)
@@ -57,6 +59,17 @@ def problems_of_document(
                 found = [each.within(key, number) for each in made]
                 problems += [each for each in found if each.place not in told]
     return problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """Stands for services that are wrong themselves, which is told where they stand.
+
+    Attributes:
+        services: Their names.
+    """
+
+    services: tuple[str, ...]
 
 
 def _as_far_as_said(said: Any) -> RubricEntry | None:

@@ -126,6 +126,8 @@ def near(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     if not close:  # as for a difference of case alone
         close = [each for each in names if each.casefold() == name.casefold()]
+    if not close and len(name) > 2:  # the beginning of a longer one
+        close = [each for each in names if each.casefold().startswith(name.casefold())]
     if close:
         return f"did you mean {close[0]!r}?"
     if not names:

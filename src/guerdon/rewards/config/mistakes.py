@@ -64,7 +64,7 @@ def problems_of(error: ValidationError, data: Any, model: Any = None) -> list[Pr
         data: What it validated.
         model: As what: a model or a type, for the keys that there are.
     """
-    errors = error.errors(include_url=False)
+    errors = _of_files(error.errors(include_url=False))
     found: list[Problem] = []
     for each in errors:
         place = _place(each, data)
@@ -74,6 +74,12 @@ def problems_of(error: ValidationError, data: Any, model: Any = None) -> list[Pr
         elif each["type"] != "too_short" or not _is_around(each["loc"], errors):
             found.append(Problem(place, _said(each, model)))
     return list(dict.fromkeys(found))  # members of a union may say the same
+
+
+def _of_files(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors without those that what a file can't hold at all is missing, where others are."""
+    own = [each for each in errors if each["type"] not in ("needs_python_object", "is_instance_of")]
+    return own or errors
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:

@@ -73,6 +73,11 @@ class TrackerBackend(Protocol):
 
         Args:
             records: In the order they were logged. If it raises, all of them come again.
+
+        Raises:
+            TrackerError: It will never take one of them. They come again one by one, and the one
+                that raises this alone is kept aside; whatever else is raised holds up what is
+                behind it.
         """
 
     def close(self) -> None:

@@ -56,7 +56,9 @@ def _begun(folder: Path, said: dict[str, str]) -> dict[str, str]:
             os.link(draft, file)
         except FileExistsError:
             pass  # another process was first: what it says counts
+        except OSError:  # no hard links here, as on some mounted disks
+            draft.replace(file)
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
     found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     return found

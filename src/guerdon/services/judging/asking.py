@@ -241,7 +241,8 @@ def judges_of(
     is_service = mcp_client is not None and not is_model and not is_address
     if said and (is_model or is_service):
         whose = "the ChatModel's" if is_model else "the service's"
-        raise InvalidArgumentError(f"{', '.join(said)} can't be given here: they are {whose}")
+        hint = "" if is_model else f"; {endpoint!r:.60} is the name of one: an address holds ://"
+        raise InvalidArgumentError(f"{', '.join(said)} can't be given here: they are {whose}{hint}")
     if mcp_client is not None and is_service:
         return tuple(ServiceJudge(mcp_client, _name(each)) for each in (endpoint, *others))
     if isinstance(endpoint, ChatModel):
