@@ -117,6 +117,7 @@ def test_what_would_steer_a_terminal_is_told_as_its_escape(guerdon, tmp_path):
     assert "x1b[2J" in done.stdout
 
 
+@pytest.mark.edge
 def test_a_missing_version_is_warned_of_once(guerdon, tmp_path):
     text = GOOD.partition("\n")[2].partition("episode_end")[0]
     (tmp_path / "good.yaml").write_text(f"normalize: false\n{text}")

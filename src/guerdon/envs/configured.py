@@ -51,8 +51,9 @@ class ConfiguredEnv:
         self.pipeline = RewardPipeline.of(reward)
         self._owns = self.pipeline is not reward
         try:
-            self.pipeline.check_services()
+            # First what is wrong in the file, then what isn't there.
             self.live = LiveReward(self.pipeline.make(), config=self.pipeline.config)
+            self.pipeline.check_services()
         except BaseException:
             self.close()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from guerdon.models.observation import Observation
+from guerdon.rewards.composer import RubricComposer
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import namer, path_of
 from guerdon.rubrics.components import add_components
@@ -22,6 +23,7 @@ ERROR = "reward_error"
 FAILED = "reward_failed"
 DEALT_WITH = "reward_dealt_with"
 FINGERPRINT = "reward_fingerprint"
+WEIGHTS = "reward_weights"
 STEP_REWARDS = "step_rewards"
 STEP_REWARDS_ERROR = "step_rewards_error"
 
@@ -133,6 +135,8 @@ def _write(
     if rubric._watch is not None:
         rubric._watch(named, observation.done)
     told: dict[str, Any] = {COMPONENTS: named, FINGERPRINT: scored_by}
+    if isinstance(rubric, RubricComposer):
+        told[WEIGHTS] = rubric.effective_weights  # they may move: the reward is traced by them
     if error is not None:
         told[ERROR] = say_failure(error)
         told[FAILED] = path_of(error) or ""
@@ -147,7 +151,7 @@ def _write(
             told[STEP_REWARDS] = None
             told[STEP_REWARDS_ERROR] = say_failure(failed)
     observation.reward = reward
-    for old in (ERROR, FAILED, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
+    for old in (ERROR, FAILED, WEIGHTS, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
         observation.metadata.pop(old, None)  # of an observation that is shown again
     observation.metadata.update(told)
     if recorder is not None:

@@ -4,6 +4,7 @@
 
     GuerdonError
     ├── InvalidArgumentError (ValueError)      an argument that can't be meant
+    ├── MissingExtraError (ImportError)        a package that an extra brings isn't installed
     ├── MissingInputError (LookupError)        an action or observation lacks what a rubric reads
     ├── RubricError                            something about a tree of rubrics
     │   ├── AbstractRubricError (TypeError)    a rubric without forward
@@ -61,6 +62,7 @@ from __future__ import annotations
 from guerdon.errors.base import (
     GuerdonError,
     InvalidArgumentError,
+    MissingExtraError,
     MissingInputError,
 )
 from guerdon.errors.environments import (
@@ -124,10 +126,10 @@ __all__ = [
     "ConnectionLostError", "CreditError", "CycleError", "EnvDefinitionError", "EnvError",
     "EnvFailedError", "EnvTimeoutError", "EpisodeError", "GuardTimeoutError", "GuerdonError",
     "InvalidArgumentError", "InvalidChildError", "InvalidObservationError", "InvalidScoreError",
-    "LaunchError", "MissingInputError", "NoAggregationError", "NotInitializedError", "OutputError",
-    "PolicyError", "RefusedActionError", "ResumeError", "RewardFunctionError", "RolloutError",
-    "RubricError", "RubricIndexError", "RubricPathError", "SandboxError", "SandboxUnavailableError",
-    "ServerError", "ServiceError", "ServiceTimeoutError", "ServiceUnavailableError", "SpecError",
-    "StateError", "TrackerError", "TrajectoryError", "UnknownEnvError", "VerdictError",
-    "WorkerError",
+    "LaunchError", "MissingExtraError", "MissingInputError", "NoAggregationError",
+    "NotInitializedError", "OutputError", "PolicyError", "RefusedActionError", "ResumeError",
+    "RewardFunctionError", "RolloutError", "RubricError", "RubricIndexError", "RubricPathError",
+    "SandboxError", "SandboxUnavailableError", "ServerError", "ServiceError", "ServiceTimeoutError",
+    "ServiceUnavailableError", "SpecError", "StateError", "TrackerError", "TrajectoryError",
+    "UnknownEnvError", "VerdictError", "WorkerError",
 ]  # fmt: skip

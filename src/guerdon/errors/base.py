@@ -7,6 +7,7 @@ from typing import Any
 __all__ = [
     "GuerdonError",
     "InvalidArgumentError",
+    "MissingExtraError",
     "MissingInputError",
 ]
 
@@ -24,6 +25,18 @@ class GuerdonError(Exception):
 
 class InvalidArgumentError(GuerdonError, ValueError):
     """An argument is outside what is accepted."""
+
+
+class MissingExtraError(GuerdonError, ImportError):
+    """A package isn't installed that one of the extras brings.
+
+    Attributes:
+        extra: The extra, as in ``pip install 'guerdon[judge]'``.
+    """
+
+    def __init__(self, message: str, *, extra: str = "") -> None:
+        super().__init__(message)
+        self.extra = extra
 
 
 class MissingInputError(GuerdonError, LookupError):

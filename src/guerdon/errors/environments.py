@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from guerdon.errors.base import GuerdonError
@@ -124,12 +124,21 @@ class ServerError(ClientError, RuntimeError):
     Attributes:
         code: The protocol's code, such as ``"EXECUTION_ERROR"``; over HTTP the status.
         errors: What is wrong with the fields of what was sent, where the server tells.
+        details: What else it tells, by name.
     """
 
-    def __init__(self, message: str, *, code: str = "", errors: Sequence[object] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        errors: Sequence[object] = (),
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(f"Server error: {message} (code: {code})")
         self.code = code
         self.errors = tuple(errors)
+        self.details = dict(details or {})
 
 
 class ConnectionLostError(ClientError, ConnectionError):

@@ -58,9 +58,9 @@ def open_reward(
     from guerdon.rewards.pipeline import RewardPipeline
 
     with RewardPipeline.of(spec) as pipeline:
+        rubric = pipeline.make()
         if check:
             pipeline.check_services()
-        rubric = pipeline.make()
         live = LiveReward(pipeline.make(), config=pipeline.config)
         live.progress.report(training_step=at or 0, episode=at or 0)
         live.apply(rubric)

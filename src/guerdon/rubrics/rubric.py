@@ -354,10 +354,9 @@ class Rubric(Node):
 
     def _reconfigured(self) -> None:
         """Let this rubric and all above it be fingerprinted anew."""
-        self.__dict__["_scored_by"] = self.__dict__["_is_alike"] = None
+        self.__dict__.update(_scored_by=None, _is_alike=None)
         for reference in self._parents:
-            parent = reference()
-            if parent is not None:
+            if (parent := reference()) is not None:
                 parent._reconfigured()
 
     def _weight_of(self, name: str) -> float | None:

@@ -131,7 +131,7 @@ class MCPClient:
             ServiceTimeoutError: It took too long.
             ServiceError: It failed in another way; the message has the tool's own words.
             AsyncRubricError: It was called from async code that the background loop runs.
-            ImportError: A package of the extra isn't there.
+            MissingExtraError: A package of the extra isn't there.
         """
         return run(self._call(service, arguments))
 

@@ -466,10 +466,24 @@ def test_a_name_that_nothing_has_is_told_with_near_ones(path, said):
     assert said in refused(path)[0]
 
 
-def test_a_module_that_raises_is_told(tmp_path, monkeypatch):
-    (tmp_path / "raising_rubrics.py").write_text("1 / 0\n")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n1 / 0\n", "importing it raised ZeroDivisionError: division by zero"),
+        ("x = 1\ndef f(:\n", "importing it raised SyntaxError: invalid syntax"),
+        ("import sys\nsys.exit(3)\n", "importing it raised SystemExit: 3"),
+        ("x = 1\nimport no_such_module\n", "importing it raised ModuleNotFoundError"),
+    ],
+    ids=["error", "syntax", "exit", "import"],
+)
+@pytest.mark.parametrize("form", ["{0}.Thing", "{1}:Thing"])
+def test_a_module_that_raises_is_told_with_its_line(form, text, said, tmp_path, monkeypatch):
+    path = tmp_path / "raising_rubrics.py"
+    path.write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    assert "importing it raised ZeroDivisionError" in refused("raising_rubrics.Thing")[0]
+    (told,) = refused(form.format("raising_rubrics", path))
+    assert said in told
+    assert told.endswith(f"({path}:2)")
 
 
 def test_names_are_registered_once():

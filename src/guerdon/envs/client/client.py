@@ -149,8 +149,8 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
         Args:
             spec: What ``guerdon serve`` takes: ``module:name``, ``file.py:name``, a folder, or a
                 registered name.
-            config: The reward, as a `RewardConfig` or a dict like one, which the server gets as a
-                file, in place of the environment's own.
+            config: The reward, as a `RewardConfig`, a dict like one or the path of its file, which
+                the server gets as a file, in place of the environment's own.
             startup_timeout_s: Seconds that the server may take to be there.
             **options: As of the class.
         """
@@ -176,9 +176,10 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
 
         Args:
             image: The image.
-            config: The reward, as a `RewardConfig` or a dict like one, mounted as a JSON file,
-                read-only, whose path is in the container's ``GUERDON_CONFIG``. ``guerdon serve``
-                takes it from there; what another server does with it is its own affair.
+            config: The reward, as a `RewardConfig`, a dict like one or the path of its file. It is
+                mounted as a JSON file, read-only, whose path is in the container's
+                ``GUERDON_CONFIG``. ``guerdon serve`` takes it from there; what another server does
+                with it is its own affair.
             env: Environment variables of the container.
             port: The port that its server listens on, inside.
             startup_timeout_s: Seconds that the server may take to be there.

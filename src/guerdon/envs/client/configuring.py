@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon.envs.client.answers import message
 from guerdon.errors import ConfigConflictError, ConfigUpdateError, InvalidArgumentError, ServerError
+from guerdon.rewards.config.config import RewardConfig
 
 if TYPE_CHECKING:
     from guerdon.envs.client.http import HTTPEnvClient
@@ -21,23 +22,42 @@ __all__ = ["ConfigFile", "ConfiguredSession", "changed", "merged", "refused"]
 NAMED = ("weights", "schedules")
 LISTS = ("per_turn", "episode_end")
 PROGRESS = ("training_step",)
+REPORTS = frozenset(("training_step", "episode", "by"))
 
 
-def changed(change: Any, version: str | None) -> dict[str, Any]:
+def changed(change: Any, version: str | None, seen: str | None = None) -> dict[str, Any]:
     """What is sent of a change: the change, with the version that it was made to.
+
+    What only reports how far training is changes nothing that others may have changed, and is
+    sent without the version that was `seen` last.
+
+    Example:
+        >>> changed({"weights": {"a": 1.0}}, None, "3-f00")
+        {'weights': {'a': 1.0}, 'version': '3-f00'}
+        >>> changed({"training_step": 500}, None, "3-f00")
+        {'training_step': 500}
 
     Raises:
         InvalidArgumentError: The change is no mapping.
     """
     if not isinstance(change, Mapping):
         raise InvalidArgumentError(f"{change!r:.60} is no change; give a dict")
+    if version is None and "version" not in change and not REPORTS.issuperset(change):
+        version = seen
     return dict(change) if version is None else {**change, "version": version}
 
 
-def refused(error: ServerError) -> Exception:
-    """What a server's refusal of a change is here; another error is given back as it is."""
+def refused(error: ServerError, sent: str) -> Exception:
+    """What a server's refusal of a change is here; another error is given back as it is.
+
+    Args:
+        error: What the server said.
+        sent: The version that the change was made to.
+    """
     if error.code in ("412", "CONFLICT"):
-        return ConfigConflictError(str(error))
+        said = str(error.details.get("message", error))
+        present = str(error.details.get("version", ""))
+        return ConfigConflictError(said, sent=sent, present=present)
     if error.code in ("422", "VALIDATION_ERROR") and error.errors:
         problems = [_line(each) for each in error.errors]
         return ConfigUpdateError("nothing was changed: " + "; ".join(problems), problems=problems)
@@ -129,10 +149,9 @@ class ConfiguredSession:
             ConfigUpdateError: Something in it can't be done, so that nothing was.
             ConfigConflictError: The session's configuration is another by now.
         """
-        sent = changed(change, version)
-        await self._configure_again()
-        if "version" not in sent and self._config_version is not None:
-            sent["version"] = self._config_version
+        changed(change, version)  # refuses what is none
+        await self._configure_again()  # after which another version may have been seen
+        sent = changed(change, version, self._config_version)
         told = await self._change(sent)
         self._own_change = merged(self._own_change, change)
         assert self._wire is not None
@@ -153,7 +172,7 @@ class ConfiguredSession:
         try:
             told = await self._ask(message("config", sent), "config")
         except ServerError as error:
-            raise refused(error) from error
+            raise refused(error, str(sent.get("version", ""))) from error
         self._config_version = told["config"]["version"]
         return dict(told)
 
@@ -227,7 +246,7 @@ class ConfigFile:
         >>> file.remove()
 
     Args:
-        config: A mapping, or what has a ``to_dict()``, such as a `RewardConfig`.
+        config: A mapping, a `RewardConfig`, or the path of a file of one.
         here: Let a ``file.py:name`` in it be looked for beside the file that it was read from, or
             from where this process is, not beside the new file.
 
@@ -236,6 +255,8 @@ class ConfigFile:
     """
 
     def __init__(self, config: Any, *, here: bool = False) -> None:
+        if isinstance(config, (str, Path)):
+            config = RewardConfig.from_file(config)
         plain = config.to_dict() if hasattr(config, "to_dict") else config
         if here:
             document = getattr(config, "document", None)

@@ -134,13 +134,11 @@ class HTTPEnvClient:
             ConfigUpdateError: Something in it can't be done, so that nothing was.
             ConfigConflictError: Somebody else has changed it since.
         """
-        sent = changed(change, version)
-        if "version" not in sent and self._config_version is not None:
-            sent["version"] = self._config_version
+        sent = changed(change, version, self._config_version)
         try:
             told: dict[str, Any] = await self.post("/config", json=sent)
         except ServerError as error:
-            raise refused(error) from error
+            raise refused(error, str(sent.get("version", ""))) from error
         self._config_version = told["config"]["version"]
         return told
 
@@ -284,4 +282,6 @@ def _content(response: httpx.Response, path: str) -> Any:
     detail = content.get("detail", content) if isinstance(content, dict) else content
     errors = detail if isinstance(detail, list) else ()
     said = detail.get("message", detail) if isinstance(detail, dict) else detail
-    raise ServerError(f"{path}: {said}", code=str(response.status_code), errors=errors)
+    told = detail if isinstance(detail, dict) else None
+    code = str(response.status_code)
+    raise ServerError(f"{path}: {said}", code=code, errors=errors, details=told)

@@ -318,7 +318,7 @@ class Wire:
     def _error(self, data: dict[str, Any]) -> ServerError:
         errors = data.get("errors")
         known = errors if isinstance(errors, list) else ()
-        return ServerError(str(data["message"]), code=str(data["code"]), errors=known)
+        return ServerError(str(data["message"]), code=str(data["code"]), errors=known, details=data)
 
     async def close(self) -> None:
         """Say goodbye, and close."""

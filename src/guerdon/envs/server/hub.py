@@ -168,6 +168,7 @@ class Hub:
         """
         if self.live is None:
             if self._pipeline is not None:
+                await asyncio.to_thread(self._pipeline.make)  # first what is wrong in its file
                 await self._pipeline.check_services_async()
             self.metadata, self.live = await self.probe(self._looked_at)
         return self.live

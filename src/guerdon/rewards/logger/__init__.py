@@ -5,6 +5,7 @@ from guerdon.rewards.logger.jsonl import JsonlTracker
 from guerdon.rewards.logger.logger import RewardLogger
 from guerdon.rewards.logger.metric_names import metric_name
 from guerdon.rewards.logger.mlflow import MlflowTracker
+from guerdon.rewards.logger.observations import reward_fields
 from guerdon.rewards.logger.protocol import TrackedRun, TrackerBackend
 from guerdon.rewards.logger.records import TrackedRecord
 from guerdon.rewards.logger.sending import TrackerStatus
@@ -23,4 +24,5 @@ __all__ = [
     "TrackerStatus",
     "WandbTracker",
     "metric_name",
+    "reward_fields",
 ]

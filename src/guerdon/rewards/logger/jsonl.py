@@ -20,6 +20,8 @@ TAIL_BYTES = 4 << 20
 class JsonlTracker:
     """Appends each record to a file, as a line of JSON with the fields of `TrackedRecord`.
 
+    Beside these stand its ``metrics``, under the names that the other trackers show.
+
     ``env_id`` is a field, so environments never meet; names are as they were given. Several
     processes may write to one file. Each record is there once, also after a process was killed: a
     half-written line is taken away by the next that writes, and the record comes again.
@@ -33,6 +35,8 @@ class JsonlTracker:
         >>> row = json.loads(Path("mine.jsonl").read_text())
         >>> row["env_id"], row["step"], row["reward"], row["components"]
         ('env-0', 7, 0.5, {'tests': 1.0})
+        >>> row["metrics"]
+        {'reward/total': 0.5, 'reward/tests': 1.0}
 
     Args:
         path: The file; by default ``rewards.jsonl`` in the run's folder.
@@ -63,7 +67,7 @@ class JsonlTracker:
             if self._there is None:
                 self._there = set(self._ids(end))
             there = self._there
-            data = b"".join(record.line for record in records if record.id not in there)
+            data = b"".join(_line(record) for record in records if record.id not in there)
             try:
                 write_all(self._file, data)
             except OSError:
@@ -111,3 +115,8 @@ class JsonlTracker:
         start = max(0, end - TAIL_BYTES)
         os.lseek(self._file, start, os.SEEK_SET)
         return start, os.read(self._file, end - start)
+
+
+def _line(record: TrackedRecord) -> bytes:
+    metrics = json.dumps(record.metrics(), allow_nan=False).encode()
+    return b'%s,"metrics":%s}\n' % (record.line.rstrip()[:-1], metrics)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from guerdon.errors import MissingExtraError
 from guerdon.rewards.logger.records import TrackedRecord
 
 __all__ = ["TrackedRun", "TrackerBackend"]
@@ -88,10 +89,12 @@ def installed(package: str, *, extra: str, user: str) -> None:
     """Check that an optional package is there, without importing it.
 
     Raises:
-        ImportError: It isn't; the message names the extra.
+        MissingExtraError: It isn't; the message names the extra.
     """
     if find_spec(package) is None:
-        raise ImportError(f"{user} needs the package {package}: pip install 'guerdon[{extra}]'")
+        raise MissingExtraError(
+            f"{user} needs the package {package}: pip install 'guerdon[{extra}]'", extra=extra
+        )
     # They use it, and while the interpreter ends it can't be imported any more: a short script
     # that closes nothing would leave all it logged.
     import_module("concurrent.futures.thread")

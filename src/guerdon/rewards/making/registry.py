@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -112,7 +113,17 @@ def _in_file(spec: str, folder: str | Path | None) -> Any:
     try:
         return load_object(spec)
     except SpecError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"{error}{_line_of(error)}") from error
+
+
+def _line_of(error: SpecError) -> str:
+    """Where the code of a module raised that was imported."""
+    cause = error.__cause__ if error.traceback is not None else None
+    if isinstance(cause, SyntaxError) and cause.filename:
+        return f" ({cause.filename}:{cause.lineno})"
+    frames = traceback.extract_tb(cause.__traceback__) if cause is not None else []
+    own = [each for each in frames if not each.filename.startswith("<")]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
 def _at_path(path: str, known: list[str] | None = None, *, folder: str | Path | None = None) -> Any:
@@ -132,7 +143,7 @@ def _at_path(path: str, known: list[str] | None = None, *, folder: str | Path | 
             return load_object(f"{module}:{name}")
         except SpecError as error:
             if error.traceback is not None:  # importing it raised
-                raise ConfigError(str(error)) from error
+                raise ConfigError(f"{error}{_line_of(error)}") from error
             if module in sys.modules:
                 _refuse_name(sys.modules[module], name, is_whole=missing is None, cause=error)
             missing = missing or error

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from guerdon.envs.amounts import check_seconds
-from guerdon.errors import InvalidArgumentError, PolicyError
+from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
 from guerdon.models.message import INSTRUCTION_ROLES, Message
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observing import first_messages, shown
@@ -64,7 +64,7 @@ class OpenAIPolicy:
 
     Raises:
         InvalidArgumentError: An argument can't be meant, or there is no key.
-        ImportError: The package ``openai`` isn't there.
+        MissingExtraError: The package ``openai`` isn't there.
     """
 
     def __init__(
@@ -187,8 +187,8 @@ def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any
     try:
         import openai
     except ImportError as error:
-        raise ImportError(
-            "OpenAIPolicy needs the package openai: pip install 'guerdon[judge]'"
+        raise MissingExtraError(
+            "OpenAIPolicy needs the package openai: pip install 'guerdon[judge]'", extra="judge"
         ) from error
     if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         api_key = NO_KEY

@@ -81,7 +81,7 @@ class LLMJudge(Rubric):
 
     Raises:
         InvalidArgumentError: An argument can't be meant.
-        ImportError: The package ``openai`` isn't there: ``pip install 'guerdon[judge]'``.
+        MissingExtraError: The package ``openai`` isn't there: ``pip install 'guerdon[judge]'``.
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
@@ -148,8 +148,7 @@ class LLMJudge(Rubric):
     def prompt_template(self, text: str | None) -> None:
         if text is None and any(isinstance(judge, ModelJudge) for judge in self._panel.judges):
             raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
-        known = {"action", "observation", *self.fields} if self.fields else None
-        self._template = None if text is None else Template(text, known=known)
+        self._template = None if text is None else Template(text)
 
     @property
     def asked(self) -> list[str]:

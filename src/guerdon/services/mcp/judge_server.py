@@ -62,7 +62,7 @@ def make_judge_server(
 
     Raises:
         InvalidArgumentError: The template can't be one.
-        ImportError: A package of the extra isn't there.
+        MissingExtraError: A package of the extra isn't there.
     """
     need_mcp()
     # Not MCPServer, which installs a handler at the root of logging, and takes a tool's arguments

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json, to_json
 
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, MissingExtraError
 from guerdon.services.config import McpService
 from guerdon.services.describing import SdkService
 from guerdon.services.service_tool import ServiceTool
@@ -75,13 +75,13 @@ def need_mcp() -> None:
     """Import the SDK.
 
     Raises:
-        ImportError: It isn't; it names the extra that brings it.
+        MissingExtraError: It isn't; it names the extra that brings it.
     """
     try:
         import mcp.server  # noqa: F401
     except ImportError as error:  # also of an mcp of before version 2
-        raise ImportError(
-            "MCPClient needs the package mcp: pip install 'guerdon[judge]'"
+        raise MissingExtraError(
+            "MCPClient needs the package mcp: pip install 'guerdon[judge]'", extra="judge"
         ) from error
 
 

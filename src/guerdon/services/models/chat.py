@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from guerdon._background import run
-from guerdon.errors import InvalidArgumentError, ServiceError
+from guerdon.errors import InvalidArgumentError, MissingExtraError, ServiceError
 from guerdon.rubrics.checks.inputs import number_within
 from guerdon.services.bridging import on_background
 from guerdon.services.judging.template import as_text
@@ -82,7 +82,7 @@ class ChatModel:
 
     Raises:
         InvalidArgumentError: An argument can't be meant.
-        ImportError: The package ``openai`` isn't there.
+        MissingExtraError: The package ``openai`` isn't there.
     """
 
     def __init__(
@@ -259,7 +259,9 @@ def _make(kind: type[ChatModel], endpoint: str, model: str, settings: dict[str, 
 
 def _need_openai() -> None:
     if importlib.util.find_spec("openai") is None:
-        raise ImportError("ChatModel needs the package openai: pip install 'guerdon[judge]'")
+        raise MissingExtraError(
+            "ChatModel needs the package openai: pip install 'guerdon[judge]'", extra="judge"
+        )
 
 
 def _temperature(temperature: float | None) -> float | None:

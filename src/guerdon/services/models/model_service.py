@@ -29,7 +29,7 @@ def chat_of(config: OpenAIService) -> ChatModel:
         'm at http://localhost:8000/v1'
 
     Raises:
-        ImportError: The package ``openai`` isn't there.
+        MissingExtraError: The package ``openai`` isn't there.
     """
     from guerdon.services.models.chat import ChatModel
 
@@ -93,6 +93,7 @@ class ModelService:
 
     async def check(self, timeout_s: float, *, for_tool: bool) -> None:
         """See whether something listens at its address; the model itself isn't asked."""
+        self._model()  # whose package must be there
         key = self.config.api_key_env
         if key is not None:
             secret_of(key, f"service {self.name!r}", service=self.name)
@@ -103,8 +104,9 @@ class ModelService:
                 _, writer = await asyncio.open_connection(parts.hostname, port)
         except OSError as error:  # a timeout is one, too
             said = str(error) or f"no answer within {timeout_s:g} s"
+            where = f"{parts.hostname}:{port}"
             raise ServiceUnavailableError(
-                f"service {self.name!r} can't be reached: {said}", service=self.name
+                f"service {self.name!r} can't be reached at {where}: {said}", service=self.name
             ) from error
         writer.transport.abort()
 
