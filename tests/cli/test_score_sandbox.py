@@ -13,6 +13,8 @@ import pytest
 from guerdon.errors import SandboxUnavailableError
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 FUNCTIONS = """
     import os
     from guerdon import reward_function

@@ -21,6 +21,8 @@ from guerdon import EnvClient
 from tests.cli.conftest import COMMAND
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 PATIENCE = 10  # seconds after which what should happen is taken not to happen
 
 WORLDS = """

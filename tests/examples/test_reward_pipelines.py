@@ -42,6 +42,8 @@ from guerdon import (
 )
 from tests.envs.client.servers import Served
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 ROOT = Path(__file__).parents[2]
 MODULES = ["chess_shaping", "coding", "knight", "style_judge"]
 SOON = 20

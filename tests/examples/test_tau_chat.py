@@ -36,6 +36,8 @@ from guerdon import (
 )
 from tests.envs.client.servers import Served
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 MODULES = ["demo", "desk", "environment", "models", "rubrics", "scenario", "scripted_model"]
 
 HELLO, CODE, YES, BYE = TRAVELLER

@@ -21,6 +21,8 @@ from guerdon import (
 from guerdon.envs.client.configuring import ConfigFile, merged
 from tests.envs.client.servers import Echo, run
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 
 class Fixed(Rubric):
     score_range = (0.0, 1.0)

@@ -17,6 +17,8 @@ from guerdon import (
 from guerdon.envs.pool.remote import RemoteBackend
 from tests.envs.worlds import SOON, Board, Deed, Server, unsigned
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 SHORT = 0.3
 
 

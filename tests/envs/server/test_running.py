@@ -14,6 +14,8 @@ import pytest
 from guerdon import EnvDefinitionError, LaunchError, create_app, serve
 from tests.envs.server.worlds import RESET, SOON, Client, Echo, step
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 PROGRAM = """
     import sys, threading, time
     from pathlib import Path

@@ -35,6 +35,7 @@ def test_a_step_is_logged_with_all_it_says(tmp_path):
     assert row == {
         "kind": "step", "step": 7, "episode": 2, "env_id": "env-0", "reward": 0.5,
         "components": {"tests": 1.0, "style": 0.0},
+        "metrics": {"reward/total": 0.5, "reward/tests": 1.0, "reward/style": 0.0},
     }  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from guerdon.services.config import McpService
 from guerdon.services.mcp.judge_server import make_judge_server
 from guerdon.services.mcp.mcp_serving import serve_mcp
 
+pytestmark = pytest.mark.edge  # real servers and processes
+
 TEMPLATE = "Is {action} a good answer to {observation.question}?"
 
 

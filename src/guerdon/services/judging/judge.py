@@ -148,7 +148,8 @@ class LLMJudge(Rubric):
     def prompt_template(self, text: str | None) -> None:
         if text is None and any(isinstance(judge, ModelJudge) for judge in self._panel.judges):
             raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
-        self._template = None if text is None else Template(text)
+        known = {"action", "observation", *self.fields} if self.fields else None
+        self._template = None if text is None else Template(text, known=known)
 
     @property
     def asked(self) -> list[str]:
