@@ -94,3 +94,29 @@ def test_a_full_disk_is_an_error_without_a_traceback(guerdon):
     assert done.returncode == 2
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+FADING = """
+schema_version: "1.0"
+per_turn:
+  - {name: f, rubric: "fn.py:short", config: {n: 30}, schedule: {piecewise: [[0, 1.0], [10, 0.0]]}}
+curriculum:
+  - {name: first, weights: {f: 2.0}, until: {episodes: 5}}
+  - {name: then}
+"""
+
+
+def test_the_tree_of_a_reward_file_says_which_weights_move(guerdon, tmp_path):
+    (tmp_path / "fn.py").write_text(
+        'def short(action, observation, n=3):\n    """Short enough."""\n    return 1.0\n'
+    )
+    (tmp_path / "fading.yaml").write_text(FADING)
+    done = guerdon("tree", "fading.yaml")
+    assert done.returncode == 0
+    assert "short" in done.stdout
+    assert "Short enough." in done.stdout
+    assert "weight of f moves by episode: piecewise [[0, 1.0], [10, 0.0]]\n" in done.stdout
+    assert "weights go by stages: first, then\n" in done.stdout
+    told = json.loads(guerdon("tree", "fading.yaml", "--json").stdout)
+    assert told["schedules"]["f"]["by"] == "episode"
+    assert told["stages"] == ["first", "then"]

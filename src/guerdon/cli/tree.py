@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -11,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from guerdon.cli.consoles import console
-from guerdon.rewards.opening import open_reward
+from guerdon.rewards.config.config import RewardConfig
+from guerdon.rewards.opening import is_pipeline_file, open_reward
+from guerdon.rewards.schedules.schedule_spec import spec_of
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
@@ -39,13 +41,25 @@ def tree(
     has to hold before it is evaluated, and what it reads beside the action.
     """  # fmt: skip
     with open_reward(reward, check=False) as found:
-        _print(as_rubric(found), as_json)
+        _print(as_rubric(found), _moving(reward), as_json)
 
 
-def _print(rubric: Rubric, as_json: bool) -> None:
+def _moving(reward: str) -> dict[str, Any]:
+    """The schedules of a pipeline by the names of entries, and its curriculum."""
+    if not is_pipeline_file(reward):
+        return {}
+    config = RewardConfig.from_file(reward)
+    moving: dict[str, Any] = {
+        each.name: spec_of(each.schedule) for each in config.entries if each.schedule is not None
+    }
+    stages = [stage.name for stage in config.curriculum or ()]
+    return {"schedules": moving, **({"stages": stages} if stages else {})}
+
+
+def _print(rubric: Rubric, moving: dict[str, Any], as_json: bool) -> None:
     nodes = list(describe(rubric))
     if as_json:
-        print(json.dumps({"fingerprint": rubric.fingerprint(), "tree": nodes}, indent=2))
+        print(json.dumps({"fingerprint": rubric.fingerprint(), "tree": nodes} | moving, indent=2))
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("rubric", "measures", "range", "weight", "depends on"):
@@ -62,4 +76,12 @@ def _print(rubric: Rubric, as_json: bool) -> None:
         )
     out = console()
     out.print(table)
+    for name, spec in moving.get("schedules", {}).items():
+        by = spec["by"].replace("_", " ")
+        [(kind, points)] = [item for item in spec.items() if item[0] != "by"]
+        line = f"weight of {name} moves by {by}: {kind} {json.dumps(points)}"
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if "stages" in moving:
+        line = f"weights go by stages: {', '.join(moving['stages'])}"
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print(f"reward {rubric.fingerprint()}", highlight=False)

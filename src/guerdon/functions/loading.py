@@ -271,6 +271,10 @@ def _from_package(spec: str, path: Path) -> ModuleType | None:
 
 
 def _module(spec: str, name: str, folder: Path | None = None) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise SpecError(
+            f"{spec}: {name!r} is no module's name; for a file, write its path with .py", spec=spec
+        )
     _importable(str(folder or Path.cwd()))
     try:
         return importlib.import_module(name)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from guerdon.rubrics.function import unwrapped
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["describe"]
@@ -36,5 +37,5 @@ def describe(
 
 
 def _first_line(thing: object) -> str | None:
-    doc = getattr(thing, "__doc__", None)
+    doc = getattr(unwrapped(thing), "__doc__", None)
     return inspect.cleandoc(doc).partition("\n")[0] if doc else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
@@ -11,7 +12,7 @@ from guerdon.errors import InvalidChildError
 from guerdon.rubrics.hooks import is_async_callable
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
+__all__ = ["FunctionRubric", "RubricLike", "as_rubric", "unwrapped"]
 
 RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
 # What rewards of other libraries take.
@@ -54,10 +55,18 @@ class FunctionRubric(Rubric):
             self._function.reset()  # type: ignore[attr-defined]
 
     def _title(self) -> str:
-        return getattr(self._function, "__name__", None) or type(self._function).__name__
+        function = unwrapped(self._function)
+        return getattr(function, "__name__", None) or type(function).__name__
 
     def _described(self) -> object:
         return self._function
+
+
+def unwrapped(function: Any) -> Any:
+    """The function behind those of which `functools.partial` has filled in arguments."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
 
 
 def as_rubric(rubric: RubricLike) -> Rubric:

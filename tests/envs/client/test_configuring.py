@@ -18,7 +18,7 @@ from guerdon import (
     RubricComposer,
     ServerError,
 )
-from guerdon.envs.client.configuring import ConfigFile, merged
+from guerdon.envs.client.configuring import ConfigFile, changed, merged, refused
 from tests.envs.client.servers import Echo, run
 
 pytestmark = pytest.mark.edge  # real servers and processes
@@ -372,3 +372,15 @@ def test_a_server_of_ones_own_gets_it_as_a_file(tmp_path, monkeypatch, given):
             assert await reward(client) == 1.0  # of the server that was started again
 
     run(main())
+
+
+def test_what_only_reports_progress_is_sent_without_a_version():
+    assert changed({"training_step": 3, "by": "t"}, None, "1-f") == {"training_step": 3, "by": "t"}
+    assert changed({"weights": {}}, None, "1-f") == {"weights": {}, "version": "1-f"}
+    assert changed({"weights": {}}, "2-e", "1-f")["version"] == "2-e"
+
+
+def test_a_conflict_says_both_versions_and_an_error_of_post_is_told_in_words():
+    told = {"message": "it was changed", "version": "2-e"}
+    error = refused(ServerError("said", code="412", details=told), "1-f")
+    assert (str(error), error.sent, error.present) == ("it was changed", "1-f", "2-e")

@@ -365,3 +365,17 @@ def test_an_episode_is_scored_by_one_configuration_while_it_changes(serve):
             assert len({each["metadata"]["reward_fingerprint"] for each in steps}) == 1
         stop.set()
         updating.result()
+
+
+# Weights in what is observed
+
+
+def test_observations_tell_the_weights_that_their_reward_was_made_with(serve):
+    server = serve(Composed)
+    client = server.client()
+    server.http.post("/config", json={"schedules": {"a": [[0, 1.0], [1, 0.5]]}})
+    weights = []
+    for _ in range(2):
+        client.ask(RESET)
+        weights.append(client.ask(step("hello"))["data"]["metadata"]["reward_weights"])
+    assert weights == [{"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 2.0}]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from guerdon.envs.client.http import HTTPEnvClient
     from guerdon.envs.client.wire import Wire
 
-__all__ = ["ConfigFile", "ConfiguredSession", "changed", "merged", "refused"]
+__all__ = ["ConfigFile", "ConfiguredSession", "changed", "error_line", "merged", "refused"]
 
 # What of a change is said again to the session that takes the place of one that was lost.
 NAMED = ("weights", "schedules")
@@ -59,7 +59,7 @@ def refused(error: ServerError, sent: str) -> Exception:
         present = str(error.details.get("version", ""))
         return ConfigConflictError(said, sent=sent, present=present)
     if error.code in ("422", "VALIDATION_ERROR") and error.errors:
-        problems = [_line(each) for each in error.errors]
+        problems = [error_line(each) for each in error.errors]
         return ConfigUpdateError("nothing was changed: " + "; ".join(problems), problems=problems)
     return error
 
@@ -229,7 +229,8 @@ def _from_root(config: Any, folder: Path) -> Any:
     }
 
 
-def _line(error: object) -> str:
+def error_line(error: object) -> str:
+    """What is wrong with a field, in a line."""
     if not isinstance(error, Mapping):
         return str(error)
     where = [str(each) for each in error.get("loc", ()) if each != "body"]

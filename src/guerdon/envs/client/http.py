@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from guerdon._background import run
 from guerdon.envs.client.answers import read_answer
-from guerdon.envs.client.configuring import changed, refused
+from guerdon.envs.client.configuring import changed, error_line, refused
 from guerdon.envs.client.wire import http_url, is_loopback
 from guerdon.envs.sync_face import SyncFace
 from guerdon.envs.tokens import check_token
@@ -282,6 +282,8 @@ def _content(response: httpx.Response, path: str) -> Any:
     detail = content.get("detail", content) if isinstance(content, dict) else content
     errors = detail if isinstance(detail, list) else ()
     said = detail.get("message", detail) if isinstance(detail, dict) else detail
+    if errors and all(isinstance(each, dict) for each in errors):
+        said = "; ".join(map(error_line, errors))
     told = detail if isinstance(detail, dict) else None
     code = str(response.status_code)
     raise ServerError(f"{path}: {said}", code=code, errors=errors, details=told)
