@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from guerdon.cli.consoles import console
 from guerdon.cli.diff_report import diff_as_json, diff_tables
+from guerdon.cli.progress import progress
 from guerdon.rollouts.comparing.job import ComparisonJob
 from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.formats import FORMATS
@@ -103,7 +100,7 @@ def diff(
     job = ComparisonJob(
         before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at
     )
-    with _progress(job):
+    with progress(job, "comparing"):
         report = job.run()
     out = console()
     if as_json:
@@ -118,27 +115,3 @@ def diff(
         raise typer.Exit(130)
     if report.comparison.failed:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress(job: ComparisonJob) -> Iterator[None]:
-    err = console(stderr=True)
-    if not err.is_terminal:
-        yield
-        return
-    size = os.path.getsize(job.rollouts) if os.path.isfile(job.rollouts) else None
-    columns = (
-        TextColumn("comparing"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[rows]:,} rows"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("comparing", total=size, rows=0)
-
-        def show(rows: int, read: int) -> None:
-            bar.update(task, completed=read, rows=rows)
-
-        job.progress = show
-        yield

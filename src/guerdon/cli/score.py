@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from guerdon.cli.consoles import console
+from guerdon.cli.progress import progress
 from guerdon.cli.report import report_as_json, report_tables
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.json_forms import as_text
@@ -225,7 +222,7 @@ def score(
         sandbox=_sandbox(sandbox, allow_read, limit),
         at=at,
     )
-    with _progress(job):
+    with progress(job, "scoring"):
         report = job.run()
     _print(report, job, as_json)
     if report.interrupted:
@@ -295,27 +292,3 @@ def _print(report: JobReport, job: Job, as_json: bool) -> None:
     else:
         for part in report_tables(report, job):
             out.print(part)
-
-
-@contextmanager
-def _progress(job: Job) -> Iterator[None]:
-    err = console(stderr=True)
-    if not err.is_terminal:
-        yield
-        return
-    size = os.path.getsize(job.rollouts) if os.path.isfile(job.rollouts) else None
-    columns = (
-        TextColumn("scoring"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[rows]:,} rows"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("scoring", total=size, rows=0)
-
-        def show(rows: int, read: int) -> None:
-            bar.update(task, completed=read, rows=rows)
-
-        job.progress = show
-        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,13 @@ class MessageAction:
     turn: int
     conversation: list[Message]
     place: int
+
+    def __str__(self) -> str:
+        """What was said, as a judge reads it; with tool calls, both as JSON."""
+        if not self.tool_calls:
+            return self.content
+        both = {"content": self.content, "tool_calls": self.tool_calls}
+        return json.dumps(both, ensure_ascii=False, default=str)
 
     @property
     def message(self) -> str:

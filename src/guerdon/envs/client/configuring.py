@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from guerdon.envs.client.http import HTTPEnvClient
     from guerdon.envs.client.wire import Wire
 
-__all__ = ["ConfigFile", "ConfiguredSession", "changed", "error_line", "merged", "refused"]
+__all__ = [
+    "ConfigFile",
+    "ConfiguredSession",
+    "changed",
+    "error_line",
+    "is_report",
+    "merged",
+    "refused",
+]
 
 # What of a change is said again to the session that takes the place of one that was lost.
 NAMED = ("weights", "schedules")
@@ -42,9 +50,14 @@ def changed(change: Any, version: str | None, seen: str | None = None) -> dict[s
     """
     if not isinstance(change, Mapping):
         raise InvalidArgumentError(f"{change!r:.60} is no change; give a dict")
-    if version is None and "version" not in change and not REPORTS.issuperset(change):
+    if version is None and "version" not in change and not is_report(change):
         version = seen
     return dict(change) if version is None else {**change, "version": version}
+
+
+def is_report(change: Mapping[str, Any]) -> bool:
+    """Whether a change only reports how far training is."""
+    return REPORTS.issuperset(change)
 
 
 def refused(error: ServerError, sent: str) -> Exception:
@@ -173,7 +186,8 @@ class ConfiguredSession:
             told = await self._ask(message("config", sent), "config")
         except ServerError as error:
             raise refused(error, str(sent.get("version", ""))) from error
-        self._config_version = told["config"]["version"]
+        if "version" in sent or not is_report(sent):
+            self._config_version = told["config"]["version"]
         return dict(told)
 
     async def _configure_again(self) -> None:

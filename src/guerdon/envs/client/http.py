@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from guerdon._background import run
 from guerdon.envs.client.answers import read_answer
-from guerdon.envs.client.configuring import changed, error_line, refused
+from guerdon.envs.client.configuring import changed, error_line, is_report, refused
 from guerdon.envs.client.wire import http_url, is_loopback
 from guerdon.envs.sync_face import SyncFace
 from guerdon.envs.tokens import check_token
@@ -139,7 +139,8 @@ class HTTPEnvClient:
             told: dict[str, Any] = await self.post("/config", json=sent)
         except ServerError as error:
             raise refused(error, str(sent.get("version", ""))) from error
-        self._config_version = told["config"]["version"]
+        if "version" in sent or not is_report(change):
+            self._config_version = told["config"]["version"]
         return told
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ def trackers_of(backend: Backend, options: dict[str, Any]) -> list[TrackerBacken
     Raises:
         InvalidArgumentError: There is none of that name, none at all, or two share a name.
         TrackerError: What another package offers can't be imported.
-        ImportError: A tracker's own package isn't there.
+        MissingExtraError: A tracker's own package isn't there.
     """
     several = isinstance(backend, Sequence) and not isinstance(backend, str)
     each = list(backend) if several else [backend]  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ class RewardLogger:
     Raises:
         InvalidArgumentError: An argument can't be meant.
         TrackerError: The run's folder can't be used.
-        ImportError: A tracker's own package isn't there; the message names the extra.
+        MissingExtraError: A tracker's own package isn't there; it names the extra.
     """
 
     def __init__(
@@ -153,7 +153,8 @@ class RewardLogger:
 
         What failed is told and never becomes a number: a reward of None as
         ``reward/invalid/total``, a component of None as ``reward/invalid/{name}``. NaN and infinity
-        are no rewards either, and are told in the same way.
+        are no rewards either, and are told in the same way. `reward_fields` has reward,
+        components, invalid and reward_error of an observation.
 
         Args:
             step: The training or environment step, at least 0.

@@ -45,7 +45,7 @@ class MlflowTracker:
         tags: Tags of the run.
 
     Raises:
-        ImportError: Neither package is there.
+        MissingExtraError: Neither package is there.
     """
 
     name = "mlflow"

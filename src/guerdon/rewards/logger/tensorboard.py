@@ -42,7 +42,7 @@ class TensorBoardTracker:
             each costs an open file.
 
     Raises:
-        ImportError: The package ``tensorboard`` isn't there.
+        MissingExtraError: The package ``tensorboard`` isn't there.
         InvalidArgumentError: `max_environments` is no number of environments.
     """
 

@@ -42,7 +42,7 @@ class WandbTracker:
         **init: Further arguments of ``wandb.init``, such as ``tags`` or ``config``.
 
     Raises:
-        ImportError: The package ``wandb`` isn't there.
+        MissingExtraError: The package ``wandb`` isn't there.
     """
 
     name = "wandb"

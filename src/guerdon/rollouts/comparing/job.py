@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any
+from typing import Any
 
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.functions.loading import PREFIX, split_spec
@@ -24,10 +23,10 @@ from guerdon.rollouts.comparing.changes import (
 from guerdon.rollouts.comparing.comparison import ComparisonTally
 from guerdon.rollouts.comparing.report import ComparisonReport
 from guerdon.rollouts.scoring.desk import Desk, Settings
-from guerdon.rollouts.scoring.files import Line
+from guerdon.rollouts.scoring.files import Line, name_of_file, open_file
 from guerdon.rollouts.scoring.formats import reader_of
 from guerdon.rollouts.scoring.function_scorer import FunctionScorer
-from guerdon.rollouts.scoring.grouping import check_lines, lines_by_group
+from guerdon.rollouts.scoring.grouping import batches_of
 from guerdon.rollouts.scoring.interrupts import Interrupts
 from guerdon.rollouts.scoring.scorers import RolloutScorer
 
@@ -102,14 +101,15 @@ class ComparisonJob:
             _refuse_namesakes(self.before, self.after, set(sys.modules) - seen)
             after = stack.enter_context(self._desk(self.after))
             changes = self._changes(before, after)
-            file = stack.enter_context(self._open())
-            batches = self._batches(file, read, before.takes_groups or after.takes_groups)
+            file = stack.enter_context(open_file(self.rollouts))
+            together = before.takes_groups or after.takes_groups
+            batches = batches_of(file, self.rollouts, read, together=together)
             start = perf_counter()
             stack.enter_context(self._interrupts)
             interrupted = self._score(batches, before, after, tally)
             seconds = perf_counter() - start
         if not tally.rows and not interrupted:
-            raise RolloutError(f"{self._name()} holds no rollouts: it is empty")
+            raise RolloutError(f"{name_of_file(self.rollouts)} holds no rollouts: it is empty")
         return ComparisonReport(
             tally.result(), tuple(changes), before.fingerprint, after.fingerprint, seconds,
             interrupted,
@@ -153,28 +153,6 @@ class ComparisonJob:
         except KeyboardInterrupt:
             return True
         return interrupts.asked
-
-    def _batches(
-        self, file: IO[bytes], read: Callable[[IO[bytes]], Iterator[Line]], together: bool
-    ) -> Iterator[list[Line]]:
-        """The lines that are scored together: one at a time, or those of a group."""
-        if not together:
-            return ([line] for line in read(file))
-        if self.rollouts != "-" and os.path.isfile(self.rollouts):
-            check_lines(read(file))
-            file.seek(0)
-        return lines_by_group(read(file))
-
-    def _name(self) -> str:
-        return "standard input" if self.rollouts == "-" else self.rollouts
-
-    def _open(self) -> contextlib.AbstractContextManager[IO[bytes]]:
-        if self.rollouts == "-":
-            return contextlib.nullcontext(sys.stdin.buffer)
-        try:
-            return open(self.rollouts, "rb")
-        except OSError as error:
-            raise RolloutError(f"can't read {self.rollouts}: {error.strerror}") from error
 
 
 def _reward(desk: Desk) -> Any:

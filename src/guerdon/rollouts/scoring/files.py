@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
 from guerdon.errors import RolloutError
 from guerdon.models.rollout import Rollout
 
-__all__ = ["Line", "MAX_LINE", "decode_line", "parse_line", "read_lines", "read_rollouts"]
+__all__ = [
+    "Line", "MAX_LINE", "decode_line", "name_of_file", "open_file", "parse_line", "read_lines",
+    "read_rollouts",
+]  # fmt: skip
 
 # A line with its number, from 1.
 Line: TypeAlias = "tuple[int, bytes]"
@@ -19,6 +24,25 @@ BOM = "\ufeff".encode()
 
 # Bytes that one line may have.
 MAX_LINE = 64 * 1024 * 1024
+
+
+def name_of_file(path: str) -> str:
+    """What a file of rollouts is called; ``-`` is standard input."""
+    return "standard input" if path == "-" else path
+
+
+def open_file(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    """Open a file of rollouts; ``-`` is standard input, which stays open.
+
+    Raises:
+        RolloutError: It can't be read.
+    """
+    if path == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise RolloutError(f"can't read {path}: {error.strerror}") from error
 
 
 def _no_constant(name: str) -> Any:

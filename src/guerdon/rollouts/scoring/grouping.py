@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from guerdon.errors import RolloutError
 from guerdon.models.rollout import Rollout
 from guerdon.rollouts.group_keys import group_key
 from guerdon.rollouts.scoring.files import Line, decode_line
 
-__all__ = ["MAX_GROUP", "check_lines", "groups_of", "lines_by_group"]
+__all__ = ["MAX_GROUP", "batches_of", "check_lines", "groups_of", "lines_by_group"]
 
 T = TypeVar("T")
 
@@ -30,6 +31,29 @@ def groups_of(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
     numbered = enumerate(rollouts, start=1)
     for together in _together(numbered, lambda each: group_key(each[1].group)):
         yield [rollout for _, rollout in together]
+
+
+def batches_of(
+    file: IO[bytes], path: str, read: Callable[[IO[bytes]], Iterator[Line]], *, together: bool
+) -> Iterator[list[Line]]:
+    """The lines of a file that are scored together: one at a time, or those of a group.
+
+    Args:
+        file: The file. One that can be read twice is looked through first, for groups that are
+            split.
+        path: Its path; ``-`` is a stream.
+        read: Reads lines from it.
+        together: Whether the rollouts of a group are scored together.
+
+    Raises:
+        RolloutError: A group is split, or has too many rollouts.
+    """
+    if not together:
+        return ([line] for line in read(file))
+    if os.path.isfile(path):
+        check_lines(read(file))  # before anything is written
+        file.seek(0)
+    return lines_by_group(read(file))
 
 
 def lines_by_group(lines: Iterable[Line]) -> Iterator[list[Line]]:

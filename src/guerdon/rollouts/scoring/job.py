@@ -9,15 +9,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import IO, Any
+from typing import Any
 
 from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError
 from guerdon.rewards.composer import RubricComposer
 from guerdon.rewards.opening import is_pipeline_file
 from guerdon.rollouts.scoring.desk import Desk, Settings
-from guerdon.rollouts.scoring.files import Line, parse_line
+from guerdon.rollouts.scoring.files import Line, name_of_file, open_file, parse_line
 from guerdon.rollouts.scoring.formats import reader_of
-from guerdon.rollouts.scoring.grouping import check_lines, lines_by_group
+from guerdon.rollouts.scoring.grouping import batches_of
 from guerdon.rollouts.scoring.interrupts import Interrupts
 from guerdon.rollouts.scoring.output import RowWriter, read_finished
 from guerdon.rollouts.scoring.row_credit import CreditSettings
@@ -137,8 +137,10 @@ class Job:
         report = JobReport(desk.summary, desk.fingerprint, sandbox=desk.sandbox)
         with contextlib.ExitStack() as stack:
             stack.enter_context(desk)
-            file = stack.enter_context(self._open())
-            batches, size = self._pass_over_finished(self._batches(file, desk), desk, report)
+            file = stack.enter_context(open_file(self.rollouts))
+            lines = reader_of(self.format)
+            batches = batches_of(file, self.rollouts, lines, together=desk.takes_groups)
+            batches, size = self._pass_over_finished(batches, desk, report)
             writer = stack.enter_context(RowWriter(self.out, keep=size))
             if self.out == "-":  # what a reward prints may not get between the rows
                 stack.enter_context(contextlib.redirect_stdout(sys.stderr))
@@ -156,7 +158,7 @@ class Job:
                 self.progress(report.resumed + report.scored, self._read)
             report.seconds = perf_counter() - start
         if not report.summary.rows and not report.interrupted:
-            raise RolloutError(f"{self._name()} holds no rollouts: it is empty")
+            raise RolloutError(f"{name_of_file(self.rollouts)} holds no rollouts: it is empty")
         return report
 
     def _check(self) -> None:
@@ -191,27 +193,6 @@ class Job:
                     "out; declare a score_range, or use normalize: false"
                 )
 
-    def _batches(self, file: IO[bytes], desk: Desk) -> Iterator[list[Line]]:
-        """The lines that are scored together: one at a time, or those of a group."""
-        read = reader_of(self.format)
-        if not desk.takes_groups:
-            return ([line] for line in read(file))
-        if self.rollouts != "-" and os.path.isfile(self.rollouts):
-            check_lines(read(file))  # before anything is written
-            file.seek(0)
-        return lines_by_group(read(file))
-
-    def _name(self) -> str:
-        return "standard input" if self.rollouts == "-" else self.rollouts
-
-    def _open(self) -> contextlib.AbstractContextManager[IO[bytes]]:
-        if self.rollouts == "-":
-            return contextlib.nullcontext(sys.stdin.buffer)
-        try:
-            return open(self.rollouts, "rb")
-        except OSError as error:
-            raise RolloutError(f"can't read {self.rollouts}: {error.strerror}") from error
-
     def _pass_over_finished(
         self, batches: Iterator[list[Line]], desk: Desk, report: JobReport
     ) -> tuple[Iterator[list[Line]], int]:
@@ -234,13 +215,13 @@ class Job:
             kept, last = finished[-1][1], (finished[-1][0], lines[-1])
         if next(rows, None) is not None:
             raise ResumeError(
-                f"{self.out} has more rows than {self._name()}, "
+                f"{self.out} has more rows than {name_of_file(self.rollouts)}, "
                 f"which has {report.resumed}: it was made from other rollouts"
             )
         if last is not None and not _same(last[0]["id"], last[1]):
             raise ResumeError(
                 f"row {report.resumed} of {self.out} is {last[0]['id']!r}, and that of "
-                f"{self._name()} is another: it was made from other rollouts"
+                f"{name_of_file(self.rollouts)} is another: it was made from other rollouts"
             )
         return batches, kept
 

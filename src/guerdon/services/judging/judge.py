@@ -50,9 +50,11 @@ class LLMJudge(Rubric):
 
     Args:
         prompt_template: A `Template` with ``{action}``, ``{observation}``, parts of these such as
-            ``{observation.question}``, and the names of `fields`. Any other name is looked up in
-            the observation and in its metadata. None for a service that has a prompt of its own:
-            it is given the action, the observation and the fields, as texts.
+            ``{observation.question}``, and the names of `fields`. Where there are `fields`, any
+            other name is an error at once; without them it is looked up in the observation and
+            in its metadata. An environment's action is filled in as JSON, and its text is
+            ``{action.content}``. None for a service that has a prompt of its own: it is given the
+            action, the observation and the fields, as texts.
         endpoint: The address of a server that speaks OpenAI's protocol (it holds ``://``), a
             `ChatModel`, or, with `mcp_client`, the name of a service.
         model: The model's name, with an address.
@@ -65,7 +67,8 @@ class LLMJudge(Rubric):
             weight.
         score_range: The lowest and highest score that the model may give.
         samples: How often each judge is asked, from 1 to 1,000.
-        aggregate: What several verdicts come to: ``"mean"``, ``"median"`` or ``"majority"``.
+        aggregate: What several verdicts come to: ``"mean"``, ``"median"`` or ``"majority"`` (the
+            most frequent score; of several that are as frequent, the lowest).
         temperature: Of sampling, in [0, 2]; by default the `ChatModel`'s or 0, and 1 with several
             samples.
         max_tokens: The longest answer; by default the endpoint's.
