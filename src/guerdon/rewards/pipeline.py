@@ -12,6 +12,7 @@ from guerdon.errors import InvalidArgumentError
 from guerdon.rewards.composer import RubricComposer
 from guerdon.rewards.config.config import RewardConfig
 from guerdon.rewards.making.making import make_rubrics
+from guerdon.rubrics.fingerprint import MADE_WITH
 
 if TYPE_CHECKING:
     from guerdon.services.client import MCPClient
@@ -81,12 +82,17 @@ class RewardPipeline:
         """
         rubrics = make_rubrics(self.config, mcp=self.mcp)
         entries = (*self.config.per_turn, *self.config.episode_end)
-        return RubricComposer(
+        composer = RubricComposer(
             rubrics,
             {entry.name: entry.weight for entry in entries},
             self.config.normalize,
             episode_end=[entry.name for entry in self.config.episode_end],
         )
+        if self.mcp is not None:  # another model behind a name is another reward
+            mcp = self.mcp
+            digests = tuple(f"{name}={mcp.fingerprint(name)}" for name in sorted(mcp.services))
+            composer.__dict__[MADE_WITH] = digests
+        return composer
 
     # Services ----------------------------------------------------------------------------------
 

@@ -22,7 +22,10 @@ from guerdon.rubrics.state import NO_STATE, fits_json
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["DIGEST", "file_digest", "fingerprint", "fingerprint_of"]
+__all__ = ["DIGEST", "MADE_WITH", "file_digest", "fingerprint", "fingerprint_of"]
+
+# Where a rubric says what else it was made with, as digests: the services of a pipeline.
+MADE_WITH = "_made_with"
 
 # Where a module that was made of text says what the digest of its file is.
 DIGEST = "__guerdon_digest__"
@@ -73,6 +76,7 @@ class _Reader:
         described = rubric._described()
         if described is not type(rubric):
             yield self.value(described)
+        yield from rubric.__dict__.get(MADE_WITH, ())
         for kind in type(rubric).__mro__:
             yield self.value(kind)
         for name, value in sorted(rubric._own_state().items()):

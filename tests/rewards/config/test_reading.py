@@ -204,7 +204,7 @@ JSON_REFUSED = {
     "infinity": ('{"b": -Infinity}', 1, "-Infinity is no finite number"),
     "overflow": ('{"b":\n 1e999}', 2, "b: 1e999 is too large"),
     "many digits": ('{"b": ' + "1" * 5000 + "}", 1, "at most 1000 digits"),
-    "comma": ('{"a": 1,\n}', 2, "it is no JSON"),
+    "comma": ('{\n"a": 1,}', 2, "it is no JSON"),
     "comment": ('{"a": 1 // x\n}', 1, "it is no JSON"),
     "two": ('{"a": 1}\n{}', 2, "it is no JSON"),
     "empty": (" \n", None, "it is empty"),

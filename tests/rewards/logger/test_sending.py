@@ -45,6 +45,19 @@ def test_one_that_cannot_be_opened_is_opened_later(tmp_path, kept):
     assert tracker.steps == [1]
 
 
+@pytest.mark.parametrize("end", [SystemExit("bye"), KeyboardInterrupt()], ids=["exit", "ctrl-c"])
+def test_one_that_would_end_its_thread_is_tried_again(tmp_path, kept, end):
+    tracker = kept()
+    tracker.fails_to_open = end
+    with RewardLogger(tracker, path=tmp_path, retry_s=60) as logger:
+        logger.log_step(1, 0, 1.0, {})
+        assert logger.flush() is False
+        assert type(end).__name__ in logger.status()["kept"].error
+        tracker.fails_to_open = None
+        assert logger.flush() is True
+    assert tracker.steps == [1]
+
+
 def test_one_that_takes_long_to_open_gets_what_was_logged_before_the_close(tmp_path, kept):
     tracker, opening, go = kept(), threading.Event(), threading.Event()
 

@@ -161,7 +161,7 @@ class Sender:
         for end in [*ends, *(spool.close for spool in [*self.left, self.spool])]:
             try:
                 end()
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a tracker's own code
                 self.error = repr(error)
                 logger.warning("tracker %r can't be closed: %r", self.tracker.name, error)
 
@@ -228,7 +228,7 @@ class Sender:
         self._attempts += 1
         try:
             call()
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a tracker's own code
             if self.error is None:
                 logger.warning(
                     "tracker %r failed, its records wait in %s: %r",
