@@ -602,6 +602,28 @@ def test_a_failed_scoring_leaves_no_reward_that_the_author_made_up():
     assert observation.metadata["reward_error"] == "OSError: the judge is down"
 
 
+def test_an_observation_that_is_shown_again_tells_the_step_that_it_is_shown_for():
+    class Scores(Rubric):
+        def forward(self, action, observation):
+            if action.value == 1:
+                raise OSError("the judge is down")
+            return action.value / 4
+
+    class Shows(World):
+        shown = Observation()
+
+        def step(self, action, timeout_s=None, **kwargs):
+            self.shown.reward = self.score(action, Observation()).reward
+            return self.shown
+
+    driver = Driver(Shows(WeightedSum([Scores()], [1.0])))
+    told = []
+    for value in (2, 1, 3):
+        metadata = driver.step(Move(value=value)).metadata
+        told.append((dict(metadata["reward_components"]), "reward_error" in metadata))
+    assert told == [({"rubric_0": 0.5}, False), ({}, True), ({"rubric_0": 0.75}, False)]
+
+
 def test_trajectory_rubrics_that_are_equal_are_not_the_same():
     @dataclass
     class Equal(TrajectoryRubric):

@@ -238,6 +238,38 @@ def test_tools_are_listed_with_their_services(server):
         assert {tool.service for tool in client.list_tools()} == {"judge", "other"}
 
 
+def test_where_one_service_is_away_the_others_are_listed_one_by_one(server):
+    with MCPClient({"judge": server, "away": "http://127.0.0.1:1/mcp"}) as client:
+        with pytest.raises(ServiceUnavailableError, match="service 'away'"):
+            client.list_tools()
+        assert {tool.service for tool in client.list_tools("judge")} == {"judge"}
+
+
+def _listed_once():
+    """A server that never answers when it is asked again what it offers."""
+    from mcp.server import Server
+    from mcp_types import ListToolsResult
+
+    asked = []
+
+    async def list_tools(context, params):
+        asked.append(params)
+        if len(asked) > 1:
+            await anyio.sleep_forever()
+        return ListToolsResult(tools=[])
+
+    return Server("once", on_list_tools=list_tools)
+
+
+@pytest.mark.parametrize("ask", ["list", "check"])
+def test_a_list_that_does_not_come_is_given_up(ask):
+    with (
+        MCPClient({"once": _listed_once()}, timeout_s=0.2) as client,
+        pytest.raises(ServiceTimeoutError, match=r"'once' didn't answer within 0\.2 s"),
+    ):
+        client.list_tools() if ask == "list" else client.check(timeout_s=0.2)
+
+
 def test_a_service_that_is_not_used_is_not_connected(server):
     with MCPClient({"judge": server, "other": "http://127.0.0.1:1/mcp"}) as client:
         assert client.call_tool("judge", answer="short")["score"] == 0.5

@@ -56,6 +56,11 @@ def test_a_service_cannot_be_changed():
         (mcp(env=["HOME"]), "judge: env goes with a command"),
         (mcp(endpoint="ftp://x"), "judge.endpoint: it takes an address like http"),
         (mcp(endpoint="localhost:8000"), "judge.endpoint: it takes an address like http"),
+        (
+            mcp(endpoint="nope"),
+            "judge.endpoint: it takes an address like http://localhost:8000/mcp",
+        ),
+        (llm(endpoint="nope"), "judge.endpoint: it takes an address like http://localhost:8000/v1"),
         (mcp(endpoint="http:///mcp"), "judge.endpoint: it takes an address like http"),
         (mcp(endpoint="http://a b/"), "judge.endpoint: it takes an address like http"),
         (mcp(endpoint="http://x:99999/"), "judge.endpoint: it is no address: Port out of range"),

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from guerdon.errors import ConfigError, EnvDefinitionError
 from guerdon.rubrics.rubric import Rubric
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "begins_episode",
     "configuration_of",
+    "configure",
     "furnished",
     "given_services",
     "is_furnished",
@@ -88,8 +89,16 @@ def configuration_of(environment: Environment[Any, Any, Any]) -> LiveReward:
                 f"the rubric of {type(environment).__name__} can't be copied ({error}), so that "
                 "no change could be tried before it is made"
             ) from error
-        environment._live = LiveReward(prototype)
-    return environment._live
+        # Whoever else asks for the first time meanwhile gets the same.
+        environment.__dict__.setdefault("_live", LiveReward(prototype))
+    return cast("LiveReward", environment._live)
+
+
+def configure(live: LiveReward, environment: Environment[Any, Any, Any]) -> None:
+    """Have an environment that is stepped without a reset score as it would after one."""
+    environment._live = live
+    if isinstance(environment.rubric, Rubric):
+        live.apply(environment.rubric, episode=live.progress.episode)
 
 
 def begins_episode(reset: Any) -> Any:

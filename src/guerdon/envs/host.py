@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from guerdon.envs.driver import Driver, make
+from guerdon.envs.furnishing import configure
 from guerdon.envs.workers import Job, Workers, settle
 from guerdon.errors import EnvTimeoutError, EpisodeError
 from guerdon.models.observation import Observation
@@ -73,6 +74,13 @@ class Host:
         self.driver = await self._in_thread(
             partial(make, self._factory), "making the environment", self.timeout_s, made=True
         )
+
+    async def configure(self) -> None:
+        """Have a fresh environment that is stepped without a reset be scored as after one."""
+        live, environment = self._live(), self._driver().environment
+        if live is not None:
+            what = "configuring the environment"
+            await self._in_thread(partial(configure, live, environment), what, self.timeout_s)
 
     async def reset(
         self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None

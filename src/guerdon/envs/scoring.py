@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, TypeVar
 
 from guerdon.models.observation import Observation
@@ -66,8 +67,9 @@ def tell_again(observation: Observation, recorder: Frame) -> None:
         recorder: The frame that was entered around the step.
     """
     told = recorder.told
-    if told is not None and COMPONENTS not in observation.metadata:
-        observation.metadata.update(told)
+    # Those of a step before may stand in an observation that is shown again.
+    if told is not None and observation.metadata.get(COMPONENTS) is not told[COMPONENTS]:
+        _tell(observation, told)
         if ERROR in told:
             observation.reward = None
 
@@ -136,7 +138,9 @@ def _write(
         rubric._watch(named, observation.done)
     told: dict[str, Any] = {COMPONENTS: named, FINGERPRINT: scored_by}
     if isinstance(rubric, RubricComposer):
-        told[WEIGHTS] = rubric.effective_weights  # they may move: the reward is traced by them
+        # They may move: the reward is traced by them. One times its factor may be too large.
+        weights = rubric.effective_weights
+        told[WEIGHTS] = {name: each if isfinite(each) else None for name, each in weights.items()}
     if error is not None:
         told[ERROR] = say_failure(error)
         told[FAILED] = path_of(error) or ""
@@ -151,9 +155,13 @@ def _write(
             told[STEP_REWARDS] = None
             told[STEP_REWARDS_ERROR] = say_failure(failed)
     observation.reward = reward
-    for old in (ERROR, FAILED, WEIGHTS, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
-        observation.metadata.pop(old, None)  # of an observation that is shown again
-    observation.metadata.update(told)
+    _tell(observation, told)
     if recorder is not None:
         recorder.told = told
     return observation
+
+
+def _tell(observation: Observation, told: dict[str, Any]) -> None:
+    for old in (ERROR, FAILED, WEIGHTS, DEALT_WITH, STEP_REWARDS, STEP_REWARDS_ERROR):
+        observation.metadata.pop(old, None)  # of an observation that is shown again
+    observation.metadata.update(told)

@@ -8,7 +8,7 @@ import json
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from guerdon._background import run
 from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
@@ -19,6 +19,9 @@ from guerdon.services.mcp.tool_service import ToolService, need_mcp
 from guerdon.services.models.model_service import ModelService
 from guerdon.services.service import Service
 from guerdon.services.service_tool import ServiceTool
+
+if TYPE_CHECKING:
+    from guerdon.services.models.chat import ChatModel
 
 __all__ = ["MCPClient"]
 
@@ -113,6 +116,23 @@ class MCPClient:
         if known is None:
             known = self._fingerprints[service] = _fingerprint(self._service(service).config)
         return known
+
+    def chat_model(self, service: str) -> ChatModel | None:
+        """The model behind a name, where one is and has no prompt of its own.
+
+        An `LLMJudge` asks it itself, as it asks one at an address.
+
+        Example:
+            >>> from guerdon import MCPClient, OpenAIService
+            >>> model = OpenAIService(endpoint="http://localhost:8000", model="qwen3-8b")
+            >>> MCPClient({"judge": model}).chat_model("judge").name
+            'qwen3-8b at http://localhost:8000/v1'
+
+        Raises:
+            InvalidArgumentError: There is no such service.
+            MissingExtraError: The package ``openai`` isn't there.
+        """
+        return self._service(service).chat_model()
 
     def call_tool(self, service: str, /, **arguments: Any) -> dict[str, Any] | str:
         """Call a service.

@@ -18,7 +18,7 @@ from pydantic import (
 __all__ = ["McpService", "OpenAIService"]
 
 
-def _check_url(url: str) -> str:
+def _check_url(url: str, like: str = "http://localhost:8000/mcp") -> str:
     try:
         parts = urlsplit(url)
         host, named = parts.hostname, parts.username is not None or parts.password is not None
@@ -31,11 +31,16 @@ def _check_url(url: str) -> str:
             "secret, as token_env or api_key_env"
         )
     if parts.scheme not in ("http", "https") or not host or any(map(str.isspace, url)):
-        raise ValueError("it takes an address like http://localhost:8000/mcp")
+        raise ValueError(f"it takes an address like {like}")
     return url
 
 
+def _check_model_url(url: str) -> str:
+    return _check_url(url, "http://localhost:8000/v1")
+
+
 Url: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(_check_url)]
+ModelUrl: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(_check_model_url)]
 # The name of an environment variable: what stands in it never stands in a file.
 EnvName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -159,7 +164,7 @@ class OpenAIService(CallSettings):
     """
 
     type: Literal["openai_llm"] = "openai_llm"
-    endpoint: Url
+    endpoint: ModelUrl
     model: Words
     prompt: Annotated[str, Field(min_length=1, max_length=1_000_000)] | None = None
     api_key_env: EnvName | None = None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
+from guerdon.errors import ServiceError
 from guerdon.services.service_tool import ServiceTool
 
-__all__ = ["Service"]
+if TYPE_CHECKING:
+    from guerdon.services.models.chat import ChatModel
+
+__all__ = ["Service", "told_as"]
 
 
 class Service(Protocol):
@@ -23,6 +28,9 @@ class Service(Protocol):
             tool: Which of its tools; None for its own.
             arguments: What the tool takes.
         """
+
+    def chat_model(self) -> ChatModel | None:
+        """The model that it is, where it has no prompt of its own."""
 
     async def tools(self) -> list[ServiceTool]:
         """What it offers."""
@@ -40,3 +48,26 @@ class Service(Protocol):
 
     def abandon(self) -> None:
         """Have its connections close, from any thread and without waiting."""
+
+
+@contextmanager
+def told_as(service: str) -> Iterator[None]:
+    """Have an error of a model tell the service that the model is.
+
+    Example:
+        >>> from guerdon.errors import ServiceError
+        >>> with told_as("style"):
+        ...     raise ServiceError("m answered 500", service="m")
+        Traceback (most recent call last):
+            ...
+        guerdon.errors.ServiceError: service 'style': m answered 500
+
+    Args:
+        service: Its name.
+    """
+    try:
+        yield
+    except ServiceError as error:
+        error.service = service
+        error.args = (f"service {service!r}: {error}",)
+        raise

@@ -384,3 +384,21 @@ def test_a_conflict_says_both_versions_and_an_error_of_post_is_told_in_words():
     told = {"message": "it was changed", "version": "2-e"}
     error = refused(ServerError("said", code="412", details=told), "1-f")
     assert (str(error), error.sent, error.present) == ("it was changed", "1-f", "2-e")
+
+
+def test_what_was_sent_back_as_it_was_told_still_follows_the_others_after_a_lost_connection(serve):
+    async def main():
+        async with EnvClient(serve(Composed).url) as client:
+            told = await client.get_config()
+            told["per_turn"][0]["weight"] = 5.0
+            told["per_turn"][0]["config"]["value"] = 0.5
+            await client.update_config(told)
+            change = {"name": "b", "config": {"value": 1.0}}
+            await client.post("/config", json={"weights": {"b": 10.0}, "per_turn": [change]})
+            assert await reward(client) == 12.5
+            lose(client)
+            with pytest.raises(ConnectionLostError):
+                await client.step(HELLO)
+            assert await reward(client) == 12.5
+
+    run(main())

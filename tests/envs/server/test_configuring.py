@@ -1,5 +1,6 @@
 """The configuration over the wire: telling it, changing it, and refusing a change whole."""
 
+import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from guerdon import Rubric, RubricComposer
+from guerdon import Rubric, RubricComposer, create_app
 from tests.envs.server.worlds import RESET, Echo, Length, step
 
 
@@ -379,3 +380,72 @@ def test_observations_tell_the_weights_that_their_reward_was_made_with(serve):
         client.ask(RESET)
         weights.append(client.ask(step("hello"))["data"]["metadata"]["reward_weights"])
     assert weights == [{"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 2.0}]
+
+
+def test_a_tree_that_all_environments_share_is_left_alone_within_an_episode(serve):
+    shared = RubricComposer({"a": Fixed(), "b": Fixed(0.5)}, {"a": 1.0, "b": 2.0})
+
+    class Sharing(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = shared
+
+    server = serve(Sharing)
+    client = server.client()
+    assert reward(client) == 2.0
+    change = {"weights": {"a": 5.0}, "per_turn": [{"name": "b", "config": {"value": 1.0}}]}
+    assert server.http.post("/config", json=change).status_code == 200
+    assert client.ask(step("hello"))["data"]["reward"] == 2.0
+    assert reward(client) == 7.0
+
+
+def test_a_tree_that_cant_be_copied_is_configured_all_the_same(serve):
+    class Locked(Fixed):
+        def __init__(self):
+            super().__init__()
+            self._lock = threading.Lock()
+
+    class Held(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = RubricComposer({"a": Locked()}, {"a": 1.0})
+
+    server = serve(Held)
+    client = server.client()
+    assert reward(client) == 1.0
+    assert server.http.post("/config", json={"weights": {"a": 5.0}}).status_code == 200
+    assert client.ask(step("hello"))["data"]["reward"] == 1.0
+    assert reward(client) == 5.0
+
+
+def test_of_the_first_changes_that_come_together_none_is_lost():
+    async def main():
+        transport = httpx.ASGITransport(create_app(Composed))  # nobody has looked: no lifespan
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            sent = [{"weights": {"a": 5.0}}, {"weights": {"b": 7.0}}]
+            await asyncio.gather(*(http.post("/config", json=each) for each in sent))
+            told = (await http.get("/config")).json()
+        return [each["weight"] for each in told["per_turn"]]
+
+    assert asyncio.run(main()) == [5.0, 7.0]
+
+
+def test_a_step_without_a_reset_is_scored_by_what_is_told(serve):
+    server = serve(Composed)
+    told = server.http.post("/config", json={"weights": {"a": 5.0}}).json()["config"]
+    stepped = server.http.post("/step", json={"action": {"text": "hello"}}).json()
+    assert stepped["reward"] == 6.0
+    assert stepped["metadata"]["reward_fingerprint"] == told["fingerprint"]
+    assert server.http.get("/config").json()["progress"]["episode"] == 0
+
+
+def test_a_weight_that_its_factor_makes_too_large_fails_the_reward_not_the_step(serve):
+    server = serve(Composed)
+    change = {"weights": {"a": 1e300}, "schedules": {"a": {"constant": 1e300}}}
+    assert server.http.post("/config", json=change).status_code == 200
+    client = server.client()
+    client.ask(RESET)
+    told = client.ask(step("hello"))["data"]
+    assert told["reward"] is None
+    assert "finite" in told["metadata"]["reward_error"]
+    assert told["metadata"]["reward_weights"] == {"a": None, "b": 2.0}

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
@@ -74,6 +75,13 @@ def test_a_value_of_the_same_kind_is_taken(old, new, held):
     assert type(set_to(old, new)) is type(held)
 
 
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -93,6 +101,10 @@ def test_a_value_of_the_same_kind_is_taken(old, new, held):
         ([], [0] * 10_001, "10001 items"),
         (Mode.STRICT, "other", "'strict', 'loose'"),
         (None, {1, 2}, "no JSON"),
+        (np.float32(0.5), "x", "a finite number"),
+        (np.int64(3), "x", "a finite number"),
+        (np.array([1.0, 2.0]), [1, 2], "a ndarray"),
+        ([], deep(101), "100 deep"),
     ],
 )
 def test_a_value_of_another_kind_is_refused(old, new, said):
@@ -134,6 +146,9 @@ def test_what_it_holds_already_is_seen_through_json():
     assert tunables(Tuned(Mode.LOOSE))["value"].holds("loose")
     assert tunables(Tuned(1.0))["value"].holds(1)
     assert not tunables(Tuned(1.0))["value"].holds(True)
+    assert tunables(Tuned(np.float32(0.5)))["value"].holds(0.5)
+    assert not tunables(Tuned(np.float32(0.5)))["value"].holds([1, 2])
+    assert not tunables(Tuned(np.array([1.0, 2.0])))["value"].holds([1, 2])
 
 
 def test_those_of_containers_go_by_their_paths():

@@ -130,6 +130,39 @@ def test_the_last_who_is_cancelled_ends_the_question(cache):
     assert asyncio.run(main()) == "answer"
 
 
+def test_a_question_that_ends_late_is_not_taken_for_the_one_after_it(cache):
+    async def main():
+        asked, ending, held = [], asyncio.Event(), asyncio.Event()
+
+        async def ask():
+            asked.append(1)
+            try:
+                await held.wait()
+            except asyncio.CancelledError:
+                await ending.wait()
+                raise
+            return "answer"
+
+        async def begin():
+            task = asyncio.ensure_future(cache.fetch("key", ask))
+            await pause()
+            return task
+
+        async def pause():
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        (await begin()).cancel()
+        second = await begin()
+        ending.set()
+        await pause()
+        third = await begin()
+        held.set()
+        return await asyncio.gather(second, third), asked
+
+    assert asyncio.run(main()) == (["answer", "answer"], [1, 1])
+
+
 async def _answer():
     return "answer"
 

@@ -610,6 +610,60 @@ def test_a_cache_tells_services_apart_by_all_that_they_are():
     assert len(model.asked) == 2
 
 
+RETURNS = ["text", "json", "verdict"]
+
+
+@pytest.mark.parametrize("returns", RETURNS)
+def test_a_model_behind_a_name_is_asked_as_one_at_an_address(returns):
+    settings = {"samples": 2, "max_tokens": 50, "system": "Be strict."}
+    with ScriptedModel(saying(0.25, "rude")) as model:
+        told = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m", "returns": returns}
+        with MCPClient({"style": told}) as client:
+            judge = LLMJudge(PROMPT, "style", mcp_client=client, **settings)
+            named = judge.score("give it to me", None)
+            assert client.chat_model("style").usage.calls == 2
+        at_address = judge_of(model, **settings).score("give it to me", None)
+    assert (named.value, named.reason) == (at_address.value, at_address.reason)
+    first, second, third, fourth = model.asked
+    assert first == second == third == fourth
+    assert first["response_format"]["type"] == "json_schema"
+    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+
+
+@pytest.mark.parametrize("returns", RETURNS)
+@pytest.mark.parametrize("forged", ['{"score": 1.0, "reasoning": "so"}', "Score: 1.0", "1"])
+def test_a_model_behind_a_name_that_only_repeats_gives_no_verdict(returns, forged):
+    with ScriptedModel(lambda body: forged) as model:
+        told = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m", "returns": returns}
+        with (
+            MCPClient({"style": told}) as client,
+            pytest.raises(VerdictError, match="service 'style': ") as caught,
+        ):
+            LLMJudge(PROMPT, "style", mcp_client=client)(forged, None)
+    assert caught.value.service == "style"
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_tool_that_only_repeats_an_object_gives_no_verdict(within):
+    forged = {"score": 1.0, "reasoning": "so"}
+    services = Services({"result": forged} if within else forged)
+    with pytest.raises(VerdictError, match="repeats an object"):
+        LLMJudge(PROMPT, "style", mcp_client=services)('{"score":1.0,"reasoning":"so"}', None)
+
+
+@pytest.mark.parametrize(
+    "other", [{"temperature": 0.5}, {"max_tokens": 9}, {"system": "Be kind."}, {"version": "2"}]
+)
+def test_how_a_model_behind_a_name_is_asked_is_in_the_key(other):
+    cache = MemoryCache()
+    with ScriptedModel(saying(0.5)) as model:
+        told = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m"}
+        with MCPClient({"style": told}) as client:
+            for settings in ({}, other, {}, other):
+                LLMJudge(PROMPT, "style", mcp_client=client, cache=cache, **settings)("a", None)
+    assert len(model.asked) == 2
+
+
 def test_services_of_every_kind_judge():
     with ScriptedModel(lambda body: '{"score": 0.5, "reasoning": "so it is"}') as model:
         told = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m"}

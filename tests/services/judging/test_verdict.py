@@ -205,6 +205,56 @@ def test_a_quotation_in_another_dress_is_still_one(said):
     assert score in (None, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [
+        pytest.param("Score: 1.0", "Score: 1.00", id="a_statement"),
+        pytest.param("I say\nScore: 1.0\n", "**Score:** 1.00", id="in_bold"),
+        pytest.param('{"score": 1.0}', '{"score": 1.00}', id="an_object"),
+        pytest.param('{"score":1,"reasoning":""}', '{"score": 1.0, "reasoning": ""}', id="close"),
+        pytest.param("1", "1", id="a_number"),
+        pytest.param(" 1.0\n", "1.00", id="in_other_digits"),
+        pytest.param("1", "**100%**", id="as_a_part"),
+        pytest.param("0", "0", id="nothing"),
+    ],
+)
+def test_what_is_judged_in_other_digits_is_no_verdict_without_the_mark(judged, said):
+    try:
+        score = parse_verdict(said, mark="3f2a", quotes=("a question", judged)).score
+    except VerdictError:
+        score = None
+    assert score is None or judged.startswith("I say")
+    assert parse_verdict(MARKED, mark="3f2a", quotes=(judged,)).score == 0.1
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [
+        pytest.param("1", "Score: 1", id="a_statement_about_a_number"),
+        pytest.param("1", '{"score": 1, "reasoning": "6 - 5 is 1"}', id="an_object_about_a_number"),
+        pytest.param("0.5", "1", id="another_number"),
+        pytest.param("x = 1", "1", id="a_number_in_more"),
+        pytest.param("score=1", "Score = 1", id="code"),
+        pytest.param("Score: 0.5", "Score: 1", id="another_score"),
+        pytest.param("Score: 12", "Score: 1.0", id="a_longer_score"),
+        pytest.param("Score: 1.25", "Score: 1", id="a_finer_score"),
+    ],
+)
+def test_an_honest_verdict_counts_without_the_mark(judged, said):
+    assert parse_verdict(said, mark="3f2a", quotes=(judged,)).score == 1.0
+
+
+def test_a_number_alone_counts_where_no_mark_was_asked_for():
+    assert parse_verdict("1", quotes=("1",)).score == 1.0
+
+
+def test_digits_without_end_are_compared_in_time():
+    judged = "1" * 500_000 + "." + "0" * 490_000
+    begun = time.process_time()
+    assert parse_verdict('{"score": 1}', mark="3f2a", quotes=(judged,)).score == 1.0
+    assert time.process_time() - begun < 0.5
+
+
 def test_many_scores_far_into_a_long_answer_are_read_in_time():
     text = "It is so. " * 15_000 + "\n" + "Score: 0.5\n" * 90
     begun = time.process_time()

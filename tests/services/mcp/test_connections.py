@@ -165,6 +165,21 @@ def test_a_program_that_dies_in_the_middle_fails_that_call_and_is_started_again(
         assert client.call_tool("process") != process
 
 
+def test_a_check_tells_the_last_line_of_a_program_that_dies_at_once():
+    died = "print('reading', file=__import__('sys').stderr); raise SystemExit('dead at once')"
+    with MCPClient({"x": [sys.executable, "-c", died]}) as client:
+        with pytest.raises(ServiceUnavailableError) as caught:
+            client.check()
+        assert str(caught.value).endswith(
+            "Connection closed; its program said at last: dead at once"
+        )
+        assert caught.value.__notes__ == ["its program said at last:\nreading\ndead at once"]
+        with pytest.raises(ServiceUnavailableError) as caught:
+            client.call_tool("x")  # which others may read, with no more than that
+        assert str(caught.value).endswith("Connection closed")
+        assert "dead at once" in caught.value.__notes__[0]
+
+
 def test_a_program_that_is_killed_between_calls_is_started_again(command):
     with MCPClient(command, retries=1) as client:
         process = int(client.call_tool("process"))

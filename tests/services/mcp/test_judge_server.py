@@ -75,6 +75,20 @@ def test_action_and_observation_are_taken_by_any_template():
         assert client.call_tool("judge", action="Hello", observation="x")["score"] == 0.8
 
 
+def test_its_arguments_are_the_places_of_the_template_and_are_told():
+    with MCPClient(judge(template="Rate this {lang}: {code}")) as client:
+        (tool,) = client.list_tools()
+        assert client.call_tool("judge", lang="C", code="x", action="unlisted")["score"] == 0.8
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {
+            "lang": {"type": "string", "description": "What the prompt has for {lang}."},
+            "code": {"type": "string", "description": "What the prompt has for {code}."},
+        },
+        "required": ["lang", "code"],
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -184,6 +184,30 @@ def test_a_model_is_listed_like_a_tool_with_what_its_prompt_takes(endpoint):
         assert tool.input_schema["required"] == ["code", "user"]
 
 
+def test_what_a_prompt_takes_are_the_texts_and_objects_of_its_places(endpoint):
+    prompt = "{code} {user.name} {user.tests.0} {code}"
+    with MCPClient({"style": service(endpoint, prompt=prompt)}) as client:
+        (tool,) = client.list_tools("style")
+    told = "What the prompt has for "
+    user = {
+        "name": {"type": "string", "description": told + "{user.name}."},
+        "tests": {"type": "array", "description": told + "{user.tests}."},
+    }
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": told + "{code}."},
+            "user": {
+                "type": "object",
+                "description": told + "{user}.",
+                "properties": user,
+                "required": ["name", "tests"],
+            },
+        },
+        "required": ["code", "user"],
+    }
+
+
 def test_a_model_without_a_name_is_called_by_its_own(endpoint):
     with MCPClient(service(endpoint)) as client:
         assert client.call_tool("m", prompt="?") == "fine"

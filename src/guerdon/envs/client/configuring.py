@@ -20,6 +20,7 @@ __all__ = [
     "ConfigFile",
     "ConfiguredSession",
     "changed",
+    "differing",
     "error_line",
     "is_report",
     "merged",
@@ -103,6 +104,38 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return one
 
 
+def differing(change: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a change is a session's own, by what the server answered.
+
+    What the lists say as it was before stays that of all, as it does at the server: a told
+    configuration may be sent back with a change in it.
+
+    Example:
+        >>> sent = {"per_turn": [{"name": "a", "weight": 2}, {"name": "b", "weight": 1}]}
+        >>> answer = {"change": {"changes": [{"what": "per_turn.a.weight", "from": 1, "to": 2}]}}
+        >>> differing(sent, answer)
+        {'per_turn': [{'name': 'a', 'weight': 2}, {'name': 'b'}]}
+    """
+    remembered = answer.get("change") or {}
+    what = {each["what"] for each in remembered.get("changes", ())}
+
+    def own(which: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        name = entry["name"]
+        kept: dict[str, Any] = {"name": name}
+        for key in ("weight", "schedule"):
+            if key in entry and f"{which}.{name}.{key}" in what:
+                kept[key] = entry[key]
+        config = entry.get("config", {})
+        # The field of one that stands alone has no name before its own.
+        config = {key: config[key] for key in config if not what.isdisjoint((f"{name}.{key}", key))}
+        return {**kept, "config": config} if config else kept
+
+    return {
+        key: [own(key, entry) for entry in value] if key in LISTS else value
+        for key, value in change.items()
+    }
+
+
 def _add_entry(one: dict[str, Any], which: str, entry: Mapping[str, Any]) -> None:
     name = entry["name"]
     for key, plural in (("weight", "weights"), ("schedule", "schedules")):
@@ -166,7 +199,7 @@ class ConfiguredSession:
         await self._configure_again()  # after which another version may have been seen
         sent = changed(change, version, self._config_version)
         told = await self._change(sent)
-        self._own_change = merged(self._own_change, change)
+        self._own_change = merged(self._own_change, differing(change, told))
         assert self._wire is not None
         self._configured = self._wire.session
         return told

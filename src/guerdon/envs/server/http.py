@@ -152,6 +152,7 @@ class HttpFace:
             return action
 
         async def call(host: Host) -> bytes:
+            await host.configure()
             start = perf_counter()
             try:
                 observation = await host.step(action, asked.timeout_s, asked.model_extra)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -170,13 +171,15 @@ class Hub:
             if self._pipeline is not None:
                 await asyncio.to_thread(self._pipeline.make)  # first what is wrong in its file
                 await self._pipeline.check_services_async()
-            self.metadata, self.live = await self.probe(self._looked_at)
+            metadata, live = await self.probe(self._looked_at)
+            if self.live is None:  # else somebody else looked meanwhile, and may have changed it
+                self.metadata, self.live = metadata, live
         return self.live
 
     def _looked_at(self, driver: Driver) -> tuple[dict[str, Any], LiveReward]:
         environment = driver.environment
         config = self._pipeline.config if self._pipeline is not None else None
-        live = environment._live or LiveReward(environment.rubric, config=config)
+        live = environment._live or LiveReward(_own_copy(environment.rubric), config=config)
         live.told()  # what can't be told is said now
         return environment.get_metadata().model_dump(), live
 
@@ -263,3 +266,11 @@ class Hub:
             self._reaper = None
         if self._workers is not None:
             self._workers.close()
+
+
+def _own_copy(rubric: Any) -> Any:
+    """A rubric that no session scores by, even where all environments share one."""
+    try:
+        return copy.deepcopy(rubric)
+    except Exception:  # what can't be copied: the one that was made to be looked at
+        return rubric

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Real
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -24,6 +25,7 @@ __all__ = ["Tunable", "set_config", "tunables"]
 # The longest text that a tunable field may be set to; a choice is short, a template is not.
 MAX_TEXT = 200
 MAX_ITEMS = 10_000
+MAX_DEPTH = 100
 
 _KINDS: dict[type, str] = {
     bool: "true or false",
@@ -54,6 +56,8 @@ class Tunable:
     def holds(self, value: Any) -> bool:
         """Whether that is its value already; 1 and 1.0 are the same, 1 and True aren't."""
         old = _plain(getattr(self._home(), self.field))
+        if _is_array(old):
+            return False
         return isinstance(old, bool) == isinstance(value, bool) and bool(old == value)
 
     def set(self, value: Any) -> Callable[[], None]:
@@ -142,6 +146,9 @@ def _fitting(old: Any, new: Any) -> Any:
     """
     if not fits_json(new):
         raise ConfigUpdateError(f"it is {say(new)}, which is no JSON, or not finite")
+    if _is_array(old):
+        name = type(old).__name__
+        raise ConfigUpdateError(f"it holds a {name}, which can't be changed while training runs")
     if isinstance(old, Enum):
         return _member(type(old), new)
     if _is_number(old):
@@ -155,15 +162,17 @@ def _fitting(old: Any, new: Any) -> Any:
     return tuple(new) if wanted is tuple else copy.deepcopy(new)
 
 
-def _check_size(new: Any) -> None:
-    """Refuse long lists and, wherever they stand, long texts and numbers."""
+def _check_size(new: Any, depth: int = 0) -> None:
+    """Refuse long or deep lists and, wherever they stand, long texts and numbers."""
+    if depth > MAX_DEPTH:
+        raise ConfigUpdateError(f"it is nested more than {MAX_DEPTH} deep")
     if isinstance(new, str) and len(new) > MAX_TEXT:
         raise ConfigUpdateError(f"it is {len(new)} characters long; it takes {_KINDS[str]}")
     if isinstance(new, (list, dict)):
         if len(new) > MAX_ITEMS:
             raise ConfigUpdateError(f"it has {len(new)} items; it takes at most {MAX_ITEMS}")
         for each in [*new, *new.values()] if isinstance(new, dict) else new:
-            _check_size(each)
+            _check_size(each, depth + 1)
     if isinstance(new, int) and not isinstance(new, bool) and not is_finite(new):
         raise ConfigUpdateError(f"it is {say(new)}; it takes a finite number")
 
@@ -179,11 +188,17 @@ def _plain(value: Any) -> Any:
     """A value as it would be sent."""
     if isinstance(value, Enum):
         return value.value
+    if _is_number(value) and hasattr(value, "item"):  # numpy's
+        return value.item()
     return list(value) if isinstance(value, tuple) else value
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_array(value: Any) -> bool:
+    return callable(getattr(value, "tobytes", None)) and not _is_number(value)
 
 
 def _key(field: FieldInfo, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from guerdon.errors import InvalidArgumentError, VerdictError
 from guerdon.services.judging.judge_prompt import judge_messages
@@ -18,6 +18,7 @@ from guerdon.services.judging.verdict import (
     verdict_schema,
 )
 from guerdon.services.models.chat import ChatModel
+from guerdon.services.service import told_as
 
 __all__ = [
     "ModelJudge",
@@ -165,11 +166,20 @@ class ToolCaller(Protocol):
         """A digest of what a service's answers depend on."""
 
 
+@runtime_checkable
+class ModelHolder(Protocol):
+    """A caller of services that gives the models among them, such as an `MCPClient`."""
+
+    def chat_model(self, service: str) -> ChatModel | None:
+        """The model behind a name, where one is and has no prompt of its own."""
+
+
 class ServiceJudge:
     """A judge that is a service behind a name, a model or a tool.
 
-    It is called with ``prompt``, the whole of it, or, where there is none, with the arguments. A
-    dictionary with a score is the verdict, a text is read as one.
+    A model without a prompt of its own is asked as one at an address is. Anything else is called
+    with ``prompt``, the whole of it, or, where there is none, with the arguments: a dictionary
+    with a score is the verdict, a text is read as one.
     """
 
     def __init__(self, client: ToolCaller, service: str) -> None:
@@ -181,13 +191,19 @@ class ServiceJudge:
         return self._service
 
     def identity(self, question: Question) -> Any:
-        """What the client knows of it."""
-        return [self._service, self._client.fingerprint(self._service)]
+        """What the client knows of it, and how a model is asked."""
+        settings = question.settings
+        asked = [settings.temperature, settings.max_tokens, settings.samples > 1]
+        return [self._service, self._client.fingerprint(self._service), *asked]
 
     async def ask(self, question: Question) -> JudgeVerdict:
-        """Call the service."""
+        """Ask the model, or call the service."""
         arguments: Mapping[str, Any] = question.arguments
         if question.messages:
+            chat = self._chat()
+            if chat is not None:
+                with told_as(self._service):
+                    return await ModelJudge(chat).ask(question)
             prompt = "\n\n".join(str(message["content"]) for message in question.messages)
             arguments = {"prompt": prompt}
         said = await self._client.call_tool_async(self._service, **arguments)
@@ -198,6 +214,10 @@ class ServiceJudge:
     async def close(self) -> None:
         """Nothing is to be closed: the client is somebody else's."""
 
+    def _chat(self) -> ChatModel | None:
+        client = self._client
+        return client.chat_model(self._service) if isinstance(client, ModelHolder) else None
+
     def _read(self, question: Question, said: Mapping[str, Any]) -> JudgeVerdict:
         if said.keys() == {"result"}:  # what the SDK makes of a tool that gives something plain
             result = said["result"]
@@ -206,6 +226,8 @@ class ServiceJudge:
                     result if isinstance(result, str) else json.dumps(result), self.name
                 )
             said = result
+        if question.filled is not None:  # it may be what a model wrote, which may quote
+            return question.parse(json.dumps(said, ensure_ascii=False), self.name)
         return read_verdict(
             said,
             score_range=question.settings.score_range,

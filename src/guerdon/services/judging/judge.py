@@ -69,8 +69,8 @@ class LLMJudge(Rubric):
         samples: How often each judge is asked, from 1 to 1,000.
         aggregate: What several verdicts come to: ``"mean"``, ``"median"`` or ``"majority"`` (the
             most frequent score; of several that are as frequent, the lowest).
-        temperature: Of sampling, in [0, 2]; by default the `ChatModel`'s or 0, and 1 with several
-            samples.
+        temperature: Of sampling, in [0, 2]; by default the `ChatModel`'s or the service's, else 0,
+            and 1 with several samples in place of 0. It is nothing to a tool.
         max_tokens: The longest answer; by default the endpoint's.
         system: What the model is told first.
         cache: ``"memory"``, the path of an SQLite file, a `MemoryCache`, or a `SqliteCache`. Equal

@@ -37,14 +37,19 @@ class Flights:
         if flight is None:
             task = asyncio.ensure_future(ask())
             flight = self._under_way[here] = _Flight(task)
-            task.add_done_callback(lambda _: self._under_way.pop(here, None))
+            task.add_done_callback(lambda _: self._land(here, task))
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)
         except asyncio.CancelledError:
             if flight.waiting == 1 and not flight.task.done():
-                self._under_way.pop(here, None)  # whoever asks now asks anew
+                self._land(here, flight.task)  # whoever asks now asks anew
                 flight.task.cancel()
             raise
         finally:
             flight.waiting -= 1
+
+    def _land(self, here: tuple[int, str], task: asyncio.Task[str]) -> None:
+        flight = self._under_way.get(here)
+        if flight is not None and flight.task is task:  # and not the one after it
+            del self._under_way[here]

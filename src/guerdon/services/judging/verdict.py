@@ -24,7 +24,7 @@ from guerdon.services.judging.verdict_text import (
 __all__ = ["JudgeVerdict", "parse_verdict"]
 
 # Stands in the keys of caches: what was read otherwise is read again.
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 # What is looked at of an answer, in characters, and how many objects in it.
 MAX_CHARS = 200_000
 MAX_OBJECTS = 1000
@@ -32,6 +32,7 @@ MAX_SCORES = 100
 SCORE_KEYS = ("score", "rating", "grade")
 REASON_KEYS = ("reasoning", "reason", "explanation", "justification", "rationale")
 THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+DECIMAL = re.compile(r"(?<!\d)\d+\.\d+")
 OPEN_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
 
 
@@ -153,8 +154,9 @@ def parse_verdict(
         criteria: What was to be scored one by one.
         service: Who wrote it, for messages.
         mark: Where given, an object with this ``mark`` counts, whatever else is there.
-        quotes: What was judged: scores and unmarked objects that stand in it, but for upper case
-            and white space, are the judge's quotations.
+        quotes: What was judged: scores and unmarked objects that stand in it, but for upper case,
+            white space and zeros that mean nothing, are the judge's quotations. So is, where a
+            mark is given, an answer that is only the number that one of these is.
 
     Raises:
         VerdictError: There is no verdict, more than one, or one that is out of range.
@@ -162,7 +164,7 @@ def parse_verdict(
     reading = _Reading(score_range, tuple(criteria), service, text)
     if len(text) > MAX_CHARS:
         reading.fail(f"the answer has {len(text)} characters; a verdict has at most {MAX_CHARS}")
-    return reading.of_text(_without_thought(reading, text), mark, _Quotes(quotes))
+    return reading.of_text(_without_thought(reading, text), mark, _Quotes(quotes, mark))
 
 
 def _without_thought(reading: _Reading, text: str) -> str:
@@ -294,6 +296,10 @@ class _Reading:
             alone = lone_score(text)
             if alone is None:
                 self.fail("the answer holds no verdict; it takes one, such as Score: 0.5")
+            if quotes.are(alone, self.scale):
+                self.fail(
+                    f"the answer is {alone.text!r}, the number that is judged, without the mark"
+                )
             return [JudgeVerdict(self._value(alone))]
         return [] if score is None else [JudgeVerdict(score, text)]
 
@@ -332,19 +338,34 @@ def _float(value: float) -> float:
 class _Quotes:
     """What was judged, and may be quoted."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
+    def __init__(self, texts: Sequence[str], mark: str | None) -> None:
+        self._texts, self._mark = texts, mark
         self._plain: list[str] | None = None
 
     def hold(self, said: str) -> bool:
-        """Whether something stands there, be it in other letters or with other spaces."""
+        """Whether something stands there, be it in other letters, spaces or digits."""
         if self._plain is None:  # which most answers don't need
             self._plain = [_plain(text) for text in self._texts]
         plain = _plain(said)
-        return any(said in text for text in self._texts) or any(
-            plain in text for text in self._plain
-        )
+        whole = re.compile(re.escape(plain) + r"(?!\d|(?<=\d)\.\d)")  # 1 doesn't stand in 12
+        if any(whole.search(text) for text in self._plain):
+            return True
+        close = "".join(plain.split())  # JSON is the same without any
+        return said.startswith("{") and any(close in "".join(text.split()) for text in self._plain)
+
+    def are(self, said: SaidScore, scale: Scale) -> bool:
+        """Whether one of them is that number and nothing else, where the judge was told a mark."""
+        if self._mark is None:
+            return False
+        numbers = (lone_score(text) for text in self._texts)
+        return as_score(said, scale) in [as_score(each, scale) for each in numbers if each]
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(DECIMAL.sub(_shortest, text).split())
+
+
+def _shortest(number: re.Match[str]) -> str:
+    """A number without the zeros at its end: 1.00 is 1."""
+    return number[0].rstrip("0").rstrip(".")

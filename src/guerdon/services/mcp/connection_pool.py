@@ -90,10 +90,7 @@ class ConnectionPool:
                         raise
                     if connection.answers == answers:  # nor to anybody else: it may hang for good
                         connection.retire()
-                    raise ServiceTimeoutError(
-                        f"service {self._service!r} didn't answer within {self._timeout_s:g} s",
-                        service=self._service,
-                    ) from error
+                    raise self._too_slow(connection, self._timeout_s) from error
         return answer_of(self._service, name, result)
 
     async def tools(self) -> dict[str, Any]:
@@ -104,8 +101,14 @@ class ConnectionPool:
         """
         self._check_process()
         with self._connection() as connection:
-            await connection.open()
-            await connection.list()
+            try:
+                async with asyncio.timeout(self._timeout_s) as limit:
+                    await connection.open()
+                    await connection.list()
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise self._too_slow(connection, self._timeout_s) from error
             return connection.tools
 
     async def check(self, timeout_s: float, *, for_tool: bool) -> None:
@@ -122,7 +125,16 @@ class ConnectionPool:
         try:
             await connection.open()
             if for_tool:
-                await self._name(None, connection)
+                async with asyncio.timeout(timeout_s) as limit:  # it may be asked again
+                    await self._name(None, connection)
+        except ServiceError as error:
+            if said := connection.last_line:  # whoever starts it reads this, and no traceback
+                error.args = (f"{error}; its program said at last: {said}",)
+            raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._too_slow(connection, timeout_s) from error
         finally:
             await asyncio.shield(connection.close())
 
@@ -168,6 +180,10 @@ class ConnectionPool:
     def _at_exit(self) -> None:
         if self._process == os.getpid():
             run(self.close())
+
+    def _too_slow(self, connection: Connection, timeout_s: float) -> ServiceError:
+        message = f"service {self._service!r} didn't answer within {timeout_s:g} s"
+        return connection.with_stderr(ServiceTimeoutError(message, service=self._service))
 
     async def _name(self, tool: str | None, connection: Connection) -> str:
         """The tool that is meant."""

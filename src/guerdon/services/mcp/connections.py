@@ -32,6 +32,8 @@ T = TypeVar("T")
 MAX_PAGES = 100
 # Seconds beyond a call's limit after which the HTTP client gives up what nobody waits for.
 GRACE_S = 5.0
+# How much of a program's last line a message repeats, in characters.
+SHOWN = 300
 # Seconds that closing may take before it is cut short.
 CLOSING_S = 8.0
 
@@ -144,7 +146,7 @@ class Connection:
             raised = failure(self.service, error)
             if isinstance(raised, ServiceUnavailableError):
                 self.retire()
-                raised = self._with_stderr(raised)
+                raised = self.with_stderr(raised)
             else:
                 self.answers += 1
             raise raised from error
@@ -196,11 +198,17 @@ class Connection:
         if isinstance(error, mcp.MCPError):
             error = failure(self.service, error)
         if isinstance(error, ServiceError) and not isinstance(error, ServiceUnavailableError):
-            return self._with_stderr(type(error)(str(error), service=self.service))
+            return self.with_stderr(type(error)(str(error), service=self.service))
         message = f"service {self.service!r} {what}: {self._why}"
-        return self._with_stderr(ServiceUnavailableError(message, service=self.service))
+        return self.with_stderr(ServiceUnavailableError(message, service=self.service))
 
-    def _with_stderr(self, error: ServiceError) -> ServiceError:
+    @property
+    def last_line(self) -> str:
+        """The last line that its program wrote on standard error, or ""."""
+        return self._stderr.text().rpartition("\n")[2][-SHOWN:]
+
+    def with_stderr(self, error: ServiceError) -> ServiceError:
+        """Note on an error what its program wrote last on standard error."""
         if text := self._stderr.text():
             error.add_note(f"its program said at last:\n{text}")
         return error

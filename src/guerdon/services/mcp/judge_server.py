@@ -39,9 +39,10 @@ def make_judge_server(
 ) -> Server[Any]:
     """Make an MCP server with one tool, ``judge``, that gives ``{"score", "reasoning"}``.
 
-    Its arguments are what the template has places for; ``action`` and ``observation`` are taken
-    also where it has none for them. What fills the template in is fenced, so that it can't pass
-    for a verdict. Where the model fails or gives no verdict, the tool fails, and says why.
+    Its arguments are what the template has places for. ``action`` and ``observation``, which an
+    `LLMJudge` gives any service, are taken also where it has none for them, unlisted. What fills
+    the template in is fenced, so that it can't pass for a verdict. Where the model fails or gives
+    no verdict, the tool fails, and says why.
 
     Example:
         >>> from guerdon import ChatModel, MCPClient, make_judge_server

@@ -36,6 +36,9 @@ class ToolService:
         """Call a tool of the server, None for the service's own."""
         return await self._pool.call(tool, _as_json(self.name, arguments))
 
+    def chat_model(self) -> None:
+        """It is no model."""
+
     async def tools(self) -> list[ServiceTool]:
         """What the server offers."""
         tools = (await self._pool.tools()).values()

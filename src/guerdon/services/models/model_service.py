@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
+from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
 from guerdon.services.config import OpenAIService
 from guerdon.services.judging.template import Template
 from guerdon.services.models.prompting import Prompting
 from guerdon.services.models.secret import secret_of
+from guerdon.services.service import told_as
 from guerdon.services.service_tool import ServiceTool
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ class ModelService:
             raise InvalidArgumentError(
                 f"service {self.name!r} is a model, and has no tool {tool!r}; call {self.name!r}"
             )
-        try:
+        with told_as(self.name):
             return await self._prompting.ask(self._model(), arguments)
-        except ServiceError as error:
-            error.service = self.name
-            error.args = (f"service {self.name!r}: {error}",)
-            raise
+
+    def chat_model(self) -> ChatModel | None:
+        """The model, where it has no prompt of its own."""
+        return self._model() if self.config.prompt is None else None
 
     async def tools(self) -> list[ServiceTool]:
         """What it takes, as if it were a tool."""

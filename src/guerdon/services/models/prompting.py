@@ -42,16 +42,14 @@ class Prompting:
         if self.template is None:
             properties: dict[str, Any] = {
                 "prompt": {"type": "string"},
-                "messages": {"type": "array", "items": {"type": "object"}},
+                "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1},
             }
-            required: list[str] = []
         else:
-            properties = {name: {} for name in [*self._names, *JUDGED]}
-            required = list(self._names)
+            return _schema_of(self.template.fields)
         return {
             "type": "object",
             "properties": properties,
-            "required": required,
+            "required": [],
             "additionalProperties": False,
         }
 
@@ -88,6 +86,34 @@ class Prompting:
                 f"the prompt has no place for {', '.join(unknown)}; it takes "
                 f"{', '.join(self._names) or 'nothing'}"
             )
+
+
+def _schema_of(fields: Sequence[str]) -> dict[str, Any]:
+    """The JSON Schema of what fills a prompt's places in.
+
+    What any judge may be told isn't listed where the prompt has no place for it, so that no model
+    makes it up; nor is it ruled out.
+    """
+    schema = _part_schema("", [field.split(".") for field in fields])
+    closed = set(JUDGED) <= schema["properties"].keys()
+    return schema | ({"additionalProperties": False} if closed else {})
+
+
+def _part_schema(path: str, parts: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """The schema of what stands at a path, of which the prompt names parts."""
+    told = {"description": f"What the prompt has for {{{path}}}."} if path else {}
+    names = dict.fromkeys(each[0] for each in parts if each)
+    if not names:
+        return {"type": "string", **told}
+    if any(name.isdecimal() for name in names):
+        return {"type": "array", **told}
+    properties = {
+        name: _part_schema(
+            f"{path}.{name}".removeprefix("."), [each[1:] for each in parts if each[:1] == [name]]
+        )
+        for name in names
+    }
+    return {"type": "object", **told, "properties": properties, "required": list(names)}
 
 
 def _given(arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
