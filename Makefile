@@ -28,7 +28,7 @@ demo: setup  ## Score model-written solutions; serve an environment and play it;
 test: setup  ## Run the fast tests: all but those of the sandbox and of the edges.
 	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox -m "not edge"
 
-edges: setup  ## Run the tests that start real servers, trackers and processes.
+edges: setup  ## Run the tests of the command line, and of real servers, trackers, processes.
 	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox -m edge
 
 sandbox: setup  ## Attack the sandbox, as this user and, where this is root, as an ordinary one.

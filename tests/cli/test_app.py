@@ -7,6 +7,8 @@ import pytest
 import guerdon as package
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real processes
+
 app = importlib.import_module("guerdon.cli.app")  # the room offers a Typer of that name
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real processes
+
 WORLDS = """
     from guerdon import Action, Environment, EpisodeError, Observation, Rubric, State
 

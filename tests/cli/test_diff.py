@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real processes
+
 CONFIG = """\
 schema_version: "1.0"
 normalize: false

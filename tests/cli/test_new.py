@@ -11,6 +11,8 @@ import pytest
 from tests.cli.conftest import COMMAND, SLOW
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real processes
+
 
 @pytest.fixture
 def inside(tmp_path):

@@ -3,6 +3,9 @@
 import json
 
 import jsonschema
+import pytest
+
+pytestmark = pytest.mark.edge  # real processes
 
 
 def test_the_schema_is_printed_alone(guerdon):

@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.inside import run_inside
 
+pytestmark = pytest.mark.edge  # real processes
+
 KEYS = [
     "id", "group", "score", "is_score_valid", "components", "step_rewards", "error", "fingerprint",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.edge  # real processes
+
 
 @pytest.fixture(autouse=True)
 def _rewards(rewards):

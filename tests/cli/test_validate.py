@@ -5,6 +5,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.edge  # real processes
+
 GOOD = """\
 schema_version: "1.0"
 per_turn:

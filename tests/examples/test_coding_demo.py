@@ -3,7 +3,11 @@
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from examples.coding_env import demo
+
+pytestmark = pytest.mark.edge  # real processes
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,6 +26,8 @@ from guerdon import (
     open_sandbox,
 )
 
+pytestmark = pytest.mark.edge  # real processes
+
 TASKS = load_tasks()
 ADD = next(task for task in TASKS if task.id == "add")
 GOOD = ADD.solution

@@ -12,6 +12,8 @@ from guerdon.rollouts import CreditSettings, Job
 from guerdon.rollouts.scoring.sandboxing import SandboxSettings
 from guerdon.sandbox.limits import Limits
 
+pytestmark = pytest.mark.edge  # real processes
+
 # What the rows of the levels have in common needs no more than the one that works everywhere.
 PROCESS = SandboxSettings("process")
 
