@@ -194,6 +194,16 @@ def test_who_changed_what_is_remembered(serve):
     assert first["when"] <= second["when"]
 
 
+def test_what_a_session_changed_for_itself_is_remembered_with_its_number(serve):
+    server = serve(Composed)
+    server.client().ask({"type": "config", "data": {"weights": {"a": 2.0}}})
+    server.http.post("/config", json={"weights": {"b": 3.0}})
+    one, two = server.http.get("/config/audit").json()
+    assert one["by"] == f"session {one['session']}"
+    assert one["changes"] == [{"what": "per_turn.a.weight", "from": 1.0, "to": 2.0}]
+    assert "session" not in two
+
+
 def test_a_training_step_moves_schedules_without_being_a_change(serve):
     server = serve(Composed)
     client = server.client()

@@ -253,10 +253,9 @@ def test_a_failure_is_raised_and_never_a_number(answer, kind):
 def test_an_answer_that_was_cut_off_says_what_mends_it():
     with (
         ScriptedModel([Said('{"reasoning": "It', finish_reason="length")]) as model,
-        pytest.raises(VerdictError) as raised,
+        pytest.raises(VerdictError, match="cut off: give the judge a higher max_tokens"),
     ):
         judge_of(model)("a", None)
-    assert any("max_tokens" in note for note in raised.value.__notes__)
 
 
 def test_a_judge_that_is_too_slow_is_a_timeout():

@@ -240,6 +240,8 @@ class Session:
             except ConfigError as error:
                 raise refusal(error) from error
             self.live = live
+            if told["change"] is not None:
+                common.audit.append({**told["change"], "session": self.id})
         return json.dumps({"type": "config", "data": told}, allow_nan=False, default=str)
 
     def _failed(self, what: str, error: Exception) -> Problem:

@@ -139,7 +139,8 @@ class ModelJudge:
             return question.parse(reply.text, self.name)
         except VerdictError as error:
             if reply.finish_reason == "length":
-                error.add_note("the answer was cut off: give the judge a higher max_tokens")
+                said = f"{error}; it was cut off: give the judge a higher max_tokens"
+                raise VerdictError(said, service=error.service, answer=error.answer) from error
             raise
 
     async def close(self) -> None:
