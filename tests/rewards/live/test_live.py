@@ -21,6 +21,7 @@ from guerdon import (
     RewardPipeline,
     Rubric,
     RubricComposer,
+    ToxicityRubric,
     WeightedSum,
 )
 
@@ -602,3 +603,13 @@ def test_a_slow_field_does_not_keep_others_from_being_told():
     go_on.set()
     slow.join()
     assert live.told()["per_turn"][0]["config"]["pace"] == 2.0
+
+
+def test_the_threshold_of_toxicity_is_tuned_while_training_runs():
+    live = LiveReward(RubricComposer({"toxic": ToxicityRubric(threshold=0.8)}, [-10.0]))
+    entry = {"name": "toxic", "config": {"threshold": 0.5}}
+    assert live.update({"per_turn": [entry]})["change"]["changes"] == [
+        {"what": "toxic.threshold", "from": 0.8, "to": 0.5}
+    ]
+    with pytest.raises(ConfigUpdateError, match="threshold"):
+        live.update({"per_turn": [{"name": "toxic", "config": {"threshold": 1.5}}]})

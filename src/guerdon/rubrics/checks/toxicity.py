@@ -46,6 +46,7 @@ class ToxicityRubric(Rubric):
 
     score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("threshold", "words")
+    tunable: ClassVar[tuple[str, ...]] = ("threshold",)
 
     def __init__(
         self,
