@@ -33,7 +33,7 @@ from benchmarks import (
 )
 from benchmarks import score_command as command
 from benchmarks.timing import Counted, Findings, table
-from guerdon import SandboxUnavailableError
+from guerdon.errors import SandboxUnavailableError
 
 NAMES = (
     "calls",

@@ -12,7 +12,8 @@ import sys
 import time
 from typing import Any
 
-from guerdon import Action, Environment, Observation, Rubric, ServerLimits, State, create_app, serve
+from guerdon import Action, Environment, Observation, Rubric, State, create_app, serve
+from guerdon.envs import ServerLimits
 
 
 class Say(Action):

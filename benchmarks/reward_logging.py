@@ -11,7 +11,7 @@ import tempfile
 from time import perf_counter, thread_time
 
 from benchmarks.timing import Findings, Measured, take_turns
-from guerdon.rewards.logger import RewardLogger
+from guerdon.tracking import RewardLogger
 
 STEPS = 200_000  # long enough for the writer to work at the same time
 ROUNDS = 5

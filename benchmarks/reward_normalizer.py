@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Findings, Measured
-from guerdon.rewards.normalizer import RewardNormalizer
+from guerdon.tracking.normalizer import RewardNormalizer
 
 REWARDS = 1_000_000
 ENVIRONMENTS = 16

@@ -20,7 +20,8 @@ from typing import Any
 from benchmarks.sandbox_reward import brief, conversation, wordy
 from benchmarks.sandbox_rivals import ForkServer, NewInterpreter, job_of
 from benchmarks.timing import Findings, Measured, seconds, take_turns
-from guerdon import EvalSandbox, Message, read_messages
+from guerdon import EvalSandbox, Message
+from guerdon.types import read_messages
 
 FILE = Path(__file__).with_name("sandbox_reward.py")
 WORKERS = 2

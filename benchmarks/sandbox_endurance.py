@@ -19,8 +19,9 @@ from pathlib import Path
 from benchmarks.sandbox_reward import conversation
 from benchmarks.server_process import missing
 from benchmarks.timing import Counted, Findings
-from guerdon import EvalSandbox, Limits, open_sandbox, read_messages
+from guerdon import EvalSandbox, Limits, open_sandbox
 from guerdon.sandbox.server.tree import members
+from guerdon.types import read_messages
 
 RUNS = 1_000
 FIRST = 100

@@ -6,7 +6,8 @@ import sys
 import threading
 from typing import Any
 
-from guerdon import Action, Environment, Observation, Rubric, ServerLimits, State, create_app, serve
+from guerdon import Action, Environment, Observation, Rubric, State, create_app, serve
+from guerdon.envs import ServerLimits
 
 SESSIONS = 8
 

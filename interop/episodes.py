@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from guerdon import RLRolloutWorker, RolloutRecord, ScriptedPolicy
+from guerdon import RLRolloutWorker, ScriptedPolicy
+from guerdon.rollouts import RolloutRecord
 from interop.checks import holds, same
 
 WORDS = ("hello", "hi please", "bye")

@@ -14,17 +14,9 @@ from examples.coding_env.rubrics import reward
 from examples.coding_env.runner import run_tests
 from examples.coding_env.shared_sandbox import SharedSandbox
 from examples.coding_env.tasks import Task, load_tasks
-from guerdon import (
-    Environment,
-    EpisodeError,
-    InvalidArgumentError,
-    Limits,
-    Rubric,
-    Sandbox,
-    SandboxError,
-    SandboxUnavailableError,
-    Verdict,
-)
+from guerdon import Environment, Limits, Rubric, Sandbox
+from guerdon.errors import EpisodeError, InvalidArgumentError, SandboxError, SandboxUnavailableError
+from guerdon.sandbox import Verdict
 
 __all__ = ["CodingEnvironment"]
 

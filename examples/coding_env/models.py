@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, PrivateAttr
 
-from guerdon import Action, Observation, SandboxError, State, Verdict
+from guerdon import Action, Observation, State
+from guerdon.errors import SandboxError
+from guerdon.sandbox import Verdict
 
 __all__ = ["CodeAction", "CodeObservation", "CodeState"]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from examples.coding_env.models import CodeAction, CodeObservation
 from examples.coding_env.style import faults
-from guerdon import Gate, MissingInputError, Rubric, Sequential, Verdict, WeightedSum
+from guerdon import Gate, Rubric, Sequential, WeightedSum
+from guerdon.errors import MissingInputError
+from guerdon.sandbox import Verdict
 
 __all__ = ["Compiles", "PassesTests", "Style", "reward"]
 

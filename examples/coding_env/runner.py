@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from examples.coding_env.tasks import Task
-from guerdon import Limits, Sandbox, Verdict, check_program
+from guerdon import Limits, Sandbox, check_program
+from guerdon.sandbox import Verdict
 
 __all__ = ["run_tests"]
 

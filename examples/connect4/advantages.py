@@ -21,18 +21,16 @@ from rich.table import Table
 from examples.connect4.board import Board, Side
 from examples.connect4.environment import Connect4Environment
 from guerdon import (
-    AlignedBatch,
     EvaluateResult,
     Message,
-    PolicyOutput,
     RLDataAligner,
     RLRolloutWorker,
-    RolloutRecord,
     StepData,
     apply_credit,
     reward_function,
 )
 from guerdon.credit import Credit
+from guerdon.rollouts import AlignedBatch, PolicyOutput, RolloutRecord
 
 __all__ = ["Wanders", "careless", "credited", "main", "play_group", "position", "won"]
 

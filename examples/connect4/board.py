@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from guerdon import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError
 
 __all__ = ["Board", "COLUMNS", "ROWS", "SIDES", "Side", "other"]
 

@@ -10,7 +10,8 @@ from examples.connect4.board import Board, Side
 from examples.connect4.models import Connect4Action, Connect4Observation, Connect4State
 from examples.connect4.opponent import Opponent, scripted
 from examples.connect4.rubrics import Won
-from guerdon import Environment, EpisodeError, InvalidArgumentError
+from guerdon import Environment
+from guerdon.errors import EpisodeError, InvalidArgumentError
 
 __all__ = ["Connect4Environment"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from guerdon import ExponentialDiscountingTrajectoryRubric, TrajectoryError
+from guerdon import ExponentialDiscountingTrajectoryRubric
+from guerdon.errors import TrajectoryError
 
 __all__ = ["Won"]
 

@@ -13,8 +13,8 @@ from guerdon import (
     Rubric,
     Sequential,
     WeightedSum,
-    extract_answer,
 )
+from guerdon.rubrics import extract_answer
 
 
 class Answered(Rubric):

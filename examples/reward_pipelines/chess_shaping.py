@@ -21,14 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from examples.reward_pipelines.knight import moves
-from guerdon import (
-    ConfigConflictError,
-    GenericEnvClient,
-    HTTPEnvClient,
-    RewardConfig,
-    SyncEnvClient,
-    SyncHTTPEnvClient,
-)
+from guerdon import GenericEnvClient, HTTPEnvClient, RewardConfig
+from guerdon.envs import SyncEnvClient, SyncHTTPEnvClient
+from guerdon.errors import ConfigConflictError
 
 __all__ = ["FromFile", "FromScript", "Played", "REWARD", "Shaping", "main", "play", "train"]
 

@@ -19,15 +19,9 @@ from examples.coding_env.candidates import candidates
 from examples.coding_env.models import CodeAction, CodeObservation
 from examples.coding_env.rubrics import PassesTests, Style, verdict_of
 from examples.coding_env.tasks import load_tasks
-from guerdon import (
-    GenericEnvClient,
-    InvalidArgumentError,
-    RewardConfig,
-    Rubric,
-    RubricComposer,
-    StepResult,
-    SyncEnvClient,
-)
+from guerdon import GenericEnvClient, RewardConfig, Rubric, RubricComposer, StepResult
+from guerdon.envs import SyncEnvClient
+from guerdon.errors import InvalidArgumentError
 
 __all__ = ["Efficiency", "EfficiencyConfig", "REWARD", "composer", "main", "play"]
 

@@ -6,15 +6,8 @@ import random
 from typing import Any
 from uuid import uuid4
 
-from guerdon import (
-    Action,
-    Environment,
-    EpisodeError,
-    InvalidArgumentError,
-    Observation,
-    Rubric,
-    State,
-)
+from guerdon import Action, Environment, Observation, Rubric, State
+from guerdon.errors import EpisodeError, InvalidArgumentError
 
 __all__ = ["KnightAction", "KnightEnvironment", "KnightObservation", "Material", "Win", "moves"]
 
@@ -92,7 +85,7 @@ class KnightEnvironment(Environment[KnightAction, KnightObservation, State]):
 
     Example:
         >>> from examples.reward_pipelines.knight import KnightAction, KnightEnvironment
-        >>> from guerdon import ConfiguredEnv
+        >>> from guerdon.envs import ConfiguredEnv
         >>> reward = {"episode_end": [
         ...     {"name": "win", "rubric": "examples.reward_pipelines.knight.Win"}]}
         >>> with ConfiguredEnv(KnightEnvironment, reward) as make:

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from guerdon import ChatModel, LLMJudge, MCPClient, make_judge_server, serve_mcp
+from guerdon import LLMJudge, MCPClient
+from guerdon.services import ChatModel, make_judge_server, serve_mcp
 
 __all__ = ["JudgedStyle", "PROMPT", "REWARD", "StyleConfig", "main"]
 

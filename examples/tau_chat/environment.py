@@ -16,7 +16,8 @@ from uuid import uuid4
 from examples.tau_chat.desk import TOOLS, Desk, DeskError
 from examples.tau_chat.models import ChatAction, ChatObservation, ChatState
 from examples.tau_chat.scenario import GOODBYE, GREETING, RULES, SETTLED, USER, open_desk
-from guerdon import Environment, EpisodeError, InvalidArgumentError, ServiceError
+from guerdon import Environment
+from guerdon.errors import EpisodeError, InvalidArgumentError, ServiceError
 
 __all__ = ["TauChatEnvironment"]
 
@@ -35,7 +36,7 @@ class TauChatEnvironment(Environment[ChatAction, ChatObservation, ChatState]):
     Example:
         >>> from examples.tau_chat.environment import TauChatEnvironment
         >>> from examples.tau_chat.models import ChatAction
-        >>> from guerdon import ConfiguredEnv
+        >>> from guerdon.envs import ConfiguredEnv
         >>> def main():
         ...     with ConfiguredEnv(TauChatEnvironment, "examples/tau_chat/reward.yaml") as make:
         ...         environment = make()

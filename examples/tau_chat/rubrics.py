@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from examples.tau_chat.models import ChatAction, ChatObservation
-from guerdon import MissingInputError, Rubric
+from guerdon import Rubric
+from guerdon.errors import MissingInputError
 
 __all__ = ["Refused", "Settled"]
 

@@ -1,37 +1,44 @@
-"""Names that are imported where they are first used, so that importing a package stays light."""
+"""Lazy package attributes (PEP 562), so that importing a package stays light."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    package: str, *modules: str, namespaces: tuple[str, ...] = ()
+    package: str,
+    *modules: str,
+    names: Mapping[str, str] | None = None,
+    packages: tuple[str, ...] = (),
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and ``__dir__`` of a package that offers the names of its modules.
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names on first use.
 
     Args:
         package: The package's ``__name__``.
-        *modules: Its modules, the lightest first; each says in ``__all__`` what it offers.
-        namespaces: Its modules that offer their names under their own, as ``package.module.name``.
+        *modules: Modules whose whole ``__all__`` the package re-exports, the lightest first.
+        names: Further modules with the names to re-export from each, separated by spaces.
+        packages: Modules that are attributes of the package themselves.
     """
+    homes = {name: module for module, row in (names or {}).items() for name in row.split()}
 
-    def names() -> list[str]:
+    def exported() -> list[str]:
         return sorted(
-            name
-            for module in modules
-            for name in importlib.import_module(f"{package}.{module}").__all__
+            {*homes, *packages}.union(
+                *(importlib.import_module(f"{package}.{each}").__all__ for each in modules)
+            )
         )
 
     def find(name: str) -> Any:
         if name == "__all__":
-            return names()
-        if name in namespaces:
+            return exported()
+        if name in packages:
             return importlib.import_module(f"{package}.{name}")
+        if name in homes:
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
         if not name.startswith("__"):
             for module in modules:
                 home = importlib.import_module(f"{package}.{module}")
@@ -39,4 +46,4 @@ def lazy_names(
                     return getattr(home, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find, names
+    return find, exported

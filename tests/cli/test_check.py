@@ -10,7 +10,8 @@ from tests.cli.inside import run_inside
 pytestmark = pytest.mark.edge  # real processes
 
 WORLDS = """
-    from guerdon import Action, Environment, EpisodeError, Observation, Rubric, State
+    from guerdon import Action, Environment, Observation, Rubric, State
+    from guerdon.errors import EpisodeError
 
     class Say(Action):
         text: str

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from guerdon import Execution
 from guerdon.errors import SandboxUnavailableError
+from guerdon.sandbox import Execution
 from guerdon.sandbox.finding import Finding
 from guerdon.sandbox.probing import Probe
 from tests.cli.inside import run_inside

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon import InvalidArgumentError
 from guerdon.envs.amounts import check_amount, check_seconds
+from guerdon.errors import InvalidArgumentError
 
 
 @given(st.floats(min_value=0, exclude_min=True, allow_infinity=False) | st.integers(1, 10**300))

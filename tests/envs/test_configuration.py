@@ -6,14 +6,8 @@ import threading
 
 import pytest
 
-from guerdon import (
-    ConfigConflictError,
-    ConfigError,
-    ConfigUpdateError,
-    Gate,
-    RubricComposer,
-    ServiceError,
-)
+from guerdon import Gate, RubricComposer
+from guerdon.errors import ConfigConflictError, RewardConfigError, ServiceError
 from tests.envs.worlds import SOON, Down, Half, Move, Value, World
 
 
@@ -75,7 +69,7 @@ def test_each_observation_has_the_fingerprint_of_what_scored_it():
 
 def test_what_can_not_be_changed_changes_nothing():
     world = Composed()
-    with pytest.raises(ConfigUpdateError, match="nobody"):
+    with pytest.raises(RewardConfigError, match="nobody"):
         world.update_config({"weights": {"a": 4.0, "nobody": 1.0}})
     assert reward(world) == 1.5
     seen = world.get_config()["version"]
@@ -91,7 +85,7 @@ def test_a_rubric_that_can_not_be_copied_can_not_be_configured():
             super().__init__()
             self.held = threading.Lock()
 
-    with pytest.raises(ConfigError, match="can't be copied"):
+    with pytest.raises(RewardConfigError, match="can't be copied"):
         World(Held()).get_config()
 
 

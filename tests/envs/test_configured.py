@@ -6,17 +6,10 @@ import threading
 
 import pytest
 
-from guerdon import (
-    ConfigError,
-    ConfigUpdateError,
-    ConfiguredEnv,
-    EnvDefinitionError,
-    EnvPool,
-    RewardConfig,
-    RewardPipeline,
-    ServiceUnavailableError,
-)
+from guerdon import EnvPool, RewardConfig, RewardPipeline
+from guerdon.envs import ConfiguredEnv
 from guerdon.envs.driver import make
+from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceUnavailableError
 from tests.envs.worlds import Half, Move, Value, World
 
 
@@ -135,7 +128,7 @@ def test_a_schedule_goes_by_the_episodes_of_all():
 def test_a_change_that_is_refused_changes_nothing():
     with ConfiguredEnv(Bare, config()) as configured:
         before = configured.get_config()
-        with pytest.raises(ConfigUpdateError):
+        with pytest.raises(RewardConfigError):
             configured.update_config({"weights": {"half": 4.0, "who": 1.0}})
         assert configured.get_config() == before
 
@@ -149,7 +142,7 @@ def test_a_file_will_do(tmp_path):
 
 
 def test_what_is_wrong_is_said_when_it_is_made():
-    with pytest.raises(ConfigError, match="no_such"):
+    with pytest.raises(RewardConfigError, match="no_such"):
         ConfiguredEnv(Bare, config(per_turn=[{"name": "a", "rubric": "no_such.Rubric"}]))
 
 

@@ -5,16 +5,9 @@ import sys
 
 import pytest
 
-from guerdon import (
-    EnvDefinitionError,
-    EnvFailedError,
-    Environment,
-    EpisodeError,
-    InvalidObservationError,
-    Rubric,
-    State,
-)
+from guerdon import Environment, Rubric, State
 from guerdon.envs.driver import Driver, make
+from guerdon.errors import EnvDefinitionError, EnvError, EpisodeError, InvalidObservationError
 from tests.envs.worlds import AsyncHalf, Board, Down, Half, Move, World, unsigned
 
 
@@ -234,7 +227,7 @@ def test_what_an_environment_raises_is_raised_as_it_is(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_sys_exit_ends_no_process(method):
-    with pytest.raises(EnvFailedError, match=rf"Raises\.{method} called sys\.exit\(3\)") as caught:
+    with pytest.raises(EnvError, match=rf"Raises\.{method} called sys\.exit\(3\)") as caught:
         ask(raising(method, SystemExit(3)), method)
     assert isinstance(caught.value.exception, SystemExit)
 
@@ -361,7 +354,7 @@ def test_what_a_constructor_raises_is_raised_and_sys_exit_is_no_end():
 
     with pytest.raises(OSError, match="no display"):
         make(fails)
-    with pytest.raises(EnvFailedError, match=r"making the environment called sys\.exit\('bye'\)"):
+    with pytest.raises(EnvError, match=r"making the environment called sys\.exit\('bye'\)"):
         make(lambda: sys.exit("bye"))
 
 

@@ -8,8 +8,6 @@ import pytest
 
 from guerdon import (
     Action,
-    AsyncRubricError,
-    EnvDefinitionError,
     Environment,
     ExponentialDiscountingTrajectoryRubric,
     Observation,
@@ -19,6 +17,7 @@ from guerdon import (
 )
 from guerdon._background import run
 from guerdon.envs.environment import ActT, ObsT, StateT
+from guerdon.errors import AsyncRubricError, EnvDefinitionError
 from tests.envs.worlds import (
     SOON,
     AsyncDown,

@@ -6,9 +6,10 @@ import textwrap
 
 import pytest
 
-from guerdon import Environment, SpecError, UnknownEnvError
+from guerdon import Environment
 from guerdon.envs.finding import find_environment
 from guerdon.envs.registry import environments
+from guerdon.errors import LoadError
 from tests.envs.worlds import World
 
 CODE = """
@@ -146,25 +147,25 @@ def test_a_folder_comes_before_a_registered_name(tmp_path, monkeypatch):
 
 def test_an_unknown_name_tells_what_it_could_be_and_what_was_near(monkeypatch):
     monkeypatch.setattr(environments, "_factories", {"maze": World})
-    with pytest.raises(UnknownEnvError, match=r"'maez' is no folder.*did you mean 'maze'\?"):
+    with pytest.raises(LoadError, match=r"'maez' is no folder.*did you mean 'maze'\?"):
         find_environment("maez")
 
 
 @pytest.mark.parametrize("target", ["nowhere/at/all", "environment.py"])
 def test_what_is_neither_a_folder_nor_a_spec_nor_registered(target):
-    with pytest.raises(UnknownEnvError, match=r"is no folder, no module:name"):
+    with pytest.raises(LoadError, match=r"is no folder, no module:name"):
         find_environment(target)
 
 
 def test_a_folder_without_an_environment_file_says_where_to_put_the_class(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SpecError, match=r"empty has no environment\.py; put .* file\.py:name"):
+    with pytest.raises(LoadError, match=r"empty has no environment\.py; put .* file\.py:name"):
         find_environment("empty")
 
 
 def test_a_folder_named_environment_py_is_no_file(tmp_path):
     (tmp_path / "odd" / "environment.py").mkdir(parents=True)
-    with pytest.raises(SpecError, match=r"odd has no environment\.py"):
+    with pytest.raises(LoadError, match=r"odd has no environment\.py"):
         find_environment("odd")
 
 
@@ -184,7 +185,7 @@ def test_a_folder_named_environment_py_is_no_file(tmp_path):
 )
 def test_a_folder_with_none_or_two_says_which_and_how_to_name_one(tmp_path, text, said):
     path = folder(tmp_path / "maze_h", text)
-    with pytest.raises(SpecError, match=rf"but {said}.*environment\.py:") as caught:
+    with pytest.raises(LoadError, match=rf"but {said}.*environment\.py:") as caught:
         find_environment(str(path))
     assert caught.value.spec == str(path)
 
@@ -204,7 +205,7 @@ def test_a_folder_that_fails_to_import_tells_why_with_its_own_traceback(
     tmp_path, text, said, package
 ):
     path = folder(tmp_path / "maze_i", text, package=package)
-    with pytest.raises(SpecError, match=said) as caught:
+    with pytest.raises(LoadError, match=said) as caught:
         find_environment(str(path))
     assert os.path.join("maze_i", "environment.py") in caught.value.traceback
     assert "guerdon/envs/finding" not in caught.value.traceback
@@ -212,7 +213,7 @@ def test_a_folder_that_fails_to_import_tells_why_with_its_own_traceback(
 
 def test_a_package_that_fails_to_import_can_be_mended_and_found(tmp_path):
     path = folder(tmp_path / "maze_j", "raise OSError\n", package=True)
-    with pytest.raises(SpecError):
+    with pytest.raises(LoadError):
         find_environment(str(path))
     folder(path)
     assert find_environment(str(path)).__name__ == "Maze"
@@ -220,7 +221,7 @@ def test_a_package_that_fails_to_import_can_be_mended_and_found(tmp_path):
 
 @pytest.mark.parametrize("name", ["Board", "SOON", "Value"])
 def test_a_spec_of_something_else_is_refused(name):
-    with pytest.raises(SpecError, match="name an Environment class or what makes one"):
+    with pytest.raises(LoadError, match="name an Environment class or what makes one"):
         find_environment(f"tests.envs.worlds:{name}")
 
 
@@ -235,5 +236,5 @@ def test_a_spec_of_something_else_is_refused(name):
     ],
 )
 def test_a_spec_that_leads_nowhere_says_where_it_ended(target, said):
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(LoadError, match=said):
         find_environment(target)

@@ -8,16 +8,10 @@ import weakref
 
 import pytest
 
-from guerdon import (
-    EnvDefinitionError,
-    EnvFailedError,
-    Environment,
-    EnvTimeoutError,
-    EpisodeError,
-    Observation,
-)
+from guerdon import Environment, Observation
 from guerdon.envs.host import Host
 from guerdon.envs.workers import Workers
+from guerdon.errors import EnvDefinitionError, EnvError, EnvTimeoutError, EpisodeError
 from tests.envs.worlds import SOON, Board, Half, Move, World
 
 SHORT = 0.05
@@ -335,11 +329,11 @@ class Mine(BaseException):
     [
         (OSError, OSError),
         (EnvTimeoutError, EnvTimeoutError),
-        (SystemExit, EnvFailedError),
-        (StopIteration, (EnvFailedError, RuntimeError)),
-        (asyncio.CancelledError, EnvFailedError),
-        (GeneratorExit, EnvFailedError),
-        (Mine, EnvFailedError),
+        (SystemExit, EnvError),
+        (StopIteration, (EnvError, RuntimeError)),
+        (asyncio.CancelledError, EnvError),
+        (GeneratorExit, EnvError),
+        (Mine, EnvError),
     ],
 )
 def test_what_an_environment_raises_is_told_and_leaves_it_where_it_is(
@@ -389,7 +383,7 @@ def test_what_an_environment_raises_is_told_and_leaves_it_where_it_is(
     [
         (lambda: 1 / 0, ZeroDivisionError),
         (lambda: None, EnvDefinitionError),
-        (lambda: exit(3), EnvFailedError),
+        (lambda: exit(3), EnvError),
     ],
 )
 def test_a_constructor_that_fails_leaves_a_place_that_can_be_tried_again(factory, error):

@@ -7,9 +7,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from guerdon import EnvironmentRegistry, EnvPool, InvalidArgumentError, UnknownEnvError
+from guerdon import EnvPool
+from guerdon.envs import EnvironmentRegistry
 from guerdon.envs import registry as registry_module
 from guerdon.envs.registry import ENTRY_POINTS, environments
+from guerdon.errors import InvalidArgumentError, LoadError
 from tests.envs.worlds import World
 
 
@@ -68,12 +70,12 @@ def test_a_name_is_taken_once_unless_it_is_replaced(registry):
 
 
 def test_an_unknown_name_is_told_with_the_nearest_or_with_all(registry, offered):
-    with pytest.raises(UnknownEnvError, match="no environment 'maze'; there are none"):
+    with pytest.raises(LoadError, match="no environment 'maze'; there are none"):
         registry.factory("maze")
     registry.register("maze", World)
-    with pytest.raises(UnknownEnvError, match=r"no environment 'mase'; did you mean 'maze'?"):
+    with pytest.raises(LoadError, match=r"no environment 'mase'; did you mean 'maze'?"):
         registry.factory("mase")
-    with pytest.raises(UnknownEnvError, match=r"there are \['maze'\]"):
+    with pytest.raises(LoadError, match=r"there are \['maze'\]"):
         registry.factory("chess")
 
 
@@ -94,7 +96,7 @@ def test_what_is_registered_in_code_comes_first(registry, offered):
 @pytest.mark.parametrize("value", ["nowhere:Nothing", "tests.envs.worlds:Nothing"])
 def test_what_another_package_offers_and_cant_be_imported_is_told(registry, offered, value):
     offered(world=value, other="also.nowhere:Nothing")
-    with pytest.raises(UnknownEnvError, match=f"'world' .{value}. can't be imported: "):
+    with pytest.raises(LoadError, match=f"'world' .{value}. can't be imported: "):
         registry.factory("world")
 
 
@@ -118,7 +120,7 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path):
 def test_a_pool_looks_names_up():
     environments.register("tests-world", World, replace=True)
     assert len(EnvPool("tests-world", n=3)) == 3
-    with pytest.raises(UnknownEnvError, match="did you mean 'tests-world'"):
+    with pytest.raises(LoadError, match="did you mean 'tests-world'"):
         EnvPool("tests-word", n=3)
 
 

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from guerdon import (
-    AsyncRubricError,
-    EnvDefinitionError,
     Environment,
     EnvPool,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
-    InvalidObservationError,
     Observation,
     Rubric,
     RubricDict,
@@ -25,6 +22,7 @@ from guerdon import (
     WeightedSum,
 )
 from guerdon.envs.driver import Driver, make
+from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidObservationError
 from tests.envs.worlds import (
     AsyncDown,
     AsyncHalf,

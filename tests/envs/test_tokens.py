@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon import EnvClient, InvalidArgumentError, create_app
+from guerdon import EnvClient, create_app
 from guerdon.envs.tokens import check_token
+from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import World
 
 sendable = st.text(string.ascii_letters + string.digits + string.punctuation, min_size=1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import EnvFailedError, EnvTimeoutError
 from guerdon.envs.workers import Job, Workers, settle
+from guerdon.errors import EnvError, EnvTimeoutError
 from tests.envs.worlds import SOON
 
 
@@ -482,7 +482,7 @@ def test_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_ca
     def raises():
         raise error
 
-    with pytest.raises(EnvFailedError, match="the environment raised") as raised:
+    with pytest.raises(EnvError, match="the environment raised") as raised:
         waited(raises)
     assert raised.value.exception is error
 

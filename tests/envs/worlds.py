@@ -146,7 +146,8 @@ class Served(Environment[Deed, Board, State]):
 
 SERVER = """
 import sys
-from guerdon import ServerLimits, create_app, serve
+from guerdon import create_app, serve
+from guerdon.envs import ServerLimits
 from tests.envs.worlds import Served
 port, sessions, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] or None
 app = create_app(Served, limits=ServerLimits(max_sessions=sessions), token=token)

@@ -14,16 +14,13 @@ from examples.coding_env.rubrics import Compiles, PassesTests, Style, reward
 from examples.coding_env.runner import run_tests
 from examples.coding_env.style import faults
 from examples.coding_env.tasks import Task, load_tasks
-from guerdon import (
+from guerdon import Gate, Limits, WeightedSum, open_sandbox
+from guerdon.errors import (
     EpisodeError,
-    Gate,
     InvalidArgumentError,
-    Limits,
     MissingInputError,
     SandboxError,
     SandboxUnavailableError,
-    WeightedSum,
-    open_sandbox,
 )
 
 pytestmark = pytest.mark.edge  # real processes

@@ -18,7 +18,7 @@ from examples.connect4.models import Connect4Action, Connect4Observation, Connec
 from examples.connect4.opponent import scripted
 from examples.connect4.play import play
 from examples.connect4.rubrics import Won
-from guerdon import EpisodeError, InvalidArgumentError, TrajectoryError
+from guerdon.errors import EpisodeError, InvalidArgumentError, TrajectoryError
 
 ROOT = Path(__file__).parents[2]
 MODULES = ["board", "environment", "models", "opponent", "play", "rubrics"]

@@ -28,17 +28,13 @@ from examples.reward_pipelines.knight import (
     moves,
 )
 from examples.tau_chat.scripted_model import Failed, ScriptedModel
-from guerdon import (
-    ConfigError,
-    ConfiguredEnv,
+from guerdon import GenericEnvClient, HTTPEnvClient, RewardConfig, RewardPipeline, create_app
+from guerdon.envs import ConfiguredEnv
+from guerdon.errors import (
     EpisodeError,
-    GenericEnvClient,
-    HTTPEnvClient,
     InvalidArgumentError,
-    RewardConfig,
-    RewardPipeline,
+    RewardConfigError,
     ServiceUnavailableError,
-    create_app,
 )
 from tests.envs.client.servers import Served
 
@@ -123,7 +119,7 @@ def test_efficiency_for_another_number_of_submissions_is_a_failure():
 def test_a_wrong_key_in_the_file_is_told_with_its_line_and_what_would_be_accepted(tmp_path):
     file = tmp_path / "reward.yaml"
     file.write_text(coding.REWARD.read_text().replace("{submissions: 5}", "{submission: 5}"))
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(RewardConfigError) as raised:
         ConfiguredEnv(CodingEnvironment, file)
     (problem,) = raised.value.problems
     line = file.read_text().splitlines().index("    config: {submission: 5}") + 1
@@ -352,7 +348,7 @@ def test_a_service_that_the_file_does_not_name_is_told():
     config["per_turn"][1]["config"] = {"llm_service": "stile_judge"}
     with (
         RewardPipeline.of(config) as pipeline,
-        pytest.raises(ConfigError, match="did you mean 'style_judge'"),
+        pytest.raises(RewardConfigError, match="did you mean 'style_judge'"),
     ):
         pipeline.make()
 

@@ -20,7 +20,8 @@ from examples.tau_airline.replay import RENAMED, main, replay
 from examples.tau_airline.reward import FAILED, UNASKED, judge, resolved
 from examples.tau_airline.task import Task
 from examples.tau_airline.tools import TOOLS, WRITES, Database
-from guerdon import EvaluateResult, InvalidArgumentError, Message, as_rubric
+from guerdon import EvaluateResult, Message, as_rubric
+from guerdon.errors import InvalidArgumentError
 
 ROOT = Path(reward_module.__file__).parents[2]
 

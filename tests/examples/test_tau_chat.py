@@ -17,23 +17,24 @@ from examples.tau_chat.rubrics import Settled
 from examples.tau_chat.scenario import GOODBYE, GREETING, RULES, SETTLED, USER, open_desk
 from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Said, ScriptedModel
 from guerdon import (
-    ChatModel,
-    ConfiguredEnv,
     EnvClient,
-    EpisodeError,
-    InvalidArgumentError,
     MCPClient,
-    MissingInputError,
     OpenAIPolicy,
     RewardConfig,
     RewardPipeline,
     RLRolloutWorker,
+    create_app,
+)
+from guerdon.envs import ConfiguredEnv
+from guerdon.errors import (
+    EpisodeError,
+    InvalidArgumentError,
+    MissingInputError,
     ServerError,
     ServiceError,
     ServiceUnavailableError,
-    create_app,
-    make_judge_server,
 )
+from guerdon.services import ChatModel, make_judge_server
 from tests.envs.client.servers import Served
 
 pytestmark = pytest.mark.edge  # real servers and processes

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from guerdon import EvaluateResult, Message, StepData, StepOutput
 from guerdon.errors import AlignmentError
-from guerdon.functions.placement import Misfit, place_outputs
-from guerdon.models import Rollout
 from guerdon.rollouts import RLDataAligner
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
+from guerdon.rubrics.functions.placement import Misfit, place_outputs
+from guerdon.types import Rollout
 
 
 def steps(*numbers, names=()):

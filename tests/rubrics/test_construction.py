@@ -3,7 +3,7 @@ import inspect
 import pytest
 
 from guerdon import Gate, Rubric, WeightedSum
-from guerdon.errors import AbstractRubricError, NotInitializedError
+from guerdon.errors import RubricDefinitionError
 
 
 def test_classes_tell_how_they_are_made():
@@ -24,7 +24,7 @@ def test_a_class_that_writes_its_own_init_tells_that():
 
 
 def test_what_must_be_written_is_named():
-    with pytest.raises(AbstractRubricError, match="Rubric can't be made: write forward"):
+    with pytest.raises(RubricDefinitionError, match="Rubric can't be made: write forward"):
         Rubric()
 
 
@@ -36,5 +36,5 @@ def test_a_forgotten_init_is_told_when_the_rubric_is_made():
         def forward(self, action, observation):
             return 1.0
 
-    with pytest.raises(NotInitializedError, match=r"Forgot\.__init__ must call super\(\)"):
+    with pytest.raises(RubricDefinitionError, match=r"Forgot\.__init__ must call super\(\)"):
         Forgot()

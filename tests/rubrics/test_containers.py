@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon.errors import InvalidArgumentError, InvalidChildError
+from guerdon.errors import InvalidArgumentError, RubricDefinitionError
 from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
 
 
@@ -302,12 +302,12 @@ async def test_children_of_sequential_run_one_after_the_other():
 )
 @pytest.mark.parametrize("rubric", [Fixed, 3, None, "text", [Fixed()]])
 def test_what_is_no_rubric_is_refused(make, rubric):
-    with pytest.raises(InvalidChildError):
+    with pytest.raises(RubricDefinitionError):
         make(rubric)
 
 
 def test_sequential_of_a_list_says_what_it_takes():
-    with pytest.raises(InvalidChildError, match="is no rubric"):
+    with pytest.raises(RubricDefinitionError, match="is no rubric"):
         Sequential([Fixed(), Fixed()])
 
 

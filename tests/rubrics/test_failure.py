@@ -2,7 +2,8 @@
 
 import pytest
 
-from guerdon import Gate, InvalidScoreError, Rubric, RubricError, Sequential
+from guerdon import Gate, Rubric, RubricError, Sequential
+from guerdon.errors import InvalidScoreError
 from guerdon.rubrics.failure import say_caught, say_failure
 
 

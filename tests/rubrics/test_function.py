@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from guerdon.errors import AsyncRubricError, InvalidChildError
+from guerdon.errors import AsyncRubricError, RubricDefinitionError
 from guerdon.rubrics import (
     FunctionRubric,
     Gate,
@@ -16,7 +16,9 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
-from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.rubrics.fingerprint import (
+    fingerprint_of,
+)
 from guerdon.rubrics.hooks import is_async_callable
 
 
@@ -118,20 +120,20 @@ def test_functions_are_drawn_by_name():
 )
 def test_functions_that_cannot_take_an_action_and_an_observation_are_refused(function):
     with pytest.raises(
-        InvalidChildError, match="can't be called with an action and an observation"
+        RubricDefinitionError, match="can't be called with an action and an observation"
     ):
         as_rubric(function)
 
 
 @pytest.mark.parametrize("thing", [Callable, Gate, int])
 def test_classes_are_refused(thing):
-    with pytest.raises(InvalidChildError, match=f"{thing.__name__} is a class; make a rubric"):
+    with pytest.raises(RubricDefinitionError, match=f"{thing.__name__} is a class; make a rubric"):
         as_rubric(thing)
 
 
 @pytest.mark.parametrize("thing", [None, 1.0, "guerdon:Rubric", [plain], {"a": plain}])
 def test_other_things_are_refused(thing):
-    with pytest.raises(InvalidChildError, match="is no rubric"):
+    with pytest.raises(RubricDefinitionError, match="is no rubric"):
         as_rubric(thing)
 
 
@@ -187,16 +189,16 @@ async def test_what_offers_an_async_rubric_is_one_everywhere(container):
 
 
 def test_a_class_whose_objects_offer_a_rubric_offers_none():
-    with pytest.raises(InvalidChildError, match="Offers is a class; make a rubric"):
+    with pytest.raises(RubricDefinitionError, match="Offers is a class; make a rubric"):
         as_rubric(Offers)
 
 
 def test_what_is_raised_for_want_of_a_rubric_is_told():
     class Refuses(Offers):
         def __rubric__(self):
-            raise InvalidChildError("it has none today")
+            raise RubricDefinitionError("it has none today")
 
-    with pytest.raises(InvalidChildError, match="it has none today"):
+    with pytest.raises(RubricDefinitionError, match="it has none today"):
         Sequential(Refuses())
 
 
@@ -215,7 +217,7 @@ def messages_and_truth(messages, ground_truth=None):
     ids=["function", "partial", "batch", "wrapped"],
 )
 def test_bare_functions_on_messages_are_not_called_with_an_action(function):
-    with pytest.raises(InvalidChildError, match=r"takes messages, .* @reward_function"):
+    with pytest.raises(RubricDefinitionError, match=r"takes messages, .* @reward_function"):
         as_rubric(function)
 
 
@@ -257,9 +259,11 @@ async def of_verl_async(data_source, solution_str):
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_rewards_of_other_libraries_are_refused_with_a_hint(function, named):
-    with pytest.raises(InvalidChildError, match=rf"takes {named}.*TRL or verl.*@reward_function"):
+    with pytest.raises(
+        RubricDefinitionError, match=rf"takes {named}.*TRL or verl.*@reward_function"
+    ):
         as_rubric(function)
-    with pytest.raises(InvalidChildError, match="@reward_function"):
+    with pytest.raises(RubricDefinitionError, match="@reward_function"):
         Sequential(function)
 
 
@@ -274,7 +278,7 @@ def test_rewards_of_other_libraries_are_refused_with_a_hint(function, named):
     ids=["alone", "with columns", "by name", "batch"],
 )
 def test_functions_on_messages_of_any_signature_are_refused_with_the_hint(function):
-    with pytest.raises(InvalidChildError, match=r"takes messages, .* @reward_function"):
+    with pytest.raises(RubricDefinitionError, match=r"takes messages, .* @reward_function"):
         as_rubric(function)
 
 

@@ -7,12 +7,7 @@ import sys
 
 import pytest
 
-from guerdon.errors import (
-    AbstractRubricError,
-    InvalidChildError,
-    NotInitializedError,
-    RubricError,
-)
+from guerdon.errors import RubricDefinitionError, RubricError
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -78,7 +73,7 @@ SEEN: list = []
 def test_rubric_itself_cannot_be_made():
     with pytest.raises(TypeError, match="Rubric can't be made: write forward") as caught:
         Rubric()
-    assert isinstance(caught.value, AbstractRubricError)
+    assert isinstance(caught.value, RubricDefinitionError)
 
 
 def test_trajectory_rubric_itself_cannot_be_made():
@@ -92,7 +87,7 @@ def test_subclass_without_forward_cannot_be_made():
     class Empty(Rubric):
         pass
 
-    with pytest.raises(AbstractRubricError, match="Empty can't be made: write forward"):
+    with pytest.raises(RubricDefinitionError, match="Empty can't be made: write forward"):
         Empty()
 
 
@@ -104,7 +99,7 @@ def test_forgotten_super_init_without_children_is_named():
         def forward(self, action, observation):
             return 1.0
 
-    with pytest.raises(NotInitializedError, match=r"Forgetful\.__init__ must call super"):
+    with pytest.raises(RubricDefinitionError, match=r"Forgetful\.__init__ must call super"):
         Forgetful()
 
 
@@ -116,7 +111,7 @@ def test_forgotten_super_init_with_children_is_named():
         def forward(self, action, observation):
             return 1.0
 
-    with pytest.raises(NotInitializedError, match=r"Forgetful\.__init__ must call super"):
+    with pytest.raises(RubricDefinitionError, match=r"Forgetful\.__init__ must call super"):
         Forgetful()
 
 
@@ -125,7 +120,7 @@ def test_forgotten_super_init_of_a_trajectory_rubric_is_named():
         def __init__(self):
             self.bonus = 1
 
-    with pytest.raises(NotInitializedError, match=r"Forgetful\.__init__ must call super"):
+    with pytest.raises(RubricDefinitionError, match=r"Forgetful\.__init__ must call super"):
         Forgetful()
 
 
@@ -138,7 +133,7 @@ def test_using_a_rubric_before_super_init_names_the_class():
         def forward(self, action, observation):
             return 1.0
 
-    with pytest.raises(NotInitializedError, match="Late"):
+    with pytest.raises(RubricDefinitionError, match="Late"):
         Late()
 
 
@@ -187,7 +182,9 @@ def test_assigned_rubrics_are_children_in_order():
 
 def test_class_instead_of_instance_is_refused():
     rubric = Fixed()
-    with pytest.raises(InvalidChildError, match=r"Fixed\.child is the class Fixed; .* Fixed\(…\)"):
+    with pytest.raises(
+        RubricDefinitionError, match=r"Fixed\.child is the class Fixed; .* Fixed\(…\)"
+    ):
         rubric.child = Fixed
 
 
@@ -196,7 +193,7 @@ def test_class_instead_of_instance_is_refused():
 )
 def test_child_named_like_a_part_of_rubric_is_refused(name):
     rubric = Fixed()
-    with pytest.raises(InvalidChildError, match="Rubric's own"):
+    with pytest.raises(RubricDefinitionError, match="Rubric's own"):
         setattr(rubric, name, Fixed())
     assert list(rubric.children()) == []
 
@@ -204,7 +201,7 @@ def test_child_named_like_a_part_of_rubric_is_refused(name):
 def test_child_is_not_overwritten_by_something_else():
     rubric = Fixed()
     rubric.child = child = Fixed()
-    with pytest.raises(InvalidChildError, match="takes a rubric, or None"):
+    with pytest.raises(RubricDefinitionError, match="takes a rubric, or None"):
         rubric.child = 3
     assert rubric.child is child
     assert list(rubric.children()) == [child]

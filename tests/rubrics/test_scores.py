@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError
-from guerdon.models.score import Score
 from guerdon.rubrics import (
     Gate,
     Guarded,
@@ -20,6 +19,7 @@ from guerdon.rubrics import (
     frames,
 )  # fmt: skip
 from guerdon.rubrics.components import add_components
+from guerdon.types.score import Score
 
 
 class Fixed(Rubric):

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import RubricError, StateError
-from guerdon.functions import load_reward
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -25,6 +24,7 @@ from guerdon.rubrics import (
     Sequential,
     WeightedSum,
 )
+from guerdon.rubrics.functions import load_reward
 
 
 class Short(Rubric):

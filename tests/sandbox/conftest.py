@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import guerdon
-from guerdon import SandboxUnavailableError, open_sandbox
+from guerdon import open_sandbox
+from guerdon.errors import SandboxUnavailableError
 from guerdon.sandbox.server.tree import members, stat_of
 
 # After that long, what was waited for doesn't come.

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from guerdon import Execution, Limits
+from guerdon import Limits
+from guerdon.sandbox import Execution
 
 MIB = 1 << 20
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon import InvalidArgumentError, Limits
+from guerdon import Limits
+from guerdon.errors import InvalidArgumentError
 from guerdon.sandbox.local.endings import terms_of
 
 TIMES = ("seconds", "cpu_seconds")

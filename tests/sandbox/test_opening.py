@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 import guerdon
-from guerdon import (
-    InvalidArgumentError,
-    Limits,
-    Sandbox,
-    SandboxError,
-    SandboxUnavailableError,
-    open_sandbox,
-)
+from guerdon import Limits, Sandbox, open_sandbox
+from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
 from guerdon.sandbox.local.levels import local_level
 
 
@@ -137,7 +131,8 @@ WITHOUT = """
     for name in LACKING: sys.modules.pop(name, None)
     sys.meta_path.insert(0, Lacking())
     import guerdon, guerdon.sandbox, guerdon.cli.app
-    from guerdon import EvalSandbox, Limits, Program, RewardSource, open_sandbox, probe
+    from guerdon import EvalSandbox, Limits, open_sandbox
+    from guerdon.sandbox import Program, RewardSource, probe
     import guerdon.sandbox.conformance, guerdon.sandbox.local.programs
     import guerdon.sandbox.local.functions, guerdon.sandbox.locking.lock
     import guerdon.sandbox.evaluating.eval_sandbox, guerdon.sandbox.testing.checking

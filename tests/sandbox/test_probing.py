@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
-from guerdon import InvalidArgumentError, SandboxError, SandboxUnavailableError, open_sandbox, probe
+from guerdon import open_sandbox
+from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
+from guerdon.sandbox import probe
 from guerdon.sandbox.local import worker
 
 

@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from guerdon._background import run
 from guerdon.errors import (
     AsyncRubricError,
-    ConfigError,
     InvalidArgumentError,
+    RewardConfigError,
     ServiceError,
     ServiceTimeoutError,
     ServiceUnavailableError,
@@ -203,9 +203,9 @@ def test_of_several_tools_one_has_to_be_named(server):
 
 @pytest.mark.parametrize("wrong", [42, None, b"http://x", [1], ["a", ""], "nowhere", "ftp://x"])
 def test_what_is_no_service_is_refused(wrong):
-    with pytest.raises((InvalidArgumentError, ConfigError)):
+    with pytest.raises((InvalidArgumentError, RewardConfigError)):
         MCPClient(wrong)
-    with pytest.raises((InvalidArgumentError, ConfigError), match=r"mcp_services\.judge"):
+    with pytest.raises((InvalidArgumentError, RewardConfigError), match=r"mcp_services\.judge"):
         MCPClient({"judge": wrong})
 
 
@@ -216,7 +216,7 @@ def test_a_name_is_a_text(server, name):
 
 
 def test_settings_are_checked(server):
-    with pytest.raises(ConfigError, match="timeout_s: "):
+    with pytest.raises(RewardConfigError, match="timeout_s: "):
         MCPClient(server, timeout_s=0)
 
 
@@ -290,7 +290,7 @@ def test_services_that_are_not_there_are_named_together(server):
         assert "'judge'" not in str(caught.value)
     with MCPClient({"judge": server}) as client:
         client.check()
-        with pytest.raises(ConfigError, match="timeout_s"):
+        with pytest.raises(RewardConfigError, match="timeout_s"):
             client.check(timeout_s=0)
 
 

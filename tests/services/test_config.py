@@ -3,13 +3,13 @@
 import pytest
 from pydantic import TypeAdapter
 
-from guerdon.errors import ConfigError
+from guerdon.errors import RewardConfigError
 from guerdon.services.config import CallSettings, McpService, OpenAIService, ServiceConfig
 from guerdon.services.describing import SdkService, parse_service, parse_settings
 
 
 def refusal(config, where="mcp_services.judge"):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(RewardConfigError) as caught:
         parse_service(where, config)
     return caught.value.problems
 
@@ -107,7 +107,7 @@ def test_nowhere_in_particular_is_no_place():
 
 def test_settings_are_checked():
     assert parse_settings(timeout_s=5).timeout_s == 5.0
-    with pytest.raises(ConfigError, match="concurrency: "):
+    with pytest.raises(RewardConfigError, match="concurrency: "):
         parse_settings(concurrency=0)
 
 

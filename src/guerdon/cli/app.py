@@ -24,7 +24,7 @@ from guerdon.cli.score import score
 from guerdon.cli.serve import serve
 from guerdon.cli.tree import tree
 from guerdon.cli.validate import validate
-from guerdon.errors import GuerdonError, OutputError, SandboxUnavailableError, SpecError
+from guerdon.errors import GuerdonError, LoadError, SandboxUnavailableError, ScoringError
 
 __all__ = ["app", "main"]
 
@@ -113,9 +113,9 @@ def main() -> NoReturn:
         sys.exit(2)
     except OSError as error:
         if error.errno is None or error.filename is not None:  # not of a stream
-            _tell(OutputError(f"{type(error).__name__}: {error}"))
+            _tell(ScoringError(f"{type(error).__name__}: {error}"))
             sys.exit(2)
-        _tell(OutputError(f"can't write to standard output: {error.strerror}"))
+        _tell(ScoringError(f"can't write to standard output: {error.strerror}"))
         _silence(sys.stdout)
         sys.exit(2)
     sys.exit(0)
@@ -129,7 +129,7 @@ class _Warnings(logging.StreamHandler[TextIO]):
 
     def filter(self, record: logging.LogRecord) -> bool:
         is_alone = logging.getLogger("guerdon").handlers == [self]
-        return is_alone and record.name == "guerdon.rewards.config"
+        return is_alone and record.name == "guerdon.config"
 
     def format(self, record: logging.LogRecord) -> str:
         return f"warning: {plain(record.getMessage())}"
@@ -142,7 +142,7 @@ def _silence(stream: TextIO) -> None:
 
 def _tell(error: GuerdonError) -> None:
     err = console(stderr=True)
-    if isinstance(error, SpecError) and error.traceback:
+    if isinstance(error, LoadError) and error.traceback:
         err.print(_lines(error.traceback), markup=False, highlight=False, soft_wrap=True, end="")
     line = getattr(error, "line", None)
     where = f"line {line}: " if line is not None else ""

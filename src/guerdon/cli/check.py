@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from guerdon.cli.consoles import console
-from guerdon.errors import SpecError
+from guerdon.errors import LoadError
 
 __all__ = ["check"]
 
@@ -86,17 +86,17 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}", spec=str(path)) from error
+        raise LoadError(f"{path}: {error.strerror}", spec=str(path)) from error
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path} isn't UTF-8: {error}", spec=str(path)) from error
+        raise LoadError(f"{path} isn't UTF-8: {error}", spec=str(path)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             action = json.loads(line)
         except ValueError as error:
-            raise SpecError(f"{path}, line {number}: {error}", spec=str(path)) from error
+            raise LoadError(f"{path}, line {number}: {error}", spec=str(path)) from error
         if not isinstance(action, dict):
-            raise SpecError(f"{path}, line {number}: an action is an object", spec=str(path))
+            raise LoadError(f"{path}, line {number}: an action is an object", spec=str(path))
         found.append(action)
     return found

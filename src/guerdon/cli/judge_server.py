@@ -15,8 +15,8 @@ from guerdon.cli.consoles import console
 from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
 
 if TYPE_CHECKING:
+    from guerdon.rubrics.judge.template import Template
     from guerdon.services import OpenAIService
-    from guerdon.services.judging.template import Template
 
 __all__ = ["judge_server"]
 
@@ -140,7 +140,7 @@ def judge_server(
 
 
 def _template(path: Path) -> Template:
-    from guerdon.services.judging.template import Template
+    from guerdon.rubrics.judge.template import Template
 
     try:
         template = Template(path.read_text(encoding="utf-8-sig"))

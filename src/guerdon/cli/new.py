@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from guerdon.errors import InvalidArgumentError, OutputError
+from guerdon.errors import InvalidArgumentError, ScoringError
 
 __all__ = ["new"]
 
@@ -47,7 +47,7 @@ def new(
                 (made / file).write_text(text, encoding="utf-8")
             made.rename(folder)
     except OSError as error:
-        raise OutputError(f"can't write {folder}: {error.strerror}") from error
+        raise ScoringError(f"can't write {folder}: {error.strerror}") from error
     print(f"wrote {folder}: {', '.join(TEMPLATES)}\nnext: guerdon check {folder}")
 
 

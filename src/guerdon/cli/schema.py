@@ -13,6 +13,6 @@ def schema() -> None:
     Write it to a file with `guerdon schema > reward.schema.json`, and name that in the first line
     of the reward: # yaml-language-server: $schema=reward.schema.json
     """
-    from guerdon.rewards.config.schema import reward_schema
+    from guerdon.config.schema import reward_schema
 
     print(json.dumps(reward_schema(), indent=2, ensure_ascii=False))

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from guerdon.cli.consoles import console
-from guerdon.rewards.config.config import RewardConfig
-from guerdon.rewards.opening import is_pipeline_file, open_reward
-from guerdon.rewards.schedules.schedule_spec import spec_of
+from guerdon.config.config import RewardConfig
+from guerdon.config.opening import is_pipeline_file, open_reward
+from guerdon.config.schedules.schedule_spec import spec_of
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from guerdon.cli.consoles import plain
-from guerdon.errors import ConfigError
+from guerdon.errors import RewardConfigError
 
 if TYPE_CHECKING:
-    from guerdon.rewards.config.documents import Document
+    from guerdon.config.documents import Document
     from guerdon.services.client import MCPClient
 
 __all__ = ["validate"]
@@ -56,10 +56,10 @@ def validate(
 
 def _checked(file: Path) -> tuple[list[str], str | None]:
     """The mistakes of a file, or the fingerprint of the reward that it describes."""
-    from guerdon.rewards.config.checking import problems_of_document
-    from guerdon.rewards.config.config import RewardConfig
-    from guerdon.rewards.config.reading import read_document
-    from guerdon.rewards.pipeline import RewardPipeline
+    from guerdon.config.checking import problems_of_document
+    from guerdon.config.config import RewardConfig
+    from guerdon.config.pipeline import RewardPipeline
+    from guerdon.config.reading import read_document
 
     try:
         document = read_document(file)
@@ -73,7 +73,7 @@ def _checked(file: Path) -> tuple[list[str], str | None]:
             raise document.error(problems)
         with RewardPipeline(RewardConfig.from_document(document)) as pipeline:
             return [], pipeline.make().fingerprint()
-    except ConfigError as error:
+    except RewardConfigError as error:
         if isinstance(error.__cause__, OSError):  # there is nothing to have mistakes
             raise
         return list(error.problems), None

@@ -82,7 +82,7 @@ def states_as_keys(states: list[Any], rows: Integers) -> list[Hashable]:
     return keys
 
 
-def key_of(value: Any) -> Hashable:
+def key_of(value: Any) -> Hashable:  # noqa: C901
     """The key of one state: its type and content, so that 1, 1.0 and True differ.
 
     NaN is the same as NaN, and -0.0 as 0.0. The order of a mapping or a set doesn't matter; a list

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from guerdon.config.config import RewardConfig
+from guerdon.config.live.live import LiveReward
+from guerdon.config.pipeline import RewardPipeline
 from guerdon.envs.environment import Environment
 from guerdon.envs.furnishing import furnished
-from guerdon.rewards.config.config import RewardConfig
-from guerdon.rewards.live.live import LiveReward
-from guerdon.rewards.pipeline import RewardPipeline
 
 __all__ = ["ConfiguredEnv"]
 
@@ -23,7 +23,8 @@ class ConfiguredEnv:
     that of a server: schedules and curricula go by the episodes of all.
 
     Example:
-        >>> from guerdon import ConfiguredEnv, EnvPool
+        >>> from guerdon import EnvPool
+        >>> from guerdon.envs import ConfiguredEnv
         >>> def main():
         ...     with ConfiguredEnv(MyEnvironment, "reward.yaml") as configured:
         ...         with EnvPool(configured, n=64).sync() as pool:
@@ -39,7 +40,7 @@ class ConfiguredEnv:
         live: The configuration that all are scored by.
 
     Raises:
-        ConfigError: The configuration can't be meant.
+        RewardConfigError: The configuration can't be meant.
         ServiceUnavailableError: A service that it names isn't there.
     """
 

@@ -19,11 +19,11 @@ from guerdon._background import no_waiting
 from guerdon.envs.environment import Environment
 from guerdon.envs.ownership import trajectory_owners
 from guerdon.envs.scoring import attach, tell_again
-from guerdon.errors import EnvDefinitionError, EnvFailedError, InvalidObservationError
-from guerdon.models.observation import Observation
-from guerdon.models.state import State
+from guerdon.errors import EnvDefinitionError, EnvError, InvalidObservationError
 from guerdon.rubrics import frames
 from guerdon.rubrics.frames import Frame
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
 
 __all__ = ["Driver", "make"]
 
@@ -120,7 +120,7 @@ class Driver:
 
         Raises:
             InvalidObservationError: The environment gave no observation.
-            EnvFailedError: It called ``sys.exit``.
+            EnvError: It called ``sys.exit``.
             Exception: What it raised.
         """
         try:
@@ -159,7 +159,7 @@ class Driver:
 
         Raises:
             InvalidObservationError: The environment gave no observation.
-            EnvFailedError: It called ``sys.exit``.
+            EnvError: It called ``sys.exit``.
             Exception: What it raised.
         """
         recorder = self._recorder()
@@ -215,7 +215,7 @@ class Driver:
         """Close the environment.
 
         Raises:
-            EnvFailedError: It called ``sys.exit``.
+            EnvError: It called ``sys.exit``.
             Exception: What it raised.
         """
         try:
@@ -229,13 +229,13 @@ class Driver:
     def _name(self) -> str:
         return type(self.environment).__name__
 
-    def _exited(self, method: str, exit_: SystemExit) -> EnvFailedError:
-        return EnvFailedError(
+    def _exited(self, method: str, exit_: SystemExit) -> EnvError:
+        return EnvError(
             f"{self._name}.{method} called sys.exit({exit_.code!r}), which ends no process here",
             exception=exit_,
         )
 
-    def _ended(self, method: str, end: BaseException) -> EnvFailedError | None:
+    def _ended(self, method: str, end: BaseException) -> EnvError | None:
         """What to raise where async code was ended; None where that was its caller's doing."""
         if isinstance(end, SystemExit):
             return self._exited(method, end)
@@ -243,7 +243,7 @@ class Driver:
         cancelled = isinstance(end, asyncio.CancelledError)
         if isinstance(end, Exception) or task is None or (cancelled and task.cancelling()):
             return None
-        return EnvFailedError(f"{self._name}.{method} raised {end!r}", exception=end)
+        return EnvError(f"{self._name}.{method} raised {end!r}", exception=end)
 
     def _reset_arguments(
         self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None
@@ -318,13 +318,13 @@ def make(factory: Callable[[], Any]) -> Driver:
 
     Raises:
         EnvDefinitionError: What the factory gave is no environment, or it has no rubric.
-        EnvFailedError: It called ``sys.exit``.
+        EnvError: It called ``sys.exit``.
         Exception: What it raised.
     """
     try:
         environment = factory()
     except SystemExit as exit_:
-        raise EnvFailedError(
+        raise EnvError(
             f"making the environment called sys.exit({exit_.code!r})", exception=exit_
         ) from exit_
     if not isinstance(environment, Environment):

@@ -18,14 +18,14 @@ from guerdon.envs.furnishing import (
 from guerdon.envs.scoring import score_step, score_step_async
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import EnvDefinitionError, ServiceError
-from guerdon.models.action import Action
-from guerdon.models.observation import Observation
-from guerdon.models.state import EnvironmentMetadata, State
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.threads import in_thread
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
+from guerdon.types.state import EnvironmentMetadata, State
 
 if TYPE_CHECKING:
-    from guerdon.rewards.live.live import LiveReward
+    from guerdon.config.live.live import LiveReward
     from guerdon.services.client import MCPClient
 
 __all__ = ["Environment"]
@@ -302,7 +302,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             ``{"status": "ok", "config": …, "change": …}``.
 
         Raises:
-            ConfigUpdateError: Something in it can't be done, so that nothing was.
+            RewardConfigError: Something in it can't be done, so that nothing was.
             ConfigConflictError: Somebody else has changed it since.
         """
         return configuration_of(self).update(change, version=version, by=by)

@@ -7,10 +7,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from guerdon._loading import (
+    load_module,
+    load_object,
+)
 from guerdon.envs.environment import Environment
 from guerdon.envs.registry import environments
-from guerdon.errors import SpecError, UnknownEnvError
-from guerdon.functions.loading import load_module, load_object
+from guerdon.errors import LoadError
 
 __all__ = ["find_environment"]
 
@@ -30,30 +33,30 @@ def find_environment(target: str) -> Callable[[], Any]:
             under which an environment is registered.
 
     Raises:
-        UnknownEnvError: No environment has that name.
-        SpecError: There is no such thing, it can't be imported, or it makes no environment.
+        LoadError: No environment has that name.
+        LoadError: There is no such thing, it can't be imported, or it makes no environment.
     """
     if target and Path(target).is_dir():
         return _in_folder(Path(target))
     if ":" in target:
         found = load_object(target)
         if not callable(found) or (isinstance(found, type) and not issubclass(found, Environment)):
-            raise SpecError(
+            raise LoadError(
                 f"{target} is {found!r:.60}; name an Environment class or what makes one",
                 spec=target,
             )
         return found  # type: ignore[no-any-return]
     try:
         return environments.factory(target)
-    except UnknownEnvError as error:
+    except LoadError as error:
         said = f"{target!r} is no folder, no module:name, and {error}"
-        raise UnknownEnvError(said) from error
+        raise LoadError(said) from error
 
 
 def _in_folder(folder: Path) -> Callable[[], Any]:
     path = folder / FILE
     if not path.is_file():
-        raise SpecError(
+        raise LoadError(
             f"{folder} has no {FILE}; put the environment class there, or name it as file.py:name",
             spec=str(folder),
         )
@@ -61,7 +64,7 @@ def _in_folder(folder: Path) -> Callable[[], Any]:
     classes = _environments(module)
     if len(classes) != 1:
         names = [each.__name__ for each in classes] or "none"
-        raise SpecError(
+        raise LoadError(
             f"{path} holds not one environment class but {names}; name it, as in {path}:Name",
             spec=str(folder),
         )

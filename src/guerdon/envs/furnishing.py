@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
-from guerdon.errors import ConfigError, EnvDefinitionError
+from guerdon.errors import EnvDefinitionError, RewardConfigError
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.threads import in_thread
 
 if TYPE_CHECKING:
+    from guerdon.config.live.live import Applied, LiveReward
+    from guerdon.config.pipeline import RewardPipeline
     from guerdon.envs.environment import Environment
-    from guerdon.rewards.live.live import Applied, LiveReward
-    from guerdon.rewards.pipeline import RewardPipeline
     from guerdon.services.client import MCPClient
 
 __all__ = [
@@ -77,15 +77,15 @@ def configuration_of(environment: Environment[Any, Any, Any]) -> LiveReward:
     """What an environment's reward is configured with; made where it is first asked for.
 
     Raises:
-        ConfigError: Its rubric can't be copied, so that no change could be tried.
+        RewardConfigError: Its rubric can't be copied, so that no change could be tried.
     """
     if environment._live is None:
-        from guerdon.rewards.live.live import LiveReward
+        from guerdon.config.live.live import LiveReward
 
         try:
             prototype = copy.deepcopy(environment.rubric)
         except Exception as error:
-            raise ConfigError(
+            raise RewardConfigError(
                 f"the rubric of {type(environment).__name__} can't be copied ({error}), so that "
                 "no change could be tried before it is made"
             ) from error

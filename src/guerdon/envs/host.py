@@ -17,12 +17,12 @@ from guerdon.envs.driver import Driver, make
 from guerdon.envs.furnishing import configure
 from guerdon.envs.workers import Job, Workers, settle
 from guerdon.errors import EnvTimeoutError, EpisodeError
-from guerdon.models.observation import Observation
-from guerdon.models.state import State
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
 
 if TYPE_CHECKING:
-    from guerdon.rewards.live.live import LiveReward
+    from guerdon.config.live.live import LiveReward
 
 __all__ = ["Host"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError, UnknownEnvError
+from guerdon.errors import InvalidArgumentError, LoadError
 
 __all__ = ["EnvironmentRegistry", "environments"]
 
@@ -23,14 +23,14 @@ class EnvironmentRegistry:
     registered; a name that was registered in code comes first.
 
     Example:
-        >>> from guerdon import EnvironmentRegistry
+        >>> from guerdon.envs import EnvironmentRegistry
         >>> registry = EnvironmentRegistry()
         >>> registry.register("nothing", lambda: None)
         >>> "nothing" in registry.names()
         True
         >>> registry.factory("nothin")
         Traceback (most recent call last):
-        guerdon.errors.UnknownEnvError: there is no environment 'nothin'; did you mean 'nothing'?
+        guerdon.errors.LoadError: there is no environment 'nothin'; did you mean 'nothing'?
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class EnvironmentRegistry:
         """What makes the environment of that name.
 
         Raises:
-            UnknownEnvError: There is none, or what offers it can't be imported.
+            LoadError: There is none, or what offers it can't be imported.
         """
         if name in self._factories:
             return self._factories[name]
@@ -73,14 +73,14 @@ class EnvironmentRegistry:
             try:
                 found: Callable[[], Any] = entry.load()
             except Exception as error:
-                raise UnknownEnvError(
+                raise LoadError(
                     f"the environment {name!r} ({entry.value}) can't be imported: {error!r}"
                 ) from error
             return found
         known = self.names()
         near = difflib.get_close_matches(name, known, n=1)
         said = f"did you mean {near[0]!r}?" if near else f"there are {known or 'none'}"
-        raise UnknownEnvError(f"there is no environment {name!r}; {said}")
+        raise LoadError(f"there is no environment {name!r}; {said}")
 
     def names(self) -> list[str]:
         """Every name, sorted."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, TypeVar
 
-from guerdon.models.observation import Observation
-from guerdon.rewards.composer import RubricComposer
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import namer, path_of
 from guerdon.rubrics.components import add_components
+from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.concurrency import evaluate
 from guerdon.rubrics.failure import say_caught, say_failure
 from guerdon.rubrics.frames import Frame
 from guerdon.rubrics.rubric import Rubric
+from guerdon.types.observation import Observation
 
 __all__ = ["attach", "score_step", "score_step_async", "tell_again"]
 

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
-from guerdon.errors import EnvFailedError, EnvTimeoutError
+from guerdon.errors import EnvError, EnvTimeoutError
 
 __all__ = ["Alarm", "Job", "Workers", "settle"]
 
@@ -265,5 +265,5 @@ def settle(waiting: asyncio.Future[Any], job: Job) -> None:
     elif isinstance(error, Exception) and not isinstance(error, StopIteration):
         waiting.set_exception(error)
     else:  # what an event loop would take for its own end, or a future can't carry
-        failed = EnvFailedError(f"the environment raised {error!r:.200}", exception=error)
+        failed = EnvError(f"the environment raised {error!r:.200}", exception=error)
         waiting.set_exception(failed)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.errors import AlignmentError
-from guerdon.functions.placement import Misfit, place_outputs, places_of
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.step_data import StepData
+from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.step_data import StepData
 
 __all__ = [
     "AlignedBatch",

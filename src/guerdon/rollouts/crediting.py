@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import CreditError, InvalidArgumentError
-from guerdon.models.step_data import StepData
 from guerdon.rollouts import state_keys
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.group_keys import group_key
 from guerdon.rollouts.state_keys import StateKey
+from guerdon.types.step_data import StepData
 
 if TYPE_CHECKING:
     from guerdon.credit import Credit, CreditDiagnostics
@@ -42,7 +42,8 @@ def apply_credit(
     anything is refused, nothing is filled in.
 
     Example:
-        >>> from guerdon import AlignedRollout, Message, StepData, apply_credit
+        >>> from guerdon import Message, StepData, apply_credit
+        >>> from guerdon.rollouts import AlignedRollout
         >>> def rollout(name, score):
         ...     steps = [StepData(system_step_index=i, step_info={"assistant_turn_index": i})
         ...              for i in range(2)]
@@ -97,7 +98,8 @@ def system_apply_gigpo_to_batch_steps(
     """GiGPO on lists of steps: fill in `advantage` and `return_to_go`.
 
     Example:
-        >>> from guerdon import StepData, system_apply_gigpo_to_batch_steps
+        >>> from guerdon import StepData
+        >>> from guerdon.rollouts import system_apply_gigpo_to_batch_steps
         >>> batch = [[StepData(system_step_index=0, observation_data="start", base_reward=r)]
         ...          for r in (1.0, 0.0)]
         >>> filled = system_apply_gigpo_to_batch_steps(

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from guerdon.errors import CreditError, InvalidArgumentError
-from guerdon.models.message import Message
-from guerdon.models.step_data import StepData
+from guerdon.types.message import Message
+from guerdon.types.step_data import StepData
 
 __all__ = ["StateKey", "last_messages", "state_key", "whole_history"]
 

@@ -1,5 +1,8 @@
-"""Rubrics: small scores, and the tree that makes one reward of them."""
+"""Rubrics: small scores, and trees that combine them into one reward."""
 
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
 from guerdon.rubrics import checks
 from guerdon.rubrics.checks import *
 from guerdon.rubrics.collections import RubricDict, RubricList
@@ -9,6 +12,11 @@ from guerdon.rubrics.guards import Guarded
 from guerdon.rubrics.hooks import HookHandle
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import ExponentialDiscountingTrajectoryRubric, TrajectoryRubric
+
+if TYPE_CHECKING:
+    from guerdon.rubrics.composer import *
+    from guerdon.rubrics.functions import *
+    from guerdon.rubrics.judge import *
 
 __all__ = [
     "ExponentialDiscountingTrajectoryRubric",
@@ -26,3 +34,6 @@ __all__ = [
 ]
 __all__ += checks.__all__
 __all__.sort()
+
+# These load pydantic; they are imported when they are first used.
+__getattr__, __dir__ = lazy_names(__name__, "composer", "functions", "judge")

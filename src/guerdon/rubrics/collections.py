@@ -6,9 +6,8 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any, NoReturn, TypeAlias
 
 from guerdon.errors import (
-    InvalidChildError,
     NoAggregationError,
-    RubricIndexError,
+    RubricDefinitionError,
     RubricPathError,
     TrajectoryError,
 )
@@ -115,16 +114,16 @@ class RubricList(_Collection):
     def _check_name(self, name: str) -> None:
         super()._check_name(name)
         if name not in self._children:
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"RubricList takes no child named {name!r}; append it, or set it by its place"
             )
 
     def _name(self, index: int) -> str:
         if not isinstance(index, int):
-            raise RubricIndexError(f"{index!r} is no place in a RubricList; it takes an int")
+            raise RubricPathError(f"{index!r} is no place in a RubricList; it takes an int")
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
-            raise RubricIndexError(f"no rubric at {index}: the list has {len(self)}")
+            raise RubricPathError(f"no rubric at {index}: the list has {len(self)}")
         return f"rubric_{place}"
 
     def __getitem__(self, index: int | slice) -> Any:
@@ -134,7 +133,7 @@ class RubricList(_Collection):
 
     def __setitem__(self, index: int, rubric: RubricLike) -> None:
         if not isinstance(index, int):
-            raise InvalidChildError("RubricList takes one rubric at one place, not at a slice")
+            raise RubricDefinitionError("RubricList takes one rubric at one place, not at a slice")
         self._put(self._name(index), as_rubric(rubric))
 
     def __iadd__(self, rubrics: Iterable[RubricLike]) -> RubricList:
@@ -220,12 +219,12 @@ class RubricDict(_Collection):
 
     def _check_key(self, key: Any) -> None:
         if not isinstance(key, str) or not key or "." in key:
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"{key!r} can't be a key of RubricDict: "
                 "a key is a string that isn't empty and holds no dot"
             )
         if self._is_reserved(key):
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"{key!r} can't be a key of RubricDict: it would hide RubricDict.{key}"
             )
 

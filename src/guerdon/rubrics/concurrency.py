@@ -75,7 +75,7 @@ class _PairNote(str):
     """The note on an exception that says which pair raised it."""
 
 
-async def evaluate_batch(
+async def evaluate_batch(  # noqa: C901
     rubric: Rubric,
     pairs: Iterable[tuple[Any, Any]],
     max_workers: int,

@@ -6,14 +6,14 @@ import inspect
 from abc import ABCMeta
 from typing import Any
 
-from guerdon.errors import AbstractRubricError, NotInitializedError
+from guerdon.errors import RubricDefinitionError
 
 __all__ = ["RubricMeta", "SetByInit", "forgotten"]
 
 
-def forgotten(kind: type) -> NotInitializedError:
+def forgotten(kind: type) -> RubricDefinitionError:
     """The error of a class whose ``__init__`` forgot ``super().__init__()``."""
-    return NotInitializedError(f"{kind.__name__}.__init__ must call super().__init__() first")
+    return RubricDefinitionError(f"{kind.__name__}.__init__ must call super().__init__() first")
 
 
 class SetByInit:
@@ -36,7 +36,7 @@ class RubricMeta(ABCMeta):
         """Make a rubric, and see that it is one."""
         missing = sorted(getattr(cls, "__abstractmethods__", ()))
         if missing:
-            raise AbstractRubricError(
+            raise RubricDefinitionError(
                 f"{cls.__name__} can't be made: write {' and '.join(missing)} in a subclass"
             )
         rubric = super().__call__(*args, **kwargs)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Any, ClassVar
 
-from guerdon.errors import InvalidArgumentError, InvalidChildError, RubricError
+from guerdon.errors import InvalidArgumentError, RubricDefinitionError, RubricError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.call import call_children, due, exact_sum
 from guerdon.rubrics.frames import Frame, any_not_yet, current
@@ -300,7 +300,7 @@ class WeightedSum(Container):
     def _check_name(self, name: str) -> None:
         super()._check_name(name)
         if name not in self._weights:
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"WeightedSum has no weight for {name!r}; make a new one, "
                 f"or replace one of {list(self._children)}"
             )

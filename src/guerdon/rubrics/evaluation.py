@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from guerdon.errors import AbstractRubricError, AsyncRubricError
+from guerdon.errors import AsyncRubricError, RubricDefinitionError
 from guerdon.rubrics import frames, step_rewards
 from guerdon.rubrics.call import SLOW, finite, trace
 from guerdon.rubrics.call import call as call_plain
@@ -254,7 +254,7 @@ def _super_call(rubric: Rubric, frame: Frame, action: Any, observation: Any) -> 
     if level < len(rubric._written_calls):
         above = rubric._written_calls[level].__get__(rubric)
     elif type(rubric).forward is forward_by_call:
-        raise AbstractRubricError(
+        raise RubricDefinitionError(
             f"{type(rubric).__name__}.__call__ calls super().__call__(), "
             "but nothing above it writes forward"
         )

@@ -16,19 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from guerdon._loading import DIGEST, file_digest
 from guerdon.errors import RubricError
 from guerdon.rubrics.state import NO_STATE, fits_json
 
 if TYPE_CHECKING:
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["DIGEST", "MADE_WITH", "file_digest", "fingerprint", "fingerprint_of"]
+__all__ = ["MADE_WITH", "fingerprint", "fingerprint_of"]
 
 # Where a rubric says what else it was made with, as digests: the services of a pipeline.
 MADE_WITH = "_made_with"
-
-# Where a module that was made of text says what the digest of its file is.
-DIGEST = "__guerdon_digest__"
 
 # How deep attributes may be nested in each other.
 MAX_DEPTH = 100
@@ -237,11 +235,6 @@ def _module(name: str) -> str:
     if file is None or not pathlib.Path(file).is_file():
         return ""
     return file_digest(pathlib.Path(file).read_bytes())
-
-
-def file_digest(data: bytes) -> str:
-    """The digest of a module's file, by its bytes."""
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
-from guerdon.errors import InvalidChildError
+from guerdon.errors import RubricDefinitionError
 from guerdon.rubrics.hooks import is_async_callable
 from guerdon.rubrics.rubric import Rubric
 
@@ -81,7 +81,7 @@ def as_rubric(rubric: RubricLike) -> Rubric:
             `RewardFunction`.
 
     Raises:
-        InvalidChildError: It is neither; or it is a class, of which nobody made a rubric.
+        RubricDefinitionError: It is neither; or it is a class, of which nobody made a rubric.
     """
     if isinstance(rubric, Rubric):
         return rubric
@@ -89,11 +89,11 @@ def as_rubric(rubric: RubricLike) -> Rubric:
     if made is not None and not isinstance(rubric, type):  # such as a RewardFunction
         return cast("Rubric", made())
     if isinstance(rubric, type):
-        raise InvalidChildError(
+        raise RubricDefinitionError(
             f"{rubric.__name__} is a class; make a rubric of it: {rubric.__name__}(…)"
         )
     if not callable(rubric):
-        raise InvalidChildError(
+        raise RubricDefinitionError(
             f"{rubric!r:.80} ({type(rubric).__name__}) is no rubric: "
             "a rubric is a Rubric or a function f(action, observation) -> float"
         )
@@ -103,13 +103,13 @@ def as_rubric(rubric: RubricLike) -> Rubric:
         signature = inspect.signature(rubric)
     names = set() if signature is None else signature.parameters.keys() & _OF_OTHERS
     if names:
-        raise InvalidChildError(
+        raise RubricDefinitionError(
             f"{_name(rubric)} takes {', '.join(sorted(names))}, as a reward of TRL or verl does, "
             "and no action and observation; make a reward function on messages of it: "
             "@reward_function"
         )
     if signature is not None and {"messages", "rollouts_messages"} & signature.parameters.keys():
-        raise InvalidChildError(
+        raise RubricDefinitionError(
             f"{_name(rubric)} takes messages, not an action and an observation; make a reward "
             "function of it: @reward_function"
         )
@@ -117,7 +117,7 @@ def as_rubric(rubric: RubricLike) -> Rubric:
         if signature is not None:
             signature.bind(None, None)
     except TypeError as error:
-        raise InvalidChildError(
+        raise RubricDefinitionError(
             f"{_name(rubric)} can't be called with an action and an observation: {error}"
         ) from None
     return FunctionRubric(rubric)

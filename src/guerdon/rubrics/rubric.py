@@ -11,15 +11,17 @@ from guerdon.rubrics import evaluation, scores, step_rewards
 from guerdon.rubrics import state as state_room
 from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
 from guerdon.rubrics.construction import SetByInit
-from guerdon.rubrics.fingerprint import fingerprint
+from guerdon.rubrics.fingerprint import (
+    fingerprint,
+)
 from guerdon.rubrics.frames import any_not_yet, current
 from guerdon.rubrics.hooks import ForwardHook, ForwardPreHook, HookHandle, is_async_callable
 from guerdon.rubrics.resets import once_per_pass, reset_tree
 from guerdon.rubrics.tree import Node
 
 if TYPE_CHECKING:
-    from guerdon.models.score import Score
     from guerdon.rubrics.frames import Frame
+    from guerdon.types.score import Score
 
 __all__ = ["Rubric"]
 

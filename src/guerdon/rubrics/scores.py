@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guerdon.errors import AsyncRubricError
-from guerdon.models.score import Score
 from guerdon.rubrics import frames
 from guerdon.rubrics.frames import Frame
+from guerdon.types.score import Score
 
 if TYPE_CHECKING:
     from typing import Any

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, cast
 
-from guerdon.errors import CycleError, InvalidChildError, RubricPathError
+from guerdon.errors import RubricDefinitionError, RubricPathError
 from guerdon.rubrics.construction import RubricMeta, SetByInit, forgotten
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ class Node(metaclass=RubricMeta):
             self._check_name(name)
             self._adopt(name, cast("Rubric", value))
         elif isinstance(value, type) and issubclass(value, Node):
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"{type(self).__name__}.{name} is the class {value.__name__}; "
                 f"make a rubric of it: {value.__name__}(…)"
             )
         elif children and name in children:
             if value is not None:
-                raise InvalidChildError(
+                raise RubricDefinitionError(
                     f"{type(self).__name__}.{name} is a child: it takes a rubric, or None to "
                     f"remove it, not {type(value).__name__}"
                 )
@@ -131,15 +131,14 @@ class Node(metaclass=RubricMeta):
     def _check_name(self, name: str) -> None:
         """Refuse a name that a child can't have here."""
         if self._is_reserved(name):
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"{type(self).__name__}.{name} can't be a child: the name is Rubric's own"
             )
 
     @classmethod
     def _is_reserved(cls, name: str) -> bool:
         """Whether a child of this name would hide something of `Rubric` or of its container."""
-        ours = ("guerdon.rubrics.", "guerdon.rewards.")
-        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith(ours)]
+        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith("guerdon.rubrics.")]
         return any(name in vars(kind) or name in get_annotations(kind) for kind in kinds)
 
     def _adopt(self, name: str, child: Rubric) -> None:
@@ -155,16 +154,16 @@ class Node(metaclass=RubricMeta):
         """Refuse what can't become a child.
 
         Raises:
-            InvalidChildError: The name holds a dot or is no string.
-            CycleError: This rubric is `child`, or below it.
+            RubricDefinitionError: The name holds a dot or is no string.
+            RubricDefinitionError: This rubric is `child`, or below it.
         """
         if not isinstance(name, str) or not name or "." in name:
-            raise InvalidChildError(
+            raise RubricDefinitionError(
                 f"{name!r} can't name a child of {type(self).__name__}: "
                 "a name is a string that isn't empty and holds no dot"
             )
         if child is self or id(self) in child._look().paths:
-            raise CycleError(
+            raise RubricDefinitionError(
                 f"{type(child).__name__} can't become {name!r} of {type(self).__name__}: "
                 "it is, or holds, that very rubric"
             )

@@ -18,7 +18,7 @@ class Execution:
     Whether a program is right, `check_program` tells.
 
     Example:
-        >>> from guerdon import Execution
+        >>> from guerdon.sandbox import Execution
         >>> Execution("nonzero", exit_code=1, stderr="ValueError: no digits").ending
         'nonzero'
 

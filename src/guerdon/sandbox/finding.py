@@ -12,7 +12,7 @@ class Finding:
     """What came of one attack.
 
     Example:
-        >>> from guerdon import Finding
+        >>> from guerdon.sandbox import Finding
         >>> Finding("read /etc/passwd", held=True, said="Permission denied").held
         True
 

@@ -16,7 +16,7 @@ class Probe:
     """What was found out about a level here.
 
     Example:
-        >>> from guerdon import probe
+        >>> from guerdon.sandbox import probe
         >>> probe("process").missing
         ()
 
@@ -42,7 +42,7 @@ def probe(level: str = "strict") -> Probe:
     succeed.
 
     Example:
-        >>> from guerdon import probe
+        >>> from guerdon.sandbox import probe
         >>> found = probe("process")
         >>> found.works, found.findings
         (True, ())

@@ -18,7 +18,7 @@ class Program:
     """A program, with what it finds when it starts.
 
     Example:
-        >>> from guerdon import Program
+        >>> from guerdon.sandbox import Program
         >>> Program("print(open('name').read())", files={"name": b"Ada"}).stdin
         b''
 

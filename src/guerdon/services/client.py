@@ -62,7 +62,7 @@ class MCPClient:
             says its own.
 
     Raises:
-        ConfigError: A description can't be meant; it says everything that is wrong.
+        RewardConfigError: A description can't be meant; it says everything that is wrong.
         InvalidArgumentError: What is given as a service is none.
     """
 
@@ -123,7 +123,8 @@ class MCPClient:
         An `LLMJudge` asks it itself, as it asks one at an address.
 
         Example:
-            >>> from guerdon import MCPClient, OpenAIService
+            >>> from guerdon import MCPClient
+            >>> from guerdon.services import OpenAIService
             >>> model = OpenAIService(endpoint="http://localhost:8000", model="qwen3-8b")
             >>> MCPClient({"judge": model}).chat_model("judge").name
             'qwen3-8b at http://localhost:8000/v1'

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from guerdon.errors import ConfigError
+from guerdon.errors import RewardConfigError
 from guerdon.services.config import CallSettings, McpService, OpenAIService, ServiceConfig
 
 __all__ = ["SdkService", "parse_service", "parse_settings"]
@@ -46,7 +46,7 @@ def parse_service(where: str, config: object) -> McpService | OpenAIService:
         config: A dictionary, or the description itself, which is given back.
 
     Raises:
-        ConfigError: It can't be meant; ``problems`` says everything that is wrong.
+        RewardConfigError: It can't be meant; ``problems`` says everything that is wrong.
     """
     if isinstance(config, (McpService, OpenAIService)):
         return config
@@ -60,7 +60,7 @@ def parse_settings(**settings: Any) -> CallSettings:
     """Check how a service is to be called.
 
     Raises:
-        ConfigError: It can't be meant; ``problems`` says everything that is wrong.
+        RewardConfigError: It can't be meant; ``problems`` says everything that is wrong.
     """
     try:
         return CallSettings(**settings)
@@ -68,7 +68,7 @@ def parse_settings(**settings: Any) -> CallSettings:
         raise _refusal("", error) from None
 
 
-def _refusal(where: str, error: ValidationError) -> ConfigError:
+def _refusal(where: str, error: ValidationError) -> RewardConfigError:
     problems = []
     for told in error.errors(include_url=False):
         path = [str(part) for part in told["loc"]]
@@ -77,7 +77,7 @@ def _refusal(where: str, error: ValidationError) -> ConfigError:
         problems.append(
             ": ".join(filter(None, (".".join(filter(None, [where, *path])), _say(told))))
         )
-    return ConfigError("; ".join(problems), problems=problems)
+    return RewardConfigError("; ".join(problems), problems=problems)
 
 
 def _say(told: Any) -> str:

@@ -14,7 +14,7 @@ class ServiceTool:
     """What a service offers.
 
     Example:
-        >>> from guerdon import ServiceTool
+        >>> from guerdon.services import ServiceTool
         >>> ServiceTool("judge", service="style_judge").description
         ''
 

@@ -16,13 +16,8 @@ from examples.coding_env.environment import CodingEnvironment
 from examples.connect4.environment import Connect4Environment
 from guerdon import (
     Action,
-    CheckLine,
-    EnvError,
     Environment,
-    EnvironmentReport,
-    EpisodeError,
     ExponentialDiscountingTrajectoryRubric,
-    InvalidArgumentError,
     Observation,
     RubricDict,
     Sequential,
@@ -30,6 +25,8 @@ from guerdon import (
     WeightedSum,
     check_environment,
 )
+from guerdon.envs import CheckLine, EnvironmentReport
+from guerdon.errors import EnvError, EpisodeError, InvalidArgumentError
 from tests.envs.worlds import AsyncDown, Board, Deed, Down, Half, Move, Value, World
 
 MADE = "it can be made, with a rubric"

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model, field_validator
 
-from guerdon import Action, InvalidArgumentError
+from guerdon import Action
 from guerdon.envs.checking.sampling import sample_actions
+from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import Deed, Move
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from guerdon import ServerLimits, create_app
+from guerdon import create_app
+from guerdon.envs import ServerLimits
 from tests.envs.client.servers import Echo, Served
 
 

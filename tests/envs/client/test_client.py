@@ -10,22 +10,15 @@ import warnings
 import pytest
 from pydantic import BaseModel
 
-from guerdon import (
-    Action,
-    EnvClient,
-    GenericEnvClient,
-    GenericObservation,
-    Observation,
-    State,
-    StepResult,
-)
+from guerdon import Action, EnvClient, GenericEnvClient, Observation, State, StepResult
 from guerdon.errors import (
-    AnswerTimeoutError,
+    ClientTimeoutError,
     ConnectionLostError,
     InvalidArgumentError,
     InvalidObservationError,
     ServerError,
 )
+from guerdon.types import GenericObservation
 from tests.envs.client.servers import (
     COMPONENTS,
     Echo,
@@ -487,7 +480,7 @@ def test_a_step_that_takes_too_long_and_the_next_one(serve):
 
     async def play(client):
         await client.reset()
-        with pytest.raises(AnswerTimeoutError, match=r"within 0\.02 s"):
+        with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s"):
             await client.step({"message": "slow"}, timeout_s=0.02)
         go_on.set()
         assert (await client.step({"message": "quick"})).observation["echoed"] == "quick"
@@ -498,7 +491,7 @@ def test_a_step_that_takes_too_long_and_the_next_one(serve):
 
 def test_the_clients_own_patience(echo):
     async def play(client):
-        with pytest.raises(AnswerTimeoutError, match=r"within 0\.02 s"):
+        with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s"):
             await client.reset()
 
     scripted(play, answering(), message_timeout_s=0.02)
@@ -571,7 +564,7 @@ def test_a_reset_leaves_a_session_that_is_behind():
 
     async def play(client):
         await client.reset()
-        with pytest.raises(AnswerTimeoutError):
+        with pytest.raises(ClientTimeoutError):
             await client.step({}, timeout_s=0.02)
         assert (await client.reset()).observation == {"session": 2}
 

@@ -5,20 +5,15 @@ import textwrap
 
 import pytest
 
-from guerdon import (
+from guerdon import EnvClient, GenericEnvClient, HTTPEnvClient, RewardConfig, Rubric, RubricComposer
+from guerdon.envs.client.configuring import ConfigFile, changed, merged, refused
+from guerdon.errors import (
     ConfigConflictError,
-    ConfigUpdateError,
     ConnectionLostError,
-    EnvClient,
-    GenericEnvClient,
-    HTTPEnvClient,
     InvalidArgumentError,
-    RewardConfig,
-    Rubric,
-    RubricComposer,
+    RewardConfigError,
     ServerError,
 )
-from guerdon.envs.client.configuring import ConfigFile, changed, merged, refused
 from tests.envs.client.servers import Echo, run
 
 pytestmark = pytest.mark.edge  # real servers and processes
@@ -112,7 +107,7 @@ def test_the_sync_faces_do_the_same(serve):
 def test_a_refusal_lists_every_problem(serve, kind):
     async def main():
         async with kind(serve(Composed).url) as client:
-            with pytest.raises(ConfigUpdateError, match="nothing was changed") as caught:
+            with pytest.raises(RewardConfigError, match="nothing was changed") as caught:
                 await client.update_config({"weights": {"who": 1.0}, "training_step": -1})
             assert [problem.partition(":")[0] for problem in caught.value.problems] == [
                 "weights",
@@ -282,7 +277,7 @@ def test_a_change_that_was_refused_is_not_said_again(serve):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
             await client.update_config({"weights": {"a": 5.0}})
-            with pytest.raises(ConfigUpdateError):
+            with pytest.raises(RewardConfigError):
                 await client.update_config({"weights": {"a": 9.0, "who": 1.0}})
             lose(client)
             assert await reward(client) == 6.0

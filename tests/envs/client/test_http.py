@@ -7,7 +7,7 @@ import pytest
 
 from guerdon import HTTPEnvClient
 from guerdon.errors import (
-    AnswerTimeoutError,
+    ClientTimeoutError,
     ConnectionLostError,
     InvalidArgumentError,
     InvalidObservationError,
@@ -192,7 +192,7 @@ def test_nobody_answers():
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             client = HTTPEnvClient(f"http://127.0.0.1:{port}", timeout_s=0.02)
-            with pytest.raises(AnswerTimeoutError, match=r"within 0\.02 s") as raised:
+            with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s") as raised:
                 await client.get("/health")
             assert raised.value.seconds == 0.02
             await client.close()

@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import (
-    EnvironmentRegistry,
-    EnvPool,
-    InvalidArgumentError,
-    Observation,
-    Sequential,
-    UnknownEnvError,
-)
+from guerdon import EnvPool, Observation, Sequential
+from guerdon.envs import EnvironmentRegistry
 from guerdon.envs.registry import environments
+from guerdon.errors import InvalidArgumentError, LoadError
 from tests.envs.worlds import SOON, AsyncHalf, Board, Down, Half, Move, Value, World, taken
 
 SHORT = 0.2  # what steps takes no such time, however busy the machine is
@@ -356,7 +351,7 @@ def refused(observation, *said):
         observation.reward is None
         and not observation.done
         and list(observation.metadata) == ["error"]
-        and observation.metadata["error"].startswith("RefusedActionError: ")
+        and observation.metadata["error"].startswith("InvalidActionError: ")
         and all(each in observation.metadata["error"] for each in said)
     )
 
@@ -401,7 +396,7 @@ def test_one_that_raises_is_told_in_its_own_slot_and_made_anew_at_its_next_reset
                 assert failed(stepped[bad], "reset it")
             assert failed(stepped[bad])
             said = stepped if where == "step" else first
-            kind = "EnvFailedError" if error is SystemExit else error.__name__
+            kind = "EnvError" if error is SystemExit else error.__name__
             assert said[bad].metadata["error"].startswith(kind)
             for slot in {0, 1, 2} - {bad}:
                 assert (first[slot].done, stepped[slot].reward) == (False, 1.0)
@@ -894,7 +889,7 @@ def test_what_makes_no_environment_is_refused(env):
 def test_a_name_that_nobody_registered_is_told(monkeypatch):
     registry = EnvironmentRegistry()
     monkeypatch.setattr(environments, "_factories", registry._factories)
-    with pytest.raises(UnknownEnvError, match="no environment 'maze'"):
+    with pytest.raises(LoadError, match="no environment 'maze'"):
         EnvPool("maze")
     environments.register("maze", World)
 

@@ -6,15 +6,10 @@ import socket
 
 import pytest
 
-from guerdon import (
-    ConnectionLostError,
-    EnvPool,
-    GenericObservation,
-    InvalidArgumentError,
-    Observation,
-    ServerError,
-)
+from guerdon import EnvPool, Observation
 from guerdon.envs.pool.remote import RemoteBackend
+from guerdon.errors import ConnectionLostError, InvalidArgumentError, ServerError
+from guerdon.types import GenericObservation
 from tests.envs.worlds import SOON, Board, Deed, Server, unsigned
 
 pytestmark = pytest.mark.edge  # real servers and processes
@@ -63,7 +58,7 @@ def refused(observation, *said):
         observation.reward is None
         and not observation.done
         and list(observation.metadata) == ["error"]
-        and observation.metadata["error"].startswith("RefusedActionError: ")
+        and observation.metadata["error"].startswith("InvalidActionError: ")
         and all(each in observation.metadata["error"] for each in said)
     )
 

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from guerdon import Environment, EnvPool, InvalidArgumentError, Sequential
+from guerdon import Environment, EnvPool, Sequential
+from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import SOON, AsyncHalf, Board, Deed, Half, Move, Value, World
 
 BLOCK = Move(value=-1)

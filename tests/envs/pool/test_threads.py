@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from guerdon import Environment, EnvPool, EpisodeError
+from guerdon import Environment, EnvPool
 from guerdon.envs.pool.threads import ThreadBackend
+from guerdon.errors import EpisodeError
 from tests.envs.worlds import SOON, AsyncDown, Board, Half, Move, World, taken, unsigned
 
 SHORT = 0.2
@@ -98,7 +99,7 @@ def refused(observation, *said):
         observation.reward is None
         and not observation.done
         and list(observation.metadata) == ["error"]
-        and observation.metadata["error"].startswith("RefusedActionError: ")
+        and observation.metadata["error"].startswith("InvalidActionError: ")
         and all(each in observation.metadata["error"] for each in said)
     )
 

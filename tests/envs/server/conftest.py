@@ -8,7 +8,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from guerdon import ServerLimits, create_app
+from guerdon import create_app
+from guerdon.envs import ServerLimits
 from guerdon.envs.server.running import _listening, _Server, _url
 from tests.envs.server.worlds import SOON, Client, Echo, Raw, Said, Say
 

@@ -7,14 +7,9 @@ import json
 import httpx
 import pytest
 
-from guerdon import (
-    Action,
-    EnvDefinitionError,
-    InvalidArgumentError,
-    ServerLimits,
-    State,
-    create_app,
-)
+from guerdon import Action, State, create_app
+from guerdon.envs import ServerLimits
+from guerdon.errors import EnvDefinitionError, InvalidArgumentError
 from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counted, step
 
 

@@ -5,7 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from guerdon import InvalidArgumentError, create_app
+from guerdon import create_app
+from guerdon.errors import InvalidArgumentError
 from tests.envs.server.worlds import RESET, Echo
 
 PATHS = [

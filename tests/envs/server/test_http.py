@@ -7,14 +7,9 @@ import threading
 import httpx
 import pytest
 
-from guerdon import (
-    EnvironmentMetadata,
-    EpisodeError,
-    Gate,
-    Rubric,
-    Sequential,
-    WeightedSum,
-)
+from guerdon import Gate, Rubric, Sequential, WeightedSum
+from guerdon.errors import EpisodeError
+from guerdon.types import EnvironmentMetadata
 from tests.envs.server.worlds import Echo, Length, Said, counted
 
 # What there is to read

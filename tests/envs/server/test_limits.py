@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from guerdon import InvalidArgumentError, ServerLimits
+from guerdon.envs import ServerLimits
+from guerdon.errors import InvalidArgumentError
 
 NAMES = [field.name for field in dataclasses.fields(ServerLimits)]
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import InvalidObservationError, Observation, ServerLimits, State
+from guerdon import Observation, State
+from guerdon.envs import ServerLimits
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.messages import (
     ErrorCode,
@@ -18,6 +19,7 @@ from guerdon.envs.server.messages import (
     read,
     state_json,
 )
+from guerdon.errors import InvalidObservationError
 from tests.envs.server.worlds import SOON, Echo, Say, counted
 
 CODES = {"INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR"}

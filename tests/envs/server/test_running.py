@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from guerdon import EnvDefinitionError, LaunchError, create_app, serve
+from guerdon import create_app, serve
+from guerdon.errors import EnvDefinitionError, LaunchError
 from tests.envs.server.worlds import RESET, SOON, Client, Echo, step
 
 pytestmark = pytest.mark.edge  # real servers and processes
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.edge  # real servers and processes
 PROGRAM = """
     import sys, threading, time
     from pathlib import Path
-    from guerdon import Environment, ServerLimits, create_app, serve
+    from guerdon import Environment, create_app, serve
+    from guerdon.envs import ServerLimits
     from tests.envs.server.worlds import Echo
 
     here = Path(sys.argv[1])

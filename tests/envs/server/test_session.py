@@ -10,17 +10,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 from websockets.exceptions import ConnectionClosed
 
-from guerdon import (
-    Action,
-    EpisodeError,
-    Gate,
-    Observation,
-    Rubric,
-    Sequential,
-    State,
-    WeightedSum,
-)
+from guerdon import Action, Gate, Observation, Rubric, Sequential, State, WeightedSum
 from guerdon.envs.server.session import _NEXT, SessionState
+from guerdon.errors import EpisodeError
 from tests.envs.server.worlds import (
     CLOSE,
     RESET,

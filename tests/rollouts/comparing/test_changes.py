@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import LengthBounds, RegexMatch, Rubric, RubricComposer, Sequential, WeightedSum
-from guerdon.functions.decorator import RewardFunction
-from guerdon.rewards.config.config import RewardConfig
+from guerdon.config.config import RewardConfig
 from guerdon.rollouts.comparing.changes import (
     RewardChange,
     changes_of_code,
     changes_of_configs,
     changes_of_rewards,
 )
+from guerdon.rubrics.functions.decorator import RewardFunction
 
 POLITE = {"name": "polite", "rubric": "RegexMatch", "weight": 0.5, "config": {"pattern": "please"}}
 BRIEF = {"name": "brief", "rubric": "LengthBounds", "config": {"minimum": 1, "maximum": 60}}

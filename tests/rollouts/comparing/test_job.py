@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from guerdon.errors import ConfigError, InvalidArgumentError, RolloutError, SpecError
+from guerdon.errors import InvalidArgumentError, LoadError, RewardConfigError, RolloutError
 from guerdon.rollouts.comparing.job import ComparisonJob
 
 REWARDS = """
@@ -216,8 +216,8 @@ def test_code_that_changed_behind_a_reward_file_that_did_not(folder, config, row
     [
         ({"rollouts": "absent.jsonl"}, RolloutError, "can't read absent.jsonl: No such file"),
         ({"rollouts": "empty.jsonl"}, RolloutError, "empty.jsonl holds no rollouts"),
-        ({"after": "rewards.py:absent"}, SpecError, "rewards.py has no 'absent'"),
-        ({"after": "absent.yaml"}, ConfigError, "absent.yaml"),
+        ({"after": "rewards.py:absent"}, LoadError, "rewards.py has no 'absent'"),
+        ({"after": "absent.yaml"}, RewardConfigError, "absent.yaml"),
         ({"format": "csv"}, InvalidArgumentError, "there is no format 'csv'"),
         ({"top": -1}, InvalidArgumentError, "top is -1"),
     ],

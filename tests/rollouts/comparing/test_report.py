@@ -5,10 +5,10 @@ import json
 import pytest
 
 from guerdon.errors import RolloutError
-from guerdon.functions.decorator import reward_function
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts.comparing.report import compare_rewards
 from guerdon.rubrics.function import as_rubric
+from guerdon.rubrics.functions.decorator import reward_function
+from guerdon.types.rollout import Rollout
 
 
 def rollouts(*texts, group="g", **columns):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from guerdon import GenericObservation, InvalidObservationError, Observation, StepResult
+from guerdon import Observation, StepResult
+from guerdon.errors import InvalidObservationError
 from guerdon.rollouts.playing.observing import answer_messages, first_messages, read_result, shown
+from guerdon.types import GenericObservation
 
 CALL = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 

@@ -13,16 +13,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from guerdon import (
-    Action,
-    Environment,
-    InvalidArgumentError,
-    Message,
-    Observation,
-    PolicyError,
-    Rubric,
-    State,
-)
+from guerdon import Action, Environment, Message, Observation, Rubric, State
+from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.playing import openai_policy
 from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
 from guerdon.rollouts.playing.worker import RLRolloutWorker

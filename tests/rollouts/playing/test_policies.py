@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from guerdon import Action, InvalidArgumentError, Message, PolicyError, Rollout, StepData
+from guerdon import Action, Message, Rollout, StepData
+from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.playing.policies import (
     AgentPolicy,
     PolicyOutput,

@@ -8,13 +8,8 @@ from typing import Generic, TypeVar
 import anyio
 import pytest
 
-from guerdon import (
-    EnvClient,
-    GenericEnvClient,
-    HTTPEnvClient,
-    InvalidArgumentError,
-    create_app,
-)
+from guerdon import EnvClient, GenericEnvClient, HTTPEnvClient, create_app
+from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.playing.worker import RLRolloutWorker
 from tests.envs.client.servers import SOON, Echo, Echoed, EchoState, Say, Served
 from tests.rollouts.playing.guessing import (
@@ -349,7 +344,7 @@ def test_a_server_that_isnt_there_is_told():
 
 def test_a_typed_client_refuses_what_is_no_action(echo):
     record = play(lambda: EchoClient(echo), sayings(7))
-    assert record.error.startswith("step 0: RefusedActionError")
+    assert record.error.startswith("step 0: InvalidActionError")
     assert "is no Say: message: Input should be a valid string" in record.error
 
 

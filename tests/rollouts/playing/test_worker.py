@@ -7,11 +7,8 @@ import threading
 
 import pytest
 
-from guerdon import (
-    InvalidArgumentError,
-    Message,
-    Rollout,
-)
+from guerdon import Message, Rollout
+from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.playing.policies import ReplayPolicy, ScriptedPolicy
 from guerdon.rollouts.playing.worker import RLRolloutWorker
 from tests.envs.client.servers import SOON

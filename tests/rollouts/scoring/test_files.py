@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
-from guerdon.models import Rollout
 from guerdon.rollouts.scoring import files, read_rollouts
 from guerdon.rollouts.scoring.files import decode_line, parse_line, read_lines
+from guerdon.types import Rollout
 
 ROW = b'{"id": 1, "messages": [{"role": "assistant", "content": "x"}]}'
 BOM = b"\xef\xbb\xbf"

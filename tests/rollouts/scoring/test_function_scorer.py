@@ -8,8 +8,8 @@ import pytest
 
 from guerdon import EvaluateResult, StepOutput, reward_function
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
-from guerdon.models import Rollout
 from guerdon.rollouts import FunctionScorer
+from guerdon.types import Rollout
 
 KEYS = [
     "id", "group", "score", "is_score_valid", "components", "step_rewards", "error", "fingerprint",

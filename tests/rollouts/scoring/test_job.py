@@ -6,18 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from guerdon.errors import (
-    CreditError,
-    InvalidArgumentError,
-    OutputError,
-    ResumeError,
-    RolloutError,
-    SpecError,
-    WorkerError,
-)
-from guerdon.models import EvaluateResult, Rollout, StepOutput
+from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RolloutError, ScoringError
 from guerdon.rollouts import Job, RLDataAligner, apply_credit
 from guerdon.rollouts.scoring.row_credit import CreditSettings
+from guerdon.types import EvaluateResult, Rollout, StepOutput
 
 REWARD = """
     from guerdon import Gate, Rubric, WeightedSum
@@ -168,7 +160,7 @@ def test_a_file_that_is_not_there_is_an_error_and_the_output_stays(tmp_path, run
 def test_a_reward_that_can_not_be_loaded_leaves_the_output_alone(tmp_path, row, write_rows, run):
     out = tmp_path / "scored.jsonl"
     out.write_bytes(b"precious\n")
-    with pytest.raises(SpecError):
+    with pytest.raises(LoadError):
         run(write_rows([row("1")]), reward=f"{tmp_path}/absent.py:reward")
     assert out.read_bytes() == b"precious\n"
 
@@ -198,7 +190,7 @@ def test_the_rollouts_are_never_written_over(tmp_path, row, write_rows, run, way
 
 
 def test_a_full_disk_is_an_error(row, write_rows, spec):
-    with pytest.raises(OutputError, match="No space left"):
+    with pytest.raises(ScoringError, match="No space left"):
         Job(write_rows([row("1")]), spec, "/dev/full").run()
 
 
@@ -276,21 +268,21 @@ def test_going_on_needs_a_file(whole, spec, out):
 
 def test_going_on_with_other_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
     other = write_rows([row("1", id=f"other {i}") for i in range(9)], "other.jsonl")
-    with pytest.raises(ResumeError, match="it was made from other rollouts"):
+    with pytest.raises(RolloutError, match="it was made from other rollouts"):
         run(other, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
 
 def test_going_on_with_fewer_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
     fewer = write_rows(mixed(row)[:2], "fewer.jsonl")
-    with pytest.raises(ResumeError, match=r"has more rows than .*fewer\.jsonl, which has 2"):
+    with pytest.raises(RolloutError, match=r"has more rows than .*fewer\.jsonl, which has 2"):
         run(fewer, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
 
 def test_going_on_with_another_reward_is_refused(whole, run, reward, tmp_path):
     other = reward("def reward(action, observation): return 1.0", "other")
-    with pytest.raises(ResumeError, match="scored by reward"):
+    with pytest.raises(RolloutError, match="scored by reward"):
         run(whole[0], reward=other, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
@@ -340,7 +332,7 @@ def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
     rows = [row("die" if i == 100 else "live", id=i, mended=mended) for i in range(120)]
     rollouts, out = write_rows(rows), tmp_path / "scored.jsonl"
     with pytest.raises(
-        WorkerError, match=r"a worker process died .* finished are kept, and --resume"
+        ScoringError, match=r"a worker process died .* finished are kept, and --resume"
     ):
         run(rollouts, reward=spec, workers=2)
     kept = out.read_bytes()
@@ -376,7 +368,7 @@ def test_a_reward_that_loads_only_here_is_told_as_it_is(row, write_rows, tmp_pat
         "def reward(action, observation):\n"
         "    return 1.0\n"
     )
-    with pytest.raises(SpecError, match="no accelerator in here"):
+    with pytest.raises(LoadError, match="no accelerator in here"):
         Job(write_rows([row("1")]), f"{path}:reward", workers=2).run()
 
 
@@ -673,7 +665,7 @@ def test_going_on_with_other_settings_is_refused(row, write_rows, of_groups, tmp
     rollouts = write_rows(groups(row))
     of_groups(rollouts, "alone", credit=GIGPO)
     before = (tmp_path / "scored.jsonl").read_bytes()
-    with pytest.raises(ResumeError, match="scored by reward"):
+    with pytest.raises(RolloutError, match="scored by reward"):
         of_groups(rollouts, resume=True, **({"name": "alone", "credit": GIGPO} | other))
     assert (tmp_path / "scored.jsonl").read_bytes() == before
 
@@ -690,7 +682,7 @@ def test_going_on_with_another_function_as_the_state_key_is_refused(
         run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[0]), resume=True)[0].scored
         == 0
     )
-    with pytest.raises(ResumeError, match="scored by reward"):
+    with pytest.raises(RolloutError, match="scored by reward"):
         run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[1]), resume=True)
 
 
@@ -935,7 +927,7 @@ def test_going_on_as_before_or_not_with_episodes_that_failed_is_told_apart(
 ):
     path = write_rows([row("1", id="a", **FAILED), row("1", id="b")])
     run(path, score_failed=score_failed)
-    with pytest.raises(ResumeError):
+    with pytest.raises(RolloutError):
         run(path, resume=True, score_failed=not score_failed)
 
 
@@ -990,7 +982,7 @@ def test_credit_goes_to_the_turns_after_examples_as_in_the_library(
             "function": EXAMPLED,
             "rubric": "def reward(action, observation):\n    return len(action.content)\n",
             "rubric as function": """
-                from guerdon import as_reward_function
+                from guerdon.rubrics import as_reward_function
 
                 @as_reward_function
                 def reward(action, observation):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from guerdon import EvaluateResult, StepOutput, reward_function
 from guerdon.credit import METHODS
-from guerdon.errors import InvalidArgumentError, SpecError
-from guerdon.models import Rollout
+from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.rollouts import FunctionScorer, RLDataAligner, apply_credit, score_rollouts
 from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
 from guerdon.rubrics import ExponentialDiscountingTrajectoryRubric, WeightedSum, as_rubric
+from guerdon.types import Rollout
 
 OF_FILES = sorted(set(METHODS) - {"gae", "reinforce_pp"})
 
@@ -297,9 +297,9 @@ def test_what_can_not_be_meant_is_refused_before_anything_is_scored(method, key,
 
 
 def test_a_state_key_that_can_not_be_loaded_is_refused(tmp_path):
-    with pytest.raises(SpecError, match="there is no file"):
+    with pytest.raises(LoadError, match="there is no file"):
         RowCredit(CreditSettings("gigpo", f"{tmp_path}/absent.py:key"))
-    with pytest.raises(SpecError, match="has no 'kee'"):
+    with pytest.raises(LoadError, match="has no 'kee'"):
         RowCredit(CreditSettings("gigpo", key_spec(tmp_path, "return 1").replace(":key", ":kee")))
 
 

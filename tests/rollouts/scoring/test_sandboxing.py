@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon.errors import InvalidArgumentError, ResumeError, SpecError
+from guerdon.errors import InvalidArgumentError, LoadError, RolloutError
 from guerdon.rollouts import CreditSettings, Job
 from guerdon.rollouts.scoring.sandboxing import SandboxSettings
 from guerdon.sandbox.limits import Limits
@@ -242,14 +242,14 @@ def test_a_run_goes_on_at_another_level_and_rows_say_which(
 def test_going_on_with_another_reward_is_refused(row, write_rows, run, spec):
     file = write_rows([row("1"), row("2")])
     run(file, spec("function"), sandbox=PROCESS)
-    with pytest.raises(ResumeError, match="was scored by reward"):
+    with pytest.raises(RolloutError, match="was scored by reward"):
         run(file, spec("prints"), sandbox=PROCESS, resume=True)
 
 
 def test_a_reward_that_is_not_there_leaves_the_output_alone(row, write_rows, run, spec, tmp_path):
     out = tmp_path / "scored.jsonl"
     out.write_text("kept")
-    with pytest.raises(SpecError, match="nothing"):
+    with pytest.raises(LoadError, match="nothing"):
         run(write_rows([row("1")]), spec("nothing"), sandbox=PROCESS)
     assert out.read_text() == "kept"
 

@@ -7,7 +7,6 @@ import pytest
 
 from guerdon import reward_function
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
-from guerdon.models import Message, Rollout
 from guerdon.rollouts import FunctionScorer, RolloutRecord, RolloutScorer, score_rollouts
 from guerdon.rollouts.scoring.scorers import scorer_of
 from guerdon.rubrics import (
@@ -21,6 +20,7 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
+from guerdon.types import Message, Rollout
 
 KEYS = [
     "id", "group", "score", "is_score_valid", "components", "step_rewards", "error", "fingerprint",

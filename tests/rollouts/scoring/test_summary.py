@@ -234,8 +234,8 @@ def test_the_root_may_be_a_gate():
 
 
 def test_a_gate_at_the_root_counts_whom_it_stopped(row):
-    from guerdon.models import Rollout
     from guerdon.rollouts import score_rollouts
+    from guerdon.types import Rollout
 
     gate = Gate(WeightedSum([One()], [0.5]))
     counted = summary_of(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from guerdon import Execution
+from guerdon.sandbox import Execution
 from guerdon.sandbox.conformance import CASES
 from guerdon.sandbox.conformance.trial import CANARIES
 

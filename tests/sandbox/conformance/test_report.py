@@ -2,7 +2,7 @@
 
 import pytest
 
-from guerdon import SandboxError
+from guerdon.errors import SandboxError
 from guerdon.sandbox.conformance import Outcome, Report
 
 HELD = Outcome("TCP", "network", "no server is reached", "held", "connect EPERM", 0.02)

@@ -7,7 +7,8 @@ import tempfile
 
 import pytest
 
-from guerdon import SandboxError, SandboxUnavailableError, open_sandbox
+from guerdon import open_sandbox
+from guerdon.errors import SandboxError, SandboxUnavailableError
 from guerdon.sandbox.conformance import CASES, Outcome, Report, Trial, check_sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="strict is for Linux")

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from guerdon import Execution, InvalidArgumentError, SandboxError
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.sandbox import Execution
 from guerdon.sandbox.conformance import CASES, Case, Trial, check_sandbox
 from guerdon.sandbox.conformance.host import Host
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from guerdon.errors import InvalidArgumentError, SpecError
+from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.sandbox.evaluating.calling import load
 from guerdon.sandbox.evaluating.handover import Described
 from guerdon.sandbox.evaluating.source import RewardSource, find_source
@@ -146,5 +146,5 @@ def test_the_host_side_stays_out_of_the_sandbox():
 
 
 def test_a_text_is_refused_whole_where_it_is_no_python():
-    with pytest.raises(SpecError, match="SyntaxError"):
+    with pytest.raises(LoadError, match="SyntaxError"):
         find_source(RewardSource("'\udcff'", "r"))

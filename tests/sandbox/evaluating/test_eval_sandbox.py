@@ -6,13 +6,13 @@ import pickle
 import numpy as np
 import pytest
 
-from guerdon.errors import AsyncRubricError, InvalidArgumentError, SandboxError, SpecError
-from guerdon.functions import RewardFunction, load_reward
-from guerdon.models import Message, Rollout
+from guerdon.errors import AsyncRubricError, InvalidArgumentError, LoadError, SandboxError
 from guerdon.rollouts import score_rollouts
 from guerdon.rubrics import as_rubric
+from guerdon.rubrics.functions import RewardFunction, load_reward
 from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
 from guerdon.sandbox.evaluating.source import RewardSource
+from guerdon.types import Message, Rollout
 
 CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
 OTHER = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "41"}]
@@ -117,7 +117,7 @@ def test_a_mode_that_is_said_is_that_of_reward_function(open_reward, level):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "solved"])
 def test_another_mode_than_the_functions_is_refused(open_reward, level, name):
-    with pytest.raises(SpecError, match="takes 'messages', but its mode is said to be 'batch'"):
+    with pytest.raises(LoadError, match="takes 'messages', but its mode is said to be 'batch'"):
         open_reward(name, "batch", level=level)
 
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from guerdon.errors import SpecError
+from guerdon.errors import LoadError
 from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
 from guerdon.sandbox.limits import Limits
 
@@ -151,7 +151,7 @@ def test_a_function_that_lies_about_itself_isnt_opened(write, level, said, error
         Callee.described = property(lambda self: {said!r}.encode(), lambda self, value: None)
         def r(messages): return 1.0
     """)
-    with pytest.raises(SpecError, match=error):
+    with pytest.raises(LoadError, match=error):
         EvalSandbox(f"{path}:r", level=level)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from guerdon.errors import SpecError
-from guerdon.functions import load_reward
+from guerdon.errors import LoadError
+from guerdon.rubrics.functions import load_reward
 from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
 from guerdon.sandbox.evaluating.source import RewardSource
 
@@ -63,7 +63,7 @@ def test_a_module_of_ones_own_is_found_with_its_package(
 def test_what_lies_beside_a_file_needs_to_be_allowed(write, tmp_path, level):
     path = write("from beside import VALUE\ndef r(messages): return VALUE")
     write("VALUE = 0.25\n", "beside.py")
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{path}:r", level=level)
     said = str(caught.value)
     assert said.startswith(f"{path}:r: importing it raised ModuleNotFoundError: No module named 'b")
@@ -78,7 +78,7 @@ def test_a_file_of_a_package_imports_the_others_where_that_is_allowed(write, tmp
     path = write("from .more import VALUE\ndef r(messages): return VALUE", "mine_pack/reward.py")
     write("VALUE = 0.25\n", "mine_pack/more.py")
     write("", "mine_pack/__init__.py")
-    with pytest.raises(SpecError, match=r"attempted relative import .* add --allow-read"):
+    with pytest.raises(LoadError, match=r"attempted relative import .* add --allow-read"):
         EvalSandbox(f"{path}:r", level=level)
     with EvalSandbox(f"{path}:r", level=level, allow_read=[tmp_path]) as sandbox:
         assert sandbox.evaluate(CHAT).score == 0.25
@@ -117,7 +117,7 @@ def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path, level
 def test_what_cant_be_loaded_is_told_when_it_is_opened(write, level, text, said):
     if level == "none" and "KeyboardInterrupt" in text:
         pytest.skip("in process, ctrl-C is ctrl-C")
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{write(text)}:r", level=level)
     assert said in str(caught.value)
 
@@ -125,7 +125,7 @@ def test_what_cant_be_loaded_is_told_when_it_is_opened(write, level, text, said)
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_traceback_is_that_of_the_persons_code_alone(write, level):
     path = write("def fail():\n    raise ValueError('no \\ud800')\nfail()\n")
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{path}:r", level=level)
     trace = caught.value.traceback
     assert trace.count("File ") == trace.count(path) == 2
@@ -142,7 +142,7 @@ def test_the_traceback_is_that_of_the_persons_code_alone(write, level):
     ids=["exit", "abort"],
 )
 def test_a_file_that_ends_its_process_while_it_is_imported(write, level, text, said):
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{write(text)}:r", level=level)
     assert f"importing it: {said}" in str(caught.value)
 
@@ -152,7 +152,7 @@ def test_requirements_are_checked_before_anything_is_started(monkeypatch):
 
     monkeypatch.setattr(functions, "FunctionPool", None)
     source = RewardSource("def r(messages): return 1.0", "r", ("no-such-thing>=1",))
-    with pytest.raises(SpecError, match="pip install 'no-such-thing>=1'"):
+    with pytest.raises(LoadError, match="pip install 'no-such-thing>=1'"):
         EvalSandbox(source, level="process")
 
 

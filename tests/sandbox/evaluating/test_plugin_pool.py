@@ -2,7 +2,7 @@
 
 import pytest
 
-from guerdon.errors import InvalidArgumentError, SandboxError, SpecError
+from guerdon.errors import InvalidArgumentError, LoadError, SandboxError
 from guerdon.sandbox import opening
 from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
 from guerdon.sandbox.evaluating.plugin_pool import PluginPool
@@ -55,13 +55,13 @@ async def test_the_async_twin(offered):
 
 
 def test_what_cant_be_loaded_is_told(offered):
-    with pytest.raises(SpecError, match="has no 'q'; it has"):
+    with pytest.raises(LoadError, match="has no 'q'; it has"):
         EvalSandbox(RewardSource(SOURCE.text, "q"), level="plugged")
 
 
 def test_requirements_are_checked_inside(offered):
     source = RewardSource(SOURCE.text, "r", ("no-such-thing",))
-    with pytest.raises(SpecError, match="pip install no-such-thing"):
+    with pytest.raises(LoadError, match="pip install no-such-thing"):
         EvalSandbox(source, level="plugged")
 
 

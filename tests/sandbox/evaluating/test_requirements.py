@@ -4,7 +4,7 @@ import importlib.metadata
 
 import pytest
 
-from guerdon.errors import SpecError
+from guerdon.errors import LoadError
 from guerdon.sandbox.evaluating.requirements import check_requirements
 
 PYDANTIC = importlib.metadata.version("pydantic")
@@ -26,7 +26,7 @@ def test_what_is_installed_passes(line):
 
 
 def test_each_that_is_missing_or_doesnt_fit_is_named_with_one_command():
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(LoadError) as caught:
         check_requirements(["pydantic>=999", "numpy", "no-such-thing", "pytest<1"], "reward.py:r")
     said = str(caught.value).splitlines()
     assert said == [
@@ -39,17 +39,17 @@ def test_each_that_is_missing_or_doesnt_fit_is_named_with_one_command():
 
 
 def test_what_is_no_requirement_is_named():
-    with pytest.raises(SpecError, match="r requires 'numpy and more', which is no requirement"):
+    with pytest.raises(LoadError, match="r requires 'numpy and more', which is no requirement"):
         check_requirements(["numpy and more"], "r")
 
 
 def test_an_address_is_refused():
-    with pytest.raises(SpecError, match=r"it names an address; name a version, as in numpy>=1"):
+    with pytest.raises(LoadError, match=r"it names an address; name a version, as in numpy>=1"):
         check_requirements(["numpy @ https://example.org/numpy.whl"], "r")
 
 
 def test_an_extra_that_isnt_offered_is_named():
-    with pytest.raises(SpecError, match=f"version {PYDANTIC} has no extra 'nosuch'"):
+    with pytest.raises(LoadError, match=f"version {PYDANTIC} has no extra 'nosuch'"):
         check_requirements(["pydantic[nosuch]"], "r")
 
 
@@ -69,5 +69,5 @@ def test_what_an_extra_needs_is_checked_and_a_prerelease_counts(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     check_requirements(["odd>=0.9"], "r")
-    with pytest.raises(SpecError, match=r"no-such-thing>=2.*it isn't installed"):
+    with pytest.raises(LoadError, match=r"no-such-thing>=2.*it isn't installed"):
         check_requirements(["odd[email]"], "r")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import guerdon
-from guerdon.errors import InvalidArgumentError, SpecError
+from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.sandbox.evaluating.source import RewardSource, find_source
 
 BOMB = "raise AssertionError('it was run')\ndef reward(messages): return 1.0\n"
@@ -75,14 +75,14 @@ def test_the_current_folder_is_no_place_for_modules(tmp_path, monkeypatch):
     ],
 )
 def test_what_isnt_there_is_named(spec, said):
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(LoadError, match=said):
         find_source(spec)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "reward.py"
     path.write_bytes(b"x = '\xff'\n")
-    with pytest.raises(SpecError, match="importing it raised SyntaxError"):
+    with pytest.raises(LoadError, match="importing it raised SyntaxError"):
         find_source(f"{path}:reward")
 
 
@@ -93,7 +93,7 @@ def test_the_encoding_that_a_file_declares_is_heeded(tmp_path):
 
 
 def test_a_text_with_a_lone_surrogate_is_no_python():
-    with pytest.raises(SpecError, match="SyntaxError"):
+    with pytest.raises(LoadError, match="SyntaxError"):
         find_source(RewardSource("x = '\ud800'", "x"))
 
 

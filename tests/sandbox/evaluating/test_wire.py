@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.models import EvaluateResult, Message, StepOutput
-from guerdon.models.message import read_messages
 from guerdon.sandbox.evaluating import wire
 from guerdon.sandbox.evaluating.json_values import MAX_DEPTH
 from guerdon.sandbox.evaluating.wire import (
@@ -21,6 +19,8 @@ from guerdon.sandbox.evaluating.wire import (
     write_refusal,
     write_reply,
 )
+from guerdon.types import EvaluateResult, Message, StepOutput
+from guerdon.types.message import read_messages
 
 ANY_TEXT = st.text(st.characters(), max_size=6)  # lone surrogates among them
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -8,7 +8,9 @@ import threading
 
 import pytest
 
-from guerdon import EvalSandbox, InvalidArgumentError, Limits, RewardSource, SandboxError
+from guerdon import EvalSandbox, Limits
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.sandbox import RewardSource
 from guerdon.sandbox.evaluating.wire import write_call
 from guerdon.sandbox.local import functions
 from guerdon.sandbox.server.tree import children

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from guerdon import Limits, SandboxError, open_sandbox
+from guerdon import Limits, open_sandbox
+from guerdon.errors import SandboxError
 from guerdon.sandbox.local import worker as workers
 from guerdon.sandbox.server.tree import children, members
 
@@ -190,7 +191,7 @@ def test_a_forked_host_is_told_so_and_the_first_goes_on(level, host):
     text = (
         HOST
         + """
-from guerdon import SandboxError
+from guerdon.errors import SandboxError
 child = os.fork()
 if not child:
     try:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from guerdon import Limits, Program
+from guerdon import Limits
+from guerdon.sandbox import Program
 
 LINK = "import os, socket, sys\nlink = socket.socket(fileno=3)\n"
 STREAM = "import os\ndef say(text): os.write(3, text)\ndef hear(): return os.read(3, 1000)\n"

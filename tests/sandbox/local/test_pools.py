@@ -12,7 +12,8 @@ from contextlib import ExitStack
 import anyio
 import pytest
 
-from guerdon import InvalidArgumentError, Limits, SandboxError, open_sandbox
+from guerdon import Limits, open_sandbox
+from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.local.pool import Pool
 from guerdon.sandbox.server.tree import children, members, memory_of
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import InvalidArgumentError, Limits, open_sandbox
+from guerdon import Limits, open_sandbox
+from guerdon.errors import InvalidArgumentError
 
 # Standard input and files.
 

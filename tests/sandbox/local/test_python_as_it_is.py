@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from guerdon import SandboxError, open_sandbox
+from guerdon import open_sandbox
+from guerdon.errors import SandboxError
 
 
 def test_a_program_writes_any_bytes(said, shared):

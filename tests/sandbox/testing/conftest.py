@@ -1,6 +1,7 @@
 import pytest
 
-from guerdon import SandboxUnavailableError, open_sandbox
+from guerdon import open_sandbox
+from guerdon.errors import SandboxUnavailableError
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from guerdon import InvalidArgumentError, SandboxError
+from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.limits import Limits
 from guerdon.sandbox.testing.checking import check_program
 

@@ -18,11 +18,11 @@ from guerdon.envs.invalid import say_invalid
 from guerdon.envs.scoring import COMPONENTS, ERROR
 from guerdon.envs.server.messages import observation_json, state_json
 from guerdon.errors import EpisodeError, GuerdonError, InvalidArgumentError
-from guerdon.models.action import Action
-from guerdon.models.observation import Observation
 from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
 
 __all__ = ["check_environment"]
 

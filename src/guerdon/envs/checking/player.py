@@ -10,9 +10,9 @@ from typing import Any
 
 from guerdon._background import run
 from guerdon.envs.driver import Driver, make
-from guerdon.errors import EnvFailedError, EnvTimeoutError
-from guerdon.models.action import Action
-from guerdon.models.observation import Observation
+from guerdon.errors import EnvError, EnvTimeoutError
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
 
 __all__ = ["EPISODE", "Player", "Seen"]
 
@@ -93,7 +93,7 @@ class Player:
 
         Raises:
             EnvTimeoutError: It took too long.
-            EnvFailedError: It raised what would end a process.
+            EnvError: It raised what would end a process.
             Exception: What it raised.
         """
         answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
@@ -114,7 +114,7 @@ class Player:
             return result
         if isinstance(error, Exception):
             raise error
-        raise EnvFailedError(f"it raised {error!r}", exception=error)
+        raise EnvError(f"it raised {error!r}", exception=error)
 
     def close(self) -> list[Exception]:
         """Close every environment that was made; what that raised."""

@@ -15,7 +15,7 @@ class CheckLine:
     """What one check found.
 
     Example:
-        >>> from guerdon import CheckLine
+        >>> from guerdon.envs import CheckLine
         >>> CheckLine("it can be made, with a rubric", "ok").said
         ''
 
@@ -35,7 +35,7 @@ class EnvironmentReport:
     """What `check_environment` found.
 
     Example:
-        >>> from guerdon import CheckLine, EnvironmentReport
+        >>> from guerdon.envs import CheckLine, EnvironmentReport
         >>> report = EnvironmentReport([CheckLine("it can be closed", "problem", "it raises")])
         >>> report.ok, [line.said for line in report.problems]
         (False, ['it raises'])

@@ -14,7 +14,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from guerdon.envs.invalid import say_invalid
 from guerdon.errors import InvalidArgumentError
-from guerdon.models.action import Action
+from guerdon.types.action import Action
 
 __all__ = ["sample_actions"]
 

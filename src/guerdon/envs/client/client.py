@@ -20,10 +20,10 @@ from guerdon.envs.invalid import say_invalid
 from guerdon.envs.tokens import check_token
 from guerdon.envs.type_parameters import set_types
 from guerdon.errors import ConnectionLostError, InvalidArgumentError, InvalidObservationError
-from guerdon.models.action import Action
-from guerdon.models.observation import GenericObservation
-from guerdon.models.state import State
-from guerdon.models.step_result import StepResult
+from guerdon.types.action import Action
+from guerdon.types.observation import GenericObservation
+from guerdon.types.state import State
+from guerdon.types.step_result import StepResult
 
 __all__ = ["EnvClient", "GenericEnvClient"]
 
@@ -209,7 +209,7 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
         Raises:
             ConnectionLostError: Nobody listens there.
             ServerError: The server refused.
-            AnswerTimeoutError: Nobody answered in time.
+            ClientTimeoutError: Nobody answered in time.
             LaunchError: The server or the container didn't start.
         """
         self._closed = False
@@ -253,7 +253,7 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
         Raises:
             ServerError: The server said that something went wrong.
             ConnectionLostError: There is no connection to be had.
-            AnswerTimeoutError: The answer didn't come in time.
+            ClientTimeoutError: The answer didn't come in time.
         """
         text = message("reset", kwargs)
         try:
@@ -287,7 +287,7 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
         Raises:
             ServerError: The server said that something went wrong.
             ConnectionLostError: The connection is lost, and the session with it.
-            AnswerTimeoutError: The answer didn't come in time.
+            ClientTimeoutError: The answer didn't come in time.
         """
         text = message("step", self._step_payload(action))
         return self._parse_result(await self._ask(text, "observation", timeout_s))

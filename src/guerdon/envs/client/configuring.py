@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from guerdon.config.config import RewardConfig
 from guerdon.envs.client.answers import message
-from guerdon.errors import ConfigConflictError, ConfigUpdateError, InvalidArgumentError, ServerError
-from guerdon.rewards.config.config import RewardConfig
+from guerdon.errors import ConfigConflictError, InvalidArgumentError, RewardConfigError, ServerError
 
 if TYPE_CHECKING:
     from guerdon.envs.client.http import HTTPEnvClient
@@ -74,7 +74,7 @@ def refused(error: ServerError, sent: str) -> Exception:
         return ConfigConflictError(said, sent=sent, present=present)
     if error.code in ("422", "VALIDATION_ERROR") and error.errors:
         problems = [error_line(each) for each in error.errors]
-        return ConfigUpdateError("nothing was changed: " + "; ".join(problems), problems=problems)
+        return RewardConfigError("nothing was changed: " + "; ".join(problems), problems=problems)
     return error
 
 
@@ -192,7 +192,7 @@ class ConfiguredSession:
             ``{"status": "ok", "config": …, "change": …}``.
 
         Raises:
-            ConfigUpdateError: Something in it can't be done, so that nothing was.
+            RewardConfigError: Something in it can't be done, so that nothing was.
             ConfigConflictError: The session's configuration is another by now.
         """
         changed(change, version)  # refuses what is none

@@ -16,13 +16,13 @@ from guerdon.envs.client.wire import http_url, is_loopback
 from guerdon.envs.sync_face import SyncFace
 from guerdon.envs.tokens import check_token
 from guerdon.errors import (
-    AnswerTimeoutError,
+    ClientTimeoutError,
     ConnectionLostError,
     InvalidArgumentError,
     InvalidObservationError,
     ServerError,
 )
-from guerdon.models.step_result import StepResult
+from guerdon.types.step_result import StepResult
 
 __all__ = ["HTTPEnvClient", "SyncHTTPEnvClient"]
 
@@ -77,7 +77,7 @@ class HTTPEnvClient:
         Raises:
             ServerError: The server said that something is wrong; its code is the status.
             ConnectionLostError: Nobody listens there.
-            AnswerTimeoutError: The answer didn't come in time.
+            ClientTimeoutError: The answer didn't come in time.
         """
         return await self._ask("GET", path, None)
 
@@ -131,7 +131,7 @@ class HTTPEnvClient:
             ``{"status": "ok", "config": …, "change": …}``.
 
         Raises:
-            ConfigUpdateError: Something in it can't be done, so that nothing was.
+            RewardConfigError: Something in it can't be done, so that nothing was.
             ConfigConflictError: Somebody else has changed it since.
         """
         sent = changed(change, version, self._config_version)
@@ -167,7 +167,7 @@ class HTTPEnvClient:
             raise InvalidArgumentError(f"{path}: JSON can't hold {body!r:.60}: {error}") from error
         except httpx.TimeoutException as error:
             limit = self._timeout_s
-            raise AnswerTimeoutError(
+            raise ClientTimeoutError(
                 f"{self.base_url}{path} didn't answer within {limit:g} s", seconds=limit
             ) from error
         except httpx.HTTPError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from guerdon._background import run
 from guerdon.envs.sync_face import SyncFace
-from guerdon.models.step_result import StepResult
+from guerdon.types.step_result import StepResult
 
 if TYPE_CHECKING:
     from guerdon.envs.client.client import EnvClient

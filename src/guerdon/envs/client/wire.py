@@ -23,7 +23,7 @@ from websockets.exceptions import (
 from websockets.protocol import State
 
 from guerdon.errors import (
-    AnswerTimeoutError,
+    ClientTimeoutError,
     ConnectionLostError,
     InvalidArgumentError,
     ServerError,
@@ -143,7 +143,7 @@ class Wire:
 
         Raises:
             ConnectionLostError: Nobody listens there, or it is no such server.
-            AnswerTimeoutError: Nobody answered in time.
+            ClientTimeoutError: Nobody answered in time.
             ServerError: The server refused, as with a wrong token.
         """
         async with self._turn:
@@ -174,7 +174,7 @@ class Wire:
                 raise ConnectionLostError(
                     f"can't connect to {self.url} for {limit:g} s: {refused}"
                 ) from refused
-            raise AnswerTimeoutError(
+            raise ClientTimeoutError(
                 f"no connection to {self.url} within {limit:g} s", seconds=limit
             ) from error
         except InvalidStatus as error:
@@ -213,7 +213,7 @@ class Wire:
 
         Raises:
             ServerError: The server said that something went wrong.
-            AnswerTimeoutError: The answer didn't come in time.
+            ClientTimeoutError: The answer didn't come in time.
             ConnectionLostError: There is no connection, or what came is no such answer.
         """
         async with self._turn:
@@ -228,7 +228,7 @@ class Wire:
                     if sent
                     else "this was not sent: an earlier answer is still to come"
                 )
-                raise AnswerTimeoutError(
+                raise ClientTimeoutError(
                     f"{self.url} didn't answer within {timeout_s:g} s; {said}",
                     seconds=timeout_s,
                     sent=sent,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.models.action import Action
+from guerdon.types.action import Action
 
 __all__ = ["check_action", "check_actions", "check_options", "check_seeds", "check_slots"]
 

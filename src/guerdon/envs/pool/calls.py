@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon.models.observation import Observation
+from guerdon.types.observation import Observation
 
 __all__ = ["PoolBackend", "PoolCall"]
 
@@ -15,7 +15,8 @@ class PoolCall:
     """One reset or one step of one slot.
 
     Example:
-        >>> from guerdon import PoolCall, Observation
+        >>> from guerdon import Observation
+        >>> from guerdon.envs import PoolCall
         >>> ended = []
         >>> call = PoolCall(3, ended.append, action={"column": 2})
         >>> call.is_reset
@@ -85,7 +86,8 @@ class PoolBackend(ABC):
     It is used in one event loop. A slot has one call at a time.
 
     Example:
-        >>> from guerdon import PoolBackend, EnvPool, Observation
+        >>> from guerdon import EnvPool, Observation
+        >>> from guerdon.envs import PoolBackend
         >>> class Nowhere(PoolBackend):
         ...     async def open(self): ...
         ...     def submit(self, calls):

@@ -19,10 +19,10 @@ from guerdon.envs.pool.arguments import (
     check_slots,
 )
 from guerdon.envs.pool.calls import PoolBackend, PoolCall
-from guerdon.errors import EnvError, EnvTimeoutError, InvalidArgumentError, RefusedActionError
-from guerdon.models.action import Action
-from guerdon.models.observation import GenericObservation, Observation
+from guerdon.errors import EnvError, EnvTimeoutError, InvalidActionError, InvalidArgumentError
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.action import Action
+from guerdon.types.observation import GenericObservation, Observation
 
 if TYPE_CHECKING:
     from guerdon.envs.pool.sync import SyncEnvPool
@@ -69,8 +69,8 @@ class EnvPool:
 
     Raises:
         InvalidArgumentError: An argument can't be meant.
-        UnknownEnvError: No environment has that name.
-        SpecError: What a folder or a spec names isn't there, or is no environment.
+        LoadError: No environment has that name.
+        LoadError: What a folder or a spec names isn't there, or is no environment.
     """
 
     def __init__(
@@ -363,7 +363,7 @@ def _told(call: PoolCall) -> Observation:
     assert call.error is not None
     # An action that was refused before the environment saw it has ended nothing.
     return Observation(
-        done=not isinstance(call.error, RefusedActionError),
+        done=not isinstance(call.error, InvalidActionError),
         metadata={"error": say_failure(call.error)},
     )
 

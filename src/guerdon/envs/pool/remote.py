@@ -14,8 +14,8 @@ from guerdon.envs.client.wire import Wire, websocket_url
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.pool.calls import PoolBackend, PoolCall
 from guerdon.envs.tokens import check_token
-from guerdon.errors import EpisodeError, InvalidObservationError, RefusedActionError, ServerError
-from guerdon.models.observation import Observation
+from guerdon.errors import EpisodeError, InvalidActionError, InvalidObservationError, ServerError
+from guerdon.types.observation import Observation
 
 __all__ = ["RemoteBackend"]
 
@@ -27,7 +27,8 @@ class RemoteBackend(PoolBackend):
     """A pool's environments on a server, a session each.
 
     Example:
-        >>> from guerdon import EnvPool, Observation, RemoteBackend
+        >>> from guerdon import EnvPool, Observation
+        >>> from guerdon.envs import RemoteBackend
         >>> class Board(Observation):
         ...     cells: list[int]
         >>> backend = RemoteBackend("localhost:8000", 8, observation_type=Board)
@@ -98,7 +99,7 @@ class RemoteBackend(PoolBackend):
             if isinstance(error, ServerError) and error.code == "EXECUTION_ERROR":
                 self._broken.add(call.slot)
             refused = isinstance(error, ServerError) and error.code == "VALIDATION_ERROR"
-            call.finish(None, RefusedActionError(str(error)) if refused else error)
+            call.finish(None, InvalidActionError(str(error)) if refused else error)
 
     def _observation(self, payload: Any) -> Observation:
         kind = self._observation_type

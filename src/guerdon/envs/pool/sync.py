@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._background import run
 from guerdon.envs.sync_face import SyncFace
-from guerdon.models.action import Action
-from guerdon.models.observation import Observation
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
 
 if TYPE_CHECKING:
     from guerdon.envs.pool.pool import EnvPool

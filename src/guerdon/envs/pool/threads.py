@@ -15,8 +15,8 @@ from guerdon.envs.driver import Driver, make
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.pool.calls import PoolBackend, PoolCall
 from guerdon.envs.workers import Job, Workers
-from guerdon.errors import EnvTimeoutError, EpisodeError, RefusedActionError
-from guerdon.models.observation import Observation
+from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidActionError
+from guerdon.types.observation import Observation
 
 __all__ = ["ThreadBackend"]
 
@@ -63,7 +63,7 @@ class _Seat:
             return kind.model_validate(action)
         except ValidationError as error:
             said = f"the action is no {kind.__name__}: {say_invalid(error)}"
-            raise RefusedActionError(said) from error
+            raise InvalidActionError(said) from error
 
     def close(self) -> None:
         """Close the environment; what that raises is logged."""
@@ -79,7 +79,8 @@ class ThreadBackend(PoolBackend):
     """A pool's environments in this process: sync ones in threads, async ones in the event loop.
 
     Example:
-        >>> from guerdon import EnvPool, ThreadBackend
+        >>> from guerdon import EnvPool
+        >>> from guerdon.envs import ThreadBackend
         >>> def make_environment(): ...  # gives an Environment
         >>> len(EnvPool(backend=ThreadBackend(make_environment, 8, close_timeout_s=60), n=8))
         8
@@ -147,7 +148,7 @@ class ThreadBackend(PoolBackend):
 
     def _failed(self, seat: _Seat, call: PoolCall, error: BaseException) -> None:
         # One that refuses a step after its episode's end still works.
-        refused = isinstance(error, (EpisodeError, RefusedActionError)) and not call.is_reset
+        refused = isinstance(error, (EpisodeError, InvalidActionError)) and not call.is_reset
         seat.is_broken = seat.is_broken or not refused
         call.finish(None, error)
 

@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from guerdon.config.config import RewardConfig
+from guerdon.config.pipeline import RewardPipeline
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.envs.furnishing import furnished
@@ -22,13 +24,11 @@ from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
 from guerdon.envs.tokens import check_token
-from guerdon.errors import EnvFailedError, GuerdonError, InvalidArgumentError, LaunchError
-from guerdon.models.action import Action
-from guerdon.models.observation import Observation
-from guerdon.models.state import State
-from guerdon.rewards.config.config import RewardConfig
-from guerdon.rewards.pipeline import RewardPipeline
+from guerdon.errors import EnvError, GuerdonError, InvalidArgumentError, LaunchError
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
 
 __all__ = ["EnvApp", "create_app"]
 
@@ -125,7 +125,7 @@ def create_app(
         InvalidArgumentError: An argument can't be meant.
         EnvDefinitionError: What a function makes is no environment, or has no rubric. Of a class
             that is said when the server starts, before the first session.
-        EnvFailedError: The function raised.
+        EnvError: The function raised.
     """
     pipeline = RewardPipeline.of(reward) if reward is not None else None
     own = _environment_class(factory, pipeline, may_make=action_type is None)
@@ -180,7 +180,7 @@ def _environment_class(
     except GuerdonError:
         raise
     except Exception as error:
-        raise EnvFailedError(
+        raise EnvError(
             say_failure(error, "the environment can't be made"), exception=error
         ) from error
     return type(driver.environment)

@@ -9,9 +9,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from guerdon.config.live.live import LiveReward
 from guerdon.envs.server.messages import ErrorCode, Problem
-from guerdon.errors import ConfigConflictError, ConfigError
-from guerdon.rewards.live.live import LiveReward
+from guerdon.errors import ConfigConflictError, RewardConfigError
 
 __all__ = ["change", "refusal", "tell"]
 
@@ -37,12 +37,12 @@ async def change(live: LiveReward, sent: Any, request: Request) -> Response:
     except ConfigConflictError as error:
         said = {"message": str(error), "code": "CONFLICT", "version": error.present}
         return _answer({"detail": said}, error.present, 412)
-    except ConfigError as error:
+    except RewardConfigError as error:
         return _answer({"detail": _errors(error)}, live.version, 422)
     return _answer(told, told["config"]["version"])
 
 
-def refusal(error: ConfigError) -> Problem:
+def refusal(error: RewardConfigError) -> Problem:
     """The same refusal for a session."""
     if isinstance(error, ConfigConflictError):
         return Problem(ErrorCode.CONFLICT, str(error), version=error.present)
@@ -62,7 +62,7 @@ def _seen(request: Request) -> list[str] | None:
     ]
 
 
-def _errors(error: ConfigError) -> list[dict[str, Any]]:
+def _errors(error: RewardConfigError) -> list[dict[str, Any]]:
     errors = []
     for problem in error.problems:
         where, colon, said = problem.partition(": ")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from guerdon.config.live.live import LiveReward
+from guerdon.config.pipeline import RewardPipeline
 from guerdon.envs.driver import Driver
 from guerdon.envs.furnishing import furnished
 from guerdon.envs.host import Host
@@ -21,10 +23,8 @@ from guerdon.envs.server.metrics import Metrics
 from guerdon.envs.server.session import Session, SessionState
 from guerdon.envs.workers import Workers
 from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidArgumentError
-from guerdon.models.action import Action
-from guerdon.models.observation import Observation
-from guerdon.rewards.live.live import LiveReward
-from guerdon.rewards.pipeline import RewardPipeline
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
 
 __all__ = ["Hub"]
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from guerdon.errors import InvalidObservationError
-from guerdon.models.observation import Observation
-from guerdon.models.state import State
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
 
 __all__ = [
     "ErrorCode",

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from guerdon.envs.server.messages import ResetRequest, StepRequest
-from guerdon.models.state import EnvironmentMetadata
+from guerdon.types.state import EnvironmentMetadata
 
 __all__ = ["openapi"]
 

@@ -27,12 +27,12 @@ from guerdon.envs.server.messages import (
     read,
     state_json,
 )
-from guerdon.errors import ConfigError
+from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import say_failure
 
 if TYPE_CHECKING:
+    from guerdon.config.live.live import LiveReward
     from guerdon.envs.server.hub import Hub
-    from guerdon.rewards.live.live import LiveReward
 
 __all__ = ["Session", "SessionState"]
 
@@ -237,7 +237,7 @@ class Session:
             try:
                 by = f"session {self.id}"
                 told = await asyncio.to_thread(live.update, data, by=by)
-            except ConfigError as error:
+            except RewardConfigError as error:
                 raise refusal(error) from error
             self.live = live
             if told["change"] is not None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from guerdon.functions.decorator import RewardFunction
-from guerdon.rewards.composer import RubricComposer
 from guerdon.rollouts.json_forms import as_json
+from guerdon.rubrics.composer import RubricComposer
+from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:
-    from guerdon.rewards.config.config import RewardConfig
+    from guerdon.config.config import RewardConfig
 
 __all__ = ["RewardChange", "changes_of_code", "changes_of_configs", "changes_of_rewards"]
 

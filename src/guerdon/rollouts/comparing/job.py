@@ -10,10 +10,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from guerdon._loading import (
+    PREFIX,
+    split_spec,
+)
+from guerdon.config.opening import is_pipeline_file
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.functions.loading import PREFIX, split_spec
-from guerdon.rewards.composer import RubricComposer
-from guerdon.rewards.opening import is_pipeline_file
 from guerdon.rollouts.comparing.changes import (
     RewardChange,
     changes_of_code,
@@ -29,6 +31,7 @@ from guerdon.rollouts.scoring.function_scorer import FunctionScorer
 from guerdon.rollouts.scoring.grouping import batches_of
 from guerdon.rollouts.scoring.interrupts import Interrupts
 from guerdon.rollouts.scoring.scorers import RolloutScorer
+from guerdon.rubrics.composer import RubricComposer
 
 __all__ = ["ComparisonJob"]
 
@@ -79,8 +82,8 @@ class ComparisonJob:
         """Score all rows with both; ctrl-C ends it early, and what is finished is compared.
 
         Raises:
-            SpecError: A reward can't be loaded.
-            ConfigError: The file of a reward can't be meant.
+            LoadError: A reward can't be loaded.
+            RewardConfigError: The file of a reward can't be meant.
             ServiceUnavailableError: A service of a reward isn't there.
             InvalidArgumentError: The arguments don't go together.
             RolloutError: There is no rollout to score. (Broken rows are rows that failed.)
@@ -123,7 +126,7 @@ class ComparisonJob:
         one, other = _reward(before), _reward(after)
         if not (is_pipeline_file(self.before) and is_pipeline_file(self.after)):
             return changes_of_rewards(one, other)
-        from guerdon.rewards.config.config import RewardConfig
+        from guerdon.config.config import RewardConfig
 
         configs = map(RewardConfig.from_file, (self.before, self.after))
         changes = changes_of_configs(*configs)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from guerdon.functions.decorator import RewardFunction
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts.comparing.changes import RewardChange, changes_of_rewards
 from guerdon.rollouts.comparing.comparison import Comparison, compare_rows
 from guerdon.rollouts.scoring.scorers import score_rollouts, scorer_of
+from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.rubric import Rubric
+from guerdon.types.rollout import Rollout
 
 __all__ = ["ComparisonReport", "compare_rewards"]
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.errors import InvalidArgumentError
-from guerdon.models.action import Action
+from guerdon.types.action import Action
 
 __all__ = ["EnvFace", "closer_of", "face_of", "is_pending"]
 

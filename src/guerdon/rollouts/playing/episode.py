@@ -13,10 +13,6 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from guerdon.errors import PolicyError
-from guerdon.models.message import INSTRUCTION_ROLES, Message
-from guerdon.models.numbers import FiniteFloat
-from guerdon.models.step_data import StepData
-from guerdon.models.step_result import StepResult
 from guerdon.rollouts.json_forms import as_json, json_items
 from guerdon.rollouts.playing.observing import (
     answer_messages,
@@ -27,6 +23,10 @@ from guerdon.rollouts.playing.policies import PolicyOutput, calls_of
 from guerdon.rollouts.playing.record import Ending, RolloutRecord
 from guerdon.rollouts.playing.stage import Stage, within
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.message import INSTRUCTION_ROLES, Message
+from guerdon.types.numbers import FiniteFloat
+from guerdon.types.step_data import StepData
+from guerdon.types.step_result import StepResult
 
 __all__ = ["Rules", "ToMessages", "bind_policy", "play"]
 

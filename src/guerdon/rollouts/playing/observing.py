@@ -9,10 +9,10 @@ from typing import Any, TypeGuard
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from guerdon.errors import InvalidObservationError
-from guerdon.models.message import TEXT_FIELDS, Message
-from guerdon.models.numbers import FiniteFloat
-from guerdon.models.step_result import StepResult
 from guerdon.rollouts.json_forms import as_json
+from guerdon.types.message import TEXT_FIELDS, Message
+from guerdon.types.numbers import FiniteFloat
+from guerdon.types.step_result import StepResult
 
 __all__ = ["answer_messages", "first_messages", "read_result", "shown"]
 

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from guerdon.envs.amounts import check_seconds
 from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
-from guerdon.models.message import INSTRUCTION_ROLES, Message
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observing import first_messages, shown
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of
+from guerdon.types.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["OpenAIPolicy"]
 

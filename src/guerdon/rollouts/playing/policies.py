@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from guerdon.errors import InvalidArgumentError, PolicyError
-from guerdon.models.action import Action
-from guerdon.models.message import Message, read_messages
-from guerdon.models.rollout import Rollout
-from guerdon.models.step_data import StepData
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.record import RolloutRecord
+from guerdon.types.action import Action
+from guerdon.types.message import Message, read_messages
+from guerdon.types.rollout import Rollout
+from guerdon.types.step_data import StepData
 
 __all__ = ["AgentPolicy", "PolicyOutput", "ReplayPolicy", "ScriptedPolicy"]
 
@@ -28,7 +28,7 @@ class PolicyOutput(_Output):
     """What a policy decided: a tuple of four.
 
     Example:
-        >>> from guerdon import PolicyOutput
+        >>> from guerdon.rollouts import PolicyOutput
         >>> action, raw_output, logprobs, value = PolicyOutput({"column": 3}, "I take 3.")
         >>> action, raw_output, logprobs, value
         ({'column': 3}, 'I take 3.', None, None)
@@ -74,7 +74,8 @@ class AgentPolicy(Protocol):
     ``**kwargs`` is given both.
 
     Example:
-        >>> from guerdon import AgentPolicy, PolicyOutput
+        >>> from guerdon import AgentPolicy
+        >>> from guerdon.rollouts import PolicyOutput
         >>> class Middle:
         ...     async def get_action(self, observation, available_tools_specs=None):
         ...         return PolicyOutput({"column": 3}, "The middle is best.")
@@ -163,7 +164,7 @@ class ReplayPolicy(ScriptedPolicy):
 
     Example:
         >>> import asyncio
-        >>> from guerdon import ReplayPolicy
+        >>> from guerdon.rollouts import ReplayPolicy
         >>> policy = ReplayPolicy([{"role": "user", "content": "6 × 7?"},
         ...                        {"role": "assistant", "content": "42"}])
         >>> asyncio.run(policy.get_action(None)).action

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from guerdon.models.message import Message
-from guerdon.models.rollout import Rollout
-from guerdon.models.step_data import StepData
 from guerdon.rollouts.json_forms import as_json
+from guerdon.types.message import Message
+from guerdon.types.rollout import Rollout
+from guerdon.types.step_data import StepData
 
 __all__ = ["RolloutRecord"]
 
@@ -30,7 +30,8 @@ class RolloutRecord:
     and on no other: an episode that was cut off isn't done.
 
     Example:
-        >>> from guerdon import Message, RolloutRecord, StepData
+        >>> from guerdon import Message, StepData
+        >>> from guerdon.rollouts import RolloutRecord
         >>> record = RolloutRecord("q7-0", group="q7", ground_truth="42")
         >>> record.messages.append(Message(role="assistant", content="42"))
         >>> record.steps.append(StepData(system_step_index=0, step_info={"env_reward": 1.0}))

@@ -17,14 +17,14 @@ from guerdon._background import background_loop, wait_for
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.workers import Job, Workers, settle
 from guerdon.errors import (
-    EnvFailedError,
+    EnvError,
     EnvTimeoutError,
-    RefusedActionError,
+    InvalidActionError,
 )
-from guerdon.models.step_result import StepResult
 from guerdon.rollouts.playing.env_face import EnvFace, closer_of, face_of, is_pending
 from guerdon.rollouts.playing.observing import read_result
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.step_result import StepResult
 
 __all__ = ["Stage", "within"]
 
@@ -131,7 +131,7 @@ class Stage:
         """Take a step; a dict becomes the environment's type of action, where that is known.
 
         Raises:
-            RefusedActionError: It can't.
+            InvalidActionError: It can't.
             Exception: As `reset`.
         """
         assert self._face is not None
@@ -140,7 +140,7 @@ class Stage:
             try:
                 action = kind.model_validate(action)
             except ValidationError as error:
-                raise RefusedActionError(
+                raise InvalidActionError(
                     f"the action {action!r:.80} is no {kind.__name__}: {say_invalid(error)}"
                 ) from error
         call = partial(self._face.step, action, self._timeout)
@@ -155,7 +155,7 @@ class Stage:
 
     async def _awaited(self, waiting: Awaitable[Any], what: str) -> Any:
         late = _too_late(what, self._timeout)
-        return await within(waiting, self._timeout, late=late, failed=EnvFailedError)
+        return await within(waiting, self._timeout, late=late, failed=EnvError)
 
     async def _in_thread(self, function: Callable[[], Any], what: str, limit: float) -> Any:
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -191,7 +191,7 @@ class Stage:
         elif self._face is not None and self._face.is_async[2]:
             late, closed = _too_late("close", self._closing_s), self._face.close()
             if inspect.isawaitable(closed):
-                await within(closed, self._closing_s, late=late, failed=EnvFailedError)
+                await within(closed, self._closing_s, late=late, failed=EnvError)
         elif self._made is not None:
             await self._in_thread(self._end_in_thread, "close", self._closing_s)
 

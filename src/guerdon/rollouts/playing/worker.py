@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple
 from guerdon._background import run
 from guerdon.envs.amounts import check_seconds
 from guerdon.errors import InvalidArgumentError
-from guerdon.models.message import Message, read_messages
 from guerdon.rollouts.playing.episode import Rules, ToMessages, bind_policy, play
 from guerdon.rollouts.playing.policies import AgentPolicy
 from guerdon.rollouts.playing.record import RolloutRecord
 from guerdon.rollouts.playing.stage import Stage
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.message import Message, read_messages
 
 __all__ = ["RLRolloutWorker"]
 

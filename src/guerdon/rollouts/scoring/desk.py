@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from guerdon.config.opening import is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.models.rollout import Rollout
-from guerdon.rewards.opening import is_pipeline_file, open_reward
 from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.files import Line, parse_line
 from guerdon.rollouts.scoring.function_scorer import FunctionScorer
@@ -20,7 +19,10 @@ from guerdon.rollouts.scoring.rows import ResultRow
 from guerdon.rollouts.scoring.sandboxing import SandboxScorer, SandboxSettings
 from guerdon.rollouts.scoring.scorers import RolloutScorer, failure_of, scorer_of
 from guerdon.rollouts.scoring.summary import Summary, gates_of
-from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.rubrics.fingerprint import (
+    fingerprint_of,
+)
+from guerdon.types.rollout import Rollout
 
 __all__ = ["Desk", "Scored", "Settings"]
 
@@ -78,7 +80,7 @@ class Desk:
         workers: How many calls of a reward in a sandbox run at the same time.
 
     Raises:
-        SpecError: The reward can't be loaded.
+        LoadError: The reward can't be loaded.
         InvalidArgumentError: The reward takes no such parameters, or there is no such credit.
         SandboxUnavailableError: The sandbox doesn't work on this machine.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
 from guerdon.errors import RolloutError
-from guerdon.models.rollout import Rollout
+from guerdon.types.rollout import Rollout
 
 __all__ = [
     "Line", "MAX_LINE", "decode_line", "name_of_file", "open_file", "parse_line", "read_lines",

@@ -9,15 +9,17 @@ from numbers import Real
 from typing import Any, Self
 
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.functions.conversation import oddities
-from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.placement import place_outputs, places_of
-from guerdon.functions.results import failed
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts.scoring.own_loop import LoopRunningError, OwnLoop
 from guerdon.rollouts.scoring.rows import ResultRow, failed_row
-from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.rubrics.fingerprint import (
+    fingerprint_of,
+)
+from guerdon.rubrics.functions.conversation import oddities
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.placement import place_outputs, places_of
+from guerdon.rubrics.functions.results import failed
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.rollout import Rollout
 
 __all__ = ["FunctionScorer"]
 
@@ -34,7 +36,8 @@ class FunctionScorer:
     Use it as a context manager, so that the event loop of an async function is closed at the end.
 
     Example:
-        >>> from guerdon import FunctionScorer, Rollout, reward_function
+        >>> from guerdon import Rollout, reward_function
+        >>> from guerdon.rollouts import FunctionScorer
         >>> @reward_function
         ... def answered(messages, ground_truth, *, bonus=0.0):
         ...     return float(ground_truth in messages[-1].text) + bonus

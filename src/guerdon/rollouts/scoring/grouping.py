@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import IO, TypeVar
 
 from guerdon.errors import RolloutError
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts.group_keys import group_key
 from guerdon.rollouts.scoring.files import Line, decode_line
+from guerdon.types.rollout import Rollout
 
 __all__ = ["MAX_GROUP", "batches_of", "check_lines", "groups_of", "lines_by_group"]
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError, ResumeError, RolloutError
-from guerdon.rewards.composer import RubricComposer
-from guerdon.rewards.opening import is_pipeline_file
+from guerdon.config.opening import is_pipeline_file
+from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.desk import Desk, Settings
 from guerdon.rollouts.scoring.files import Line, name_of_file, open_file, parse_line
 from guerdon.rollouts.scoring.formats import reader_of
@@ -27,6 +26,7 @@ from guerdon.rollouts.scoring.scorers import RolloutScorer
 from guerdon.rollouts.scoring.summary import Summary
 from guerdon.rollouts.scoring.threads import score_in_threads
 from guerdon.rollouts.scoring.workers import score_in_workers
+from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Job", "JobReport"]
@@ -118,13 +118,13 @@ class Job:
         """Score all rows; ctrl-C ends it early and keeps what is finished.
 
         Raises:
-            SpecError: The reward can't be loaded.
-            ConfigError: The file of a reward pipeline can't be meant.
+            LoadError: The reward can't be loaded.
+            RewardConfigError: The file of a reward pipeline can't be meant.
             InvalidArgumentError: The arguments don't go together.
             RolloutError: There is no rollout to score. (Broken rows are rows of the result.)
-            ResumeError: `out` was not made by this reward from these rollouts.
-            OutputError: The result can't be written.
-            WorkerError: A worker process died.
+            RolloutError: `out` was not made by this reward from these rollouts.
+            ScoringError: The result can't be written.
+            ScoringError: A worker process died.
             SandboxUnavailableError: The sandbox doesn't work on this machine.
         """
         self._check()
@@ -214,12 +214,12 @@ class Job:
             report.resumed += len(lines)
             kept, last = finished[-1][1], (finished[-1][0], lines[-1])
         if next(rows, None) is not None:
-            raise ResumeError(
+            raise RolloutError(
                 f"{self.out} has more rows than {name_of_file(self.rollouts)}, "
                 f"which has {report.resumed}: it was made from other rollouts"
             )
         if last is not None and not _same(last[0]["id"], last[1]):
-            raise ResumeError(
+            raise RolloutError(
                 f"row {report.resumed} of {self.out} is {last[0]['id']!r}, and that of "
                 f"{name_of_file(self.rollouts)} is another: it was made from other rollouts"
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
-from guerdon.errors import OutputError, ResumeError
+from guerdon.errors import RolloutError, ScoringError
 from guerdon.rollouts.scoring.rows import ResultRow
 
 __all__ = ["RowWriter", "read_finished"]
@@ -50,7 +50,7 @@ class RowWriter:
                 # What stood there goes when the first line comes, and not before.
                 self._cut = keep if os.path.isfile(path) else None
             except OSError as error:
-                raise OutputError(f"can't write {path}: {error.strerror}") from error
+                raise ScoringError(f"can't write {path}: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +62,7 @@ class RowWriter:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            if not isinstance(error, OutputError):
+            if not isinstance(error, ScoringError):
                 self.flush()
         finally:
             if self._descriptor is not None:
@@ -95,7 +95,7 @@ class RowWriter:
         except OSError as error:
             self._buffer.clear()
             hint = "; make room and go on with --resume" if error.errno == errno.ENOSPC else ""
-            raise OutputError(
+            raise ScoringError(
                 f"can't write {self.path}: {error.strerror}; the rows written before are kept{hint}"
             ) from error
         except BaseException:  # a second ctrl-C: what was written may not be written again
@@ -115,12 +115,12 @@ def read_finished(path: str, fingerprint: str) -> Iterator[tuple[ResultRow, int]
         not among them.
 
     Raises:
-        ResumeError: A row is none, or another reward scored it.
+        RolloutError: A row is none, or another reward scored it.
     """
     if not Path(path).exists():
         return
     if not Path(path).is_file():
-        raise ResumeError(f"{path} is no regular file, so that there is nothing to go on from")
+        raise RolloutError(f"{path} is no regular file, so that there is nothing to go on from")
     size = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -130,7 +130,7 @@ def read_finished(path: str, fingerprint: str) -> Iterator[tuple[ResultRow, int]
                 return
             row = _result_row(path, line, number)
             if row["fingerprint"] != fingerprint:
-                raise ResumeError(
+                raise RolloutError(
                     f"{path} was scored by reward {row['fingerprint']}, this one is {fingerprint}; "
                     "leave out --resume to score everything anew",
                     line=number,
@@ -149,8 +149,8 @@ def _result_row(path: str, line: bytes, number: int) -> ResultRow:
     return cast("ResultRow", row)
 
 
-def _foreign(path: str, number: int) -> ResumeError:
-    return ResumeError(
+def _foreign(path: str, number: int) -> RolloutError:
+    return RolloutError(
         f"{path} holds something else than result rows; name another file, "
         "or leave out --resume to write it anew",
         line=number,

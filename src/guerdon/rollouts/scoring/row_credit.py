@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from guerdon._loading import (
+    load_object,
+)
 from guerdon.errors import InvalidArgumentError
-from guerdon.functions.loading import load_object
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts import state_keys
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import apply_credit, check_options
 from guerdon.rollouts.scoring.rows import ResultRow
 from guerdon.rollouts.state_keys import StateKey
 from guerdon.rubrics.failure import say_failure
+from guerdon.types.rollout import Rollout
 
 if TYPE_CHECKING:
     from guerdon.credit import Credit
@@ -63,7 +65,7 @@ class RowCredit:
 
     Raises:
         InvalidArgumentError: There is no such method, option or state key.
-        SpecError: The function of the state key can't be loaded.
+        LoadError: The function of the state key can't be loaded.
     """
 
     def __init__(self, settings: CreditSettings) -> None:

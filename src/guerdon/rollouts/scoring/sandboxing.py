@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts.scoring.function_scorer import FunctionScorer
 from guerdon.rollouts.scoring.rows import ResultRow, failed_row
 from guerdon.rollouts.scoring.scorers import refuse_parameters
 from guerdon.sandbox.limits import Limits
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.rollout import Rollout
 
 if TYPE_CHECKING:
     from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
@@ -53,7 +53,7 @@ class SandboxSettings:
             workers: How many calls run at the same time.
 
         Raises:
-            SpecError: The reward can't be loaded.
+            LoadError: The reward can't be loaded.
             SandboxUnavailableError: The level doesn't work on this machine.
         """
         from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
@@ -80,7 +80,7 @@ class SandboxScorer(FunctionScorer):
         workers: How many calls run at the same time.
 
     Raises:
-        SpecError: The reward can't be loaded.
+        LoadError: The reward can't be loaded.
         SandboxUnavailableError: The level doesn't work on this machine.
         InvalidArgumentError: The reward takes no parameter of such a name.
     """

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.functions.decorator import RewardFunction
-from guerdon.models.rollout import Rollout
 from guerdon.rollouts.scoring.function_scorer import FunctionScorer
 from guerdon.rollouts.scoring.grouping import groups_of
 from guerdon.rollouts.scoring.own_loop import LoopRunningError, OwnLoop
@@ -17,8 +15,10 @@ from guerdon.rollouts.scoring.rows import (
     invalid_row,
 )
 from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
+from guerdon.types.rollout import Rollout
 
 __all__ = ["RolloutScorer", "failure_of", "refuse_parameters", "score_rollouts", "scorer_of"]
 

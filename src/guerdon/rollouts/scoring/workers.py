@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from time import perf_counter
 
-from guerdon.errors import GuerdonError, WorkerError
+from guerdon.errors import GuerdonError, ScoringError
 from guerdon.rollouts.scoring.desk import Desk, Settings
 from guerdon.rollouts.scoring.files import Line
 from guerdon.rollouts.scoring.interrupts import Interrupts, held_back
@@ -50,7 +50,7 @@ class Chunk:
     summary: Summary
 
 
-def score_in_workers(
+def score_in_workers(  # noqa: C901
     batches: Iterator[list[Line]], workers: int, interrupts: Interrupts, settings: Settings
 ) -> Iterator[Chunk]:
     """Score lines in processes.
@@ -68,7 +68,7 @@ def score_in_workers(
         Chunks, in the order of the lines.
 
     Raises:
-        WorkerError: A process died.
+        ScoringError: A process died.
         GuerdonError: What reading the lines raised, after what stood before it is scored.
     """
     others = set(multiprocessing.active_children())
@@ -99,7 +99,7 @@ def score_in_workers(
                 size = _next_size(done)
                 yield done
     except BrokenProcessPool:
-        raise WorkerError(
+        raise ScoringError(
             "a worker process died (was it killed, or out of memory?); the rows that were "
             "finished are kept, and --resume goes on"
         ) from None
@@ -151,7 +151,7 @@ def _start(settings: Settings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's to deal with
     sys.stdout = sys.stderr  # what a reward prints may not get between the rows
     # What reading the reward's file warns of, the parent has told.
-    logging.getLogger("guerdon.rewards.config").addHandler(logging.NullHandler())
+    logging.getLogger("guerdon.config").addHandler(logging.NullHandler())
     try:
         _desk = Desk(settings)
     except GuerdonError as error:

@@ -166,7 +166,7 @@ def read_quantity(text: str) -> Quantity | None:
     return None if value is None else _with_unit(value, text[found.end() :])
 
 
-def _undecorated(text: str) -> str:
+def _undecorated(text: str) -> str:  # noqa: C901
     if "<<" in text:
         text = _ANNOTATION.sub("", text)
     if not text.isascii():

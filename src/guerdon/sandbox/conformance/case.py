@@ -32,7 +32,7 @@ class Case:
     neither has shown nothing, and so the case isn't held.
 
     Example:
-        >>> from guerdon import Execution
+        >>> from guerdon.sandbox import Execution
         >>> case = Case("shadow", "files", "passwords stay unread", "refused(open='/etc/shadow')")
         >>> case.held(Execution("ok", exit_code=0, stdout="held: open EACCES"))
         >>> case.held(Execution("ok", exit_code=0, stdout="BROKEN: open gave 1200 bytes"))

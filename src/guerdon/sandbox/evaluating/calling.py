@@ -19,22 +19,22 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from guerdon.errors import GuerdonError, InvalidArgumentError, SpecError
-from guerdon.functions.conversion import as_reward_function
-from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.loading import (
-    is_factory,
+from guerdon._loading import (
+    DIGEST,
     load_object,
     module_of_text,
     object_in,
-    reward_of,
     split_spec,
 )
-from guerdon.functions.results import failed
-from guerdon.functions.signature import Mode
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.message import Message
-from guerdon.rubrics.fingerprint import DIGEST
+from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
+from guerdon.rubrics.functions.conversion import as_reward_function
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.loading import (
+    is_factory,
+    reward_of,
+)
+from guerdon.rubrics.functions.results import failed
+from guerdon.rubrics.functions.signature import Mode
 from guerdon.rubrics.rubric import Rubric
 from guerdon.sandbox.evaluating.handover import Described, Handover, Place
 from guerdon.sandbox.evaluating.running import FunctionRunner, Loop, RubricRunner, Runner
@@ -46,6 +46,8 @@ from guerdon.sandbox.evaluating.wire import (
     write_refusal,
     write_reply,
 )
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message import Message
 
 __all__ = ["Callee", "describe", "load", "load_function"]
 
@@ -122,7 +124,7 @@ def load(config: bytes) -> Callee:
             import asyncio  # noqa: F401  (once, not in each call; most rewards need none of it)
         kind = RubricRunner if isinstance(reward, Rubric) else FunctionRunner
         return Callee(describe(reward), kind(reward, loop), loop=loop)  # type: ignore[arg-type]
-    except SpecError as error:
+    except LoadError as error:
         return Callee(_refusal(error))
     except BaseException as error:  # such as a KeyboardInterrupt that a file raises
         said = f"loading it raised {type(error).__name__}: {error}"
@@ -139,7 +141,7 @@ def load_function(handover: Handover) -> Rubric | RewardFunction:
     """Load the reward of a handover.
 
     Raises:
-        SpecError: It can't be found or imported, or is none.
+        LoadError: It can't be found or imported, or is none.
     """
     spec = handover.spec
     if handover.requirements:
@@ -210,10 +212,10 @@ def _reward(found: Any, handover: Handover) -> Rubric | RewardFunction:
         if mode is not None and _mode(reward) != mode:
             # Which says what the matter is, or takes the one that was said.
             return RewardFunction(as_reward_function(reward), mode)
-    except SpecError:
+    except LoadError:
         raise
     except GuerdonError as error:
-        raise SpecError(f"{spec}: {error}", spec=spec) from error
+        raise LoadError(f"{spec}: {error}", spec=spec) from error
     return reward
 
 
@@ -239,7 +241,7 @@ def describe(reward: Rubric | RewardFunction) -> Described:
     )
 
 
-def _refusal(error: SpecError) -> Described:
+def _refusal(error: LoadError) -> Described:
     cause = error.__cause__
     name = cause.name if isinstance(cause, ModuleNotFoundError) else None
     missing = name if isinstance(name, str) else None

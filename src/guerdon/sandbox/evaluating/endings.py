@@ -14,7 +14,8 @@ def say_ending(execution: Execution, limits: Limits) -> str:
     """How a call ended that gave no result, in a line; its first word is for counting.
 
     Example:
-        >>> from guerdon import Execution, Limits
+        >>> from guerdon import Limits
+        >>> from guerdon.sandbox import Execution
         >>> say_ending(Execution("timeout"), Limits(seconds=5))
         'timeout: it was not done within 5 s'
         >>> say_ending(Execution("ok", exit_code=0), Limits())

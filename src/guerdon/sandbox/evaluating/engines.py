@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import anyio.to_thread
 
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, SandboxError
-from guerdon.functions.decorator import RewardFunction
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.message import Message
+from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.sandbox.evaluating.endings import printed, say_ending
 from guerdon.sandbox.evaluating.pools import CallAnswer, CallPool
 from guerdon.sandbox.evaluating.source import Found
 from guerdon.sandbox.evaluating.wire import read_reply, write_call
 from guerdon.sandbox.limits import Limits
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message import Message
 
 __all__ = ["Engine", "InProcess", "Pooled"]
 

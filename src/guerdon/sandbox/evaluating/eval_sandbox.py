@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, Self
 import anyio
 
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.signature import Mode, Parameters
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.message import Message, read_messages
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.signature import Mode, Parameters
 from guerdon.sandbox.evaluating.json_values import check_json
 from guerdon.sandbox.evaluating.opening import open_engine
 from guerdon.sandbox.evaluating.sandboxed_function import SandboxedFunction
 from guerdon.sandbox.evaluating.source import RewardSource
 from guerdon.sandbox.evaluating.wire import check_messages
 from guerdon.sandbox.limits import Limits
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message import Message, read_messages
 
 __all__ = ["BatchInterrupted", "EvalSandbox"]
 
@@ -57,7 +57,8 @@ class EvalSandbox:
     may call it; as many calls as there are workers run at a time, the others wait.
 
     Example:
-        >>> from guerdon import EvalSandbox, RewardSource
+        >>> from guerdon import EvalSandbox
+        >>> from guerdon.sandbox import RewardSource
         >>> source = RewardSource('''
         ... def answered(messages, ground_truth):
         ...     print("looking for", ground_truth, end="")
@@ -98,7 +99,7 @@ class EvalSandbox:
         fingerprint: Of the function or the rubric; the same at every level.
 
     Raises:
-        SpecError: It can't be loaded, or what it requires isn't installed.
+        LoadError: It can't be loaded, or what it requires isn't installed.
         SandboxUnavailableError: The level doesn't work on this machine; it says what is missing.
         SandboxError: A worker can't be started.
         InvalidArgumentError: Another argument is none.
@@ -149,7 +150,8 @@ class EvalSandbox:
         """A reward function whose calls run here, for `FunctionScorer`, `as_rubric` and the like.
 
         Example:
-            >>> from guerdon import EvalSandbox, RewardSource, Rollout, score_rollouts
+            >>> from guerdon import EvalSandbox, Rollout, score_rollouts
+            >>> from guerdon.sandbox import RewardSource
             >>> source = RewardSource("def brief(messages): return 1 / len(messages)", "brief")
             >>> rollout = Rollout.from_row({"messages": [{"role": "assistant", "content": "42"}]})
             >>> with EvalSandbox(source, level="process") as sandbox:
@@ -187,7 +189,8 @@ class EvalSandbox:
         """Score several conversations; a pointwise function scores each, on all workers.
 
         Example:
-            >>> from guerdon import EvalSandbox, RewardSource
+            >>> from guerdon import EvalSandbox
+            >>> from guerdon.sandbox import RewardSource
             >>> source = RewardSource('''
             ... def shortest(rollouts_messages):
             ...     lengths = [len(messages) for messages in rollouts_messages]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from guerdon.errors import InvalidArgumentError, SandboxError, SpecError
-from guerdon.functions.conversion import as_reward_function
-from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.signature import Mode
+from guerdon.errors import InvalidArgumentError, LoadError, SandboxError
+from guerdon.rubrics.functions.conversion import as_reward_function
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.signature import Mode
 from guerdon.sandbox.evaluating.calling import describe, load_function
 from guerdon.sandbox.evaluating.endings import printed, say_ending
 from guerdon.sandbox.evaluating.engines import Engine, InProcess, Pooled
@@ -133,26 +133,26 @@ def _died(error: SandboxError, found: Found, limits: Limits) -> Exception:
         return error
     spec = found.handover.spec
     said = say_ending(ended, limits)
-    return SpecError(f"{spec}: importing it: {said}", spec=spec, traceback=printed(ended))
+    return LoadError(f"{spec}: importing it: {said}", spec=spec, traceback=printed(ended))
 
 
 def _accepted(told: bytes, found: Found) -> Described:
     """What a function's side tells of it, which may be anything.
 
     Raises:
-        SpecError: It could not be loaded.
+        LoadError: It could not be loaded.
     """
     spec = found.handover.spec
     if len(told) > MAX_DESCRIBED:
-        raise SpecError(f"{spec}: its description has {len(told):,} bytes", spec=spec)
+        raise LoadError(f"{spec}: its description has {len(told):,} bytes", spec=spec)
     try:
         described = read_wire(Described, told, "its description")
     except InvalidArgumentError as error:
-        raise SpecError(f"{spec}: {error}", spec=spec) from None
+        raise LoadError(f"{spec}: {error}", spec=spec) from None
     if described.refused is None:
         return described
     said = described.refused
     hint = None
     if described.missing is not None or "attempted relative import" in said:
         hint = found.hint(described.missing)
-    raise SpecError(f"{said}; {hint}" if hint else said, spec=spec, traceback=described.traceback)
+    raise LoadError(f"{said}; {hint}" if hint else said, spec=spec, traceback=described.traceback)

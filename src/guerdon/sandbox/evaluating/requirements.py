@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from guerdon.errors import SpecError
+from guerdon.errors import LoadError
 
 __all__ = ["check_requirements"]
 
@@ -20,7 +20,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
         >>> check_requirements(["pydantic>=2"], "reward.py:score")
         >>> check_requirements(["no-such-thing>=1"], "reward.py:score")
         Traceback (most recent call last):
-        guerdon.errors.SpecError: reward.py:score requires what isn't there:
+        guerdon.errors.LoadError: reward.py:score requires what isn't there:
           no-such-thing>=1: it isn't installed
         pip install 'no-such-thing>=1'
 
@@ -30,7 +30,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
         spec: What requires them, for the error.
 
     Raises:
-        SpecError: One isn't met, or is no requirement; all are named.
+        LoadError: One isn't met, or is no requirement; all are named.
     """
     problems: list[str] = []
     install: dict[str, None] = {}
@@ -42,7 +42,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
             requirement = Requirement(text)
         except InvalidRequirement as error:
             said = str(error).splitlines()[0]
-            raise SpecError(
+            raise LoadError(
                 f"{spec} requires {text!r:.80}, which is no requirement: {said}", spec=spec
             ) from None
         for problem in _problems(requirement, "", set()):
@@ -50,7 +50,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
             install[text] = None
     if problems:
         command = " ".join(map(shlex.quote, install))
-        raise SpecError(
+        raise LoadError(
             "\n".join([f"{spec} requires what isn't there:", *problems, f"pip install {command}"]),
             spec=spec,
         )

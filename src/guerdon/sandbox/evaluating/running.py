@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from guerdon.functions.decorator import RewardFunction
-from guerdon.functions.results import failed
-from guerdon.functions.signature import Mode
-from guerdon.models.evaluate_result import EvaluateResult, StepOutput
-from guerdon.models.message import Message
-from guerdon.models.rollout import Rollout
 from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.results import failed
+from guerdon.rubrics.functions.signature import Mode
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
+from guerdon.types.evaluate_result import EvaluateResult, StepOutput
+from guerdon.types.message import Message
+from guerdon.types.rollout import Rollout
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError, SpecError
-from guerdon.functions.loading import split_spec
-from guerdon.functions.signature import Mode
-from guerdon.rubrics.fingerprint import file_digest
+from guerdon._loading import (
+    file_digest,
+    split_spec,
+)
+from guerdon.errors import InvalidArgumentError, LoadError
+from guerdon.rubrics.functions.signature import Mode
 from guerdon.sandbox.evaluating.handover import Handover, Place
 from guerdon.sandbox.evaluating.wire import VERSION
 
@@ -32,7 +34,8 @@ class RewardSource:
     """A reward function as text, as it comes with a data set or over the network.
 
     Example:
-        >>> from guerdon import EvalSandbox, RewardSource
+        >>> from guerdon import EvalSandbox
+        >>> from guerdon.sandbox import RewardSource
         >>> source = RewardSource("def brief(messages): return float(len(messages) < 5)", "brief")
         >>> with EvalSandbox(source, level="none") as sandbox:
         ...     sandbox.evaluate([{"role": "assistant", "content": "42"}]).score
@@ -119,7 +122,7 @@ def find_source(
         keep_loop: Whether an async function has one event loop for all calls.
 
     Raises:
-        SpecError: There is no such file or module.
+        LoadError: There is no such file or module.
         InvalidArgumentError: Something of `allow_read` isn't there.
     """
     allowed = [_there(each) for each in allow_read]
@@ -171,7 +174,7 @@ def _sendable(text: str, spec: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise SpecError(f"{spec}: importing it raised SyntaxError: {error}", spec=spec) from None
+        raise LoadError(f"{spec}: importing it raised SyntaxError: {error}", spec=spec) from None
     return text
 
 
@@ -180,18 +183,18 @@ def _read(path: Path, spec: str) -> tuple[str, str]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise SpecError(f"{spec}: {path} can't be read: {error.strerror}", spec=spec) from None
+        raise LoadError(f"{spec}: {path} can't be read: {error.strerror}", spec=spec) from None
     try:
         return importlib.util.decode_source(data), file_digest(data)
     except (SyntaxError, UnicodeDecodeError) as error:
         said = f"SyntaxError: {error}"
-        raise SpecError(f"{spec}: importing it raised {said}", spec=spec) from error
+        raise LoadError(f"{spec}: importing it raised {said}", spec=spec) from error
 
 
 def _file(spec: str, source: str, allowed: list[Path]) -> tuple[dict[str, Any], list[Path], Path]:
     path = Path(source).resolve()
     if not path.is_file():
-        raise SpecError(f"{spec}: there is no file {path}", spec=spec)
+        raise LoadError(f"{spec}: there is no file {path}", spec=spec)
     readable = _INSTALLED & set(path.parts) or path.is_relative_to(_GUERDON)
     if readable or _within(path.parent, allowed):  # with what lies beside it, as without a sandbox
         return {"file": str(path)}, [path], path.parent
@@ -235,7 +238,7 @@ def _spec_of(top: str, spec: str) -> importlib.machinery.ModuleSpec:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        raise SpecError(
+        raise LoadError(
             f"{spec}: there is no module {top!r} here or installed; for a file, write its path "
             "with .py",
             spec=spec,

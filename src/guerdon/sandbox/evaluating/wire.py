@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 from pydantic_core import PydanticSerializationError
 
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
-from guerdon.models.evaluate_result import EvaluateResult
-from guerdon.models.message import Message
 from guerdon.sandbox.evaluating.json_values import check_json, find_foreign, writable
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message import Message
 
 __all__ = [
     "Call",
@@ -49,7 +49,7 @@ class Call(BaseModel):
     Pointwise it is one conversation and its ground truth, in a batch several and theirs.
 
     Example:
-        >>> from guerdon import read_messages
+        >>> from guerdon.types import read_messages
         >>> messages = read_messages([{"role": "user", "content": "6 × 7?"}])
         >>> job = write_call([messages], "42", {"bonus": 0.5})
         >>> call = read_call(job)

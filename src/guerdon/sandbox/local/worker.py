@@ -192,7 +192,7 @@ class Worker:
                 "this sandbox was opened before the process was forked; open one in each process"
             )
 
-    def _listen(self, tasks: Sequence[Task], deadline: float) -> dict[str, Any]:
+    def _listen(self, tasks: Sequence[Task], deadline: float) -> dict[str, Any]:  # noqa: C901
         """Read what calls write, until the keeper tells how they ended."""
         for task in tasks:
             task.handed_over()

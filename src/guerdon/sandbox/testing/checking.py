@@ -102,7 +102,8 @@ async def check_program_async(
 
     Example:
         >>> import asyncio
-        >>> from guerdon import check_program_async, open_sandbox
+        >>> from guerdon import open_sandbox
+        >>> from guerdon.sandbox import check_program_async
         >>> async def passed(program):
         ...     with open_sandbox("process") as sandbox:
         ...         tests = ["assert double(2) == 4"]

@@ -14,7 +14,7 @@ class Verdict:
     """What came of a program.
 
     Example:
-        >>> from guerdon import Verdict
+        >>> from guerdon.sandbox import Verdict
         >>> Verdict(compiled=True, passed=6, total=8).fraction
         0.75
 

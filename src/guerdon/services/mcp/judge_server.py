@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import InvalidArgumentError, MissingInputError, ServiceError
-from guerdon.services.judging.template import Template
+from guerdon.rubrics.judge.template import Template
 from guerdon.services.mcp.tool_service import need_mcp
 from guerdon.services.models.chat import ChatModel
 from guerdon.services.models.prompting import Prompting
@@ -45,7 +45,8 @@ def make_judge_server(
     no verdict, the tool fails, and says why.
 
     Example:
-        >>> from guerdon import ChatModel, MCPClient, make_judge_server
+        >>> from guerdon import MCPClient
+        >>> from guerdon.services import ChatModel, make_judge_server
         >>> with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
         ...     server = make_judge_server(chat, "Rate from 0 to 1: {action}")
         ...     with MCPClient(server) as client:

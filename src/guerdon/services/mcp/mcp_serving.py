@@ -34,7 +34,7 @@ def serve_mcp(
     """Serve over streamable HTTP until SIGTERM or ctrl-C, at ``/mcp``; ``/health`` says ok.
 
     Example:
-        >>> from guerdon import ChatModel, make_judge_server, serve_mcp
+        >>> from guerdon.services import ChatModel, make_judge_server, serve_mcp
         >>> def main():
         ...     with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
         ...         server = make_judge_server(chat, "Rate from 0 to 1: {action}")
@@ -93,7 +93,7 @@ def serve_mcp_stdio(server: Server[Any]) -> None:
     """Serve on stdin and stdout until stdin ends, as a program that a client starts.
 
     Example:
-        >>> from guerdon import ChatModel, make_judge_server, serve_mcp_stdio
+        >>> from guerdon.services import ChatModel, make_judge_server, serve_mcp_stdio
         >>> def main():
         ...     with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
         ...         serve_mcp_stdio(make_judge_server(chat, "Rate from 0 to 1: {action}"))

@@ -10,8 +10,8 @@ from typing import Any, Self
 from guerdon._background import run
 from guerdon.errors import InvalidArgumentError, MissingExtraError, ServiceError
 from guerdon.rubrics.checks.inputs import number_within
+from guerdon.rubrics.judge.template import as_text
 from guerdon.services.bridging import on_background
-from guerdon.services.judging.template import as_text
 from guerdon.services.models.endpoint import Endpoint, RefusedError, address, passing
 from guerdon.services.models.retrying import Backoff, retrying
 from guerdon.services.models.usage import Prices, Usage
@@ -29,7 +29,7 @@ class Reply:
     """What a model answered.
 
     Example:
-        >>> from guerdon import Reply
+        >>> from guerdon.services import Reply
         >>> Reply("Fair.", finish_reason="stop", completion_tokens=2).text
         'Fair.'
 
@@ -57,7 +57,7 @@ class ChatModel:
     that is no JSON.
 
     Example:
-        >>> from guerdon import ChatModel
+        >>> from guerdon.services import ChatModel
         >>> async def main():
         ...     async with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
         ...         return (await chat.complete([{"role": "user", "content": "6 × 7?"}])).text

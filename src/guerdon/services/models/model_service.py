@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
+from guerdon.rubrics.judge.template import Template
 from guerdon.services.config import OpenAIService
-from guerdon.services.judging.template import Template
 from guerdon.services.models.prompting import Prompting
 from guerdon.services.models.secret import secret_of
 from guerdon.services.service import told_as
@@ -25,7 +25,7 @@ def chat_of(config: OpenAIService) -> ChatModel:
     """The model that a description means.
 
     Example:
-        >>> from guerdon import OpenAIService
+        >>> from guerdon.services import OpenAIService
         >>> chat_of(OpenAIService(endpoint="http://localhost:8000", model="m")).name
         'm at http://localhost:8000/v1'
 

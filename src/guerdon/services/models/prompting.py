@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from guerdon.errors import InvalidArgumentError, ServiceError
-from guerdon.services.judging.asking import ModelJudge, question_of
-from guerdon.services.judging.template import Template
-from guerdon.services.judging.verdict import parse_verdict, verdict_schema
+from guerdon.rubrics.judge.asking import ModelJudge, question_of
+from guerdon.rubrics.judge.template import Template
+from guerdon.rubrics.judge.verdict import parse_verdict, verdict_schema
 from guerdon.services.models.chat import ChatModel
 
 __all__ = ["Prompting", "Returns"]

@@ -12,7 +12,7 @@ class Prices:
     """What a model costs.
 
     Example:
-        >>> from guerdon import Prices
+        >>> from guerdon.services import Prices
         >>> Prices(prompt=0.15, completion=0.6).cost(prompt_tokens=1_000_000, completion_tokens=0)
         0.15
 
@@ -34,7 +34,7 @@ class Usage:
     """Counters, which only grow.
 
     Example:
-        >>> from guerdon import Usage
+        >>> from guerdon.services import Usage
         >>> Usage().calls
         0
 

@@ -1,0 +1,264 @@
+"""Loading objects from ``module:name`` or ``file.py:name``."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import linecache
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from guerdon._validation import did_you_mean
+from guerdon.errors import LoadError
+
+__all__ = [
+    "DIGEST",
+    "PREFIX",
+    "code_failed",
+    "file_digest",
+    "load_module",
+    "load_object",
+    "module_of_text",
+    "name_of",
+    "object_in",
+    "split_spec",
+]
+
+# The prefix of the names of modules that are imported from a user's file.
+PREFIX = "guerdon_reward_"
+
+# The attribute of a module made from text that contains the digest of its file.
+DIGEST = "__guerdon_digest__"
+
+
+def load_object(spec: str) -> Any:
+    """Import what a spec names.
+
+    Args:
+        spec: ``module:name`` or ``file.py:name``; the name may have dots.
+
+    Raises:
+        LoadError: The spec has no colon, or nothing is there.
+    """
+    source, _ = split_spec(spec)
+    module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
+    return object_in(module, spec)
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """What stands before the colon, and the name behind it.
+
+    Example:
+        >>> split_spec("rewards/brief.py:brief")
+        ('rewards/brief.py', 'brief')
+
+    Raises:
+        LoadError: The spec has no colon.
+    """
+    source, colon, name = spec.rpartition(":")
+    if not colon or not source or not name:
+        raise LoadError(
+            f"{spec!r} names nothing; write module:name or file.py:name, such as reward.py:reward",
+            spec=spec,
+        )
+    return source, name
+
+
+def object_in(module: ModuleType, spec: str) -> Any:
+    """What a spec names in its module.
+
+    Raises:
+        LoadError: The module has no such name.
+    """
+    source, name = split_spec(spec)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise LoadError(f"{source} has no {name!r}; {_names_hint(module, name)}", spec=spec)
+        found = getattr(found, part)
+    return found
+
+
+def module_of_text(text: str, file: str, spec: str, *, digest: str | None = None) -> ModuleType:
+    """A module made of text, whose lines are told in tracebacks.
+
+    Example:
+        >>> module_of_text("limit = 6 * 7", "<reward>", "<reward>:limit").limit
+        42
+
+    Args:
+        text: Python.
+        file: What its file is called; there need not be one.
+        spec: What named it, for the error.
+        digest: That of the file's bytes; None is that of the text.
+
+    Raises:
+        LoadError: It isn't Python, or raised.
+    """
+    digest = digest or file_digest(text.encode("utf-8", "surrogatepass"))
+    module = ModuleType(f"{PREFIX}{Path(file).stem}_{digest}")
+    module.__file__ = file
+    setattr(module, DIGEST, digest)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    with _registered(spec, module):
+        exec(compile(text, file, "exec", dont_inherit=True), vars(module))
+    return module
+
+
+def load_module(path: str) -> ModuleType:
+    """Import a person's file.
+
+    Args:
+        path: That of a ``.py`` file; one that belongs to a package is imported as part of it.
+
+    Raises:
+        LoadError: There is no such file, or importing it raised.
+    """
+    return _from_file(path, Path(path))
+
+
+def name_of(kind: Any) -> str:
+    """What a class or function is called: ``module.name``, or ``file.py:name`` of a person's file.
+
+    Example:
+        >>> from guerdon import NumericAnswer
+        >>> name_of(NumericAnswer)
+        'guerdon.rubrics.checks.numeric.NumericAnswer'
+    """
+    module = kind.__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if module.startswith(PREFIX) and file is not None:
+        return f"{Path(file).name}:{kind.__qualname__}"
+    return f"{module}.{kind.__qualname__}"
+
+
+def file_digest(data: bytes) -> str:
+    """Return the digest of a module's file from its bytes."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _names_hint(module: ModuleType, name: str) -> str:
+    """Suggest names that the module defines itself, not those that it imports."""
+    own = (
+        key
+        for key, value in vars(module).items()
+        if not key.startswith("_")
+        and not isinstance(value, ModuleType)
+        and (
+            getattr(value, "__module__", None) == module.__name__
+            or not isinstance(value, type | FunctionType)
+        )
+    )
+    return did_you_mean(name, own)
+
+
+def _from_file(spec: str, path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise LoadError(f"{spec}: there is no file {path}", spec=spec)
+    if (path.parent / "__init__.py").is_file():
+        module = _from_package(spec, path)
+        if module is not None:
+            return module
+    # One module a file, by a name that can't be another's; pickles of its classes find it again.
+    name = f"{PREFIX}{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    _importable(str(path.parent))
+    found = importlib.util.spec_from_file_location(name, path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    with _registered(spec, module):
+        found.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _registered(spec: str, module: ModuleType) -> Iterator[None]:
+    """Let a module be found while it is executed, and for good where that succeeds."""
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    except BaseException as error:
+        del sys.modules[module.__name__]
+        if not isinstance(error, (Exception, SystemExit)):
+            raise
+        raise _import_failed(spec, error) from error
+
+
+def _from_package(spec: str, path: Path) -> ModuleType | None:
+    """The module of a file that belongs to a package, whose other files it may import.
+
+    None where another package has that name here: then the file stands for itself.
+    """
+    parts = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if not all(part.isidentifier() for part in parts):
+        return None
+    top = sys.modules.get(parts[0])
+    if top is None:
+        _importable(str(folder))
+        found = importlib.util.find_spec(parts[0])
+        home = found.origin if found is not None else None
+    else:
+        home = getattr(top, "__file__", None)
+    if home is None or Path(home).resolve() != folder / parts[0] / "__init__.py":
+        return None
+    return _module(spec, ".".join(parts), folder)
+
+
+def _module(spec: str, name: str, folder: Path | None = None) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise LoadError(
+            f"{spec}: {name!r} is no module's name; for a file, write its path with .py", spec=spec
+        )
+    _importable(str(folder or Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise LoadError(
+                f"{spec}: there is no module {error.name!r} here or installed; "
+                "for a file, write its path with .py",
+                spec=spec,
+            ) from None
+        raise _import_failed(spec, error) from error
+    except (Exception, SystemExit) as error:
+        raise _import_failed(spec, error) from error
+
+
+def _importable(folder: str) -> None:
+    """Let a person's file import what lies beside it."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _import_failed(spec: str, error: BaseException) -> LoadError:
+    return code_failed(spec, "importing it raised", error)
+
+
+def code_failed(spec: str, what: str, error: BaseException) -> LoadError:
+    """The error of a person's own code, with the traceback of that code alone."""
+    ours = Path(__file__).parent
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen")
+        and not {ours, Path(importlib.__file__ or "").parent} & set(Path(frame.filename).parents)
+    ]
+    lines = traceback.format_exception_only(type(error), error)
+    text = "".join(
+        (["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else [])
+        + lines
+    )
+    return LoadError(f"{spec}: {what} {lines[-1].strip()}", spec=spec, traceback=text)

@@ -1,0 +1,102 @@
+"""Named registries whose names come from code or from entry points of other packages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from guerdon._validation import did_you_mean, shown
+from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Objects by name.
+
+    Names registered in code come first; after them the entry points of `group`, which are imported
+    when they are looked up.
+
+    Example:
+        >>> registry = Registry("estimator")
+        >>> registry.register("mean", sum)
+        >>> registry["mean"]([1, 2])
+        3
+        >>> registry["men"]
+        Traceback (most recent call last):
+        guerdon.errors.LoadError: there is no estimator 'men'; did you mean 'mean'?
+
+    Args:
+        kind: What the registry contains, for error messages, such as ``"estimator"``.
+        group: The entry-point group of other packages, such as ``"guerdon.trackers"``.
+        error: The exception for unknown names and entry points that can't be imported.
+        check: Raises if an object can't be registered.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        group: str | None = None,
+        *,
+        error: type[GuerdonError] = LoadError,
+        check: Callable[[T], object] | None = None,
+    ) -> None:
+        self.kind, self.group = kind, group
+        self._error, self._check = error, check
+        self._entries: dict[str, T] = {}
+        self._lock = threading.Lock()
+
+    def register(self, name: str, value: T, *, replace: bool = False) -> None:
+        """Register an object.
+
+        Args:
+            name: Letters, digits, ``-``, ``_`` and ``.``.
+            value: The object.
+            replace: Whether it may replace another of the same name.
+
+        Raises:
+            InvalidArgumentError: The name is invalid or taken, or the object is invalid.
+        """
+        if not isinstance(name, str) or not name.replace("-", "").replace(".", "").isidentifier():
+            raise InvalidArgumentError(
+                f"`name` must consist of letters, digits, '-', '_' and '.', got {shown(name)}"
+            )
+        if self._check is not None:
+            self._check(value)
+        with self._lock:
+            if name in self._entries and not replace:
+                raise InvalidArgumentError(
+                    f"{self.kind} {name!r} is already registered; pass replace=True to replace it"
+                )
+            self._entries[name] = value
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object of that name, importing it if it is an entry point."""
+        if name in self._entries:
+            return self._entries[name]
+        for entry in self._entry_points():
+            if entry.name == name:
+                try:
+                    found: T = entry.load()
+                except (Exception, SystemExit) as error:
+                    raise self._error(
+                        f"can't import {self.kind} {name!r} ({entry.value}): {error!r}"
+                    ) from error
+                return found
+        raise self._error(
+            f"there is no {self.kind} {shown(name)}; {did_you_mean(name, self.names())}"
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def names(self) -> list[str]:
+        """Return every name, sorted."""
+        return sorted({*self._entries, *(entry.name for entry in self._entry_points())})
+
+    def _entry_points(self) -> Any:
+        return entry_points(group=self.group) if self.group else ()

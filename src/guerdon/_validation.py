@@ -1,0 +1,211 @@
+"""Argument checks that every package shares: numbers, choices, and how errors show values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from difflib import get_close_matches
+from numbers import Integral, Real
+
+from guerdon.errors import GuerdonError, InvalidArgumentError
+
+__all__ = [
+    "as_finite",
+    "check_choice",
+    "check_integer",
+    "check_number",
+    "check_seconds",
+    "did_you_mean",
+    "is_finite",
+    "shown",
+]
+
+_LONGEST = 60
+
+
+def as_finite(value: object) -> float | None:
+    """Return a real number as a float, or None if it isn't one or isn't finite.
+
+    Numbers of numpy count, a bool does not.
+
+    Example:
+        >>> as_finite(1), as_finite(float("nan")), as_finite(True), as_finite("1")
+        (1.0, None, None, None)
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer that no float can represent
+        return None
+    return number if math.isfinite(number) else None
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value is a finite real number; a bool is not one.
+
+    Example:
+        >>> [is_finite(value) for value in (1, 0.5, True, float("nan"), 10**400, "1")]
+        [True, True, False, False, False, False]
+    """
+    return as_finite(value) is not None
+
+
+def shown(value: object) -> str:
+    """Return the repr of a value for an error message, at most 60 characters long.
+
+    Example:
+        >>> shown("high"), shown(10**5000)
+        ("'high'", '<int>')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # an integer of thousands of digits, deep nesting, an object's own __repr__
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    error: type[GuerdonError] = InvalidArgumentError,
+) -> float:
+    """Return a finite number within bounds as a float.
+
+    Example:
+        >>> check_number("gamma", 2.0, low=0, high=1)
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: `gamma` must be in [0, 1], got 2.0
+
+    Args:
+        name: The argument's name, for the message.
+        value: The argument.
+        low: The lowest accepted value.
+        high: The highest accepted value.
+        low_open: Whether `low` itself is rejected.
+        error: The exception to raise.
+
+    Raises:
+        InvalidArgumentError: The value is not a finite number within the bounds.
+    """
+    number = as_finite(value)
+    if number is not None and low <= number <= high and not (low_open and number == low):
+        return number
+    raise error(f"`{name}` must be {_bounds(low, high, low_open)}, got {shown(value)}")
+
+
+def check_integer(
+    name: str,
+    value: object,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    error: type[GuerdonError] = InvalidArgumentError,
+) -> int:
+    """Return an integer within bounds.
+
+    Example:
+        >>> check_integer("n", 0, low=1)
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: `n` must be an integer >= 1, got 0
+
+    Args:
+        name: The argument's name, for the message.
+        value: The argument; numpy's integers count, a bool does not.
+        low: The lowest accepted value.
+        high: The highest accepted value.
+        error: The exception to raise.
+
+    Raises:
+        InvalidArgumentError: The value is not an integer within the bounds.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if (low is None or number >= low) and (high is None or number <= high):
+            return number
+    if low is not None and high is not None:
+        expected = f"an integer in [{low}, {high}]"
+    else:
+        expected = "an integer" + (f" >= {low}" if low is not None else "")
+        expected += f" <= {high}" if high is not None else ""
+    raise error(f"`{name}` must be {expected}, got {shown(value)}")
+
+
+def check_seconds(name: str, value: object) -> float:
+    """Return a number of seconds above 0 as a float.
+
+    Example:
+        >>> check_seconds("timeout_s", 5)
+        5.0
+
+    Raises:
+        InvalidArgumentError: The value is not a finite number above 0.
+    """
+    number = as_finite(value)
+    if number is None or number <= 0:
+        raise InvalidArgumentError(
+            f"`{name}` must be a number of seconds above 0, got {shown(value)}"
+        )
+    return number
+
+
+def check_choice(
+    name: str,
+    value: object,
+    choices: Iterable[str],
+    *,
+    error: type[GuerdonError] = InvalidArgumentError,
+) -> str:
+    """Return one of several strings.
+
+    Example:
+        >>> check_choice("normalize", "men", ["mean", "std"])
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: `normalize` must be 'mean' or 'std', got 'men'; did you mean 'mean'?
+
+    Raises:
+        InvalidArgumentError: The value is not one of the choices.
+    """  # noqa: E501  the error message is one line
+    known = list(choices)
+    if isinstance(value, str) and value in known:
+        return value
+    near = get_close_matches(value, known, n=1) if isinstance(value, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise error(f"`{name}` must be {_listed(known)}, got {shown(value)}{hint}")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the closest known one, or all of them.
+
+    Example:
+        >>> did_you_mean("scor", ["score", "diff"])
+        "did you mean 'score'?"
+        >>> did_you_mean("x", ["score", "diff"])
+        "known: 'diff', 'score'"
+    """
+    names = sorted(known)
+    near = get_close_matches(str(name)[:200], names, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known: {', '.join(map(repr, names))}" if names else "none are known"
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [repr(name) for name in names]
+    if len(quoted) < 2:
+        return "".join(quoted)
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def _bounds(low: float, high: float, low_open: bool) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "a finite number"
+    if math.isinf(high):
+        return f"a finite number {'>' if low_open else '>='} {low:g}"
+    if math.isinf(low):
+        return f"a finite number <= {high:g}"
+    return f"in {'(' if low_open else '['}{low:g}, {high:g}]"

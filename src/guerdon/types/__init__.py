@@ -1,0 +1,32 @@
+"""The nouns that flow through guerdon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from guerdon.types.action import *
+    from guerdon.types.evaluate_result import *
+    from guerdon.types.message import *
+    from guerdon.types.observation import *
+    from guerdon.types.rollout import *
+    from guerdon.types.score import *
+    from guerdon.types.state import *
+    from guerdon.types.step_data import *
+    from guerdon.types.step_result import *
+
+# The score first: rubrics need it, and it needs no pydantic.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    "score",
+    "message",
+    "rollout",
+    "evaluate_result",
+    "step_data",
+    "action",
+    "observation",
+    "state",
+    "step_result",
+)

@@ -1,0 +1,97 @@
+"""`Observation`: what an environment answers to an action."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from guerdon._background import wait_for
+from guerdon.errors import EnvDefinitionError
+
+__all__ = ["GenericObservation", "Observation"]
+
+
+class Observation(BaseModel):
+    """What came of one step. Subclass it with the fields that your environment shows.
+
+    It is mutable: an environment makes it, its rubric scores it, and the reward is written into it.
+
+    Example:
+        >>> from guerdon import Observation
+        >>> class Board(Observation):
+        ...     cells: list[int]
+        >>> board = Board(cells=[0, 1, 2])
+        >>> board.reward is None, board.done
+        (True, False)
+        >>> board.with_reward(1).reward
+        1.0
+
+    Attributes:
+        done: Whether the episode has ended.
+        reward: A finite float (a bool counts as 0 or 1); None where there is none, as after a
+            reset, or where scoring failed: then ``metadata["reward_error"]`` says why.
+        metadata: What else there is to tell: ``reward_components`` (dotted names to floats),
+            ``reward_error``, ``step_rewards`` of an episode that ended, ``error``, and whatever
+            the environment adds.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
+    )
+
+    done: bool = False
+    reward: float | None = Field(default=None, allow_inf_nan=False)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        kind = cls.model_fields["reward"].annotation
+        if kind is not Any and type(None) not in get_args(kind):
+            raise EnvDefinitionError(
+                f"{cls.__name__} declares its reward as {kind}, which leaves no place for a "
+                "failure; Observation has the field already"
+            )
+
+    @field_validator("reward", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if value is None or type(value) is float:
+            return value
+        if hasattr(value, "__await__"):  # a tree with an async member, called in a sync step
+            value = wait_for(value)
+        if isinstance(value, Real):
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
+            if math.isfinite(number):
+                return number
+        raise ValueError(f"a reward is a finite number or None, not {value!r:.60}")
+
+    def with_reward(self, reward: float | None) -> Self:
+        """Set the reward, and return this very observation.
+
+        Args:
+            reward: A finite number, or None.
+
+        Raises:
+            pydantic.ValidationError: It is neither.
+        """
+        self.reward = reward
+        return self
+
+
+class GenericObservation(Observation):
+    """An observation of an environment whose types aren't known here: it takes any field.
+
+    Example:
+        >>> from guerdon.types import GenericObservation
+        >>> GenericObservation.model_validate({"echoed": "hi", "reward": 0.5}).echoed
+        'hi'
+    """
+
+    model_config = ConfigDict(extra="allow")

@@ -1,0 +1,259 @@
+"""`Rollout`: a recorded conversation, and the steps that rubrics score in it."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.types.message import Message, read_messages
+from guerdon.types.step_data import StepData
+
+__all__ = ["MessageAction", "MessageObservation", "Rollout"]
+
+
+@dataclass(slots=True)
+class MessageAction:
+    """One assistant turn of a recorded conversation.
+
+    Example:
+        >>> rollout = Rollout.from_row({"messages": [
+        ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+        >>> action, observation = rollout.steps[0]
+        >>> action.content, action.turn, [message.role for message in action.history]
+        ('42', 0, ['user'])
+
+    Attributes:
+        content: Its text; ``""`` where it only calls tools.
+        tool_calls: The tools it calls, in OpenAI's format.
+        turn: The number of the assistant turn in the conversation, from 0.
+        conversation: The whole conversation.
+        place: The turn's place in it, from 0.
+    """
+
+    content: str
+    tool_calls: list[dict[str, Any]]
+    turn: int
+    conversation: list[Message]
+    place: int
+
+    def __str__(self) -> str:
+        """What was said, as a judge reads it; with tool calls, both as JSON."""
+        if not self.tool_calls:
+            return self.content
+        both = {"content": self.content, "tool_calls": self.tool_calls}
+        return json.dumps(both, ensure_ascii=False, default=str)
+
+    @property
+    def message(self) -> str:
+        """The text, by the name that some environments give it."""
+        return self.content
+
+    @property
+    def raw(self) -> Message:
+        """The message itself."""
+        return self.conversation[self.place]
+
+    @property
+    def step_id(self) -> str | None:
+        """The message's own ``step_id``, where it has one."""
+        found = (self.raw.model_extra or {}).get("step_id")
+        return found if isinstance(found, str) else None
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages before it."""
+        return self.conversation[: self.place]
+
+
+@dataclass(slots=True)
+class MessageObservation:
+    """What followed an assistant turn of a recorded conversation.
+
+    Example:
+        >>> rollout = Rollout.from_row({"ground_truth": "42", "messages": [
+        ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+        >>> action, observation = rollout.steps[0]
+        >>> observation.done, observation.metadata["ground_truth"]
+        (True, '42')
+
+    Attributes:
+        done: Whether the turn was the last.
+        metadata: The row's columns, ``ground_truth`` among them; under ``messages`` those that
+            followed the turn, up to the next one.
+        reward: Always None: nothing was scored when it was recorded.
+    """
+
+    done: bool
+    metadata: dict[str, Any]
+    reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A recorded conversation, ready to be scored.
+
+    Example:
+        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
+        ...     {"role": "user", "content": "6 × 7?"},
+        ...     {"role": "assistant", "content": "41"},
+        ...     {"role": "user", "content": "Sure?"},
+        ...     {"role": "assistant", "content": "42"}]})
+        >>> [(action.content, len(observation.metadata["messages"]), observation.done)
+        ...  for action, observation in rollout.steps]
+        [('41', 1, False), ('42', 0, True)]
+
+    Attributes:
+        id: What tells it from others; its line number where the row has none.
+        group: What it shares with others from the same task; None where the row has none.
+        messages: The whole conversation.
+        columns: The whole row as it was read.
+    """
+
+    id: Any
+    group: Any
+    messages: list[Message]
+    columns: Mapping[str, Any]
+    _steps: list[tuple[MessageAction, MessageObservation]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    @property
+    def first_turn(self) -> int:
+        """The first assistant turn that was played; those before it are examples."""
+        return int(self.columns.get("first_turn") or 0)
+
+    @property
+    def steps(self) -> list[tuple[MessageAction, MessageObservation]]:
+        """The assistant turns, each with what followed it: pairs of an action and an observation.
+
+        The last observation is `done`. They are made when they are first asked for.
+        """
+        found = self._steps
+        if found is None:
+            found = _steps(self.messages, self.columns, self.first_turn)
+            object.__setattr__(self, "_steps", found)
+        return found
+
+    @classmethod
+    def from_row(cls, row: Any, *, line: int | None = None) -> Rollout:
+        """Read a rollout from a row of a JSONL file.
+
+        Args:
+            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``. Its
+                ``first_turn`` says which assistant turn was played first, from 0: those before it
+                are examples, and no steps.
+            line: Its line in the file, from 1.
+
+        Raises:
+            RolloutError: The row is no object, has no messages, a message isn't one, or no
+                message is the assistant's.
+        """
+        if not isinstance(row, dict):
+            raise RolloutError(
+                f"a rollout is an object with 'messages', not {type(row).__name__}",
+                line=line,
+                row=row,
+            )
+        try:
+            messages = _read(row)
+        except InvalidArgumentError as error:
+            failed = _failure(row)  # which is why there is nothing to read
+            said = f"{failed}; {error}" if failed else str(error)
+            raise RolloutError(said, line=line, row=row) from None
+        return cls(row.get("id", line), row.get("group"), messages, row)
+
+    @property
+    def failure(self) -> str | None:
+        """How the episode failed, where its row says so, as that of a `RolloutRecord` does."""
+        return _failure(self.columns)
+
+    def to_step_data(self) -> list[StepData]:
+        """The assistant turns as `StepData`, ready to be aligned and credited.
+
+        Example:
+            >>> rollout = Rollout.from_row({"messages": [
+            ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+            >>> [step] = rollout.to_step_data()
+            >>> step.raw_policy_output, step.step_info, step.is_done
+            ('42', {'assistant_turn_index': 0}, True)
+        """
+        ends = [action.place for action, _ in self.steps[1:]] + [len(self.messages)]
+        data = []
+        for (action, observation), end in zip(self.steps, ends, strict=True):
+            info: dict[str, Any] = {"assistant_turn_index": action.turn}
+            known = {"step_id": action.step_id, "group": self.group}
+            info |= {name: value for name, value in known.items() if value is not None}
+            before = self.messages[action.place - 1].text if action.place else None
+            step = StepData(
+                system_step_index=action.turn,
+                observation_data=before,
+                action_taken=action.raw.to_openai(),
+                raw_policy_output=action.content,
+                is_done=observation.done,
+                step_info=info,
+                resulting_messages_history=self.messages[:end],
+            )
+            data.append(step)
+        if self.failure is not None:
+            data[-1].step_info["episode_error"] = self.columns.get("error") or self.failure
+        return data
+
+
+def _read(row: Mapping[str, Any]) -> list[Message]:
+    """The messages of a row, among which is a turn that was played.
+
+    Raises:
+        InvalidArgumentError: There are none.
+    """
+    given = row.get("messages")
+    if not isinstance(given, list) or not given:
+        raise InvalidArgumentError(
+            "the rollout has no messages; 'messages' takes a list of {role, content}, "
+            f"not {reprlib.repr(given)}"
+        )
+    messages = read_messages(given)
+    turns = sum(message.role == "assistant" for message in messages)
+    first = row.get("first_turn")
+    if not turns:
+        roles = sorted({message.role for message in messages})
+        raise InvalidArgumentError(
+            f"the rollout has no assistant turn to score; its roles are {roles}"
+        )
+    right = first is None or (type(first) in (int, float) and first % 1 == 0)
+    if not right or not 0 <= (first or 0) < turns:
+        raise InvalidArgumentError(
+            f"first_turn is {reprlib.repr(first)}; it takes the number of an assistant turn, of "
+            f"which the rollout has {turns}, from 0"
+        )
+    return messages
+
+
+def _failure(row: Mapping[str, Any]) -> str | None:
+    if row.get("ended") != "error":
+        return None
+    return f"the episode ended with an error: {row.get('error') or 'nobody said which'}"
+
+
+def _steps(
+    messages: list[Message], columns: Mapping[str, Any], first: int
+) -> list[tuple[MessageAction, MessageObservation]]:
+    turns = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    steps = []
+    for turn, place in enumerate(turns[first:], start=first):
+        last = turn + 1 == len(turns)
+        message = messages[place]
+        content = message.content
+        action = MessageAction(
+            content if isinstance(content, str) else message.text,
+            message.tool_calls or [],
+            turn,
+            messages,
+            place,
+        )
+        metadata = {**columns, "messages": messages[place + 1 : None if last else turns[turn + 1]]}
+        steps.append((action, MessageObservation(last, metadata)))
+    return steps

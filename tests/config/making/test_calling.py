@@ -1,0 +1,125 @@
+"""What an entry names is called as it wants to be."""
+
+import functools
+from typing import Generic, TypeVar
+
+import pytest
+
+from guerdon import RegexMatch, Rubric, reward_function
+from guerdon.config import RubricEntry, make_rubric
+from guerdon.errors import RewardConfigError
+
+T = TypeVar("T")
+
+
+class Scored(Rubric):
+    def forward(self, action, observation):
+        return 1.0
+
+
+class ByPosition(Scored):
+    def __init__(self, longest: int, /, *, rest: int = 0):
+        super().__init__()
+        self.longest = longest
+
+
+class ConfigByPosition(Scored):
+    def __init__(self, config, mcp_client=None, /):
+        super().__init__()
+        self.config = config
+
+
+class Of(Scored, Generic[T]):
+    def __init__(self, longest: int = 1):
+        super().__init__()
+        self.longest = longest
+
+
+def with_all_defaults(pattern: str = "please", ignore_case: bool = True):
+    return RegexMatch(pattern, ignore_case=ignore_case)
+
+
+def says_what_it_makes(pattern, ignore_case) -> Rubric:
+    return RegexMatch(pattern, ignore_case=ignore_case)
+
+
+def config_first(config, action, observation):
+    return config["score"]
+
+
+def behind_a_bar(action, observation, /, score: float = 0.5):
+    return score
+
+
+def keyed(action, observation, *, score: float):
+    return score
+
+
+def any_names(text, seen, *, score: float = 0.5):
+    return score
+
+
+def only(config):
+    """Its action is the config's, by name."""
+    return lambda action, observation: config["score"]
+
+
+def make(rubric, **config):
+    return make_rubric(RubricEntry(name="it", rubric=rubric, config=config))
+
+
+def refused(rubric, **config):
+    with pytest.raises(RewardConfigError) as caught:
+        make(rubric, **config)
+    return list(caught.value.problems)
+
+
+def test_parameters_by_position_alone_are_given_too():
+    assert make(ByPosition, longest=3).longest == 3
+    assert make(ConfigByPosition, x=1).config == {"x": 1}
+    assert refused(ByPosition) == ["config.longest: it is missing, and has no default"]
+
+
+def test_a_factory_whose_arguments_all_have_defaults_is_no_score():
+    assert make(with_all_defaults)("please", None) == 1.0
+    assert make(with_all_defaults, pattern="thanks")("please", None) == 0.0
+
+
+def test_a_factory_that_says_what_it_makes_is_no_score():
+    assert len(refused(says_what_it_makes)) == 2
+    assert make(says_what_it_makes, pattern="A", ignore_case=True)("a", None) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "config", "score"),
+    [
+        pytest.param(config_first, {"score": 0.25}, 0.25, id="config_first"),
+        pytest.param(behind_a_bar, {}, 0.5, id="by_position"),
+        pytest.param(behind_a_bar, {"score": 0.25}, 0.25, id="by_position_and_more"),
+        pytest.param(keyed, {"score": 0.25}, 0.25, id="by_name"),
+        pytest.param(any_names, {"score": 0.25}, 0.25, id="other_names"),
+        pytest.param(only, {"score": 0.25}, 0.25, id="factory"),
+        pytest.param(functools.partial(keyed, score=0.75), {}, 0.75, id="partial"),
+        pytest.param(functools.partial(keyed, score=0.75), {"score": 0.25}, 0.25, id="partial_set"),
+    ],
+)
+def test_a_function_is_called_as_it_wants(function, config, score):
+    assert make(function, **config)("a", None) == score
+
+
+def test_what_a_score_lacks_is_told_without_its_action():
+    assert refused(keyed) == ["config.score: it is missing, and has no default"]
+    wrong = refused(functools.partial(keyed), score="high")
+    assert wrong == ['config.score: it is the text "high"; a finite number is needed']
+
+
+def test_a_generic_class_whose_types_are_said_is_made():
+    assert make(Of[int], longest=3).longest == 3
+
+
+def test_a_batch_function_is_refused_with_its_place():
+    @reward_function(mode="batch")
+    def ranked(rollouts_messages):
+        return [0.5] * len(rollouts_messages)
+
+    assert refused(ranked)[0].startswith("rubric: ranked scores batches")

@@ -1,0 +1,220 @@
+"""Config classes of every kind, as a module says them whose annotations are texts."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import InitVar, dataclass, field
+from typing import (
+    TYPE_CHECKING,
+    Annotated,  # noqa: F401 - named in an annotation
+    Any,
+    Generic,
+    NamedTuple,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+)
+
+import pytest
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, RootModel
+
+from guerdon import Rubric
+from guerdon.config import RubricEntry, make_rubric
+from guerdon.errors import RewardConfigError
+
+if TYPE_CHECKING:
+    from guerdon import MCPClient
+
+T = TypeVar("T")
+
+
+@dataclass
+class Inner:
+    a: int
+    b: float = 0.5
+
+
+@dataclass
+class Outer:
+    n: int = 1
+    inner: Inner | None = None
+    many: list[Inner] = field(default_factory=list)
+    named: dict[str, Inner] = field(default_factory=dict)
+    pair: tuple[int, Inner] | None = None
+    free: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Seeded:
+    n: int
+    seed: InitVar[int] = 0
+
+    def __post_init__(self, seed: int) -> None:
+        self.seeded = seed
+
+
+@dataclass
+class Held(Generic[T]):
+    n: T
+    rest: list[T] = field(default_factory=list)
+
+
+class Typed(TypedDict):
+    n: int
+    word: NotRequired[str]
+
+
+class Named(NamedTuple):
+    n: int
+    word: str = "a"
+
+
+class Attrs:
+    """What a class of attrs looks like from outside."""
+
+    __attrs_attrs__ = ()
+
+    def __init__(self, n: int, word: str = "a") -> None:
+        self.n, self.word = n, word
+
+
+class Aliased(BaseModel):
+    n: int = Field(1, alias="count")
+
+
+class Chosen(BaseModel):
+    n: int = Field(validation_alias=AliasChoices("count", AliasPath("deep", "n")))
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    n: int = Field(alias="count")
+
+
+class Nested(BaseModel):
+    inner: Inner | None = None
+
+
+class Root(RootModel[dict[str, int]]):
+    pass
+
+
+class Plain:
+    pass
+
+
+class Protocol(typing.Protocol):
+    n: int
+
+
+class Scored(Rubric):
+    def forward(self, action, observation):
+        return 1.0
+
+
+def takes(kind: Any) -> type[Rubric]:
+    """A rubric whose config is annotated with a type, and whose services with a checker's alone."""
+
+    class Takes(Scored):
+        def __init__(self, config, mcp_client: MCPClient | None = None) -> None:
+            super().__init__()
+            self.config = config
+
+    Takes.__init__.__annotations__["config"] = kind
+    return Takes
+
+
+def made(kind: Any, config: dict[str, Any]) -> Any:
+    return make_rubric(RubricEntry(name="it", rubric=takes(kind), config=config)).config
+
+
+def refused(kind: Any, config: dict[str, Any]) -> list[str]:
+    with pytest.raises(RewardConfigError) as caught:
+        made(kind, config)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "expected"),
+    [
+        pytest.param("Inner", {"a": 3}, Inner(3), id="name"),
+        pytest.param("Inner | None", {"a": 3}, Inner(3), id="optional"),
+        pytest.param("Annotated[Inner | None, 'x']", {"a": 3}, Inner(3), id="annotated"),
+        pytest.param("None | Annotated[Inner, 'x']", {"a": 3}, Inner(3), id="inner_annotated"),
+        pytest.param("Held[int]", {"n": 3, "rest": [1]}, Held(3, [1]), id="generic"),
+        pytest.param("Held", {"n": "x"}, Held("x"), id="generic_bare"),
+        pytest.param("Typed", {"n": 3}, {"n": 3}, id="typed_dict"),
+        pytest.param("Typed", {"n": 3, "word": "b"}, {"n": 3, "word": "b"}, id="not_required"),
+        pytest.param("Named", {"n": 3}, Named(3), id="named_tuple"),
+        pytest.param("Root", {"n": 3}, Root({"n": 3}), id="root_model"),
+        pytest.param("Aliased", {"count": 3}, Aliased(count=3), id="alias"),
+        pytest.param("Chosen", {"count": 3}, Chosen(count=3), id="alias_choice"),
+        pytest.param("Chosen", {"deep": {"n": 3}}, Chosen(count=3), id="alias_path"),
+        pytest.param("ByName", {"n": 3}, ByName(n=3), id="by_name"),
+        pytest.param("dict[str, int]", {"n": 3}, {"n": 3}, id="dict"),
+        pytest.param("Any", {"n": 3}, {"n": 3}, id="any"),
+        pytest.param("Protocol", {"n": 3}, {"n": 3}, id="protocol"),
+        pytest.param("Nowhere", {"n": 3}, {"n": 3}, id="of_a_checker"),
+        pytest.param("Outer", {"free": {"x": 1}}, Outer(free={"x": 1}), id="free_inside"),
+        pytest.param("Outer", {"pair": [1, {"a": 2}]}, Outer(pair=(1, Inner(2))), id="pair"),
+    ],
+)
+def test_a_config_is_what_the_annotation_says(kind, config, expected):
+    found = made(kind, config)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_what_is_only_given_to_init_is_a_key():
+    assert made("Seeded", {"n": 1, "seed": 4}).seeded == 4
+
+
+def test_a_class_of_attrs_is_made_by_its_init():
+    found = made("Attrs", {"n": 3})
+    assert (type(found), found.n, found.word) == (Attrs, 3, "a")
+
+
+UNKNOWN = "there is no such key; "
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "said"),
+    [
+        pytest.param("Inner", {"a": 1, "c": 2}, f"c: {UNKNOWN}there are 'a', 'b'", id="unknown"),
+        pytest.param("Held[int]", {"n": "x"}, 'n: it is the text "x"; a whole', id="generic"),
+        pytest.param("Held[int]", {"n": 1, "rest": ["x"]}, "rest[0]: it is the", id="generic_list"),
+        pytest.param("Typed", {}, "n: it is missing", id="typed_dict_missing"),
+        pytest.param("Typed", {"n": 1, "wrd": "b"}, f"wrd: {UNKNOWN}did you mean", id="typed_dict"),
+        pytest.param("Named", {"n": 1, "m": 2}, f"m: {UNKNOWN}", id="named_tuple"),
+        pytest.param("Attrs", {"n": "x"}, 'n: it is the text "x"', id="attrs"),
+        pytest.param("Aliased", {"n": 3}, f"n: {UNKNOWN}there are 'count'", id="name_of_alias"),
+        pytest.param("Root", {"n": "x"}, 'n: it is the text "x"', id="root_model"),
+        pytest.param("dict[str, int]", {"n": "x"}, 'n: it is the text "x"', id="dict"),
+        pytest.param("Outer", {"inner": {"a": 1, "c": 2}}, f"inner.c: {UNKNOWN}", id="inner"),
+        pytest.param("Outer", {"many": [{"a": 1}, {"a": 1, "c": 2}]}, "many[1].c: ", id="list"),
+        pytest.param("Outer", {"named": {"x": {"a": 1, "c": 2}}}, "named.x.c: ", id="values"),
+        pytest.param("Outer", {"pair": [1, {"a": 1, "c": 2}]}, "pair[1].c: ", id="tuple"),
+        pytest.param("Nested", {"inner": {"a": 1, "c": 2}}, "inner.c: ", id="inner_of_model"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_however_deep(kind, config, said):
+    assert [each for each in refused(kind, config) if each.startswith(f"config.{said}")]
+
+
+def test_a_wrong_key_and_a_wrong_value_are_both_told():
+    assert len(refused("Outer", {"inner": {"a": "x", "c": 2}})) == 2
+
+
+@pytest.mark.parametrize("kind", ["Plain", "str", "int"])
+def test_a_config_can_not_be_any_class(kind):
+    assert f"Takes takes its config as {kind}; it takes a dataclass" in refused(kind, {"n": 1})[0]
+
+
+def test_one_type_that_is_not_there_does_not_hide_the_others():
+    class Odd(Scored):
+        def __init__(self, limit: int = 3, thing: Nowhere = None) -> None:  # type: ignore[name-defined]  # noqa: F821
+            super().__init__()
+
+    with pytest.raises(RewardConfigError, match="a whole number is needed"):
+        make_rubric(RubricEntry(name="it", rubric=Odd, config={"limit": "x"}))

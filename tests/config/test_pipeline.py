@@ -1,0 +1,50 @@
+"""`RewardPipeline`: a configuration that makes rubrics, and holds their services."""
+
+import pytest
+
+from guerdon import MCPClient, RewardConfig, RewardPipeline
+from guerdon.errors import InvalidArgumentError
+
+ENTRY = {"name": "polite", "rubric": "RegexMatch", "config": {"pattern": "please"}}
+SERVICE = {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "m"}
+
+
+def config(**more):
+    return {"schema_version": "1.0", "per_turn": [ENTRY], **more}
+
+
+def test_it_is_made_of_all_that_says_a_reward(tmp_path):
+    path = tmp_path / "reward.yaml"
+    path.write_text(RewardConfig.from_dict(config()).to_yaml())
+    pipeline = RewardPipeline.of(config())
+    assert RewardPipeline.of(pipeline) is pipeline
+    for given in (config(), RewardConfig.from_dict(config()), path, str(path)):
+        assert RewardPipeline.of(given).config == pipeline.config
+    with pytest.raises(InvalidArgumentError, match="no reward pipeline"):
+        RewardPipeline.of(5)
+
+
+def test_each_rubric_that_it_makes_is_another():
+    pipeline = RewardPipeline.of(config())
+    one, two = pipeline.make(), pipeline.make()
+    assert one is not two
+    assert one.polite is not two.polite
+    assert one.fingerprint() == two.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change", [{"model": "n"}, {"temperature": 0.5}, {"prompt": "Rate {action}"}], ids=str
+)
+def test_another_model_behind_a_name_is_another_reward(change):
+    def fingerprint(service):
+        with RewardPipeline.of(config(mcp_services={"judge": service})) as pipeline:
+            return pipeline.make().fingerprint()
+
+    assert fingerprint(SERVICE) == fingerprint(SERVICE) != fingerprint({**SERVICE, **change})
+
+
+def test_services_that_are_given_stay_open():
+    with MCPClient({"judge": SERVICE}) as client:
+        with RewardPipeline(RewardConfig.from_dict(config()), mcp=client) as pipeline:
+            assert pipeline.mcp is client
+        assert client.services == ("judge",)

@@ -1,0 +1,145 @@
+"""What is odd about a conversation."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.rubrics.functions.conversation import oddities
+from guerdon.types import Message
+
+
+def call(name="add", arguments="{}", key="c1"):
+    return {"id": key, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calls(*made):
+    return Message(role="assistant", tool_calls=list(made))
+
+
+def answer(key="c1"):
+    return Message(role="tool", content="3", tool_call_id=key)
+
+
+USER = Message(role="user", content="1 + 2?")
+DONE = Message(role="assistant", content="3")
+
+
+# Oddities
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [USER],
+        [USER, DONE],
+        [Message(role="system", content="Be brief."), USER, DONE],
+        [USER, calls(call()), answer(), DONE],
+        [USER, calls(call(key="c1"), call(key="c2")), answer("c2"), answer("c1"), DONE],
+        [USER, Message(role="assistant", content="3", tool_calls=[])],
+    ],
+    ids=range(7),
+)
+def test_most_conversations_have_nothing_odd(messages):
+    assert oddities(messages) == []
+
+
+@pytest.mark.parametrize("before", [[], ["system"], ["developer"], ["system", "developer"]])
+def test_a_conversation_that_begins_with_the_assistant_is_odd(before):
+    messages = [*(Message(role=role, content="x") for role in before), DONE, USER]
+    assert oddities(messages) == ["it begins with the assistant"]
+
+
+def test_a_call_that_nobody_answered_is_named_with_its_place():
+    assert oddities([USER, calls(call("book"))]) == [
+        "nobody answered 1 of its tool calls: book (messages[1])"
+    ]
+
+
+def test_only_the_calls_that_nobody_answered_are_named():
+    messages = [USER, calls(call("a", key="c1"), call("b", key="c2"), call("c", key="c3"))]
+    assert oddities([*messages, answer("c2")]) == [
+        "nobody answered 2 of its tool calls: a (messages[1]), c (messages[1])"
+    ]
+
+
+def test_an_answer_to_another_call_is_no_answer():
+    assert oddities([USER, calls(call()), answer("other")]) == [
+        "messages[2] answers other, which nobody called",
+        "nobody answered 1 of its tool calls: add (messages[1])",
+    ]
+
+
+def test_two_calls_of_one_id_need_two_answers():
+    twice = calls(call("add"), call("book"))
+    assert oddities([USER, twice, answer(), answer()]) == []
+    assert oddities([USER, twice, answer()]) == [
+        "nobody answered 1 of its tool calls: add (messages[1])"
+    ]
+
+
+def test_arguments_that_are_no_object_are_told():
+    assert oddities([USER, calls(call(arguments="[1, 2]")), answer()]) == [
+        "messages[1]: the arguments of add are no JSON object: it is list"
+    ]
+
+
+def test_arguments_that_are_no_json_are_told_with_the_place():
+    [oddity] = oddities([USER, calls(call("book", "{oops")), answer(), DONE])
+    assert oddity.startswith("messages[1]: the arguments of book are no JSON object: ")
+
+
+def test_arguments_that_are_nested_too_deep_are_told():
+    [oddity] = oddities([USER, calls(call(arguments="[" * 100_000)), answer(), DONE])
+    assert "are no JSON" in oddity
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {},
+        {"id": None},
+        {"function": None},
+        {"function": "add"},
+        {"function": {}},
+        {"function": {"name": None, "arguments": None}},
+        {"function": {"name": 3, "arguments": {"a": 1}}},
+        {"id": ["c1"]},
+        {"id": {"a": 1}},
+    ],
+    ids=json.dumps,
+)
+def test_calls_of_any_shape_do_no_harm(made):
+    [oddity] = oddities([USER, calls(made)])
+    assert oddity.startswith("nobody answered 1 of its tool calls: ")
+    assert oddity.endswith("(messages[1])")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["id", "function", "name", "arguments"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Message,
+            role=st.sampled_from(["system", "user", "assistant", "tool"]),
+            tool_call_id=st.none() | st.sampled_from(["c1", "c2"]),
+            tool_calls=st.none()
+            | st.lists(
+                st.fixed_dictionaries({}, optional={"id": JSON, "function": JSON}), max_size=2
+            ),
+        ),
+        max_size=4,
+    )
+)
+def test_whatever_the_conversation_oddities_are_text(messages):
+    assert all(type(each) is str and each for each in oddities(messages))

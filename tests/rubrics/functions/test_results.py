@@ -1,0 +1,286 @@
+"""What a reward function may give, and what becomes of it."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.errors import RewardFunctionError
+from guerdon.rubrics.functions.results import failed, result_of, results_of
+from guerdon.types import EvaluateResult, StepOutput
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def appended():
+    """A result whose list was changed past its validation."""
+    result = EvaluateResult(score=1.0, step_outputs=[])
+    result.step_outputs.append({"step_index": 0, "base_reward": 1.0})
+    return result
+
+
+# One result
+
+
+@given(FINITE | st.integers(-(2**60), 2**60))
+def test_a_number_is_the_score(number):
+    result = result_of(number, "f")
+    assert result == EvaluateResult(score=float(number))
+    assert type(result.score) is float
+    assert result.is_score_valid
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.float64(0.5), np.float32(0.5), np.float16(0.5), np.longdouble(0.5), Fraction(1, 2)],
+    ids=lambda value: type(value).__name__,
+)
+def test_numbers_of_other_kinds_become_floats(value):
+    result = result_of(value, "f")
+    assert result.score == 0.5
+    assert type(result.score) is float
+
+
+def test_an_integer_of_numpy_becomes_a_float():
+    assert result_of(np.int64(1), "f").score == 1.0
+    assert type(result_of(np.int64(1), "f").score) is float
+
+
+def test_a_dict_is_a_result():
+    given = {
+        "score": 1,
+        "reason": "solved",
+        "metrics": {"turns": 2},
+        "step_outputs": [
+            {"step_index": 0, "base_reward": 1},
+            {"step_index": "s2", "base_reward": 0},
+        ],
+    }
+    result = result_of(given, "f")
+    assert (result.score, result.reason, result.metrics) == (1.0, "solved", {"turns": 2})
+    assert [output.step_index for output in result.step_outputs] == [0, "s2"]
+    assert result_of(MappingProxyType(given), "f") == result
+
+
+def test_a_result_is_taken_as_it_is():
+    result = EvaluateResult(score=0.5, step_outputs=[StepOutput(step_index=0, base_reward=0.5)])
+    assert result_of(result, "f") is result
+
+
+def test_a_failure_may_be_said_outright():
+    result = result_of({"is_score_valid": False, "error": "the judge is down"}, "f")
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert result.error == "the judge is down"
+    result = EvaluateResult(score=0.5, is_score_valid=False, reason="off topic")
+    assert result_of(result, "f") is result
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"score": None}, {"is_score_valid": False}, EvaluateResult()],
+    ids=["empty", "None", "invalid", "result"],
+)
+def test_a_failure_that_does_not_say_why_is_refused(value):
+    with pytest.raises(RewardFunctionError, match="f gave no valid score, and no error"):
+        result_of(value, "f")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        np.True_,
+        "0.5",
+        (0.5,),
+        [0.5],
+        np.array([0.5]),
+        1j,
+        Decimal("0.5"),
+        object(),
+        StepOutput(step_index=0, base_reward=1.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_anything_else_is_refused_with_what_it_is(value):
+    kind = type(value).__name__
+    with pytest.raises(RewardFunctionError, match=rf"f gave .* \({kind}\); a reward function ret"):
+        result_of(value, "f")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, "score: a score is a finite float, not nan"),
+        (math.inf, "score: a score is a finite float, not inf"),
+        (np.float32("-inf"), "score: a score is a finite float"),
+        (10**400, "score: a score is a finite float"),
+        (10**5000, "score: "),
+        ({"score": math.nan}, "score: a score is a finite float, not nan"),
+        ({"score": True}, "score: a score is a finite float, not True"),
+        ({"score": "1"}, "score: a score is a finite float, not '1'"),
+        ({"score": 1.0, "scores": 2.0}, "scores: Extra inputs are not permitted"),
+        ({"score": 1.0, "metrics": None}, "metrics: "),
+        ({"is_score_valid": True}, "a valid result has a score"),
+        ({1: 2.0}, "1: "),
+        (
+            {"score": 1.0, "step_outputs": [{"step_index": 0, "base_reward": math.inf}]},
+            r"step_outputs\.0\.base_reward: a score is a finite float, not inf",
+        ),
+        (
+            {"score": 1.0, "step_outputs": [{"step_index": 0.5, "base_reward": 1.0}]},
+            r"step_outputs\.0\.step_index",
+        ),
+        (
+            {"score": 1.0, "step_outputs": [{"base_reward": 1.0}]},
+            r"step_outputs\.0\.step_index: Field required",
+        ),
+    ],
+    ids=range(15),
+)
+def test_what_is_no_result_says_where(value, message):
+    with pytest.raises(RewardFunctionError, match=f"f gave no result: {message}"):
+        result_of(value, "f")
+
+
+def test_a_coroutine_is_closed_and_told():
+    async def awaited():
+        return 0.5
+
+    with pytest.raises(RewardFunctionError, match="isn't declared async; write `async def f`"):
+        result_of(awaited(), "f")  # left unawaited it would warn, which is an error here
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        EvaluateResult.model_construct(score=math.nan, is_score_valid=True),
+        EvaluateResult.model_construct(score=1, is_score_valid=True),
+        EvaluateResult.model_construct(score=True, is_score_valid=True),
+        EvaluateResult.model_construct(score="1", is_score_valid=False, error="x"),
+        EvaluateResult.model_construct(
+            score=1.0,
+            step_outputs=[StepOutput.model_construct(step_index=0, base_reward=math.inf)],
+        ),
+    ],
+    ids=["nan", "int", "bool", "str", "base_reward"],
+)
+def test_what_went_past_validation_is_refused(result):
+    with pytest.raises(RewardFunctionError, match="f gave "):
+        result_of(result, "f")
+
+
+def test_a_constructed_result_without_a_score_is_refused():
+    result = EvaluateResult.model_construct(score=None, is_score_valid=True)
+    with pytest.raises(RewardFunctionError, match="f gave a valid result without a score"):
+        result_of(result, "f")
+
+
+def test_step_outputs_that_are_none_are_refused_as_no_result():
+    with pytest.raises(RewardFunctionError, match="f gave "):
+        result_of(appended(), "f")
+
+
+# Results of a batch
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0.25, 0.5], (0.25, 0.5), np.array([0.25, 0.5]), np.array([0.25, 0.5], np.float32)],
+    ids=["list", "tuple", "array", "array of float32"],
+)
+def test_each_rollout_has_its_result(values):
+    assert [result.score for result in results_of(values, 2, "f")] == [0.25, 0.5]
+
+
+def test_results_of_a_batch_may_be_of_every_kind():
+    results = results_of([1, {"score": 0.5}, EvaluateResult(score=0.25)], 3, "f")
+    assert [result.score for result in results] == [1.0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("count", [2, 4, 0])
+def test_another_number_of_results_is_an_error(count):
+    with pytest.raises(RewardFunctionError, match=f"f gave 3 results for {count} rollouts"):
+        results_of([1.0, 1.0, 1.0], count, "f")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [None, 1.0, np.array(1.0), {"score": 1.0}, "ab", iter([1.0, 1.0]), EvaluateResult(score=1.0)],
+    ids=["None", "float", "scalar", "dict", "str", "iterator", "result"],
+)
+def test_a_batch_that_gives_no_list_is_an_error(values):
+    with pytest.raises(RewardFunctionError, match="a batch reward function returns a list"):
+        results_of(values, 2, "f")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        math.nan,
+        None,
+        True,
+        {"scores": 1.0},
+        [1.0],
+        EvaluateResult.model_construct(score=math.inf),
+        appended(),
+    ],
+    ids=["nan", "None", "bool", "dict", "list", "constructed", "appended"],
+)
+def test_one_bad_result_makes_its_own_rollout_invalid_and_no_other(bad):
+    results = results_of([0.25, bad, 0.5], 3, "f")
+    assert [result.score for result in results] == [0.25, None, 0.5]
+    assert [result.is_score_valid for result in results] == [True, False, True]
+    assert results[1].error.startswith("RewardFunctionError: f[1] gave ")
+
+
+@given(st.lists(FINITE | st.just(math.nan) | st.none(), max_size=6))
+def test_a_batch_is_as_its_members_alone(values):
+    def alone(value):
+        try:
+            return result_of(value, "f").score
+        except RewardFunctionError:
+            return None
+
+    results = results_of(values, len(values), "f")
+    assert [result.score for result in results] == [alone(value) for value in values]
+
+
+# Failures
+
+
+def test_a_failure_is_no_zero():
+    result = failed(ValueError("no answer"))
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert result.error == "ValueError: no answer"
+
+
+def test_a_failure_names_the_deepest_line_in_the_functions_file():
+    def inner():
+        raise ValueError("by design")
+
+    with pytest.raises(ValueError, match="by design") as caught:
+        inner()
+    line = caught.traceback[-1].lineno + 1
+    result = failed(caught.value, __file__)
+    assert result.error == f"ValueError: by design (line {line} of test_results.py)"
+
+
+def test_a_failure_elsewhere_names_no_line():
+    with pytest.raises(ValueError, match="by design") as caught:
+        raise ValueError("by design")
+    assert failed(caught.value, "/elsewhere.py").error == "ValueError: by design"
+    assert failed(caught.value).error == "ValueError: by design"
+
+
+def test_an_error_whose_text_can_not_be_made_is_told_all_the_same():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert failed(Mute()).error.startswith("Mute: ")

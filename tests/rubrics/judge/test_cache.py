@@ -1,0 +1,269 @@
+"""Caches: bounded, shared by threads and processes, and never in the way."""
+
+import asyncio
+import copy
+import gc
+import multiprocessing
+import pickle
+import sqlite3
+import threading
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError
+from guerdon.rubrics.judge.cache import MemoryCache, SqliteCache, cache_of
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def cache(request, tmp_path):
+    made = MemoryCache(3) if request.param == "memory" else SqliteCache(tmp_path / "cache", 3)
+    yield made
+    made.close()
+
+
+def test_what_was_put_is_kept(cache):
+    assert cache.get("key") is None
+    cache.put("key", "ä")
+    cache.put("key", "b")
+    assert cache.get("key") == "b"
+
+
+def test_the_least_recently_used_goes_first(cache):
+    for key in "abc":
+        cache.put(key, key)
+    assert cache.get("a") == "a"
+    cache.put("d", "d")
+    assert [key for key in "abcd" if cache.get(key)] == ["a", "c", "d"]
+
+
+def test_copies_are_the_same_one(cache):
+    assert copy.copy(cache) is copy.deepcopy(cache) is cache
+
+
+def test_many_threads_may_use_one(cache):
+    def use(number):
+        for turn in range(200):
+            cache.put(str((number + turn) % 7), "x")
+            assert cache.get(str(turn % 7)) in (None, "x")
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Of one in a file, what stands there: what it also has in memory may be other answers.
+    seen = SqliteCache(cache.path, 3) if isinstance(cache, SqliteCache) else cache
+    assert sum(seen.get(str(key)) is not None for key in range(7)) == 3
+    seen.close()
+
+
+def test_equal_questions_at_the_same_time_are_asked_once(cache):
+    asked = []
+
+    async def ask():
+        asked.append(1)
+        await asyncio.sleep(0)
+        return "answer"
+
+    async def main():
+        return await asyncio.gather(*(cache.fetch("key", ask) for _ in range(10)))
+
+    assert asyncio.run(main()) == ["answer"] * 10
+    assert asyncio.run(cache.fetch("key", ask)) == "answer"
+    assert len(asked) == 1
+
+
+def test_what_fails_is_told_to_all_who_asked_and_not_kept(cache):
+    asked = []
+
+    async def fail():
+        asked.append(1)
+        raise OSError("down")
+
+    async def main():
+        return await asyncio.gather(
+            *(cache.fetch("key", fail) for _ in range(3)), return_exceptions=True
+        )
+
+    assert [str(error) for error in asyncio.run(main())] == ["down"] * 3
+    assert cache.get("key") is None
+    with pytest.raises(OSError, match="down"):
+        asyncio.run(cache.fetch("key", fail))
+    assert len(asked) == 2
+
+
+def test_one_who_is_cancelled_leaves_the_others_their_answer(cache):
+    async def main():
+        held, asked = asyncio.Event(), []
+
+        async def ask():
+            asked.append(1)
+            await held.wait()
+            return "answer"
+
+        first, second = (asyncio.ensure_future(cache.fetch("key", ask)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        held.set()
+        return await asyncio.gather(first, second, return_exceptions=True), asked
+
+    (first, second), asked = asyncio.run(main())
+    assert isinstance(first, asyncio.CancelledError)
+    assert (second, asked) == ("answer", [1])
+
+
+def test_the_last_who_is_cancelled_ends_the_question(cache):
+    async def main():
+        ended = asyncio.Event()
+
+        async def ask():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        task = asyncio.ensure_future(cache.fetch("key", ask))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait_for(ended.wait(), 10)
+        return await cache.fetch("key", _answer)
+
+    assert asyncio.run(main()) == "answer"
+
+
+def test_a_question_that_ends_late_is_not_taken_for_the_one_after_it(cache):
+    async def main():
+        asked, ending, held = [], asyncio.Event(), asyncio.Event()
+
+        async def ask():
+            asked.append(1)
+            try:
+                await held.wait()
+            except asyncio.CancelledError:
+                await ending.wait()
+                raise
+            return "answer"
+
+        async def begin():
+            task = asyncio.ensure_future(cache.fetch("key", ask))
+            await pause()
+            return task
+
+        async def pause():
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        (await begin()).cancel()
+        second = await begin()
+        ending.set()
+        await pause()
+        third = await begin()
+        held.set()
+        return await asyncio.gather(second, third), asked
+
+    assert asyncio.run(main()) == (["answer", "answer"], [1, 1])
+
+
+async def _answer():
+    return "answer"
+
+
+def test_a_file_keeps_answers_for_later(tmp_path):
+    cache = SqliteCache(tmp_path / "cache")
+    cache.put("key", "answer")
+    travelled = pickle.loads(pickle.dumps(cache))
+    cache.close()
+    assert travelled.get("key") == "answer"
+    travelled.close()
+    assert cache.get("key") == "answer"  # opened again
+    cache.close()
+
+
+def test_a_pickled_memory_comes_back_empty():
+    cache = MemoryCache(5)
+    cache.put("key", "answer")
+    again = pickle.loads(pickle.dumps(cache))
+    assert (again.max_entries, len(again), len(cache)) == (5, 0, 1)
+
+
+def _use(cache, number):
+    for turn in range(20):
+        cache.put(f"{number}-{turn}", str(turn))
+    assert cache.get("before") == "the fork"
+    cache.close()
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_several_processes_share_a_file(tmp_path, start):
+    cache = SqliteCache(tmp_path / "cache")
+    cache.put("before", "the fork")
+    context = multiprocessing.get_context(start)
+    processes = [context.Process(target=_use, args=(cache, number)) for number in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    kept = [cache.get(f"{number}-{turn}") for number in range(2) for turn in range(20)]
+    assert kept == [str(turn) for _ in range(2) for turn in range(20)]
+    cache.close()
+
+
+def test_a_file_is_bounded(tmp_path):
+    cache = SqliteCache(tmp_path / "cache", 200)
+    for number in range(300):
+        cache.put(str(number), "x")
+    with sqlite3.connect(tmp_path / "cache") as database:
+        (count,) = database.execute("SELECT count(*) FROM guerdon_answers").fetchone()
+    database.close()
+    cache.close()
+    assert 200 <= count <= 202
+
+
+def test_a_file_that_fails_later_is_told_and_never_in_the_way(tmp_path, caplog):
+    cache = SqliteCache(tmp_path / "cache", 10)
+    with sqlite3.connect(tmp_path / "cache") as database:
+        database.execute("DROP TABLE guerdon_answers")
+    database.close()
+    assert cache.get("key") is None
+    assert asyncio.run(cache.fetch("key", _answer)) == "answer"
+    assert "is left out: no such table" in caplog.text
+    assert cache.get("key") == "answer"  # from memory
+    cache.close()
+
+
+def test_one_that_is_forgotten_closes_its_file(tmp_path):
+    cache = SqliteCache(tmp_path / "cache")
+    cache.put("key", "answer")
+    database = cache._database()
+    del cache
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("bytes_there", [b"not a database" * 100, None])
+def test_what_can_not_be_a_cache_is_refused(tmp_path, bytes_there):
+    path = tmp_path / "file"
+    if bytes_there is None:
+        path = tmp_path / "no" / "such" / "folder"
+    else:
+        path.write_bytes(bytes_there)
+    with pytest.raises(InvalidArgumentError, match="can't be a cache"):
+        SqliteCache(path)
+
+
+@pytest.mark.parametrize("entries", [0, -1, 1.5, True, "9"])
+def test_a_cache_holds_at_least_one(entries):
+    with pytest.raises(InvalidArgumentError, match="max_entries"):
+        MemoryCache(entries)
+
+
+@pytest.mark.parametrize("argument", [5, "", b"memory", True])
+def test_what_means_no_cache_is_refused(argument):
+    with pytest.raises(InvalidArgumentError, match="cache is"):
+        cache_of(argument)
+    assert cache_of(None) is None

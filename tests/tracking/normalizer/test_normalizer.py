@@ -1,0 +1,638 @@
+import copy
+import json
+import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon.errors import InvalidArgumentError, StateError
+from guerdon.tracking.normalizer import RewardNormalizer
+
+MEANS = ["running_mean_std", "population"]
+METHODS = ["running_mean_std", "min_max", "percentile", "population"]
+EXACT = ["running_mean_std", "min_max", "population"]
+EVERY = pytest.mark.parametrize("method", METHODS)
+QUICK = settings(max_examples=40, deadline=None)  # for each method
+
+REWARDS = st.floats(-1e6, 1e6)
+ROWS = st.lists(st.tuples(REWARDS, st.sampled_from(["chess", "go", 3])), min_size=1, max_size=40)
+
+
+def columns(rows):
+    return [reward for reward, _ in rows], [env_id for _, env_id in rows]
+
+
+def stored(normalizer):
+    """What its state is after a way through JSON."""
+    return json.loads(json.dumps(normalizer.state_dict()))
+
+
+def same_scale(one, other):
+    assert one.count == other.count
+    largest = max(abs(one.centre), one.spread, 1e-300)
+    assert one.centre == pytest.approx(other.centre, rel=1e-9, abs=1e-9 * largest)
+    assert one.spread == pytest.approx(other.spread, rel=1e-9, abs=1e-9 * largest)
+
+
+# Worked by hand
+
+
+@pytest.mark.parametrize(
+    ("method", "rewards", "expected"),
+    [
+        ("running_mean_std", [5.0], [0.0]),
+        ("running_mean_std", [5.0, 5.0, 5.0], [0.0, 0.0, 0.0]),
+        ("running_mean_std", [1.0, 3.0], [0.0, 1.0]),  # μ 2, σ 1
+        ("running_mean_std", [3.0, 1.0], [0.0, -1.0]),
+        ("running_mean_std", [0.0, 0.0, 3.0], [0.0, 0.0, math.sqrt(2)]),  # μ 1, σ √2
+        ("min_max", [5.0, 5.0], [0.0, 0.0]),
+        ("min_max", [5.0, 7.0, 6.0, 3.0], [0.0, 1.0, 0.5, 0.0]),
+        ("percentile", [5.0, 5.0], [0.0, 0.0]),
+        ("percentile", [5.0, 7.0, 6.0, 3.0], [0.0, 1.0, 0.5, 0.0]),
+        ("population", [1.0, 3.0], [0.0, 1.0]),
+    ],
+)
+def test_one_reward_after_the_other(method, rewards, expected):
+    normalizer = RewardNormalizer(method)
+    found = [normalizer(reward=reward, env_id="chess") for reward in rewards]
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert {type(each) for each in found} == {float}
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("running_mean_std", [-1.0, 1.0, 0.0, -1.0, 1.0]),
+        ("min_max", [0.0, 1.0, 0.0, 0.0, 1.0]),
+        ("percentile", [0.0, 1.0, 0.0, 0.0, 1.0]),
+        # Means 2, 10 and 0, variances 1, 0 and 4: M = 4, S² = (1 + 4 + 36 + 4 + 16) / 3
+        ("population", [each / math.sqrt(61 / 3) for each in (-3.0, -1.0, 6.0, -6.0, -2.0)]),
+    ],
+)
+def test_an_array_is_taken_in_at_once_and_then_normalised(method, expected):
+    normalizer = RewardNormalizer(method)
+    found = normalizer([1.0, 3.0, 10.0, -2.0, 2.0], env_id=[0, 0, 1, 2, 2])
+    assert found.tolist() == pytest.approx(expected)
+
+
+def test_of_a_population_each_environment_counts_the_same():
+    normalizer = RewardNormalizer("population")
+    normalizer([0.0] * 999 + [1.0], env_id=[0] * 999 + [1])
+    assert normalizer.scale() == normalizer.scale(0)
+    assert (normalizer.scale().centre, normalizer.scale().spread) == (0.5, 0.5)
+
+
+def test_rare_extremes_do_not_matter_to_percentiles():
+    rewards = [*range(99), 1e9]
+    normalizer = RewardNormalizer("percentile")
+    found = normalizer(rewards, env_id="chess")
+    assert normalizer.scale("chess").centre == 4.0  # the fifth of a hundred
+    assert found[94] == 1.0
+    assert found[99] == 10.0
+
+
+def test_percentiles_can_be_chosen():
+    normalizer = RewardNormalizer("percentile", percentiles=(25, 75))
+    normalizer(list(range(1, 101)), env_id="chess")
+    assert (normalizer.scale("chess").centre, normalizer.scale("chess").spread) == (25.0, 50.0)
+
+
+def test_rewards_are_cut_to_the_range():
+    normalizer = RewardNormalizer("min_max", clip_range=(0.25, 0.5))
+    assert normalizer([0.0, 10.0, 3.0], env_id=1).tolist() == [0.25, 0.5, 0.3]
+    assert normalizer(10.0, env_id=1) == 0.5
+    assert RewardNormalizer(clip_range=None)([0.0] * 999 + [1.0], 1).max() > 10
+
+
+def test_by_default_nothing_is_beyond_ten():
+    normalizer = RewardNormalizer()
+    assert normalizer([0.0] * 999 + [1.0], 1).max() == 10.0
+    assert normalizer(-5.0, 1) == -10.0
+
+
+def test_environments_can_be_pooled():
+    pooled = RewardNormalizer(per_environment=False)
+    assert pooled([1.0, 3.0]).tolist() == [-1.0, 1.0]
+    assert pooled(2.0, env_id="whatever") == 0.0
+    assert pooled.environments == []
+    assert pooled.scale().count == 3
+
+
+ORDERS = [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]
+
+
+@EVERY
+@pytest.mark.parametrize("factor", [1.0, -1e9, 1e-9])
+def test_what_differs_by_rounding_alone_is_the_same(method, factor):
+    rewards = [factor * reward for reward in ORDERS] * 10
+    assert rewards[0] != rewards[1]
+    normalizer = RewardNormalizer(method)
+    assert np.abs(normalizer(rewards, env_id="chess")).max() < 1e-6
+    assert abs(normalizer(rewards[0], env_id="chess")) < 1e-6
+
+
+@EVERY
+def test_what_differs_by_more_than_rounding_does_not_count_as_the_same(method):
+    normalizer = RewardNormalizer(method)
+    found = normalizer([1e9, 1e9 + 1e-3], env_id="chess")
+    assert found[1] - found[0] == pytest.approx(2.0 if method in MEANS else 1.0)
+
+
+# As numpy says
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e9, -1e12])
+@pytest.mark.parametrize("as_array", [True, False])
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=50))
+def test_mean_and_deviation_are_exact_whatever_the_offset(offset, as_array, noise):
+    rewards = [offset + each for each in noise]
+    normalizer = RewardNormalizer()
+    if as_array:
+        normalizer(rewards, env_id=1)
+    else:
+        for reward in rewards:
+            normalizer(reward, env_id=1)
+    exact = [Fraction(reward) for reward in rewards]
+    mean = sum(exact) / len(exact)
+    variance = sum((reward - mean) ** 2 for reward in exact) / len(exact)
+    scale = normalizer.scale(1)
+    assert scale.centre == pytest.approx(float(mean), rel=1e-14, abs=1e-11)
+    assert scale.spread == pytest.approx(math.sqrt(variance), rel=1e-9, abs=abs(offset) * 1e-15)
+
+
+@pytest.mark.parametrize("size", [1, 5, 16_384, 100_000])
+@pytest.mark.parametrize("ids", [16, 1000], ids=lambda ids: f"{ids} environments")
+def test_blocks_of_rows_give_what_numpy_gives(size, ids):
+    dice = np.random.default_rng(size)
+    rewards, env_id = 1e9 + dice.normal(size=size), dice.integers(0, ids, size)
+    normalizer = RewardNormalizer()
+    found = normalizer(rewards, env_id)
+    for one in np.unique(env_id)[:20].tolist():
+        own = rewards[env_id == one]
+        scale = normalizer.scale(one)
+        assert scale.count == len(own)
+        assert scale.centre == pytest.approx(own.mean(), rel=1e-15)
+        assert scale.spread == pytest.approx((own - own[0]).std(), rel=1e-9, abs=1e-12)
+        expected = (own - scale.centre) / (scale.spread or 1)
+        assert found[env_id == one].tolist() == pytest.approx(expected.clip(-10, 10).tolist())
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_batches_far_from_0_lose_no_digits(merged):
+    batches = 1e9 + np.random.default_rng(0).normal(size=(50, 1_000))
+    normalizer = RewardNormalizer()
+    for batch in batches:
+        worker = RewardNormalizer() if merged else normalizer
+        worker(batch, env_id="far")
+        if merged:
+            normalizer.merge(worker)
+    expected = (batches - 1e9).std()
+    assert normalizer.scale("far").spread == pytest.approx(expected, rel=1e-12)
+
+
+def test_ten_million_rewards_far_from_0_lose_no_digits():
+    normalizer = RewardNormalizer()
+    dice = np.random.default_rng(0)
+    noise = dice.normal(size=100_000)
+    rewards = 1e9 + (noise - noise.mean()) / noise.std()
+    for _ in range(100):
+        normalizer(rewards, env_id="far")
+    one_by_one = RewardNormalizer()
+    for reward in rewards.tolist():
+        one_by_one(reward, env_id="far")
+    deviation = (rewards - 1e9).std()
+    for each, count in ((normalizer, 10**7), (one_by_one, 10**5)):
+        scale = each.scale("far")
+        assert scale.count == count
+        assert scale.centre == pytest.approx(1e9, rel=1e-15)
+        assert scale.spread == pytest.approx(deviation, rel=1e-9)
+
+
+# One by one, in arrays, on several workers
+
+
+@EVERY
+@QUICK
+@given(rows=ROWS)
+def test_an_array_teaches_what_its_rewards_teach_one_by_one(method, rows):
+    at_once, one_by_one = RewardNormalizer(method), RewardNormalizer(method)
+    at_once(*columns(rows))
+    last = [one_by_one(reward, env_id) for reward, env_id in rows][-1]
+    for env_id in dict.fromkeys(columns(rows)[1]):
+        same_scale(at_once.scale(env_id), one_by_one.scale(env_id))
+    assert at_once.environments == one_by_one.environments
+    one_by_one.freeze()
+    assert one_by_one(rows[-1][0], rows[-1][1]) == last
+
+
+@EVERY
+@QUICK
+@given(parts=st.lists(ROWS, min_size=1, max_size=4))
+def test_workers_that_are_merged_know_what_one_would(method, parts):
+    alone = RewardNormalizer(method)
+    workers = [RewardNormalizer(method) for _ in parts]
+    for worker, part in zip(workers, parts, strict=True):
+        alone(*columns(part))
+        worker(*columns(part))
+    together = RewardNormalizer(method)
+    together.merge(*workers[:-1], stored(workers[-1]))
+    assert sorted(together.environments, key=str) == sorted(alone.environments, key=str)
+    for env_id in alone.environments:
+        same_scale(together.scale(env_id), alone.scale(env_id))
+
+
+@EVERY
+def test_a_merge_leaves_the_others_as_they_were(method):
+    other, together = RewardNormalizer(method), RewardNormalizer(method)
+    other([1.0, 2.0], env_id="chess")
+    before = other.state_dict()
+    together.merge(other)
+    together(99.0, env_id="chess")
+    assert other.state_dict() == before
+
+
+def test_one_merged_with_itself_knows_all_twice():
+    normalizer = RewardNormalizer()
+    normalizer([1.0, 3.0], env_id="chess")
+    normalizer.merge(normalizer)
+    assert normalizer.scale("chess").count == 4
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_threads_lose_no_reward(method):
+    shared, alone = RewardNormalizer(method), RewardNormalizer(method)
+    rewards = np.random.default_rng(0).normal(size=(40, 50))
+
+    def tell(row):
+        shared(rewards[row], env_id=row % 4)
+        for reward in rewards[row].tolist():
+            shared(reward, env_id="single")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(tell, range(40)))
+    for row in range(40):
+        alone(rewards[row], env_id=row % 4)
+    alone(rewards, env_id="single")
+    for env_id in (0, 1, 2, 3, "single"):
+        same_scale(shared.scale(env_id), alone.scale(env_id))
+
+
+# State
+
+
+@EVERY
+@QUICK
+@given(rows=ROWS, cut=st.integers(0, 40))
+def test_it_goes_on_from_a_state_exactly_as_if_it_had_never_stopped(method, rows, cut):
+    whole, after = RewardNormalizer(method), RewardNormalizer(method)
+    for row in rows[:cut]:
+        whole(*row)
+    after.load_state_dict(stored(whole))
+    assert [whole(*row) for row in rows[cut:]] == [after(*row) for row in rows[cut:]]
+    assert after.state_dict() == whole.state_dict()
+
+
+def test_a_state_of_many_percentiles_goes_on_exactly():
+    dice = np.random.default_rng(0)
+    whole, after = RewardNormalizer("percentile"), RewardNormalizer("percentile")
+    whole(dice.normal(size=10_000), env_id=1)
+    after.load_state_dict(stored(whole))
+    more = dice.normal(size=3_000).tolist()
+    assert [whole(each, 1) for each in more] == [after(each, 1) for each in more]
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_a_copy_learns_by_itself(method, again):
+    normalizer = RewardNormalizer(method)
+    normalizer([1.0, 3.0], env_id="chess")
+    before = normalizer.state_dict()
+    other = again(normalizer)
+    assert other.state_dict() == before
+    other(9.0, env_id="go")
+    other(9.0, env_id="chess")
+    assert normalizer.state_dict() == before
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"method": "mean"}, "the state has method 'mean'"),
+        ({"per_environment": False}, "per_environment False; here it is True"),
+        ({"frozen": 1}, "frozen is 1"),
+        ({"more": 1}, "doesn't fit a normaliser"),
+        ({"environments": {}}, "a list of up to 1,000 pairs"),
+        ({"environments": [["a", {}, 1]]}, r"environments\[0\] is .* a pair"),
+        ({"environments": [["a", {}]]}, r"environments\[0\]: \{\} is no state; it holds count"),
+        ({"environments": [[1.5, {}]]}, r"environments\[0\]: env_id is 1.5"),
+        ({"environments": None}, "environments is None"),
+    ],
+    ids=str,
+)
+def test_a_state_that_does_not_fit_is_refused_whole(method, change, said):
+    normalizer = RewardNormalizer(method)
+    normalizer([1.0, 3.0], env_id="chess")
+    before = normalizer.state_dict()
+    for load in (normalizer.load_state_dict, normalizer.merge):
+        with pytest.raises(StateError, match=said):
+            load({**before, **change})
+    assert normalizer.state_dict() == before
+
+
+WRONG = [
+    ("running_mean_std", {"count": 0}, "count is 0"),
+    ("running_mean_std", {"count": True}, "count is True"),
+    ("running_mean_std", {"origin": math.nan}, "origin is nan"),
+    ("running_mean_std", {"offset": 1e300}, r"a number up to 2e\+100"),
+    ("running_mean_std", {"squares": -1.0}, "squares is -1.0"),
+    ("min_max", {"lowest": 9.0}, "lowest is 9.0, above highest"),
+    ("min_max", {"highest": "1"}, "highest is '1'"),
+    ("percentile", {"levels": []}, "levels is"),
+    ("percentile", {"levels": [[3.0, 1.0]]}, r"levels\[0\] is .* sorted"),
+    ("percentile", {"levels": [[1.0, math.inf]]}, r"levels\[0\] is"),
+    ("percentile", {"levels": [[1.0] * 2048], "count": 2048}, "fewer than 2,048"),
+    ("percentile", {"levels": [[1.0]]}, "don't stand for 2 rewards"),
+    ("percentile", {"compactions": []}, "one for each level"),
+    ("percentile", {"compactions": [-1]}, "counts are needed"),
+    ("percentile", {"compactions": [1]}, "so many rewards never came"),
+    ("running_mean_std", {"count": 10**400}, "a whole number from 1 to 2"),
+]
+
+
+@pytest.mark.parametrize(("method", "change", "said"), WRONG, ids=lambda value: str(value)[:40])
+def test_statistics_that_cannot_be_are_refused(method, change, said):
+    normalizer = RewardNormalizer(method)
+    normalizer([1.0, 3.0], env_id="chess")
+    state = stored(normalizer)
+    state["environments"][0][1].update(change)
+    with pytest.raises(StateError, match=said):
+        normalizer.load_state_dict(state)
+    assert normalizer.scale("chess").count == 2
+
+
+def test_percentiles_of_a_state_must_be_those_that_are_asked_for():
+    state = RewardNormalizer("percentile").state_dict()
+    with pytest.raises(StateError, match=r"percentiles \[5.0, 95.0\]; here it is \[1.0, 99.0\]"):
+        RewardNormalizer("percentile", percentiles=(1, 99)).load_state_dict(state)
+
+
+def test_an_environment_cannot_be_there_twice():
+    normalizer = RewardNormalizer()
+    normalizer(1.0, "chess")
+    state = normalizer.state_dict()
+    with pytest.raises(StateError, match="'chess' is there already"):
+        normalizer.load_state_dict({**state, "environments": state["environments"] * 2})
+
+
+# Frozen
+
+
+@EVERY
+def test_frozen_it_normalises_and_takes_nothing_in(method):
+    normalizer = RewardNormalizer(method)
+    normalizer([1.0, 3.0], env_id="chess")
+    before = normalizer.state_dict()["environments"]
+    normalizer.freeze()
+    assert normalizer.is_frozen
+    assert normalizer(3.0, env_id="chess") == 1.0
+    assert normalizer([1e9], env_id="chess").tolist() == [10.0]
+    assert normalizer.state_dict()["environments"] == before
+    other = RewardNormalizer(method)
+    other.load_state_dict(normalizer.state_dict())
+    assert other.is_frozen
+    other.unfreeze()
+    other(3.0, env_id="chess")
+    assert other.state_dict()["environments"] != before
+
+
+@pytest.mark.parametrize("method", ["running_mean_std", "min_max", "percentile"])
+def test_frozen_it_knows_no_new_environment(method):
+    normalizer = RewardNormalizer(method)
+    normalizer(1.0, env_id="chess")
+    normalizer.freeze()
+    said = r"no reward of environment 'go': it is frozen, and it knows \['chess'\]"
+    for reward in (1.0, [1.0, 2.0]):
+        with pytest.raises(InvalidArgumentError, match=said):
+            normalizer(reward, env_id="go")
+    with pytest.raises(InvalidArgumentError, match="frozen; unfreeze"):
+        normalizer.merge(RewardNormalizer(method))
+
+
+def test_frozen_a_population_takes_a_new_environment_on_its_scale():
+    normalizer = RewardNormalizer("population")
+    normalizer([1.0, 3.0], env_id="chess")
+    normalizer.freeze()
+    assert normalizer([3.0], env_id="go").tolist() == [1.0]
+    assert normalizer.environments == ["chess"]
+
+
+def test_where_rewards_never_differed_it_divides_by_1():
+    normalizer = RewardNormalizer()
+    normalizer([5.0, 5.0], env_id="chess")
+    normalizer.freeze()
+    assert normalizer(7.0, env_id="chess") == 2.0
+
+
+@EVERY
+def test_frozen_from_the_start_it_knows_nothing(method):
+    normalizer = RewardNormalizer(method)
+    normalizer.freeze()
+    with pytest.raises(InvalidArgumentError, match=r"it is frozen, and it knows \[\]"):
+        normalizer(1.0, env_id="chess")
+
+
+# What is refused
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("reward", "env_id", "said"),
+    [
+        (math.nan, "a", "the reward is nan; finite numbers"),
+        (math.inf, "a", "the reward is inf"),
+        (1e101, "a", r"the reward is 1e\+101; finite numbers up to 1e\+100"),
+        (True, "a", "the reward is True"),
+        (10**400, "a", "the reward is 1000"),
+        ("1", "a", "reward is '1'; it takes one value, a list or an array"),
+        (None, "a", "reward is None, as where scoring failed: .* leave it out"),
+        (np.float32("nan"), "a", "the reward is"),
+        (1.0, None, "env_id is missing"),
+        (1.0, 1.5, "env_id is 1.5; an id is a whole number, or a text"),
+        (1.0, True, "env_id is True"),
+        (1.0, ["a"], r"env_id is \['a'\]"),
+        (1.0, "a" * 1_001, "up to 1,000 letters"),
+        ([1.0, math.nan, 2.0, -math.inf], ["a", "b", "c", "d"], "reward is nan in rows 1, 3"),
+        ([1.0] * 9 + [math.nan] * 9, "a", "rows 9, 10, 11, 12, 13 and 4 more"),
+        ([1.0, None], "a", "reward is None in row 1"),
+        ([1.0, True], "a", "reward is True in row 1"),
+        ([1.0, "1"], "a", "reward is '1' in row 1"),
+        ([1.0, 10**400], "a", "reward can't be read|reward is 1000"),
+        ([[1.0], [1.0, 2.0]], "a", r"reward can't be read|reward is \[1.0\] in"),
+        (np.array([True, False]), "a", "reward holds bool values"),
+        (np.array([1j]), "a", "reward holds complex128 values"),
+        (np.array(["1"]), "a", "reward holds <U1 values"),
+        (np.array([1.0, -1e101]), "a", r"reward is -1e\+101 in row 1"),
+        (np.ma.array([1.0, 2.0], mask=[True, False]), "a", "reward is masked in places"),
+        (np.array([1e101]), "a", r"reward is 1e\+101 in row 0"),
+        ([1.0, 2.0], ["a"], r"env_id has shape \(1,\) and reward \(2,\)"),
+        ([1.0, 2.0], [["a", "b"]], r"env_id has shape \(1, 2\)"),
+        ([1.0, 2.0], None, "env_id is missing"),
+        ([1.0], {"a"}, "env_id is {'a'}; it takes one value, a list or"),
+        ([1.0, 2.0], ["a", 1.5], "env_id is 1.5, in row 1"),
+        ([1.0, 2.0], ["a", True], "env_id is True, in row 1"),
+        ([1.0, 2.0], ["a", None], "env_id is None, in row 1"),
+        ([1.0, 2.0], np.array([0.0, 1.0]), "env_id is 0.0, in rows 0, 1"),
+        ([1.0, 2.0], ["a", "b" * 1_001], "up to 1,000 letters"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_cannot_be_meant_is_refused_whole(method, reward, env_id, said):
+    normalizer = RewardNormalizer(method)
+    normalizer([1.0, 3.0], env_id="chess")
+    before = normalizer.state_dict()
+    with pytest.raises(InvalidArgumentError, match=said):
+        normalizer(reward, env_id)
+    assert normalizer.state_dict() == before
+
+
+@EVERY
+def test_one_environment_too_many_is_refused_whole(method):
+    normalizer = RewardNormalizer(method, max_environments=3)
+    normalizer([1.0, 3.0], env_id=["a", "b"])
+    before = normalizer.state_dict()
+    said = "no room for environment 'c' and 1 more: 2 are known, and max_environments is 3"
+    with pytest.raises(InvalidArgumentError, match=said):
+        normalizer([1.0, 1.0, 1.0], env_id=["a", "c", "d"])
+    many = RewardNormalizer(method)
+    many([1.0, 1.0], env_id=["c", "d"])
+    with pytest.raises(InvalidArgumentError, match=said):
+        normalizer.merge(many)
+    assert normalizer.state_dict() == before
+    normalizer(1.0, env_id="c")
+    with pytest.raises(InvalidArgumentError, match="no room for environment 'd': 3 are known"):
+        normalizer(1.0, env_id="d")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"method": "mean"}, "method is 'mean'; it must be one of 'running_mean_std', 'min_max'"),
+        ({"method": None}, "method is None"),
+        ({"per_environment": 1}, "per_environment is 1; it must be True or False"),
+        ({"clip_range": (1, -1)}, r"clip_range is \(1, -1\); two finite numbers that rise"),
+        ({"clip_range": (0, math.inf)}, "clip_range is"),
+        ({"clip_range": 10}, "clip_range is 10"),
+        ({"percentiles": (5, 101)}, "within 0 and 100, that rise"),
+        ({"percentiles": (50, 50)}, "percentiles is"),
+        ({"max_environments": 0}, "a whole number from 1"),
+        ({"max_environments": 2.5}, "a whole number from 1"),
+    ],
+    ids=str,
+)
+def test_arguments_that_cannot_be_meant_are_refused(arguments, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        RewardNormalizer(**arguments)
+
+
+# Forms
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 3, 5],
+        (3, 3, 5),
+        np.array([3, 3, 5]),
+        np.array([3, 3, 5], dtype=np.int8),
+        np.array([3, 3, 5], dtype=np.uint64),
+        [np.int32(3), 3, 5],
+        np.array([3, 3, 5], dtype=object),
+    ],
+    ids=["list", "tuple", "int64", "int8", "uint64", "mixed", "object"],
+)
+def test_ids_may_be_whole_numbers_of_any_kind(ids):
+    normalizer = RewardNormalizer()
+    assert normalizer([1.0, 3.0, 9.0], ids).tolist() == [-1.0, 1.0, 0.0]
+    assert normalizer.environments == [3, 5]
+    assert {type(each) for each in normalizer.environments} == {int}
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [-128, 127, -128],
+        [2**64 - 1, 2**64 - 2, 2**64 - 1],
+        [0, 2**63 - 1, 0],
+        [-(2**63), 2**63 - 1, -(2**63)],
+        [2**80, 5, 2**80],
+        [7, 9, 7],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("as_array", [False, True])
+def test_ids_may_lie_anywhere(ids, as_array):
+    normalizer = RewardNormalizer()
+    kinds = {-128: np.int8, 2**64 - 1: np.uint64, 2**80: object}
+    given = np.array(ids, dtype=kinds.get(ids[0], np.int64)) if as_array else ids
+    assert normalizer([1.0, 9.0, 3.0], given).tolist() == [-1.0, 0.0, 1.0]
+    assert sorted(normalizer.environments) == sorted(set(ids))
+
+
+def test_a_number_and_its_text_are_two_environments():
+    normalizer = RewardNormalizer()
+    assert normalizer([1.0, 5.0, 3.0], [1, "1", 1]).tolist() == [-1.0, 0.0, 1.0]
+    assert normalizer.environments == [1, "1"]
+    other = RewardNormalizer()
+    other.load_state_dict(stored(normalizer))
+    assert other.environments == [1, "1"]
+
+
+def test_ids_may_be_an_array_of_texts():
+    normalizer = RewardNormalizer()
+    assert normalizer(np.array([1.0, 3.0]), np.array(["a", "a"])).tolist() == [-1.0, 1.0]
+    assert normalizer(3.0, np.str_("a")) == pytest.approx(1 / math.sqrt(2))
+    assert {type(each) for each in normalizer.environments} == {str}
+
+
+def test_what_comes_out_has_the_shape_of_what_went_in():
+    normalizer = RewardNormalizer()
+    found = normalizer(np.array([[1, 3], [5, 5]]), np.array([[0, 0], [1, 1]]))
+    assert found.tolist() == [[-1.0, 1.0], [0.0, 0.0]]
+    assert normalizer(np.float32(2.0), np.int64(0)) == 0.0
+    assert normalizer(np.array(2.0), np.array(0)) == 0.0
+    assert normalizer([2.0, 2.0], np.array(0)).tolist() == [0.0, 0.0]
+
+
+@EVERY
+def test_no_rewards_give_none(method):
+    normalizer = RewardNormalizer(method)
+    for env_id in ([], "chess", np.array([], dtype=int), np.array([], dtype=str)):
+        assert normalizer([], env_id).shape == (0,)
+    assert normalizer.environments == []
+
+
+def test_the_rewards_that_are_given_stay_as_they_are():
+    rewards = np.array([1.0, 3.0])
+    RewardNormalizer()(rewards, "chess")
+    assert rewards.tolist() == [1.0, 3.0]
+
+
+@EVERY
+@QUICK
+@given(
+    st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=20),
+    st.floats(-1e100, 1e100),
+)
+def test_whatever_the_rewards_a_number_comes_out(method, rewards, later):
+    normalizer = RewardNormalizer(method, clip_range=None)
+    assert np.isfinite(normalizer(rewards, "chess")).all()
+    normalizer.freeze()
+    assert math.isfinite(normalizer(later, "chess"))

@@ -1,0 +1,45 @@
+"""State and EnvironmentMetadata: what an environment tells of itself."""
+
+import pytest
+from pydantic import ValidationError
+
+from guerdon import State
+from guerdon.types import EnvironmentMetadata
+
+
+class Level(State):
+    level: int = 1
+
+
+def test_a_state_begins_before_the_first_reset():
+    assert (State().episode_id, State().step_count) == (None, 0)
+
+
+def test_a_state_takes_further_fields_as_they_are_and_keeps_them_on_the_wire():
+    state = State(episode_id="ep-1", step_count=3, level=2)
+    assert state.level == 2
+    assert State.model_validate_json(state.model_dump_json()) == state
+    assert Level.model_validate({"level": 4, "found": ["key"]}).found == ["key"]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "many", None])
+def test_a_step_count_is_a_number_of_steps(count):
+    with pytest.raises(ValidationError):
+        State(step_count=count)
+    state = State()
+    with pytest.raises(ValidationError):
+        state.step_count = count
+    assert state.step_count == 0
+
+
+def test_a_state_counts_up_in_place():
+    state = State()
+    state.step_count += 1
+    assert state.step_count == 1
+
+
+def test_metadata_need_a_name_and_a_description_and_nothing_unknown():
+    assert EnvironmentMetadata(name="Maze", description="Find out.").version == "1.0.0"
+    for wrong in ({"name": "Maze"}, {"name": "Maze", "description": "", "nmae": "Maze"}):
+        with pytest.raises(ValidationError):
+            EnvironmentMetadata(**wrong)
