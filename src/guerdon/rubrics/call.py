@@ -90,11 +90,11 @@ def _record(rubric: Rubric, parent: Frame, action: Any, observation: Any) -> flo
     except Exception as error:
         trace(rubric, error)
         frame.error = error
-        if parent.rubric is None:
-            parent.observed = observation
         raise
     finally:
         frames.leave(token)
+        if parent.rubric is None:
+            parent.observed = observation
         parent.entries.append((rubric, frame.value, perf_counter() - start, frame))
 
 

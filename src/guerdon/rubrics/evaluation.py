@@ -10,13 +10,16 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Generator
+from contextvars import Token
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import AsyncRubricError, RubricDefinitionError
 from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import SLOW, finite, trace
+from guerdon.rubrics.call import SLOW, finite, namer, path_of, trace
 from guerdon.rubrics.call import call as call_plain
+from guerdon.rubrics.components import add_components
 from guerdon.rubrics.frames import Frame, Step, current
 from guerdon.rubrics.hooks import is_async_callable
 
@@ -25,7 +28,15 @@ if TYPE_CHECKING:
 
     from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["call", "forward_by_call", "run_async"]
+__all__ = [
+    "Evaluation",
+    "Recorder",
+    "call",
+    "evaluate_step",
+    "evaluate_step_async",
+    "forward_by_call",
+    "run_async",
+]
 
 logger = logging.getLogger("guerdon.rubrics")
 
@@ -153,12 +164,12 @@ def _steps(
     except Exception as error:
         trace(rubric, error)
         frame.error, frame.value = error, None
-        if parent is not None and parent.rubric is None:
-            parent.observed = observation
         raise
     finally:
         frames.leave(token)
         if parent is not None:
+            if parent.rubric is None:
+                parent.observed = observation
             parent.entries.append((rubric, frame.value, perf_counter() - start, frame))
 
 
@@ -231,6 +242,119 @@ def _report(frame: Frame, hook: Any, error: Exception) -> None:
 
 def _name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+# One step of an environment -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The evaluation of a tree of rubrics at one step of an environment.
+
+    Attributes:
+        observation: The observation that was evaluated.
+        value: The score; None if the evaluation failed.
+        components: The scores of the rubrics below the root, by dotted name.
+        handled: Exceptions that were raised in the tree and handled there, by dotted name.
+        error: The exception that the evaluation raised; None if it didn't fail.
+    """
+
+    observation: Any
+    value: float | None = None
+    components: dict[str, float] = field(default_factory=dict)
+    handled: dict[str, Exception] = field(default_factory=dict)
+    error: Exception | None = None
+
+    @property
+    def failed_path(self) -> str | None:
+        """The dotted path of the rubric that raised `error`; ``""`` is the root."""
+        return None if self.error is None else path_of(self.error) or ""
+
+
+class Recorder(Frame):
+    """Records the evaluations made in its ``with`` block, by whatever calls the rubrics.
+
+    Example:
+        >>> from guerdon import Gate, RegexMatch
+        >>> rubric = Gate(RegexMatch("please"))
+        >>> with Recorder() as recorder:
+        ...     reward = rubric("please come", None)
+        >>> recorder.last(rubric).components
+        {'rubric': 1.0}
+
+    Args:
+        limiter: Limits the worker threads in which sync members of async trees run; None runs
+            them in the event loop.
+    """
+
+    _scored: tuple[Rubric, Evaluation] | None = None
+    _token: Token[Frame | None] | None = None
+
+    def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
+        super().__init__(None)
+        self.limiter = limiter
+
+    def __enter__(self) -> Recorder:
+        self._token = frames.enter(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._token is not None:
+            frames.leave(self._token)
+
+    def last(self, rubric: Rubric) -> Evaluation | None:
+        """Return the latest evaluation of a rubric as the root; None if there was none."""
+        for root, value, _, frame in reversed(self.entries):
+            if root is rubric:
+                evaluation = Evaluation(self.observed, value, error=frame.error)
+                add_components(evaluation.components, rubric, frame, "", evaluation.handled)
+                return evaluation
+        return self._scored[1] if self._scored and self._scored[0] is rubric else None
+
+    def _keep(self, rubric: Rubric, evaluation: Evaluation) -> Evaluation:
+        self.entries.clear()
+        self._scored = rubric, evaluation
+        return evaluation
+
+
+def evaluate_step(rubric: Rubric, action: Any, observation: Any) -> Evaluation:
+    """Evaluate a sync tree at one step; what it raises becomes `Evaluation.error`.
+
+    A `Recorder` that is active returns this evaluation as its last one.
+
+    Example:
+        >>> from guerdon import Gate, RegexMatch
+        >>> evaluation = evaluate_step(Gate(RegexMatch("please")), "please come", None)
+        >>> evaluation.value, evaluation.components
+        (1.0, {'rubric': 1.0})
+    """
+    recorder = current()
+    evaluation = Evaluation(observation)
+    token = frames.enter(None)
+    try:
+        evaluation.value = namer(rubric)(
+            rubric, action, observation, evaluation.components, evaluation.handled
+        )
+    except Exception as error:
+        evaluation.error = error
+    finally:
+        frames.leave(token)
+    return recorder._keep(rubric, evaluation) if isinstance(recorder, Recorder) else evaluation
+
+
+async def evaluate_step_async(rubric: Rubric, action: Any, observation: Any) -> Evaluation:
+    """Like `evaluate_step`, for any tree: its members that wait do so concurrently."""
+    recorder = current()
+    evaluation = Evaluation(observation)
+    with Recorder() as own:
+        try:
+            evaluation.value = await rubric.evaluate(action, observation)
+        except Exception as error:
+            evaluation.error = error
+    if own.entries:
+        frame = own.entries[-1][3]
+        add_components(evaluation.components, rubric, frame, "", evaluation.handled)
+    return recorder._keep(rubric, evaluation) if isinstance(recorder, Recorder) else evaluation
 
 
 # Authors who write __call__ ----------------------------------------------------------------------
