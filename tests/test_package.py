@@ -91,7 +91,7 @@ def test_everything_that_a_person_needs_is_offered_at_the_top():
     wanted = {
         "Rubric", "Sequential", "Gate", "WeightedSum", "RubricList", "RubricDict",
         "TrajectoryRubric", "ExponentialDiscountingTrajectoryRubric", "Guarded", "Message",
-        "Rollout", "Score", "Job", "RolloutScorer", "score_rollouts", "load_reward",
+        "Rollout", "Score", "RolloutScorer", "score_rollouts", "load_reward",
         "GuerdonError", "RubricError",
     }  # fmt: skip
     assert wanted - set(guerdon.__all__) == set()

@@ -36,4 +36,8 @@ __all__ += checks.__all__
 __all__.sort()
 
 # These load pydantic; they are imported when they are first used.
-__getattr__, __dir__ = lazy_names(__name__, "composer", "functions", "judge")
+__getattr__, _lazy = lazy_names(__name__, "composer", "functions", "judge")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_lazy()])

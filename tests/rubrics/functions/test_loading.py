@@ -15,6 +15,7 @@ from guerdon._loading import (
 from guerdon.errors import LoadError
 from guerdon.rubrics import NumericAnswer, Rubric, as_rubric
 from guerdon.rubrics.functions import RewardFunction, load_reward
+from guerdon.rubrics.functions.loading import reward_of
 
 REWARDS = """
     from guerdon import Rubric, WeightedSum
@@ -621,6 +622,6 @@ def test_a_text_of_a_file_has_the_fingerprint_of_the_file(write):
     found = load_reward(f"{path}:r")
     digest = file_digest(path.read_bytes())
     module = loading.module_of_text(path.read_text(), str(path), "r.py:r", digest=digest)
-    assert loading.reward_of(module.r, "r.py:r").fingerprint == found.fingerprint
+    assert reward_of(module.r, "r.py:r").fingerprint == found.fingerprint
     other = loading.module_of_text(path.read_text(), str(path), "r.py:r", digest="0" * 16)
-    assert loading.reward_of(other.r, "r.py:r").fingerprint != found.fingerprint
+    assert reward_of(other.r, "r.py:r").fingerprint != found.fingerprint
