@@ -3,7 +3,7 @@
 import pytest
 
 from guerdon import create_app
-from guerdon.envs import ServerLimits
+from guerdon.envs import ASGITransport, ServerLimits
 from tests.envs.client.servers import Echo, Served
 
 
@@ -22,8 +22,15 @@ def serve():
         served.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def echo():
+    """The arguments of a client of an echo in the same process, without a port."""
+    app = create_app(Echo, env_name="the echo")
+    return {"base_url": "http://localhost", "transport": ASGITransport(app)}
+
+
+@pytest.fixture(scope="session")
+def echo_url():
     """The address of an echo that every test may use."""
     served = Served(create_app(Echo, env_name="the echo"))
     yield served.url

@@ -38,11 +38,12 @@ class EchoClient(EnvClient[Say, Echoed, EchoState]):
     pass
 
 
-def playing(play, url, kind=GenericEnvClient, **options):
-    """Play with a client that is connected."""
+def playing(play, server, kind=GenericEnvClient, **options):
+    """Play with a client that is connected to an address, or to an application."""
+    arguments = {"base_url": server} if isinstance(server, str) else server
 
     async def playing():
-        async with kind(url, **options) as client:
+        async with kind(**arguments, **options) as client:
             return await play(client)
 
     return run(playing())
@@ -103,12 +104,12 @@ def test_a_reset_takes_what_the_environment_takes_and_ignores_the_rest(echo):
 
 def test_a_client_connects_when_it_is_first_used(echo):
     async def play():
-        client = GenericEnvClient.from_url(echo)
+        client = GenericEnvClient(**echo)
         try:
             assert (await client.reset()).observation["echoed"] == ""
         finally:
             await client.close()
-        other = await GenericEnvClient(echo)
+        other = await GenericEnvClient(**echo)
         await other.close()
 
     run(play())
@@ -117,7 +118,7 @@ def test_a_client_connects_when_it_is_first_used(echo):
 def test_sessions_are_apart(echo):
     async def play():
         async def one(number):
-            async with EchoClient(echo) as client:
+            async with EchoClient(**echo) as client:
                 await client.reset(episode_id=f"ep-{number}")
                 for _ in range(number):
                     await client.step(Say(message="hi"))
@@ -223,7 +224,7 @@ def test_a_model_of_another_family():
 
 def test_an_observation_that_is_of_another_type_is_said_to_be():
     async def play(client):
-        with pytest.raises(InvalidObservationError, match=r"is no Board.*cells") as raised:
+        with pytest.raises(InvalidObservationError, match=r"is not a Board.*cells") as raised:
             await client.reset()
         assert client.base_url in str(raised.value)
         assert (await client.reset()).observation.cells == [1, 2]
@@ -242,7 +243,7 @@ def test_an_unknown_field_is_refused_where_the_model_forbids_it():
 
 def test_a_state_that_is_of_another_type_is_said_to_be():
     async def play(client):
-        with pytest.raises(InvalidObservationError, match=r"state that is no Place.*level"):
+        with pytest.raises(InvalidObservationError, match=r"state that is not a Place.*level"):
             await client.state()
 
     scripted(play, answering('{"type":"state","data":{}}'), EnvClient, state_type=Place)
@@ -277,7 +278,7 @@ def test_what_a_subclass_writes_is_used():
 def test_what_is_no_action_is_refused_before_it_is_sent(echo, action):
     async def play(client):
         await client.reset()
-        with pytest.raises(InvalidArgumentError, match="is no action"):
+        with pytest.raises(InvalidArgumentError, match="is a model or a dict"):
             await client.step(action)
         assert (await client.step({"message": "hi"})).observation["echoed"] == "hi"
 
@@ -457,7 +458,7 @@ def test_an_environment_that_cannot_be_made(serve):
 def test_a_session_that_was_idle_for_too_long_is_said_to_be(serve):
     async def play(client):
         await client.reset()
-        await client._wire._socket.wait_closed()
+        await client._session._socket.wait_closed()
         with pytest.raises(ServerError, match="sent nothing for") as raised:
             await client.step({"message": "hi"})
         assert raised.value.code == "SESSION_ERROR"
@@ -550,7 +551,7 @@ def test_a_reset_on_a_connection_that_was_lost_unnoticed():
 
     async def play(client):
         assert (await client.reset()).observation == {"session": 1}
-        await client._wire._socket.wait_closed()
+        await client._session._socket.wait_closed()
         assert (await client.reset()).observation == {"session": 2}
 
     scripted(play, Scripted(speak))
@@ -612,8 +613,8 @@ def left_behind():
         gc.collect()
 
 
-def test_a_client_in_another_event_loop_begins_anew(echo, left_behind):
-    client = GenericEnvClient(echo)
+def test_a_client_in_another_event_loop_begins_anew(echo_url, left_behind):
+    client = GenericEnvClient(echo_url)
 
     async def reset_and_step():
         await client.reset()
@@ -631,8 +632,8 @@ def test_a_client_in_another_event_loop_begins_anew(echo, left_behind):
     run(client.close())
 
 
-def test_a_client_may_be_closed_in_another_event_loop(echo, left_behind):
-    client = GenericEnvClient(echo)
+def test_a_client_may_be_closed_in_another_event_loop(echo_url, left_behind):
+    client = GenericEnvClient(echo_url)
     run(client.reset())
     run(client.close())
     client.sync().reset()
@@ -642,9 +643,9 @@ def test_a_client_may_be_closed_in_another_event_loop(echo, left_behind):
 # Names, tokens, addresses
 
 
-def test_the_environment_is_called_what_the_server_calls_it(echo):
-    client = GenericEnvClient(echo)
-    assert client.environment_id == echo
+def test_the_environment_is_called_what_the_server_calls_it(echo_url):
+    client = GenericEnvClient(echo_url)
+    assert client.environment_id == echo_url
 
     async def play():
         async with client:
@@ -658,7 +659,7 @@ def test_the_environment_is_called_what_the_client_is_told(echo):
         await client.reset()
         return client.environment_id
 
-    assert GenericEnvClient(echo, environment_id="mine").environment_id == "mine"
+    assert GenericEnvClient(**echo, environment_id="mine").environment_id == "mine"
     assert playing(play, echo, environment_id="mine") == "mine"
 
 

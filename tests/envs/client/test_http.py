@@ -16,9 +16,11 @@ from guerdon.errors import (
 from tests.envs.client.servers import COMPONENTS, Say, run
 
 
-def asking(ask, url, **options):
+def asking(ask, server, **options):
+    arguments = {"base_url": server} if isinstance(server, str) else server
+
     async def asking():
-        async with HTTPEnvClient(url, **options) as client:
+        async with HTTPEnvClient(**arguments, **options) as client:
             return await ask(client)
 
     return run(asking())
@@ -91,7 +93,7 @@ def test_reset_step_and_state_each_have_a_fresh_environment(echo):
 
 
 def test_the_sync_face(echo):
-    with HTTPEnvClient(echo).sync() as client:
+    with HTTPEnvClient(**echo).sync() as client:
         assert client.environment_id == "the echo"
         assert client.get("/health") == {"status": "healthy"}
         assert client.post("/reset", json={"seed": 3})["observation"]["seed"] == 3
@@ -107,7 +109,7 @@ def test_the_environments_name(echo):
 
     assert asking(name, echo) == "the echo"
     assert asking(name, echo, environment_id="mine") == "mine"
-    assert HTTPEnvClient(echo).environment_id == echo
+    assert HTTPEnvClient(**echo).environment_id == "http://localhost"
 
 
 def test_an_environment_that_raises(echo):
@@ -203,7 +205,7 @@ def test_nobody_answers():
 @pytest.mark.parametrize("said", ["{", "", "nonsense", b"\xff\xfe"])
 def test_json_that_is_none(said):
     async def ask(client):
-        with pytest.raises(ConnectionLostError, match="no JSON"):
+        with pytest.raises(ConnectionLostError, match="invalid JSON"):
             await client.get("/health")
 
     spoken(ask, said)
@@ -272,7 +274,7 @@ def test_an_address_that_is_none():
         HTTPEnvClient("ftp://host")
 
 
-def test_the_loopback_is_reached_past_a_proxy(echo, monkeypatch):
+def test_the_loopback_is_reached_past_a_proxy(echo_url, monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
@@ -282,7 +284,7 @@ def test_the_loopback_is_reached_past_a_proxy(echo, monkeypatch):
         assert client.environment_id == "the echo"
         return await client.get("/health")
 
-    assert asking(ask, echo) == {"status": "healthy"}
+    assert asking(ask, echo_url) == {"status": "healthy"}
 
 
 def test_a_client_that_was_closed_begins_again(echo):

@@ -16,10 +16,10 @@ class EchoClient(EnvClient[Say, Echoed, EchoState]):
     pass
 
 
-def play(url):
-    with EchoClient.from_url(url).sync() as client:
+def play(server):
+    with EchoClient(**server).sync() as client:
         assert client.environment_id == "the echo"
-        assert client.base_url == url
+        assert client.base_url == "http://localhost"
         first = client.reset(seed=7, episode_id="ep-1")
         assert first.observation == Echoed(seed=7)
         result = client.step(Say(message="please"))
@@ -39,7 +39,7 @@ def test_an_episode_inside_a_running_event_loop(echo):
 
 
 def test_a_client_goes_on_from_one_event_loop_to_the_next(echo):
-    client = GenericEnvClient(echo).sync()
+    client = GenericEnvClient(**echo).sync()
 
     async def one_step():
         return client.step({"message": "hi"}).observation["echoed"]
@@ -56,17 +56,17 @@ def background_threads():
 
 
 def test_clients_share_one_thread(echo):
-    with GenericEnvClient(echo).sync() as first, GenericEnvClient(echo).sync() as second:
+    with GenericEnvClient(**echo).sync() as first, GenericEnvClient(**echo).sync() as second:
         first.reset()
         second.reset()
-        with HTTPEnvClient(echo).sync() as third:
+        with HTTPEnvClient(**echo).sync() as third:
             third.get("/health")
         assert len(background_threads()) == 1
 
 
 def test_clients_of_many_threads(echo):
     def steps(number):
-        with GenericEnvClient(echo).sync() as client:
+        with GenericEnvClient(**echo).sync() as client:
             client.reset()
             return [client.step({"message": f"{n}"}).observation["echoed"] for n in range(number)]
 
@@ -76,7 +76,7 @@ def test_clients_of_many_threads(echo):
 
 
 def test_what_goes_wrong_is_raised_here(echo):
-    with GenericEnvClient(echo).sync() as client:
+    with GenericEnvClient(**echo).sync() as client:
         client.reset()
         with pytest.raises(ServerError, match="told to break"):
             client.step({"message": "break"})
@@ -87,7 +87,7 @@ def test_what_goes_wrong_is_raised_here(echo):
 
 
 def test_it_connects_and_closes_when_told_to(echo):
-    client = GenericEnvClient(echo).sync()
+    client = GenericEnvClient(**echo).sync()
     assert client.connect() is client
     assert client.environment_id == "the echo"
     client.close()
@@ -95,7 +95,7 @@ def test_it_connects_and_closes_when_told_to(echo):
 
 
 def test_a_block_that_raises_closes_the_client(echo):
-    client = GenericEnvClient(echo).sync()
+    client = GenericEnvClient(**echo).sync()
     with contextlib.suppress(ZeroDivisionError), client:
         client.reset()
         raise ZeroDivisionError
@@ -107,7 +107,7 @@ def test_async_code_of_its_own_thread_is_told_to_await(echo):
     from guerdon._background import run as in_background
 
     async def asks():
-        return GenericEnvClient(echo).sync().reset()
+        return GenericEnvClient(**echo).sync().reset()
 
     with pytest.raises(AsyncRubricError, match="async"):
         in_background(asks())
@@ -122,7 +122,7 @@ def test_a_token_and_an_address_that_is_none(serve):
 
 
 def test_steps_of_two_threads_on_one_client_do_not_cross(echo):
-    with GenericEnvClient(echo).sync() as client, ThreadPoolExecutor(4) as threads:
+    with GenericEnvClient(**echo).sync() as client, ThreadPoolExecutor(4) as threads:
         client.reset()
         words = [f"word {number}" for number in range(40)]
         results = threads.map(lambda word: client.step({"message": word}), words)
@@ -130,6 +130,6 @@ def test_steps_of_two_threads_on_one_client_do_not_cross(echo):
 
 
 def test_the_asynchronous_client_is_there(echo):
-    async_client = GenericEnvClient(echo)
+    async_client = GenericEnvClient(**echo)
     assert async_client.sync().async_client is async_client
     assert asyncio.iscoroutinefunction(async_client.reset)

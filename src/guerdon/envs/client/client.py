@@ -1,4 +1,4 @@
-"""`EnvClient`: an environment on a server, as if it were here."""
+"""`EnvClient`: an environment on a server, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -7,27 +7,48 @@ from collections.abc import Generator, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+import httpx
+from pydantic import BaseModel
 
-from guerdon.envs.amounts import check_seconds
-from guerdon.envs.client.answers import message, read_answer
-from guerdon.envs.client.configuring import ConfiguredSession
-from guerdon.envs.client.http import server_name
-from guerdon.envs.client.launching import Container, Launcher, ServerProcess
-from guerdon.envs.client.sync import SyncEnvClient
-from guerdon.envs.client.wire import Wire, http_url, websocket_url
-from guerdon.envs.invalid import say_invalid
+from guerdon._background import run
+from guerdon._validation import check_seconds
+from guerdon.envs.client.config_updates import (
+    SessionUpdates,
+    is_report,
+    update_error,
+    versioned,
+)
+from guerdon.envs.client.http import HTTPEnvClient, SyncClient
+from guerdon.envs.client.launchers import DockerLauncher, Launcher, ProcessLauncher
+from guerdon.envs.client.session import (
+    RemoteSession,
+    encode_message,
+    observation_of,
+    parse_result,
+    validated,
+)
+from guerdon.envs.client.transport import (
+    NetworkTransport,
+    WebSocketTransport,
+    http_url,
+    websocket_url,
+)
 from guerdon.envs.tokens import check_token
 from guerdon.envs.type_parameters import set_types
-from guerdon.errors import ConnectionLostError, InvalidArgumentError, InvalidObservationError
+from guerdon.errors import (
+    ConnectionLostError,
+    InvalidArgumentError,
+    InvalidObservationError,
+    ServerError,
+)
 from guerdon.types.action import Action
 from guerdon.types.observation import GenericObservation
 from guerdon.types.state import State
 from guerdon.types.step_result import StepResult
 
-__all__ = ["EnvClient", "GenericEnvClient"]
+__all__ = ["EnvClient", "GenericEnvClient", "SyncEnvClient"]
 
-# Seconds that a server of one's own, which broke a connection, has to be seen as ended.
+# Seconds to wait for the end of a launched server that broke a connection.
 ENDING_S = 0.5
 
 ActT = TypeVar("ActT")
@@ -35,41 +56,44 @@ ObsT = TypeVar("ObsT")
 StateT = TypeVar("StateT")
 
 
-class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
-    """An environment on a server, guerdon's or any that speaks OpenEnv's protocol.
+class EnvClient(Generic[ActT, ObsT, StateT]):
+    """A client of an environment on a server, guerdon's or any that speaks OpenEnv's protocol.
 
-    It connects when it is first used, or as a context; one client has one session, in which its
-    environment lives. A connection that breaks takes the session with it: a step then raises,
-    and the next `reset` connects anew. An answer that comes too late is thrown away, never taken
-    for the next one.
+    It connects when it is first used or entered, and has one session, with an environment of its
+    own. If the connection breaks, the session is lost: a step then raises, and the next `reset`
+    connects again. An answer that arrives too late is discarded, never taken for the next one.
 
     Example:
         >>> from guerdon import EnvClient
-        >>> class MazeClient(EnvClient):  # EnvClient[Move, View, MazeState], where there are types
-        ...     '''A maze somewhere.'''
+        >>> class MazeClient(EnvClient):  # EnvClient[Move, View, MazeState] for typed results
+        ...     '''A client of the maze.'''
         >>> async def main():
-        ...     async with MazeClient.from_url("http://localhost:8000") as maze:
+        ...     async with MazeClient("http://localhost:8000") as maze:
         ...         result = await maze.reset(seed=7)
         ...         while not result.done:
         ...             result = await maze.step({"direction": "north"})
-        >>> MazeClient.from_url("localhost:8000").base_url
+        >>> MazeClient("localhost:8000").base_url
         'http://localhost:8000'
 
     Args:
-        base_url: The server's address.
-        environment_id: What to call the environment; by default the server's own name for it,
-            once connected, and its address before that.
-        action_type: The class of actions, where the client's class doesn't say.
+        base_url: The server's address; None with a `launcher` or a `transport`.
+        launcher: Starts the server when the client connects, and stops it when the client closes.
+        transport: Opens the connections; by default over the network. `ASGITransport` connects to
+            an application in the same process.
+        environment_id: The environment's name; by default the server's name for it once
+            connected, and its address before.
+        action_type: The class of actions; by default the type parameter of the client's class.
         observation_type: The class of observations.
         state_type: The class of states.
         token: The server's token.
-        connect_timeout_s: Seconds that connecting may take.
-        message_timeout_s: Seconds that an answer may take.
+        connect_timeout_s: Seconds to wait for a connection.
+        message_timeout_s: Seconds to wait for an answer.
         max_message_bytes: The largest message to accept.
-        keepalive_s: Seconds between two pings, and that one may go unanswered; None: no pings.
+        keepalive_s: Seconds between two pings, and for the answer to one; None for no pings.
 
     Raises:
-        InvalidArgumentError: The address is none.
+        InvalidArgumentError: `base_url` is not the address of a server, or another argument is
+            invalid.
     """
 
     action_type: ClassVar[type[Any]] = Action
@@ -78,8 +102,10 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | None = None,
         *,
+        launcher: Launcher | None = None,
+        transport: WebSocketTransport | None = None,
         environment_id: str | None = None,
         action_type: type[Any] | None = None,
         observation_type: type[Any] | None = None,
@@ -90,74 +116,50 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
         max_message_bytes: int = 100 * 2**20,
         keepalive_s: float | None = 20.0,
     ) -> None:
-        for name, given in (
-            ("action_type", action_type),
-            ("observation_type", observation_type),
-            ("state_type", state_type),
-        ):
+        types = {
+            "action_type": action_type,
+            "observation_type": observation_type,
+            "state_type": state_type,
+        }
+        for name, given in types.items():
             if given is not None:
                 setattr(self, name, given)
-        for what, seconds in (
-            ("connect_timeout_s", connect_timeout_s),
-            ("message_timeout_s", message_timeout_s),
-        ):
-            check_seconds(what, seconds)
-        self.base_url = http_url(base_url) if base_url else ""
+        if base_url is None and launcher is None and transport is not None:
+            base_url = "http://localhost"
+        if (base_url is None) == (launcher is None):
+            raise InvalidArgumentError("an EnvClient takes either `base_url` or `launcher`")
+        self.base_url = "" if base_url is None else http_url(base_url)
+        self._launcher = launcher
         self._environment_id = environment_id
         self._token = check_token(token)
-        self._connect_timeout_s = connect_timeout_s
-        self._message_timeout_s = message_timeout_s
-        self._wire_options: dict[str, Any] = {
-            "token": token,
-            "connect_timeout_s": connect_timeout_s,
-            "max_message_bytes": max_message_bytes,
-            "keepalive_s": keepalive_s,
-        }
-        self._wire: Wire | None = None
+        self._connect_timeout_s = check_seconds("connect_timeout_s", connect_timeout_s)
+        self._message_timeout_s = check_seconds("message_timeout_s", message_timeout_s)
+        self._transport = transport or NetworkTransport(
+            max_message_bytes=max_message_bytes, keepalive_s=keepalive_s
+        )
+        self._session: RemoteSession | None = None
         self._connecting = asyncio.Lock()
-        self._launcher: Launcher | None = None
         self._closed = False
-        super().__init__()
+        self._updates = SessionUpdates()
+        self._config_version: str | None = None
+        self._configured = 0  # the number of the session that has the updates
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         set_types(cls, EnvClient)
 
-    # Where the server comes from ----------------------------------------------------------------
-
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """A client of a server that runs somewhere.
-
-        Args:
-            url: Its address, such as ``"http://localhost:8000"``.
-            **options: As of the class.
-        """
+        """Returns a client of a running server, such as ``"http://localhost:8000"``."""
         return cls(url, **options)
 
     @classmethod
     def from_module(
-        cls,
-        spec: str,
-        *,
-        config: Any = None,
-        startup_timeout_s: float = 60.0,
-        **options: Any,
+        cls, spec: str, *, config: Any = None, startup_timeout_s: float = 60.0, **options: Any
     ) -> Self:
-        """A client of a server of its own: started when it connects, stopped when it closes.
-
-        Args:
-            spec: What ``guerdon serve`` takes: ``module:name``, ``file.py:name``, a folder, or a
-                registered name.
-            config: The reward, as a `RewardConfig`, a dict like one or the path of its file, which
-                the server gets as a file, in place of the environment's own.
-            startup_timeout_s: Seconds that the server may take to be there.
-            **options: As of the class.
-        """
-        client = cls("", **options)
-        process = ServerProcess(spec, startup_timeout_s, config=config, token=client._token)
-        client._own(process)
-        return client
+        """Returns a client that runs its server in a process; see `ProcessLauncher`."""
+        launcher = ProcessLauncher(spec, config=config, startup_timeout_s=startup_timeout_s)
+        return cls(launcher=launcher, **options)
 
     @classmethod
     def from_docker_image(
@@ -170,197 +172,257 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
         startup_timeout_s: float = 120.0,
         **options: Any,
     ) -> Self:
-        """A client of a container of its own: started when it connects, stopped when it closes.
-
-        The ``docker`` command starts it, with a port of the loopback that docker chooses.
-
-        Args:
-            image: The image.
-            config: The reward, as a `RewardConfig`, a dict like one or the path of its file. It is
-                mounted as a JSON file, read-only, whose path is in the container's
-                ``GUERDON_CONFIG``. ``guerdon serve`` takes it from there; what another server does
-                with it is its own affair.
-            env: Environment variables of the container.
-            port: The port that its server listens on, inside.
-            startup_timeout_s: Seconds that the server may take to be there.
-            **options: As of the class.
-        """
-        client = cls("", **options)
-        container = Container(
-            image, startup_timeout_s, config=config, env=env, port=port, token=client._token
+        """Returns a client that runs its server in a container; see `DockerLauncher`."""
+        launcher = DockerLauncher(
+            image, config=config, env=env, port=port, startup_timeout_s=startup_timeout_s
         )
-        client._own(container)
-        return client
-
-    def _own(self, launcher: Launcher) -> None:
-        self._launcher = launcher
-        self._wire_options["patient"] = False  # it doesn't come back by itself
+        return cls(launcher=launcher, **options)
 
     @property
     def environment_id(self) -> str:
-        """What the environment is called."""
+        """The environment's name."""
         return self._environment_id or self.base_url or "(not started)"
 
-    # Playing -----------------------------------------------------------------------------------
+    # Connecting ---------------------------------------------------------------------------------
 
     async def connect(self) -> Self:
-        """Connect, and start the server where it is this client's own.
+        """Connects; launches the server first if the client has a launcher.
 
         Raises:
-            ConnectionLostError: Nobody listens there.
+            ConnectionLostError: Nothing listens there.
             ServerError: The server refused.
-            ClientTimeoutError: Nobody answered in time.
-            LaunchError: The server or the container didn't start.
+            ClientTimeoutError: The server didn't answer in time.
+            LaunchError: The server didn't start.
         """
         self._closed = False
         async with self._connecting:
             if self._launcher is None:
                 await self._connect()
             else:
-                await self._launch(self._launcher)
+                await self._connect_or_launch(self._launcher)
         return self
 
-    async def _launch(self, launcher: Launcher) -> None:
-        """Connect to a server of one's own, which is started where it isn't there."""
-        if self.base_url and not launcher.has_ended():
+    async def _connect_or_launch(self, launcher: Launcher) -> None:
+        if self.base_url:
             try:
                 await self._connect()
                 return
             except ConnectionLostError:
-                await asyncio.sleep(ENDING_S)  # it may be about to end
-                if not launcher.has_ended():
-                    raise
-        self.base_url, self._wire = "", None
-        self.base_url = await launcher.start()
+                if not await launcher.has_ended():
+                    await asyncio.sleep(ENDING_S)  # it may be about to end
+                    if not await launcher.has_ended():
+                        raise
+        self.base_url, self._session = "", None
+        self.base_url = await launcher.start(self._token)
         await self._connect()
 
     async def _connect(self) -> None:
-        if self._wire is None:
-            self._wire = Wire(websocket_url(self.base_url), **self._wire_options)
-            self._configured = 0  # it counts its sessions anew
-        await self._wire.ready()
-        if self._environment_id is None:
-            self._environment_id = await server_name(
-                self.base_url, self._token, self._connect_timeout_s
+        if self._session is None:
+            self._session = RemoteSession(
+                websocket_url(self.base_url),
+                token=self._token,
+                transport=self._transport,
+                connect_timeout_s=self._connect_timeout_s,
+                retries=self._launcher is None,  # a launched server doesn't restart by itself
             )
+            self._configured = 0
+        await self._session.open()
+        if self._environment_id is None:
+            async with self._http_client(self._connect_timeout_s, name=None) as http:
+                self._environment_id = http.environment_id
+
+    async def _connected(self) -> RemoteSession:
+        """Returns the session, whose connection may be lost; connects if there never was one."""
+        if self._closed:
+            raise ConnectionLostError("the client was closed; reset() begins a new session")
+        if self._session is None:
+            await self.connect()
+        assert self._session is not None
+        return self._session
+
+    async def close(self) -> None:
+        """Ends the session, and stops the server if the client launched it."""
+        self._closed = True
+        try:
+            if self._session is not None:
+                await self._session.close()
+        finally:
+            if self._launcher is not None:
+                self.base_url, self._session = "", None
+                await self._launcher.stop()
+
+    # Episodes -----------------------------------------------------------------------------------
 
     async def reset(self, **kwargs: Any) -> StepResult[ObsT]:
-        """Begin an episode, over a new connection where the old one is lost or behind.
+        """Begins an episode, in a new session if the present one is lost or owes an answer.
 
         Args:
             **kwargs: ``seed``, ``episode_id``, and whatever else the environment takes.
 
         Raises:
-            ServerError: The server said that something went wrong.
-            ConnectionLostError: There is no connection to be had.
-            ClientTimeoutError: The answer didn't come in time.
+            ServerError: The server reported an error.
+            ConnectionLostError: The server can't be reached.
+            ClientTimeoutError: The answer didn't arrive in time.
         """
-        text = message("reset", kwargs)
+        message = encode_message("reset", kwargs)
         try:
-            told = await self._reset(text)
+            payload = await self._reset(message)
         except ConnectionLostError:
-            # A server of one's own that has just died is started again.
-            if self._launcher is None or (self._wire is not None and self._wire.is_open):
+            # A launched server that has just ended is launched again.
+            if self._launcher is None or (self._session is not None and self._session.is_open):
                 raise
-            told = await self._reset(text)
-        return self._parse_result(told)
+            payload = await self._reset(message)
+        return self._parse_result(payload)
 
-    async def _reset(self, text: bytes) -> Any:
+    async def _reset(self, message: bytes) -> Any:
         while True:
             await self.connect()
-            assert self._wire is not None
-            await self._configure_again()
-            session = self._wire.session
-            told = await self._wire.ask_anew(text, "observation", self._message_timeout_s)
-            if self._is_configured(session):
-                return told
+            session = await self._configured_session()
+            number = session.number
+            payload = await session.request_anew(message, "observation", self._message_timeout_s)
+            # Else the connection was lost, and the reset went to a session without the updates.
+            if not self._updates.merged or number == session.number:
+                return payload
 
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
     ) -> StepResult[ObsT]:
-        """Take a step.
+        """Takes a step.
 
         Args:
-            action: What the agent does, as a model or as a dict.
-            timeout_s: Seconds to wait for the answer, instead of the client's own.
+            action: The action, a model or a dict.
+            timeout_s: Seconds to wait for the answer; by default `message_timeout_s`.
 
         Raises:
-            ServerError: The server said that something went wrong.
+            ServerError: The server reported an error.
             ConnectionLostError: The connection is lost, and the session with it.
-            ClientTimeoutError: The answer didn't come in time.
+            ClientTimeoutError: The answer didn't arrive in time.
         """
-        text = message("step", self._step_payload(action))
-        return self._parse_result(await self._ask(text, "observation", timeout_s))
+        message = encode_message("step", self._step_payload(action))
+        if timeout_s is not None:
+            timeout_s = check_seconds("timeout_s", timeout_s)
+        session = await self._connected()
+        limit = timeout_s or self._message_timeout_s
+        return self._parse_result(await session.request(message, "observation", limit))
 
     async def state(self) -> StateT:
-        """Where the episode stands."""
-        told = await self._ask(b'{"type":"state"}', "state")
-        if not isinstance(told, dict):
-            raise InvalidObservationError(f"{self.base_url} sent {told!r:.60}, which is no state")
-        return self._parse_state(told)
+        """Returns the state of the episode."""
+        state = await self._request(b'{"type":"state"}', "state")
+        if not isinstance(state, dict):
+            raise InvalidObservationError(f"{self.base_url} sent a state that is {state!r:.60}")
+        return self._parse_state(state)
 
-    async def close(self) -> None:
-        """End the session, and stop the server where it is this client's own."""
-        self._closed = True
+    async def _request(self, message: bytes, kind: str) -> Any:
+        session = await self._connected()
+        return await session.request(message, kind, self._message_timeout_s)
+
+    # Configuration ------------------------------------------------------------------------------
+
+    async def get_config(self) -> dict[str, Any]:
+        """Returns the reward configuration of this session, in the shape of its file."""
+        await self._configured_session()
+        config = await self._request(b'{"type":"config"}', "config")
+        self._config_version = config["version"]
+        return dict(config)
+
+    async def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """Changes the reward configuration of this session alone, from its next reset on.
+
+        A session that replaces a lost one gets the same changes before its first reset. Use
+        `HTTPEnvClient.update_config` or `post` to change all sessions of the server.
+
+        Args:
+            change: The changes by name, in the shape of the file; see `LiveReward.update`.
+            version: The version that the change is based on; by default the one that this client
+                has received last.
+
+        Returns:
+            ``{"status": "ok", "config": …, "change": …}``.
+
+        Raises:
+            RewardConfigError: The change is invalid; nothing was changed.
+            ConfigConflictError: The session's configuration has another version by now.
+        """
+        versioned(change, version)  # rejects what is not a mapping before connecting
+        session = await self._configured_session()  # after which another version may be seen
+        answer = await self._update(versioned(change, version, self._config_version))
+        entry = answer.get("change") or {}
+        self._updates.add(change, changed={each["what"] for each in entry.get("changes", ())})
+        self._configured = session.number
+        return answer
+
+    async def _update(self, sent: dict[str, Any]) -> dict[str, Any]:
         try:
-            if self._wire is not None:
-                await self._wire.close()
-        finally:
-            if self._launcher is not None:
-                self.base_url = ""
-                self._wire = None
-                await self._launcher.stop()
+            answer = await self._request(encode_message("config", sent), "config")
+        except ServerError as error:
+            raise update_error(error, str(sent.get("version", ""))) from error
+        if "version" in sent or not is_report(sent):
+            self._config_version = answer["config"]["version"]
+        return dict(answer)
 
-    def sync(self) -> SyncEnvClient[ActT, ObsT, StateT]:
-        """The same client for code that awaits nothing."""
-        return SyncEnvClient(self)
+    async def _configured_session(self) -> RemoteSession:
+        """Returns the session; repeats the updates to one that has replaced another."""
+        session = await self._connected()
+        if self._configured != session.number:
+            self._config_version = None  # of the session that was lost
+            if self._updates.merged:
+                await self._update(self._updates.merged)
+            self._configured = session.number
+        return session
 
-    async def _ask(self, text: bytes, kind: str, timeout_s: float | None = None) -> Any:
-        if self._closed:
-            raise ConnectionLostError("the client was closed; reset() begins a new session")
-        if self._wire is None:
+    # HTTP ---------------------------------------------------------------------------------------
+
+    async def get(self, path: str) -> Any:
+        """Returns what is at a path of the server, such as ``"/metrics"``."""
+        async with await self._connected_http_client() as http:
+            return await http.get(path)
+
+    async def post(self, path: str, *, json: Any = None) -> Any:
+        """Sends JSON to a path of the server, such as ``"/config"``."""
+        async with await self._connected_http_client() as http:
+            return await http.post(path, json=json)
+
+    async def _connected_http_client(self) -> HTTPEnvClient:
+        if self._session is None:
             await self.connect()
-        assert self._wire is not None
-        limit = self._message_timeout_s
-        if timeout_s is not None:
-            limit = check_seconds("timeout_s", timeout_s)
-        return await self._wire.ask(text, kind, limit)
+        return self._http_client(self._message_timeout_s, name=self.base_url)
 
-    # What a subclass may write its own way -------------------------------------------------------
+    def _http_client(self, timeout_s: float, *, name: str | None) -> HTTPEnvClient:
+        transport = self._transport
+        return HTTPEnvClient(
+            self.base_url,
+            environment_id=name,
+            token=self._token,
+            timeout_s=timeout_s,
+            transport=transport if isinstance(transport, httpx.AsyncBaseTransport) else None,
+        )
+
+    # What a subclass may override ---------------------------------------------------------------
 
     def _step_payload(self, action: ActT | Mapping[str, Any]) -> Any:
-        """What is sent of an action."""
-        if isinstance(action, Mapping):
+        """Returns what is sent for an action."""
+        if isinstance(action, (Mapping, BaseModel)):
             return action
-        if isinstance(action, BaseModel):
-            return action.model_dump(mode="json")
-        raise InvalidArgumentError(f"{action!r:.60} is no action; give a model or a dict")
+        raise InvalidArgumentError(f"an action is a model or a dict, got {action!r:.60}")
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObsT]:
-        """What is made of an answer."""
-        answer = read_answer(payload)
-        kind = self.observation_type
-        try:
-            observation = kind.model_validate(answer.fields())
-        except ValidationError as error:
-            raise InvalidObservationError(
-                f"{self.base_url} sent an observation that is no {kind.__name__}: "
-                f"{say_invalid(error)}"
-            ) from error
-        return StepResult(observation, answer.reward, answer.done, answer.metadata)
+        """Returns the result for the answer to a reset or a step."""
+        result = parse_result(payload)
+        observation = observation_of(result, self.observation_type, server=self.base_url)
+        return StepResult(observation, result.reward, result.done, result.metadata)
 
     def _parse_state(self, payload: dict[str, Any]) -> StateT:
-        """What is made of a state."""
-        try:
-            state: StateT = self.state_type.model_validate(payload)
-        except ValidationError as error:
-            raise InvalidObservationError(
-                f"{self.base_url} sent a state that is no {self.state_type.__name__}: "
-                f"{say_invalid(error)}"
-            ) from error
+        """Returns the state for the answer of a server."""
+        state: StateT = validated(payload, self.state_type, what="a state", server=self.base_url)
         return state
 
-    # As a context ------------------------------------------------------------------------------
+    # Context ------------------------------------------------------------------------------------
+
+    def sync(self) -> SyncEnvClient[ActT, ObsT, StateT]:
+        """Returns the same client for synchronous code."""
+        return SyncEnvClient(self)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.connect().__await__()
@@ -382,18 +444,36 @@ class EnvClient(ConfiguredSession, Generic[ActT, ObsT, StateT]):
 
 
 class GenericEnvClient(EnvClient[dict[str, Any], dict[str, Any], dict[str, Any]]):
-    """A client for plain dicts: of an environment whose types aren't at hand.
+    """A client with plain dicts, for an environment whose classes aren't at hand.
 
     Example:
-        >>> from guerdon import GenericEnvClient
+        >>> from guerdon.envs import GenericEnvClient
         >>> def main():
-        ...     with GenericEnvClient.from_url("http://localhost:8000").sync() as environment:
+        ...     with GenericEnvClient("http://localhost:8000").sync() as environment:
         ...         environment.reset(seed=7)
         ...         return environment.step({"message": "hi"}).observation["echoed"]
     """
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[dict[str, Any]]:
-        return StepResult(*read_answer(payload))
+        return parse_result(payload)
 
     def _parse_state(self, payload: dict[str, Any]) -> dict[str, Any]:
         return payload
+
+
+class SyncEnvClient(SyncClient[ActT, ObsT, StateT]):
+    """An `EnvClient` for synchronous code; made by `EnvClient.sync`.
+
+    Example:
+        >>> from guerdon import EnvClient
+        >>> def main():
+        ...     with EnvClient("http://localhost:8000").sync() as environment:
+        ...         return environment.reset(seed=7).observation
+    """
+
+    async_client: EnvClient[ActT, ObsT, StateT]
+
+    def connect(self) -> Self:
+        """Connects; see `EnvClient.connect`."""
+        run(self.async_client.connect())
+        return self

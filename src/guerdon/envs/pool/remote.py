@@ -7,19 +7,21 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
-
-from guerdon.envs.client.answers import message, read_answer
-from guerdon.envs.client.wire import Wire, websocket_url
-from guerdon.envs.invalid import say_invalid
+from guerdon.envs.client.session import (
+    RemoteSession,
+    encode_message,
+    observation_of,
+    parse_result,
+)
+from guerdon.envs.client.transport import websocket_url
 from guerdon.envs.pool.calls import PoolBackend, PoolCall
 from guerdon.envs.tokens import check_token
-from guerdon.errors import EpisodeError, InvalidActionError, InvalidObservationError, ServerError
+from guerdon.errors import EpisodeError, InvalidActionError, ServerError
 from guerdon.types.observation import Observation
 
 __all__ = ["RemoteBackend"]
 
-# The server's own limits and the pool's clock bound an answer; the wire need not.
+# The server's own limits and the pool's clock bound an answer; the session need not.
 LONG_S = 1e6
 
 
@@ -52,23 +54,26 @@ class RemoteBackend(PoolBackend):
         token: str | None = None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        self._new_wire = partial(
-            Wire, websocket_url(url), token=check_token(token), connect_timeout_s=connect_timeout_s
+        self._new_session = partial(
+            RemoteSession,
+            websocket_url(url),
+            token=check_token(token),
+            connect_timeout_s=connect_timeout_s,
         )
         self._n = n
         self._observation_type = observation_type
-        self._wires: list[Wire] = []
+        self._sessions: list[RemoteSession] = []
         self._playing: set[asyncio.Task[None]] = set()
         self._dropping: set[asyncio.Task[None]] = set()
         self._broken: set[int] = set()  # slots whose environment raised
 
     async def open(self) -> None:
         """Connect every slot."""
-        self._wires = [self._new_wire() for _ in range(self._n)]
+        self._sessions = [self._new_session() for _ in range(self._n)]
         try:
             async with asyncio.TaskGroup() as group:
-                for wire in self._wires:
-                    group.create_task(wire.ready())
+                for session in self._sessions:
+                    group.create_task(session.open())
         except ExceptionGroup as failed:
             await self.close()
             raise failed.exceptions[0] from None
@@ -79,21 +84,23 @@ class RemoteBackend(PoolBackend):
             call.running = _begin(self._play(call), self._playing)
 
     async def _play(self, call: PoolCall) -> None:
-        wire = self._wires[call.slot]
+        session = self._sessions[call.slot]
         try:
             if call.is_reset:
                 data: Any = dict(call.extra or {})
                 if call.seed is not None:
                     data["seed"] = call.seed
-                text = message("reset", data)
+                text = encode_message("reset", data)
                 if call.slot in self._broken:  # a new session has a new environment
-                    await wire.drop()
+                    await session.drop()
                     self._broken.discard(call.slot)
-                payload = await wire.ask_anew(text, "observation", LONG_S)
+                payload = await session.request_anew(text, "observation", LONG_S)
             elif call.slot in self._broken:
                 raise EpisodeError("the slot has no environment that works; reset it")
             else:
-                payload = await wire.ask(message("step", call.action), "observation", LONG_S)
+                payload = await session.request(
+                    encode_message("step", call.action), "observation", LONG_S
+                )
             call.finish(self._observation(payload))
         except Exception as error:
             if isinstance(error, ServerError) and error.code == "EXECUTION_ERROR":
@@ -102,28 +109,22 @@ class RemoteBackend(PoolBackend):
             call.finish(None, InvalidActionError(str(error)) if refused else error)
 
     def _observation(self, payload: Any) -> Observation:
-        kind = self._observation_type
-        try:
-            return kind.model_validate(read_answer(payload).fields())
-        except ValidationError as error:
-            raise InvalidObservationError(
-                f"the server sent an observation that is no {kind.__name__}: {say_invalid(error)}"
-            ) from error
+        return observation_of(parse_result(payload), self._observation_type, server="the server")
 
     def give_up(self, call: PoolCall) -> None:
         """Drop the session; the server closes its environment, and the next reset opens another."""
         call.running.cancel()
-        wire = self._wires[call.slot]
-        self._wires[call.slot] = self._new_wire(reached=True)
-        _begin(wire.drop(), self._dropping)
+        session = self._sessions[call.slot]
+        self._sessions[call.slot] = self._new_session(reached=True)
+        _begin(session.drop(), self._dropping)
 
     async def close(self) -> None:
         """End every session."""
         for task in self._playing:
             task.cancel()
         await asyncio.gather(*self._playing, *self._dropping, return_exceptions=True)
-        wires, self._wires = self._wires, []
-        await asyncio.gather(*(wire.close() for wire in wires), return_exceptions=True)
+        sessions, self._sessions = self._sessions, []
+        await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
 
 
 def _begin(

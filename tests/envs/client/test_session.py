@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.server import ServerProtocol
 
-from guerdon.envs.client.wire import Wire, http_url, websocket_url
+from guerdon.envs.client.session import RemoteSession
+from guerdon.envs.client.transport import NetworkTransport, http_url, websocket_url
 from guerdon.errors import (
     ClientTimeoutError,
     ConnectionLostError,
@@ -35,24 +36,24 @@ def question(number=0):
     return json.dumps({"type": "step", "data": {"number": number}}).encode()
 
 
-async def asked(wire, number=0, timeout_s=LONG):
+async def asked(session, number=0, timeout_s=LONG):
     """The number in the answer to a question."""
-    answer = await wire.ask(question(number), "observation", timeout_s)
+    answer = await session.request(question(number), "observation", timeout_s)
     return answer["observation"]["number"]
 
 
 class opened:
-    """A wire to a server, connected."""
+    """A session to a server, connected."""
 
     def __init__(self, server, **options):
-        self._wire = Wire(websocket_url(server.url), **options)
+        self._session = RemoteSession(websocket_url(server.url), **options)
 
     async def __aenter__(self):
-        await self._wire.ready()
-        return self._wire
+        await self._session.open()
+        return self._session
 
     async def __aexit__(self, *error):
-        await self._wire.close()
+        await self._session.close()
 
 
 # Addresses
@@ -113,12 +114,12 @@ def unused_port():
 
 def test_nobody_listens():
     async def play():
-        wire = Wire(f"ws://127.0.0.1:{unused_port()}/ws", connect_timeout_s=LONG)
+        session = RemoteSession(f"ws://127.0.0.1:{unused_port()}/ws", connect_timeout_s=LONG)
         for _ in range(2):  # the second time as quickly as the first
             async with asyncio.timeout(LONG / 2):
                 with pytest.raises(ConnectionLostError, match="can't connect to ws://127"):
-                    await wire.ready()
-        assert not wire.is_open
+                    await session.open()
+        assert not session.is_open
 
     run(play())
 
@@ -126,7 +127,7 @@ def test_nobody_listens():
 def test_a_name_that_is_nobodys():
     async def play():
         with pytest.raises(ConnectionLostError, match="can't connect"):
-            await Wire("ws://nobody.invalid/ws").ready()
+            await RemoteSession("ws://nobody.invalid/ws").open()
 
     run(play())
 
@@ -139,9 +140,9 @@ def test_a_server_that_takes_the_connection_and_says_nothing():
 
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            wire = Wire(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=SHORT)
+            session = RemoteSession(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=SHORT)
             with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s") as raised:
-                await wire.ready()
+                await session.open()
             assert raised.value.seconds == SHORT
             assert isinstance(raised.value, TimeoutError)
 
@@ -159,7 +160,7 @@ def test_a_server_that_speaks_something_else(said):
         async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises((ConnectionLostError, ServerError)):
-                await Wire(f"ws://127.0.0.1:{port}/ws").ready()
+                await RemoteSession(f"ws://127.0.0.1:{port}/ws").open()
 
     run(play())
 
@@ -174,7 +175,7 @@ def test_a_server_that_refuses_says_why():
 
         async with Scripted(speak, process_request=refuse) as server:
             with pytest.raises(ServerError, match="wrong token") as raised:
-                await Wire(websocket_url(server.url)).ready()
+                await RemoteSession(websocket_url(server.url)).open()
             assert raised.value.code == "401"
 
     run(play())
@@ -187,8 +188,8 @@ def test_the_loopback_is_reached_past_a_proxy(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     async def play():
-        async with counting() as server, opened(server) as wire:
-            assert await asked(wire, 1) == 1
+        async with counting() as server, opened(server) as session:
+            assert await asked(session, 1) == 1
 
     run(play())
 
@@ -197,35 +198,36 @@ def test_a_server_that_was_reached_before_is_waited_for():
     async def play():
         refused = asyncio.Event()
 
-        async def noticed():
+        async def noticed(*args):
             try:
-                return await connected()
+                return await connected(*args)
             except OSError:
                 refused.set()
                 raise
 
-        async with counting() as first, opened(first) as wire:
-            connected, wire._connected = wire._connected, noticed
+        async with counting() as first, opened(first) as session:
+            connected = session._transport.connect
+            session._transport.connect = noticed
             await first.__aexit__()
             with pytest.raises(ConnectionLostError):
-                await asked(wire, 1)
-            ready = asyncio.create_task(wire.ready())
+                await asked(session, 1)
+            ready = asyncio.create_task(session.open())
             await refused.wait()
             async with counting(first.port):
                 await ready
-                assert await asked(wire, 2) == 2
+                assert await asked(session, 2) == 2
 
     run(play())
 
 
 def test_a_server_that_does_not_come_back_is_waited_for_as_long_as_connecting_may_take():
     async def play():
-        async with counting() as server, opened(server, connect_timeout_s=0.15) as wire:
+        async with counting() as server, opened(server, connect_timeout_s=0.15) as session:
             await server.__aexit__()
             with pytest.raises(ConnectionLostError):
-                await asked(wire, 1)
+                await asked(session, 1)
             with pytest.raises(ConnectionLostError, match=r"can't connect .* for 0\.15 s"):
-                await wire.ready()
+                await session.open()
 
     run(play())
 
@@ -235,16 +237,16 @@ def test_a_server_that_does_not_come_back_is_waited_for_as_long_as_connecting_ma
 
 def test_an_answer_is_that_of_its_question():
     async def play():
-        async with counting() as server, opened(server) as wire:
-            assert [await asked(wire, number) for number in range(5)] == list(range(5))
+        async with counting() as server, opened(server) as session:
+            assert [await asked(session, number) for number in range(5)] == list(range(5))
 
     run(play())
 
 
 def test_questions_asked_at_once_are_asked_in_turn():
     async def play():
-        async with counting() as server, opened(server) as wire:
-            tasks = [asked(wire, number) for number in range(20)]
+        async with counting() as server, opened(server) as session:
+            tasks = [asked(session, number) for number in range(20)]
             assert await asyncio.gather(*tasks) == list(range(20))
 
     run(play())
@@ -278,17 +280,17 @@ class Held:
 def test_an_answer_that_is_late_is_not_the_next_ones():
     async def play():
         held = Held()
-        async with Scripted(held) as server, opened(server) as wire:
-            with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s.*thrown away") as raised:
-                await asked(wire, 1, timeout_s=SHORT)
+        async with Scripted(held) as server, opened(server) as session:
+            with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s.*discarded") as raised:
+                await asked(session, 1, timeout_s=SHORT)
             assert raised.value.seconds == SHORT
             with pytest.raises(ClientTimeoutError):
-                await asked(wire, 2, timeout_s=SHORT)
+                await asked(session, 2, timeout_s=SHORT)
             for _ in range(3):
                 held.allowed.release()
-            assert await asked(wire, 3) == 3
+            assert await asked(session, 3) == 3
             held.allowed.release()
-            assert await asked(wire, 4) == 4
+            assert await asked(session, 4) == 4
             assert len(server.sockets) == 1
 
     run(play())
@@ -296,10 +298,10 @@ def test_an_answer_that_is_late_is_not_the_next_ones():
 
 def test_an_answer_that_never_comes_times_every_question_out():
     async def play():
-        async with answering() as server, opened(server) as wire:
+        async with answering() as server, opened(server) as session:
             for number in range(3):
                 with pytest.raises(ClientTimeoutError):
-                    await asked(wire, number, timeout_s=SHORT)
+                    await asked(session, number, timeout_s=SHORT)
 
     run(play())
 
@@ -307,15 +309,15 @@ def test_an_answer_that_never_comes_times_every_question_out():
 def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away():
     async def play():
         held = Held()
-        async with Scripted(held) as server, opened(server) as wire:
-            given_up = asyncio.create_task(asked(wire, 1))
+        async with Scripted(held) as server, opened(server) as session:
+            given_up = asyncio.create_task(asked(session, 1))
             await held.heard.acquire()
             given_up.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
             held.allowed.release()
             held.allowed.release()
-            assert await asked(wire, 2) == 2
+            assert await asked(session, 2) == 2
 
     run(play())
 
@@ -332,11 +334,11 @@ def test_a_late_error_is_not_the_next_ones_either():
                 else:
                     await socket.send(numbered(message))
 
-        async with Scripted(speak) as server, opened(server) as wire:
+        async with Scripted(speak) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError):
-                await asked(wire, 1, timeout_s=SHORT)
+                await asked(session, 1, timeout_s=SHORT)
             held.set()
-            assert await asked(wire, 2) == 2
+            assert await asked(session, 2) == 2
 
     run(play())
 
@@ -352,13 +354,13 @@ def test_a_late_error_that_ends_the_session_is_said(code):
                 await socket.send(failed(code, "that was it"))
                 return
 
-        async with Scripted(speak) as server, opened(server) as wire:
+        async with Scripted(speak) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError):
-                await asked(wire, 1, timeout_s=SHORT)
+                await asked(session, 1, timeout_s=SHORT)
             held.set()
             with pytest.raises(ServerError, match="that was it"):
-                await asked(wire, 2)
-            assert not wire.is_open
+                await asked(session, 2)
+            assert not session.is_open
 
     run(play())
 
@@ -366,13 +368,13 @@ def test_a_late_error_that_ends_the_session_is_said(code):
 def test_getting_ready_leaves_a_connection_that_owes_an_answer():
     async def play():
         held = Held()
-        async with Scripted(held) as server, opened(server) as wire:
+        async with Scripted(held) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError):
-                await asked(wire, 1, timeout_s=SHORT)
-            await wire.ready()
+                await asked(session, 1, timeout_s=SHORT)
+            await session.open()
             assert len(server.sockets) == 2
             held.allowed.release()
-            assert await asked(wire, 2) == 2
+            assert await asked(session, 2) == 2
 
     run(play())
 
@@ -380,10 +382,10 @@ def test_getting_ready_leaves_a_connection_that_owes_an_answer():
 def test_getting_ready_waits_for_the_question_that_is_under_way():
     async def play():
         held = Held()
-        async with Scripted(held) as server, opened(server) as wire:
-            asking = asyncio.create_task(asked(wire, 1))
+        async with Scripted(held) as server, opened(server) as session:
+            asking = asyncio.create_task(asked(session, 1))
             await held.heard.acquire()
-            ready = asyncio.create_task(wire.ready())
+            ready = asyncio.create_task(session.open())
             await asyncio.sleep(0)
             held.allowed.release()
             assert await asking == 1
@@ -403,25 +405,25 @@ def test_whatever_became_of_a_question_no_answer_is_taken_for_anothers(ends):  #
 
     async def play():
         held = Held()
-        async with Scripted(held) as server, opened(server) as wire:
+        async with Scripted(held) as server, opened(server) as session:
             for number, end in enumerate(ends):
-                if not wire.is_open:
-                    await wire.ready()
+                if not session.is_open:
+                    await session.open()
                 if end == "timed out":
                     with pytest.raises(ClientTimeoutError):
-                        await asked(wire, number, timeout_s=0.001)
+                        await asked(session, number, timeout_s=0.001)
                     continue
                 if end == "answered":
                     for _ in range(number + 1):
                         held.allowed.release()
-                    assert await asked(wire, number) == number
+                    assert await asked(session, number) == number
                     held.allowed, held.said = asyncio.Semaphore(0), asyncio.Semaphore(0)
                     continue
-                asking = asyncio.create_task(asked(wire, number))
+                asking = asyncio.create_task(asked(session, number))
                 if isinstance(end, int):
                     for _ in range(end):
                         await asyncio.sleep(0)
-                elif wire._owed == 0:  # else it isn't sent before what is owed has come
+                elif session._owed == 0:  # else it isn't sent before what is owed has come
                     await held.heard.acquire()
                     if end == "cancelled when answered":
                         held.allowed.release()
@@ -429,9 +431,9 @@ def test_whatever_became_of_a_question_no_answer_is_taken_for_anothers(ends):  #
                 asking.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     assert await asking == number
-            await wire.ready()
+            await session.open()
             held.allowed.release()
-            assert await asked(wire, 1000) == 1000
+            assert await asked(session, 1000) == 1000
 
     run(play())
 
@@ -443,13 +445,13 @@ def test_whatever_became_of_a_question_no_answer_is_taken_for_anothers(ends):  #
 def test_the_session_goes_on_after_an_error(code):
     async def play():
         answers = failed(code, "oh no"), observed({"number": 7})
-        async with answering(*answers) as server, opened(server) as wire:
+        async with answering(*answers) as server, opened(server) as session:
             with pytest.raises(ServerError) as raised:
-                await asked(wire)
+                await asked(session)
             assert str(raised.value) == f"Server error: oh no (code: {code})"
             assert raised.value.code == code
             assert isinstance(raised.value, RuntimeError)
-            assert await asked(wire) == 7
+            assert await asked(session) == 7
 
     run(play())
 
@@ -458,9 +460,9 @@ def test_a_validation_error_tells_the_fields():
     async def play():
         errors = [{"loc": ["message"], "msg": "Field required", "type": "missing"}]
         answer = failed("VALIDATION_ERROR", "no good", errors=errors)
-        async with answering(answer) as server, opened(server) as wire:
+        async with answering(answer) as server, opened(server) as session:
             with pytest.raises(ServerError, match="no good") as raised:
-                await asked(wire)
+                await asked(session)
             assert list(raised.value.errors) == errors
 
     run(play())
@@ -475,14 +477,14 @@ def test_what_is_said_unasked_before_the_server_leaves_is_read_as_that(code, fir
                 await socket.recv()
             await socket.send(failed(code, "no more"))
 
-        async with Scripted(speak) as server, opened(server) as wire:
+        async with Scripted(speak) as server, opened(server) as session:
             if first:
-                await wire._socket.wait_closed()
+                await session._socket.wait_closed()
             with pytest.raises(ServerError, match=rf"no more \(code: {code}\)"):
-                await asked(wire)
-            assert not wire.is_open
-            with pytest.raises(ConnectionLostError, match=r"reset\(\) makes one"):
-                await asked(wire)
+                await asked(session)
+            assert not session.is_open
+            with pytest.raises(ConnectionLostError, match=r"reset\(\) opens one"):
+                await asked(session)
 
     run(play())
 
@@ -494,11 +496,11 @@ def test_a_server_that_leaves_without_a_word(code):
             await socket.recv()
             await socket.close(code, "bye")
 
-        async with Scripted(speak) as server, opened(server) as wire:
+        async with Scripted(speak) as server, opened(server) as session:
             with pytest.raises(ConnectionLostError, match=r"reset\(\) begins a new one") as raised:
-                await asked(wire)
+                await asked(session)
             assert isinstance(raised.value, ConnectionError)
-            assert not wire.is_open
+            assert not session.is_open
 
     run(play())
 
@@ -509,9 +511,9 @@ def test_a_connection_that_breaks():
             await socket.recv()
             socket.transport.abort()
 
-        async with Scripted(speak) as server, opened(server) as wire:
+        async with Scripted(speak) as server, opened(server) as session:
             with pytest.raises(ConnectionLostError, match=r"reset\(\) begins a new one"):
-                await asked(wire)
+                await asked(session)
 
     run(play())
 
@@ -526,12 +528,12 @@ def test_a_connection_that_breaks():
 )  # fmt: skip
 def test_what_is_no_answer_loses_the_connection_and_says_so(said):
     async def play():
-        async with answering(said) as server, opened(server) as wire:
+        async with answering(said) as server, opened(server) as session:
             with pytest.raises(ConnectionLostError):
-                await asked(wire)
-            assert not wire.is_open
-            await wire.ready()
-            assert wire.is_open
+                await asked(session)
+            assert not session.is_open
+            await session.open()
+            assert session.is_open
 
     run(play())
 
@@ -543,9 +545,9 @@ def test_what_is_no_answer_loses_the_connection_and_says_so(said):
 def test_an_error_that_lacks_what_errors_have_is_still_one(data):
     async def play():
         said = f'{{"type":"error","data":{data}}}'
-        async with answering(said) as server, opened(server) as wire:
+        async with answering(said) as server, opened(server) as session:
             with pytest.raises((ServerError, ConnectionLostError)):
-                await asked(wire)
+                await asked(session)
 
     run(play())
 
@@ -554,17 +556,17 @@ def test_an_error_that_lacks_what_errors_have_is_still_one(data):
 @settings(max_examples=40, deadline=None)
 def test_whatever_a_server_says_the_error_is_one_of_ours(said):
     async def play():
-        async with answering(said) as server, opened(server) as wire:
+        async with answering(said) as server, opened(server) as session:
             with pytest.raises((ConnectionLostError, ServerError)):
-                await asked(wire)
+                await asked(session)
 
     run(play())
 
 
 def test_a_binary_frame_that_holds_an_answer_is_taken():
     async def play():
-        async with answering(observed({"number": 3}).encode()) as server, opened(server) as wire:
-            assert await asked(wire) == 3
+        async with answering(observed({"number": 3}).encode()) as server, opened(server) as session:
+            assert await asked(session) == 3
 
     run(play())
 
@@ -572,9 +574,12 @@ def test_a_binary_frame_that_holds_an_answer_is_taken():
 def test_a_message_that_is_too_large_loses_the_connection():
     async def play():
         answer = observed({"number": "x" * 2000})
-        async with answering(answer) as server, opened(server, max_message_bytes=1000) as wire:
+        async with (
+            answering(answer) as server,
+            opened(server, transport=NetworkTransport(max_message_bytes=1000)) as session,
+        ):
             with pytest.raises(ConnectionLostError, match="1009"):
-                await asked(wire)
+                await asked(session)
 
     run(play())
 
@@ -599,10 +604,12 @@ def test_a_peer_that_answers_no_ping_is_gone():
 
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            wire = Wire(f"ws://127.0.0.1:{port}/ws", keepalive_s=SHORT)
-            await wire.ready()
+            session = RemoteSession(
+                f"ws://127.0.0.1:{port}/ws", transport=NetworkTransport(keepalive_s=SHORT)
+            )
+            await session.open()
             with pytest.raises(ConnectionLostError, match="keepalive"):
-                await asked(wire)
+                await asked(session)
 
     run(play())
 
@@ -622,10 +629,10 @@ def test_a_question_that_is_cancelled_while_it_is_sent_takes_the_connection_alon
 
         async with await asyncio.start_server(stuck, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            wire = Wire(f"ws://127.0.0.1:{port}/ws")
-            await wire.ready()
-            socket = wire._socket
-            sending = asyncio.create_task(wire.ask(b"x" * 50_000_000, "observation", LONG))
+            session = RemoteSession(f"ws://127.0.0.1:{port}/ws")
+            await session.open()
+            socket = session._socket
+            sending = asyncio.create_task(session.request(b"x" * 50_000_000, "observation", LONG))
             while not socket.transport.get_write_buffer_size():
                 await asyncio.sleep(0)
             sending.cancel()
@@ -634,7 +641,7 @@ def test_a_question_that_is_cancelled_while_it_is_sent_takes_the_connection_alon
             cancelled.set()
             await gone.wait()
             with pytest.raises(ConnectionLostError, match=r"reset\(\)"):
-                await asked(wire)
+                await asked(session)
 
     run(play())
 
@@ -653,10 +660,10 @@ def test_closing_says_goodbye_and_may_be_done_twice():
             left.set()
 
         async with Scripted(speak) as server:
-            async with opened(server) as wire:
+            async with opened(server) as session:
                 pass
             await left.wait()
-            await wire.close()
+            await session.close()
         assert heard == [{"type": "close"}]
 
     run(play())
@@ -665,10 +672,10 @@ def test_closing_says_goodbye_and_may_be_done_twice():
 def test_closing_while_a_question_is_under_way_ends_it():
     async def play():
         held = Held()
-        async with Scripted(held) as server, opened(server) as wire:
-            asking = asyncio.create_task(asked(wire, 1))
+        async with Scripted(held) as server, opened(server) as session:
+            asking = asyncio.create_task(asked(session, 1))
             await held.heard.acquire()
-            await wire.close()
+            await session.close()
             with pytest.raises(ConnectionLostError):
                 await asking
 
@@ -678,8 +685,8 @@ def test_closing_while_a_question_is_under_way_ends_it():
 def test_closing_after_the_server_has_left():
     async def play():
         async with counting() as server:
-            async with opened(server) as wire:
+            async with opened(server) as session:
                 server.sockets[0].transport.abort()
-            assert not wire.is_open
+            assert not session.is_open
 
     run(play())

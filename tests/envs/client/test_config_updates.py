@@ -6,7 +6,8 @@ import textwrap
 import pytest
 
 from guerdon import EnvClient, GenericEnvClient, HTTPEnvClient, RewardConfig, Rubric, RubricComposer
-from guerdon.envs.client.configuring import ConfigFile, changed, merged, refused
+from guerdon.envs.client.config_updates import SessionUpdates, update_error, versioned
+from guerdon.envs.client.launchers import _ConfigFile
 from guerdon.errors import (
     ConfigConflictError,
     ConnectionLostError,
@@ -48,7 +49,7 @@ async def reward(client):
 
 def lose(client):
     """Break the connection, as a network does."""
-    client._wire._socket.transport.abort()
+    client._session._socket.transport.abort()
 
 
 @pytest.mark.parametrize("kind", [EnvClient, GenericEnvClient])
@@ -123,7 +124,7 @@ def test_a_refusal_lists_every_problem(serve, kind):
 def test_what_is_no_change_is_not_sent(serve, kind, change):
     async def main():
         async with kind(serve(Composed).url) as client:
-            with pytest.raises(InvalidArgumentError, match="give a dict"):
+            with pytest.raises(InvalidArgumentError, match="is a dict"):
                 await client.update_config(change)
 
     run(main())
@@ -164,7 +165,7 @@ def test_a_session_is_told_that_the_version_is_another(serve):
 
 
 @pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
-def test_a_change_of_ten_megabytes_is_refused(serve, kind):
+def test_a_change_of_ten_megabytes_is_update_error(serve, kind):
     async def main():
         async with kind(serve(Composed).url) as client:
             with pytest.raises(
@@ -249,7 +250,7 @@ def test_changes_after_a_loss_are_added_to_those_before(serve):
             await client.get_config()
             await client.update_config({"weights": {"a": 5.0}})
             lose(client)
-            await client._wire.drop()
+            await client._session.drop()
             await client.connect()
             answer = await client.update_config({"weights": {"b": 0.0}})
             assert [each["weight"] for each in answer["config"]["per_turn"]] == [5.0, 0.0]
@@ -265,7 +266,7 @@ def test_what_a_lost_session_saw_does_not_hold_up_the_next(serve):
             await client.get_config()
             await http.update_config({"weights": {"b": 0.0}})
             lose(client)
-            await client._wire.drop()
+            await client._session.drop()
             await client.reset()
             await client.update_config({"weights": {"a": 5.0}})
             assert await reward(client) == 5.0
@@ -286,17 +287,17 @@ def test_a_change_that_was_refused_is_not_said_again(serve):
 
 
 def test_very_many_changes_are_kept_as_one():
-    own = {}
+    updates = SessionUpdates()
     for number in range(1000):
-        own = merged(own, {"weights": {"a": number}, "training_step": number, "by": "ann"})
-    assert own == {"weights": {"a": 999}, "training_step": 999}
+        updates.add({"weights": {"a": number}, "training_step": number, "by": "ann"})
+    assert updates.merged == {"weights": {"a": 999}, "training_step": 999}
 
 
 # Handing one over
 
 
 def test_a_file_of_it_is_removed_with_its_folder():
-    file = ConfigFile(RewardConfig.from_dict(configuration("worlds.py:Long")))
+    file = _ConfigFile(RewardConfig.from_dict(configuration("worlds.py:Long")))
     folder = file.path.parent
     assert json.loads(file.path.read_text())["schema_version"] == "1.0"
     file.remove()
@@ -304,9 +305,9 @@ def test_a_file_of_it_is_removed_with_its_folder():
 
 
 @pytest.mark.parametrize("config", [{"per_turn": object()}, {"weight": float("nan")}])
-def test_what_json_can_not_hold_is_refused(config):
-    with pytest.raises(InvalidArgumentError, match="JSON can't hold it"):
-        ConfigFile(config)
+def test_what_json_can_not_hold_is_update_error(config):
+    with pytest.raises(InvalidArgumentError, match="not JSON-serializable"):
+        _ConfigFile(config)
 
 
 WORLD = """
@@ -370,14 +371,17 @@ def test_a_server_of_ones_own_gets_it_as_a_file(tmp_path, monkeypatch, given):
 
 
 def test_what_only_reports_progress_is_sent_without_a_version():
-    assert changed({"training_step": 3, "by": "t"}, None, "1-f") == {"training_step": 3, "by": "t"}
-    assert changed({"weights": {}}, None, "1-f") == {"weights": {}, "version": "1-f"}
-    assert changed({"weights": {}}, "2-e", "1-f")["version"] == "2-e"
+    assert versioned({"training_step": 3, "by": "t"}, None, "1-f") == {
+        "training_step": 3,
+        "by": "t",
+    }
+    assert versioned({"weights": {}}, None, "1-f") == {"weights": {}, "version": "1-f"}
+    assert versioned({"weights": {}}, "2-e", "1-f")["version"] == "2-e"
 
 
 def test_a_conflict_says_both_versions_and_an_error_of_post_is_told_in_words():
     told = {"message": "it was changed", "version": "2-e"}
-    error = refused(ServerError("said", code="412", details=told), "1-f")
+    error = update_error(ServerError("said", code="412", details=told), "1-f")
     assert (str(error), error.sent, error.present) == ("it was changed", "1-f", "2-e")
 
 

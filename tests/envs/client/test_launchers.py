@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import GenericEnvClient
-from guerdon.envs.client.launching import Container
+from guerdon.envs.client.launchers import DockerLauncher
 from guerdon.errors import ConnectionLostError, LaunchError, ServerError
 from tests.envs.client.servers import SOON, run
 
@@ -172,7 +172,7 @@ def test_a_server_that_takes_too_long(tmp_path):
     os.mkfifo(pipe)
     (tmp_path / "slow.py").write_text(f"import os\nprint(os.getpid())\nopen({str(pipe)!r}).read()")
     client = GenericEnvClient.from_module(f"{tmp_path}/slow.py:Echo", startup_timeout_s=0.3).sync()
-    with pytest.raises(LaunchError, match=r"wasn't there after 0\.3 s"):
+    with pytest.raises(LaunchError, match=r"wasn't healthy after 0\.3 s"):
         client.connect()
     client.close()
 
@@ -215,7 +215,7 @@ def test_a_client_that_is_forgotten_leaves_no_process(file):
     async def play():
         client = GenericEnvClient.from_module(f"{file}:Echo")
         process = (await client.reset()).observation["process"]
-        await client._wire.drop()
+        await client._session.drop()
         return process
 
     process = asyncio.run(play())
@@ -289,7 +289,7 @@ def docker(tmp_path, file, monkeypatch):
 
 def light(timeout_s=SOON, **options):
     """A container that knows nothing but its health."""
-    return Container("light", timeout_s, port=8123, **options)
+    return DockerLauncher("light", startup_timeout_s=timeout_s, port=8123, **options)
 
 
 def from_image(**options):
@@ -384,7 +384,7 @@ def test_docker_publishes_no_port(docker):
 
 def test_a_container_that_ends_at_once_says_why(docker):
     with pytest.raises(LaunchError, match="the container of broken has ended") as raised:
-        run(Container("broken", SOON, port=8123).start())
+        run(DockerLauncher("broken", startup_timeout_s=SOON, port=8123).start())
     for said in (str(raised.value), raised.value.output):
         assert "a bad config" in said
     assert docker.containers() == []
@@ -392,7 +392,7 @@ def test_a_container_that_ends_at_once_says_why(docker):
 
 def test_a_container_that_never_answers_is_removed_and_its_log_told(docker):
     docker.behave(port={"prints": "127.0.0.1:9\n"})
-    with pytest.raises(LaunchError, match=r"wasn't there after 1 s") as raised:
+    with pytest.raises(LaunchError, match=r"wasn't healthy after 1 s") as raised:
         run(light(timeout_s=1).start())
     assert "serving light" in raised.value.output
     assert "serving light" in str(raised.value)

@@ -1,0 +1,360 @@
+"""`RemoteSession`: one session on a server, with requests and their answers strictly in turn.
+
+Messages of the protocol have no numbers: the next answer belongs to the oldest request. A request
+that nothing waits for any longer, after a timeout for example, is therefore counted, and its answer
+is discarded when it arrives, so that it is never taken for the answer to a later request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidMessage,
+    InvalidStatus,
+    WebSocketException,
+)
+
+from guerdon.envs.client.transport import NetworkTransport, WebSocket, WebSocketTransport
+from guerdon.envs.invalid import say_invalid
+from guerdon.errors import (
+    ClientTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    InvalidObservationError,
+    ServerError,
+)
+from guerdon.types.step_result import StepResult
+
+__all__ = ["RemoteSession", "encode_message", "observation_of", "parse_result"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+# After an error with one of these codes the server has closed the session.
+FATAL = {"CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"}
+
+# Seconds between two attempts to connect to a server that may be restarting.
+RETRY_S = 0.1
+
+
+def encode_message(kind: str, data: Any) -> bytes:
+    """Returns a message to a server, as JSON.
+
+    Example:
+        >>> encode_message("step", {"text": "hi"})
+        b'{"type":"step","data":{"text":"hi"}}'
+
+    Raises:
+        InvalidArgumentError: `data` is not JSON-serializable.
+    """
+    if isinstance(data, BaseModel):
+        data = data.model_dump(mode="json")
+    try:
+        return to_json({"type": kind, "data": data}, inf_nan_mode="constants")
+    except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"{kind} is not JSON-serializable: {error}") from error
+
+
+def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
+    """Parses the answer to a reset or a step, and checks that the protocol allows it.
+
+    Newer servers send the metadata inside the observation and beside it, older ones not at all.
+
+    Example:
+        >>> parse_result({"observation": {"echoed": "hi"}, "reward": True, "done": False})
+        StepResult(observation={'echoed': 'hi'}, reward=1.0, done=False, metadata={})
+
+    Raises:
+        ConnectionLostError: It is not an answer of the protocol.
+        InvalidObservationError: The reward is not a finite number, or the metadata is not an
+            object.
+    """
+    observation = payload.get("observation") if isinstance(payload, Mapping) else None
+    if not isinstance(observation, dict):
+        raise ConnectionLostError(f"the server's answer has no observation: {payload!r:.80}")
+    metadata = payload.get("metadata") or observation.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise InvalidObservationError(f"the server's metadata is not an object: {metadata!r:.80}")
+    reward = payload.get("reward")
+    if type(reward) is not float and reward is not None:
+        if not isinstance(reward, (bool, int)):
+            raise InvalidObservationError(f"the server's reward is not a number: {reward!r:.80}")
+        reward = float(reward)
+    if reward is not None and not math.isfinite(reward):
+        raise InvalidObservationError(f"the server's reward is not finite: {reward!r}")
+    return StepResult(observation, reward, bool(payload.get("done", False)), metadata)
+
+
+def observation_of(
+    result: StepResult[dict[str, Any]], kind: type[ModelT], *, server: str
+) -> ModelT:
+    """Returns the observation of a result as a model, with its reward, done and metadata.
+
+    Raises:
+        InvalidObservationError: The fields don't fit the model.
+    """
+    fields = {
+        **result.observation,
+        "reward": result.reward,
+        "done": result.done,
+        "metadata": result.metadata,
+    }
+    return validated(fields, kind, what="an observation", server=server)
+
+
+def validated(fields: Any, kind: type[ModelT], *, what: str, server: str) -> ModelT:
+    """Returns what a server sent as a model.
+
+    Raises:
+        InvalidObservationError: The fields don't fit the model.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidObservationError(
+            f"{server} sent {what} that is not a {kind.__name__}: {say_invalid(error)}"
+        ) from error
+
+
+class RemoteSession:
+    """One session on a server.
+
+    Args:
+        url: The address, see `websocket_url`.
+        token: The bearer token.
+        transport: Opens the WebSockets; by default over the network.
+        connect_timeout_s: Seconds to wait for a connection.
+        retries: Whether connecting to a server that was reached before is retried.
+        reached: Whether the server was reached before, by another session.
+
+    Attributes:
+        number: How many connections, and thus sessions, it has opened.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        transport: WebSocketTransport | None = None,
+        connect_timeout_s: float = 10.0,
+        retries: bool = True,
+        reached: bool = False,
+    ) -> None:
+        self.url = url
+        self.number = 0
+        self._transport = transport or NetworkTransport()
+        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        self._connect_timeout_s = connect_timeout_s
+        self._retries = retries
+        self._reached = reached
+        self._socket: WebSocket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the socket
+        self._turn = asyncio.Lock()
+        self._owed = 0  # answers that are still to come, and that nothing waits for
+        self._sent = False  # whether the present request is sent
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._socket is not None
+
+    async def open(self) -> None:
+        """Connects, unless there is a connection on which no answer is outstanding.
+
+        Connecting to a server that was reached before is retried until `connect_timeout_s`: it
+        may be restarting.
+
+        Raises:
+            ConnectionLostError: Nothing listens there, or it isn't such a server.
+            ClientTimeoutError: There was no connection in time.
+            ServerError: The server refused, for example because of a wrong token.
+        """
+        async with self._turn:
+            socket = self._socket
+            elsewhere = self._loop is not asyncio.get_running_loop()
+            if socket is None or self._owed or elsewhere or not socket.is_open:
+                await self.drop()
+                await self._connect()
+
+    async def _connect(self) -> None:
+        limit = self._connect_timeout_s
+        refused: Exception | None = None
+        try:
+            async with asyncio.timeout(limit):
+                while self._socket is None:
+                    try:
+                        self._socket = await self._transport.connect(self.url, self._headers)
+                    except (OSError, InvalidMessage) as error:
+                        if not (self._reached and self._retries):
+                            raise
+                        refused = error
+                        await asyncio.sleep(RETRY_S)
+        except TimeoutError as error:
+            if refused is not None:
+                raise ConnectionLostError(
+                    f"can't connect to {self.url} for {limit:g} s: {refused}"
+                ) from refused
+            raise ClientTimeoutError(
+                f"no connection to {self.url} within {limit:g} s", seconds=limit
+            ) from error
+        except InvalidStatus as error:
+            response = error.response
+            reason = (response.body or b"").decode(errors="replace")[:500]
+            raise ServerError(
+                f"{self.url} refused: {reason}", code=str(response.status_code)
+            ) from error
+        except (OSError, WebSocketException) as error:
+            raise ConnectionLostError(f"can't connect to {self.url}: {error}") from error
+        self._reached = True
+        self.number += 1
+        self._loop = asyncio.get_running_loop()
+
+    async def request(self, message: bytes, kind: str, timeout_s: float) -> Any:
+        """Sends a message, and returns the data of its answer.
+
+        Args:
+            message: The message.
+            kind: The type of its answer.
+            timeout_s: Seconds to wait. The session goes on afterwards; a late answer is discarded.
+
+        Raises:
+            ServerError: The server reported an error.
+            ClientTimeoutError: The answer didn't arrive in time.
+            ConnectionLostError: There is no connection, or what arrived is not such an answer.
+        """
+        async with self._turn:
+            self._sent = False
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answer = await self._exchange(message)
+            except TimeoutError as error:
+                sent = self._sent
+                consequence = (
+                    "its late answer will be discarded"
+                    if sent
+                    else "the request was not sent, because an earlier answer is still to come"
+                )
+                raise ClientTimeoutError(
+                    f"{self.url} didn't answer within {timeout_s:g} s; {consequence}",
+                    seconds=timeout_s,
+                    sent=sent,
+                ) from error
+            received, data = await self._parse(answer)
+            if received == "error":
+                raise _server_error(data)
+            if received != kind:
+                await self.drop()
+                raise ConnectionLostError(
+                    f"{self.url} answered with {received!r:.40}, not with {kind!r}"
+                )
+            return data
+
+    async def request_anew(self, message: bytes, kind: str, timeout_s: float) -> Any:
+        """Sends a message that needs no earlier session, over a new connection if necessary.
+
+        It is sent once more if the connection turns out to be lost. Arguments, result and
+        exceptions are those of `open` and `request`.
+        """
+        await self.open()
+        try:
+            return await self.request(message, kind, timeout_s)
+        except ConnectionLostError:
+            if self.is_open:
+                raise
+        await self.open()
+        return await self.request(message, kind, timeout_s)
+
+    async def _exchange(self, message: bytes) -> bytes:
+        socket = self._socket
+        if socket is None:
+            raise ConnectionLostError(f"there is no connection to {self.url}; reset() opens one")
+        if self._loop is not asyncio.get_running_loop():
+            raise ConnectionLostError(
+                f"the connection to {self.url} belongs to another event loop; reset() opens one"
+            )
+        try:
+            while self._owed:
+                kind, data = await self._parse(await socket.recv(decode=False))
+                if kind == "error" and data["code"] in FATAL:
+                    raise _server_error(data)
+                self._owed -= 1
+            await socket.send(message, text=True)
+            self._sent = True
+            return await socket.recv(decode=False)
+        except ConnectionClosed as error:
+            last = await _last_error(socket)
+            await self.drop()
+            if last is not None:
+                return last
+            raise ConnectionLostError(
+                f"{self.url} closed the session ({error}); its environment is gone, and reset() "
+                "begins a new one"
+            ) from error
+        except asyncio.CancelledError:
+            if self._sent:
+                self._owed += 1
+            elif self._owed == 0:  # it may have been sent in part
+                self._socket = None
+                socket.abort()
+            raise
+
+    async def _parse(self, answer: bytes) -> tuple[str, Any]:
+        """Returns the type and the data of a message; drops the connection if it is the last."""
+        try:
+            message = from_json(answer)
+            kind, data = message["type"], message["data"]
+            if kind == "error":
+                data = {"message": None, **data, "code": str(data.get("code", ""))}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            await self.drop()
+            raise ConnectionLostError(
+                f"{self.url} sent {answer[:80]!r}, which is not a message of the protocol"
+            ) from error
+        if kind == "error" and data["code"] in FATAL:
+            await self.drop()
+        return kind, data
+
+    async def close(self) -> None:
+        """Ends the session with the protocol's ``close`` message."""
+        socket = self._socket
+        if socket is not None and self._loop is asyncio.get_running_loop():
+            try:
+                async with asyncio.timeout(2.0):
+                    await socket.send(b'{"type":"close"}', text=True)
+            except (ConnectionClosed, TimeoutError):
+                pass  # the server closed it first, or doesn't read
+        await self.drop()
+
+    async def drop(self) -> None:
+        """Closes the connection without a message; the server ends the session."""
+        socket, self._socket = self._socket, None
+        self._owed = 0
+        if socket is None:
+            return
+        if self._loop is asyncio.get_running_loop():
+            await socket.close()
+        elif self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(socket.abort)
+
+
+async def _last_error(socket: WebSocket) -> bytes | None:
+    """Returns the error with which the server ended the session, if that is its last message."""
+    message = b""
+    try:
+        while True:
+            message = await socket.recv(decode=False)
+    except ConnectionClosed:
+        return message if any(f'"{code}"'.encode() in message for code in FATAL) else None
+
+
+def _server_error(data: dict[str, Any]) -> ServerError:
+    errors = data.get("errors")
+    fields = errors if isinstance(errors, list) else ()
+    return ServerError(str(data["message"]), code=data["code"], errors=fields, details=data)
