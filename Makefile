@@ -1,52 +1,68 @@
-# Every target sets up what it needs: a machine with git, make and Python 3.11 is enough.
+# Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test edges sandbox check docs-test interop bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox docs-test api interop coverage bench clean
 
 PYTHON ?= python3
-# uv from the machine where it is there, else one of our own.
+# uv if it is installed, otherwise a copy in .tools.
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := $(UV) run --frozen
+PYTEST := $(RUN) pytest -n 2 --dist worksteal
+# Fast tests of the packages that most changes touch.
+QUICK := tests/rubrics tests/credit tests/types tests/config tests/test_package.py
 
-help:  ## Say what there is to make.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check uv
 
-# Compiled once here: where Python may not write bytecode, every process would do it again.
-setup: $(filter .tools/bin/uv,$(UV))  ## Install everything into .venv, as the lock says.
+# Compiled once here: where Python may not write bytecode, every process would compile again.
+setup: $(filter .tools/bin/uv,$(UV))  ## Install everything into .venv, from the lock file.
 	@$(UV) sync --frozen --quiet --compile-bytecode
 
-demo: setup  ## Score model-written solutions; serve an environment and play it; credit moves.
+demo: setup  ## Score model-written solutions, play a served environment, assign credit to moves.
 	@$(RUN) python -m examples.gsm8k.demo
 	@echo
 	@$(RUN) python -m examples.coding_env.demo
 	@echo
 	@$(RUN) python -m examples.connect4.advantages
 
-test: setup  ## Run the fast tests: all but those of the sandbox and of the edges.
-	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox -m "not edge"
+quick: setup  ## Run the tests to run while coding (under 30 s).
+	$(PYTEST) -q -m "not edge and not slow" $(QUICK)
 
-edges: setup  ## Run the tests of the command line, and of real servers, trackers, processes.
-	$(RUN) pytest -n 2 --dist worksteal --ignore tests/sandbox -m edge
+fmt: setup  ## Format the code and fix what ruff can fix.
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
 
-sandbox: setup  ## Attack the sandbox, as this user and, where this is root, as an ordinary one.
-	$(RUN) pytest -n 2 --dist worksteal tests/sandbox
-
-check: setup  ## Lint, check the format and the types.
+check: setup  ## Check formatting, lint and types.
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 
-docs-test: setup  ## Run every code block of README.md and docs/.
+test: setup  ## Run the fast tests: all but `make edges` and `make sandbox`.
+	$(PYTEST) --ignore tests/sandbox -m "not edge"
+
+edges: setup  ## Run the tests of the command line and of real servers, trackers and processes.
+	$(PYTEST) --ignore tests/sandbox -m edge
+
+sandbox: setup  ## Attack the sandbox, as this user and, if this is root, as an ordinary one.
+	$(PYTEST) tests/sandbox
+
+docs-test: setup  ## Run every code block of README.md and docs/, and every docstring example.
 	$(RUN) pytest tests/docs --docs -q
 
-interop: setup  ## Try openenv's clients, servers and rubrics with ours.
+api: setup  ## Write docs/api.md from the docstrings.
+	$(RUN) python scripts/api_reference.py
+
+interop: setup  ## Test against openenv's clients, servers and rubrics.
 	@$(RUN) python -m interop
 
-bench: setup  ## Measure, side by side with what the bars name (a few minutes).
+coverage: setup  ## Run the fast tests and report the lines that they miss.
+	$(PYTEST) --ignore tests/sandbox -m "not edge" --cov=guerdon --cov-report=term:skip-covered
+
+bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks
 
-clean:  ## Remove what the other targets made.
-	rm -rf .venv .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+clean:  ## Remove what the other targets created.
+	rm -rf .venv .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
