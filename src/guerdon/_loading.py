@@ -80,8 +80,8 @@ def object_in(module: ModuleType, spec: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            raise LoadError(f"{source} has no {name!r}; {_names_hint(module, name)}", spec=spec)
-        found = getattr(found, part)
+            raise LoadError(f"{source} has no {part!r}; {_names_hint(found, part)}", spec=spec)
+        found, source = getattr(found, part), f"{source}.{part}"
     return found
 
 
@@ -143,8 +143,10 @@ def file_digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _names_hint(module: ModuleType, name: str) -> str:
-    """Suggest names that the module defines itself, not those that it imports."""
+def _names_hint(module: Any, name: str) -> str:
+    """Suggest names that a module or a class defines itself, not those that it imports."""
+    if not isinstance(module, ModuleType):
+        return did_you_mean(name, (each for each in dir(module) if not each.startswith("_")))
     own = (
         key
         for key, value in vars(module).items()
@@ -155,7 +157,7 @@ def _names_hint(module: ModuleType, name: str) -> str:
             or not isinstance(value, type | FunctionType)
         )
     )
-    return did_you_mean(name, own)
+    return did_you_mean(name, {*own, *getattr(module, "__all__", ())})
 
 
 def _from_file(spec: str, path: Path) -> ModuleType:

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _LONGEST = 60
+_MOST = 20
 
 
 def as_finite(value: object) -> float | None:
@@ -187,11 +188,14 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
         >>> did_you_mean("x", ["score", "diff"])
         "known: 'diff', 'score'"
     """
-    names = sorted(known)
-    near = get_close_matches(str(name)[:200], names, n=1)
+    names, text = sorted(known), str(name)[:200]
+    near = get_close_matches(text, names, n=1)
+    if not near and len(text) > 2:  # another case, or the beginning of a longer name
+        near = [each for each in names if each.casefold().startswith(text.casefold())]
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"known: {', '.join(map(repr, names))}" if names else "none are known"
+    listed = ", ".join(map(repr, names[:_MOST])) + (", …" if len(names) > _MOST else "")
+    return f"known: {listed}" if names else "none are known"
 
 
 def _listed(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""guerdon validate: all mistakes of a reward's file at once."""
+"""guerdon validate: every mistake in a reward's file."""
 
 import json
 import textwrap
@@ -55,7 +55,7 @@ def _files(rewards, tmp_path):
     (tmp_path / "judged.py").write_text(textwrap.dedent(JUDGED))
 
 
-def test_a_file_that_is_fine_is_told_with_its_fingerprint(guerdon):
+def test_validate_prints_the_fingerprint_of_a_valid_file(guerdon):
     done = guerdon("validate", "good.yaml")
     assert (done.returncode, done.stderr) == (0, "imported\n")
     first, second = done.stdout.splitlines()
@@ -64,7 +64,7 @@ def test_a_file_that_is_fine_is_told_with_its_fingerprint(guerdon):
     assert guerdon("validate", "good.yaml").stdout == done.stdout
 
 
-def test_all_mistakes_are_told_with_their_lines(guerdon):
+def test_validate_prints_all_mistakes_with_their_lines(guerdon):
     done = guerdon("validate", "bad.yaml")
     assert done.returncode == 1
     assert [line.split(": ")[:2] for line in done.stdout.splitlines()] == [
@@ -80,7 +80,7 @@ def test_all_mistakes_are_told_with_their_lines(guerdon):
     assert "did you mean 'style_judge'?" in done.stdout
 
 
-def test_for_scripts_there_is_json(guerdon):
+def test_validate_prints_json(guerdon):
     told = json.loads(guerdon("validate", "good.yaml", "--json").stdout)
     assert told["ok"] is True
     assert told["problems"] == []
@@ -91,28 +91,27 @@ def test_for_scripts_there_is_json(guerdon):
     assert len(told["problems"]) == 7
 
 
-def test_another_version_is_a_mistake(guerdon, tmp_path):
+def test_validate_reports_another_version(guerdon, tmp_path):
     (tmp_path / "good.yaml").write_text(GOOD.replace("1.0", "2.0"))
     done = guerdon("validate", "good.yaml")
     assert done.returncode == 1
-    said = "good.yaml:1: schema_version: it is of version '2.0'; this guerdon reads '1.0'\n"
-    assert done.stdout == said
+    assert done.stdout == "good.yaml:1: schema_version: must be '1.0', got \"2.0\"\n"
 
 
-def test_a_file_that_is_no_yaml_is_told_with_its_line(guerdon, tmp_path):
+def test_validate_reports_invalid_yaml_with_its_line(guerdon, tmp_path):
     (tmp_path / "good.yaml").write_text("a: 1\nb:\n\tc: 1\n")
     done = guerdon("validate", "good.yaml")
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("good.yaml:3: a tab stands where YAML takes spaces")
+    assert done.stdout.startswith("good.yaml:3: indentation must consist of spaces, got a tab")
 
 
-def test_a_file_that_is_not_there_cannot_be_read(guerdon):
+def test_validate_fails_on_a_missing_file(guerdon):
     done = guerdon("validate", "absent.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert "error: absent.yaml: No such file or directory" in done.stderr
 
 
-def test_what_would_steer_a_terminal_is_told_as_its_escape(guerdon, tmp_path):
+def test_validate_escapes_control_characters(guerdon, tmp_path):
     (tmp_path / "good.yaml").write_text('per_turn: []\n"\\e[2J": 1\nschema_version: "1.0"\n')
     done = guerdon("validate", "good.yaml")
     assert "\x1b" not in done.stdout
@@ -120,12 +119,12 @@ def test_what_would_steer_a_terminal_is_told_as_its_escape(guerdon, tmp_path):
 
 
 @pytest.mark.edge
-def test_a_missing_version_is_warned_of_once(guerdon, tmp_path):
+def test_validate_score_and_diff_warn_once_of_a_missing_version(guerdon, tmp_path):
     text = GOOD.partition("\n")[2].partition("episode_end")[0]
     (tmp_path / "good.yaml").write_text(f"normalize: false\n{text}")
     rows = '{"messages": [{"role": "assistant", "content": "please"}]}\n' * 3
     (tmp_path / "rows.jsonl").write_text(rows)
-    warning = "warning: good.yaml has no schema_version, and is read as one of version 1.0; write"
+    warning = "warning: good.yaml has no schema_version and is read as version 1.0; add"
     for args in (
         ["validate", "good.yaml"],
         ["score", "rows.jsonl", "-r", "good.yaml", "-w", "2"],

@@ -13,18 +13,18 @@ def config(**more):
     return {"schema_version": "1.0", "per_turn": [ENTRY], **more}
 
 
-def test_it_is_made_of_all_that_says_a_reward(tmp_path):
+def test_pipeline_of_accepts_config_dict_and_file(tmp_path):
     path = tmp_path / "reward.yaml"
     path.write_text(RewardConfig.from_dict(config()).to_yaml())
     pipeline = RewardPipeline.of(config())
     assert RewardPipeline.of(pipeline) is pipeline
     for given in (config(), RewardConfig.from_dict(config()), path, str(path)):
         assert RewardPipeline.of(given).config == pipeline.config
-    with pytest.raises(InvalidArgumentError, match="no reward pipeline"):
+    with pytest.raises(InvalidArgumentError, match="`reward` must be"):
         RewardPipeline.of(5)
 
 
-def test_each_rubric_that_it_makes_is_another():
+def test_pipeline_make_builds_a_new_tree_each_time():
     pipeline = RewardPipeline.of(config())
     one, two = pipeline.make(), pipeline.make()
     assert one is not two
@@ -35,7 +35,7 @@ def test_each_rubric_that_it_makes_is_another():
 @pytest.mark.parametrize(
     "change", [{"model": "n"}, {"temperature": 0.5}, {"prompt": "Rate {action}"}], ids=str
 )
-def test_another_model_behind_a_name_is_another_reward(change):
+def test_pipeline_fingerprint_includes_services(change):
     def fingerprint(service):
         with RewardPipeline.of(config(mcp_services={"judge": service})) as pipeline:
             return pipeline.make().fingerprint()
@@ -43,7 +43,7 @@ def test_another_model_behind_a_name_is_another_reward(change):
     assert fingerprint(SERVICE) == fingerprint(SERVICE) != fingerprint({**SERVICE, **change})
 
 
-def test_services_that_are_given_stay_open():
+def test_pipeline_does_not_close_services_of_the_caller():
     with MCPClient({"judge": SERVICE}) as client:
         with RewardPipeline(RewardConfig.from_dict(config()), mcp=client) as pipeline:
             assert pipeline.mcp is client

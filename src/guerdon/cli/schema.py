@@ -8,11 +8,11 @@ __all__ = ["schema"]
 
 
 def schema() -> None:
-    """Print the JSON Schema of a reward's file, for editors to complete it.
+    """Print the JSON Schema of a reward's file, with which editors complete it.
 
     Write it to a file with `guerdon schema > reward.schema.json`, and name that in the first line
     of the reward: # yaml-language-server: $schema=reward.schema.json
     """
-    from guerdon.config.schema import reward_schema
+    from guerdon.config.json_schema import reward_schema
 
     print(json.dumps(reward_schema(), indent=2, ensure_ascii=False))

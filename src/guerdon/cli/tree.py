@@ -11,9 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from guerdon.cli.consoles import console
-from guerdon.config.config import RewardConfig
-from guerdon.config.opening import is_pipeline_file, open_reward
-from guerdon.config.schedules.schedule_spec import spec_of
+from guerdon.config.pipeline import is_pipeline_file, open_reward
+from guerdon.config.schema import RewardConfig
 from guerdon.rubrics.description import describe
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
@@ -50,7 +49,7 @@ def _moving(reward: str) -> dict[str, Any]:
         return {}
     config = RewardConfig.from_file(reward)
     moving: dict[str, Any] = {
-        each.name: spec_of(each.schedule) for each in config.entries if each.schedule is not None
+        each.name: each.schedule.to_spec() for each in config.entries if each.schedule is not None
     }
     stages = [stage.name for stage in config.curriculum or ()]
     return {"schedules": moving, **({"stages": stages} if stages else {})}

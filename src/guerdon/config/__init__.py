@@ -1,4 +1,4 @@
-"""Reward configurations: read, validated, versioned, changed while training runs."""
+"""Reward configurations: read, validated, built, and changed while training runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from guerdon.config.config import *
+    from guerdon.config.builder import *
+    from guerdon.config.curriculum import *
+    from guerdon.config.json_schema import *
     from guerdon.config.live import *
-    from guerdon.config.making import *
-    from guerdon.config.opening import *
     from guerdon.config.pipeline import *
+    from guerdon.config.registry import *
     from guerdon.config.schedules import *
-    from guerdon.config.versions import *
+    from guerdon.config.schema import *
 
 __getattr__, __dir__ = lazy_names(
-    __name__, "schedules", "config", "versions", "making", "pipeline", "opening", "live"
+    __name__,
+    "schedules",
+    "curriculum",
+    "schema",
+    "registry",
+    "builder",
+    "json_schema",
+    "pipeline",
+    "live",
 )

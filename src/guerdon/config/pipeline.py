@@ -1,29 +1,35 @@
-"""`RewardPipeline`: a configuration that makes rubrics, and holds their services."""
+"""`RewardPipeline`: builds the rubrics of a configuration; `open_reward` opens any reward."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._background import run
-from guerdon.config.config import RewardConfig
-from guerdon.config.making.making import make_rubrics
+from guerdon._validation import shown
+from guerdon.config.builder import build_rubrics
+from guerdon.config.live.live import LiveReward
+from guerdon.config.schema import RewardConfig
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.fingerprint import (
-    MADE_WITH,
-)
+from guerdon.rubrics.fingerprint import MADE_WITH
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.loading import load_reward
+from guerdon.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:
     from guerdon.services.client import MCPClient
 
-__all__ = ["RewardPipeline"]
+__all__ = ["RewardPipeline", "is_pipeline_file", "open_reward"]
+
+SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class RewardPipeline:
-    """A configuration that makes rubrics, and holds the services that they share.
+    """A configuration with the services that its rubrics share.
 
     Example:
         >>> from guerdon import RewardConfig, RewardPipeline
@@ -38,11 +44,11 @@ class RewardPipeline:
 
     Args:
         config: The configuration.
-        mcp: The services, in place of those that the configuration names.
+        mcp: The services, in place of those of the configuration.
 
     Attributes:
         config: The configuration.
-        mcp: The services by name; None where there are none. One that nobody calls is never
+        mcp: The services by name; None if there are none. A service that isn't called is not
             connected.
     """
 
@@ -56,53 +62,49 @@ class RewardPipeline:
             self.mcp = MCPClient(dict(config.mcp_services))
 
     @classmethod
-    def of(cls, given: RewardPipeline | RewardConfig | Mapping[str, Any] | str | Path) -> Self:
-        """A pipeline as it is; or one of a configuration, of a dict like that, or of its file.
+    def of(cls, reward: RewardPipeline | RewardConfig | Mapping[str, Any] | str | Path) -> Self:
+        """Return a pipeline unchanged, or that of a configuration, its content or its file.
 
         Raises:
-            RewardConfigError: The configuration can't be meant.
-            InvalidArgumentError: It is nothing of these.
+            RewardConfigError: The configuration is invalid.
+            InvalidArgumentError: The argument is none of these.
         """
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, RewardConfig):
-            return cls(given)
-        if isinstance(given, Mapping):
-            return cls(RewardConfig.from_dict(given))
-        if isinstance(given, (str, Path)):
-            return cls(RewardConfig.from_file(given))
+        if isinstance(reward, cls):
+            return reward
+        if isinstance(reward, RewardConfig):
+            return cls(reward)
+        if isinstance(reward, Mapping):
+            return cls(RewardConfig.from_dict(reward))
+        if isinstance(reward, (str, Path)):
+            return cls(RewardConfig.from_file(reward))
         raise InvalidArgumentError(
-            f"{given!r:.60} is no reward pipeline; give a RewardConfig, or the path of its file"
+            f"`reward` must be a RewardConfig, a dict or the path of a file, got {shown(reward)}"
         )
 
     def make(self) -> RubricComposer:
-        """Make the rubric of one environment.
+        """Build the rubric of one environment.
 
         Raises:
-            RewardConfigError: An entry names no rubric, or one that can't be made of its config;
-                `problems` lists everything that is wrong, with its line.
+            RewardConfigError: The rubric of an entry is unknown, or can't be built from its config;
+                ``problems`` lists everything that is wrong, with its line.
         """
-        rubrics = make_rubrics(self.config, mcp=self.mcp)
-        entries = (*self.config.per_turn, *self.config.episode_end)
         composer = RubricComposer(
-            rubrics,
-            {entry.name: entry.weight for entry in entries},
+            build_rubrics(self.config, mcp=self.mcp),
+            {entry.name: entry.weight for entry in self.config.entries},
             self.config.normalize,
             episode_end=[entry.name for entry in self.config.episode_end],
         )
-        if self.mcp is not None:  # another model behind a name is another reward
+        if self.mcp is not None:  # another model under the same name is another reward
             mcp = self.mcp
             digests = tuple(f"{name}={mcp.fingerprint(name)}" for name in sorted(mcp.services))
             composer.__dict__[MADE_WITH] = digests
         return composer
 
-    # Services ----------------------------------------------------------------------------------
-
     def check_services(self) -> None:
-        """See that every service is there.
+        """Check that every service is available.
 
         Raises:
-            ServiceUnavailableError: One isn't; it is named.
+            ServiceUnavailableError: One is not; the message names it.
         """
         run(self.check_services_async())
 
@@ -112,7 +114,7 @@ class RewardPipeline:
             await self.mcp.check_async()
 
     def close(self) -> None:
-        """Let go of the services."""
+        """Disconnect the services, unless they were passed as `mcp`."""
         run(self.close_async())
 
     async def close_async(self) -> None:
@@ -130,3 +132,51 @@ class RewardPipeline:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def is_pipeline_file(spec: str) -> bool:
+    """Return whether a spec names the file of a pipeline, rather than code.
+
+    Example:
+        >>> is_pipeline_file("reward.yaml"), is_pipeline_file("reward.py:reward")
+        (True, False)
+    """
+    return Path(spec).suffix.lower() in SUFFIXES
+
+
+@contextmanager
+def open_reward(
+    spec: str, *, at: int | None = None, check: bool = True
+) -> Iterator[Rubric | RewardFunction]:
+    """Load a reward by name; its services are connected as long as the context lasts.
+
+    Example:
+        >>> from guerdon import open_reward
+        >>> with open_reward("guerdon:NumericAnswer") as reward:
+        ...     reward
+        NumericAnswer(field='content', expected=None, tolerance=0.0)
+
+    Args:
+        spec: ``reward.yaml``, or what `load_reward` accepts.
+        at: The episode and training step, from 0, at which the schedules of a file are evaluated.
+        check: Check that the services of a file are available.
+
+    Raises:
+        ServiceUnavailableError: A service is not available.
+        RewardConfigError: The file is invalid.
+        LoadError: The code can't be loaded.
+        InvalidArgumentError: `at` is given for a reward in code, which has no schedules.
+    """
+    if not is_pipeline_file(spec):
+        if at is not None:
+            raise InvalidArgumentError(f"`at` requires a reward file with schedules, got {spec}")
+        yield load_reward(spec)
+        return
+    with RewardPipeline.of(spec) as pipeline:
+        rubric = pipeline.make()
+        if check:
+            pipeline.check_services()
+        live = LiveReward(pipeline.make(), config=pipeline.config)
+        live.progress.report(training_step=at or 0, episode=at or 0)
+        live.apply(rubric)
+        yield rubric

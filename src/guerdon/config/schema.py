@@ -1,146 +1,467 @@
-"""The JSON Schema of a reward's file, so that editors complete it and mark mistakes."""
+"""The schema of a reward's file: `RewardConfig`, `RubricEntry`, and migrations of old versions."""
 
 from __future__ import annotations
 
+import copy
+import json
+import logging
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SkipValidation,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+)
 
-from guerdon.config.config import RewardConfig
-from guerdon.config.making.arguments import Argument, arguments_of, fields_of
-from guerdon.config.making.calling import is_score
-from guerdon.config.making.config_classes import config_class, is_model
-from guerdon.config.making.registry import RubricRegistry, rubric_registry
-from guerdon.config.versions import SCHEMA_VERSION
-from guerdon.errors import RewardConfigError
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon._loading import name_of
+from guerdon._validation import did_you_mean, shown
+from guerdon.config.annotations import unknown_keys
+from guerdon.config.curriculum import Stages
+from guerdon.config.loader import Document, parse_document, read_document, to_yaml
+from guerdon.config.problems import Place, Problem, place_text, problems_of, written
+from guerdon.config.schedules import Schedule
+from guerdon.errors import InvalidArgumentError, RewardConfigError
+from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric
-from guerdon.services.config import McpService, OpenAIService
+from guerdon.services.config import ServiceConfig
 
-__all__ = ["reward_schema"]
+__all__ = ["ConfigMigrations", "RewardConfig", "RubricEntry", "config_migrations"]
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-GIVEN = ("action", "observation", "mcp_client")  # arguments that no config gives
+logger = logging.getLogger("guerdon.config")
+
+#: The version that is written, and read without a migration.
+SCHEMA_VERSION = "1.0"
+
+#: The keys of the lists of entries.
+LISTS = ("per_turn", "episode_end")
+
+NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+MAX_NAME = 100
 
 
-def reward_schema(registry: RubricRegistry = rubric_registry) -> dict[str, Any]:
-    """The JSON Schema of a reward's file.
+def _check_name(name: str) -> str:
+    if len(name) <= MAX_NAME and re.fullmatch(NAME, name):
+        return name
+    raise ValueError(
+        f"must consist of up to {MAX_NAME} letters, digits, '-' and '_', beginning with a letter, "
+        f"got {written(name)}"
+    )
 
-    What a rubric's config takes is told of those that are registered, by their names.
+
+def _check_free(name: str) -> str:
+    if RubricComposer._is_reserved(name):
+        raise ValueError(f"must not be {name!r}, which is an attribute of RubricComposer")
+    return name
+
+
+def _check_rubric(rubric: Any) -> Any:
+    if isinstance(rubric, str):
+        is_valid = bool(rubric.strip())
+    else:
+        is_valid = isinstance(rubric, Rubric) or callable(rubric)
+    if is_valid:
+        return rubric
+    raise ValueError(
+        "must be a registered name, a class path such as package.module.Class, or file.py:name, "
+        f"got {written(rubric)}"
+    )
+
+
+_Name = Annotated[
+    StrictStr,
+    AfterValidator(_check_name),
+    Field(json_schema_extra={"pattern": NAME, "maxLength": MAX_NAME}),
+]
+
+
+class RubricEntry(BaseModel):
+    """One rubric of a reward.
 
     Example:
-        >>> schema = reward_schema()
-        >>> sorted(schema["properties"])[:3]
-        ['curriculum', 'episode_end', 'mcp_services']
+        >>> from guerdon.config import RubricEntry
+        >>> entry = RubricEntry(name="polite", rubric="RegexMatch", config={"pattern": "please"})
+        >>> entry.weight
+        1.0
 
     Args:
-        registry: Whose rubrics are offered.
-    """
-    schema = RewardConfig.model_json_schema()
-    defs = schema["$defs"]
-    for model in (McpService, OpenAIService):  # which of them it is, a file must say
-        required = defs[model.__name__].setdefault("required", [])
-        required.insert(0, "type")
-    names = registry.names()
-    entry = defs["RubricEntry"]
-    entry["properties"]["rubric"] = {
-        "title": "Rubric",
-        "description": "A registered name, package.module.Class, or file.py:name.",
-        "anyOf": [{"enum": names}, {"type": "string", "pattern": r"^\S.*[.:].*\S$"}],
-    }
-    known = {name: _Configs(name, defs).of(registry) for name in names}
-    entry["allOf"] = [
-        {
-            "if": {"properties": {"rubric": {"const": name}}, "required": ["rubric"]},
-            "then": {"properties": {"config": config}},
-        }
-        for name, config in known.items()
-        if config is not None
-    ]
-    for each in (schema, *defs.values()):
-        _describe(each)
-    version = {"enum": [SCHEMA_VERSION, float(SCHEMA_VERSION)]}  # with quotes or without
-    schema["properties"]["schema_version"] = version | {"default": SCHEMA_VERSION}
-    return {"$schema": DIALECT, **schema, "title": "A reward of guerdon"}
+        name: The name of its component: letters, digits, ``-`` and ``_``, beginning with a letter.
+        rubric: A registered name; a dotted class path; ``file.py:name``; in code also a class, a
+            function, or a rubric, which is copied for each tree.
+        weight: A finite number; below 0 it is a penalty.
+        config: The config or the arguments of the rubric.
+        schedule: A factor that multiplies the weight as training goes on.
+        private: The keys of `config` that a server doesn't disclose.
 
-
-def _describe(schema: dict[str, Any]) -> None:
-    """Make of a docstring what editors show: its first lines, and, of each key, what it says."""
-    doc = schema.get("description")
-    if doc is None:
-        return
-    schema["description"] = doc.partition("\n\n")[0]
-    section = re.search(r"^(?:Args|Attributes):\n((?:    .*(?:\n|$))+)", doc, re.M)
-    for found in re.finditer(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-        if found[1] in schema.get("properties", ()):
-            told = re.sub(r"\s+", " ", found[2]).replace("``", "")
-            schema["properties"][found[1]].setdefault("description", told)
-
-
-@dataclass(frozen=True, slots=True)
-class _Configs:
-    """Tells what the config of a registered rubric is.
-
-    Attributes:
-        name: The rubric's.
-        defs: The definitions of the whole schema, where those of its classes go.
+    Raises:
+        pydantic.ValidationError: An argument is invalid.
     """
 
-    name: str
-    defs: dict[str, Any]
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    def of(self, registry: RubricRegistry) -> dict[str, Any] | None:
-        """The schema; None where nobody knows."""
+    name: Annotated[_Name, AfterValidator(_check_free)]
+    rubric: Annotated[Any, SkipValidation, BeforeValidator(_check_rubric)]
+    weight: Annotated[float, Field(strict=True, allow_inf_nan=False)] = 1.0
+    config: dict[StrictStr, Any] = {}
+    schedule: Schedule | None = None
+    private: tuple[StrictStr, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as a file has it.
+
+        Raises:
+            RewardConfigError: A file can't contain its rubric or its config.
+        """
+        data: dict[str, Any] = {"name": self.name, "rubric": self._rubric_name()}
+        data["weight"] = self.weight
+        if self.config:
+            try:
+                data["config"] = json.loads(json.dumps(self.config, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                message = f"{self.name}: config: a file can't contain it: {error}"
+                raise RewardConfigError(message) from None
+        if self.schedule is not None:
+            data["schedule"] = self.schedule.to_spec()
+        if self.private:
+            data["private"] = list(self.private)
+        return data
+
+    def _rubric_name(self) -> str:
+        rubric = self.rubric
+        if isinstance(rubric, str):
+            return rubric
+        module = str(getattr(rubric, "__module__", None))
+        found: Any = sys.modules.get(module) if module != "__main__" else None
+        for part in getattr(rubric, "__qualname__", "<none>").split("."):
+            found = getattr(found, part, None)
+        if found is None or found != rubric:  # another process would not find it by its path
+            raise RewardConfigError(
+                f"{self.name}: rubric: a file can't contain {rubric!r:.60}; use its class path, or "
+                "register it"
+            )
+        return name_of(rubric)
+
+
+class RewardConfig(BaseModel):
+    """A reward: its rubrics with their weights, and the services that they use.
+
+    Example:
+        >>> from guerdon import RewardConfig
+        >>> config = RewardConfig.from_yaml('''
+        ... schema_version: "1.0"
+        ... per_turn:
+        ...   - {name: polite, rubric: RegexMatch, weight: 0.5, config: {pattern: please}}
+        ... ''')
+        >>> config.per_turn[0].weight
+        0.5
+        >>> RewardConfig.from_yaml('''
+        ... schema_version: "1.0"
+        ... per_turn:
+        ...   - {name: polite, rubric: RegexMatch, wieght: 0.5}
+        ... ''')
+        Traceback (most recent call last):
+        guerdon.errors.RewardConfigError: line 4: per_turn[0].wieght: unknown key; did you mean 'weight'?
+
+    Args:
+        schema_version: The version of the file's format.
+        per_turn: The rubrics that score every step.
+        episode_end: The rubrics that score the last step of an episode.
+        normalize: Map the scores of each rubric to [0, 1].
+        mcp_services: Tools and models by name.
+        curriculum: Stages with weights of their own, and conditions to move on.
+
+    Raises:
+        RewardConfigError: The configuration is invalid; ``problems`` has a line for each mistake.
+    """  # noqa: E501  the error message is one line
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: StrictStr = SCHEMA_VERSION
+    per_turn: tuple[RubricEntry, ...] = ()
+    episode_end: tuple[RubricEntry, ...] = ()
+    normalize: StrictBool = True
+    mcp_services: dict[_Name, ServiceConfig] = {}
+    curriculum: Stages | None = None
+
+    _document: Document = PrivateAttr(default=Document(None))
+
+    def __init__(self, **data: Any) -> None:
+        document = Document(data)
+        self._read(config_migrations.migrate(document) if "schema_version" in data else document)
+
+    def _read(self, document: Document) -> None:
+        problems = self._fill(document)
+        if problems:
+            raise document.error(problems)
+        self._document = document
+
+    def _fill(self, document: Document) -> list[Problem]:
+        """Set the fields from a document; return what is wrong with it."""
+        data = document.data
+        problems = list(document.problems)
+        if not isinstance(data, Mapping):
+            return [*problems, Problem((), f"must be a mapping, got {written(data)}")]
+        odd = [key for key in data if not isinstance(key, str)]
+        if odd:
+            return [Problem((), f"the keys must be strings, got {shown(odd[0])}")]
+        found = list(unknown_keys(RewardConfig, data))
+        places = {each.place for each in (*problems, *found)}
         try:
-            make = registry.resolve(self.name)
-        except (RewardConfigError, ImportError):
-            return None  # of a package whose own requirements aren't there
-        if isinstance(make, Rubric | RewardFunction):
-            return {"type": "object", "maxProperties": 0}
-        if not callable(make):
-            return None
-        arguments, takes_all = arguments_of(make)
-        for each in arguments:
-            if each.name == "config":
-                kind = config_class(each.annotation)
-                return self._class(kind) if kind is not None else {"type": "object"}
-        kept = [each for each in arguments if each.name not in GIVEN]
-        if len(kept) == len(arguments) and is_score(make, GIVEN):
-            # Its first two, however they are called, are no keys; a factory's would be.
-            kept = [replace(each, default=None) for each in kept[:2]] + kept[2:]
-        return self._object(kept, takes_all)
+            super().__init__(**data)
+        except ValidationError as error:
+            found += [each for each in problems_of(error, data) if each.place not in places]
+        found += _inconsistencies(data)
+        places = {each.place for each in problems}
+        return problems + [each for each in found if each.place not in places]
 
-    def _class(self, kind: Any) -> dict[str, Any]:
-        if not is_model(kind):
-            return self._object(fields_of(kind), False)
-        schema = self._generated(TypeAdapter(kind))
-        return {"additionalProperties": False, **schema} if "properties" in schema else schema
+    @classmethod
+    def problems_in(cls, document: Document) -> list[Problem]:
+        """Return everything that is wrong with a document of the present version."""
+        return cls.__new__(cls)._fill(document)
 
-    def _object(self, arguments: list[Argument], takes_all: bool) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "properties": {each.name: self._property(each) for each in arguments},
-            "required": [each.name for each in arguments if each.is_required],
-            "additionalProperties": takes_all,
+    @classmethod
+    def from_document(cls, document: Document) -> Self:
+        """Return the configuration of a document.
+
+        Raises:
+            RewardConfigError: The document is invalid.
+        """
+        config = cls.__new__(cls)
+        config._read(config_migrations.migrate(document))
+        return config
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a file: JSON if its name ends in ``.json``, YAML otherwise.
+
+        A ``file.py:name`` in it is relative to its folder.
+
+        Raises:
+            RewardConfigError: The file can't be read, or is invalid.
+        """
+        return cls.from_document(read_document(path))
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Self:
+        """Read YAML.
+
+        Raises:
+            RewardConfigError: The text can't be read, or is invalid.
+        """
+        return cls.from_document(parse_document(text))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read JSON.
+
+        Raises:
+            RewardConfigError: The text can't be read, or is invalid.
+        """
+        return cls.from_document(parse_document(text, is_json=True))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the content of a file.
+
+        Raises:
+            RewardConfigError: The content is invalid.
+        """
+        return cls.from_document(Document(data))
+
+    @property
+    def entries(self) -> tuple[RubricEntry, ...]:
+        """All entries: those of every step, then those of the end."""
+        return (*self.per_turn, *self.episode_end)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the file that it was read from; None if there is none."""
+        return self._document.folder
+
+    def error(self, problems: Iterable[Problem]) -> RewardConfigError:
+        """Return the error that lists problems of this configuration with their lines."""
+        return self._document.error(problems)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of a file; `from_dict` makes an equal configuration again.
+
+        Raises:
+            RewardConfigError: A file can't contain a rubric or a config.
+        """
+        data: dict[str, Any] = {
+            "schema_version": self.schema_version,
+            "normalize": self.normalize,
+            "per_turn": [each.to_dict() for each in self.per_turn],
+            "episode_end": [each.to_dict() for each in self.episode_end],
         }
+        if self.mcp_services:
+            data["mcp_services"] = {
+                name: service.model_dump(mode="json", exclude_defaults=True)
+                | {"type": service.type}
+                for name, service in self.mcp_services.items()
+            }
+        return data | self.curriculum_dict()
 
-    def _property(self, argument: Argument) -> dict[str, Any]:
-        adapter = argument.adapter()
-        schema = self._generated(adapter) if adapter is not None else {}
-        if isinstance(argument.default, str | int | float | bool | None):
-            schema["default"] = argument.default
-        return schema
-
-    def _generated(self, adapter: TypeAdapter[Any]) -> dict[str, Any]:
-        """A type's schema; nothing of a type that has none."""
-        try:
-            schema = adapter.json_schema(ref_template=f"#/$defs/{self.name}.{{model}}")
-        except PydanticUserError:
+    def curriculum_dict(self) -> dict[str, Any]:
+        """Return the key ``curriculum`` of a file, if there is a curriculum."""
+        if self.curriculum is None:
             return {}
-        for name, each in schema.pop("$defs", {}).items():
-            closed = {"additionalProperties": False} if "properties" in each else {}
-            self.defs[f"{self.name}.{name}"] = closed | each
-        return schema
+        stages = [each.model_dump(mode="json", exclude_none=True) for each in self.curriculum]
+        return {"curriculum": stages}
+
+    def to_yaml(self) -> str:
+        """Return the configuration as YAML; `from_yaml` makes an equal one again."""
+        return to_yaml(self.to_dict())
+
+    def to_json(self) -> str:
+        """Return the configuration as JSON; `from_json` makes an equal one again."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other has the same content, wherever it was read from."""
+        if not isinstance(other, RewardConfig):
+            return NotImplemented
+        return self.__dict__ == other.__dict__
+
+
+# Between the parts ---------------------------------------------------------------------------
+
+
+def _inconsistencies(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Duplicate names, and references to unknown names; the data may be invalid otherwise."""
+    names: dict[str, Place] = {}
+    for key in LISTS:
+        for number, entry in enumerate(_items(data.get(key))):
+            name = _get(entry, "name")
+            first = names.setdefault(name, (key, number)) if isinstance(name, str) else ()
+            if first not in ((), (key, number)):
+                message = f"must be unique; {place_text(first)} is also named {name!r}"
+                yield Problem((key, number, "name"), message)
+    if not any(data.get(key) for key in LISTS):
+        yield Problem((), "must have at least one entry in per_turn or episode_end")
+    for number, stage in enumerate(_items(data.get("curriculum"))):
+        weights, component = _get(stage, "weights"), _get(_get(stage, "until"), "component")
+        named = [("weights", name) for name in weights] if isinstance(weights, Mapping) else []
+        references = [(place, place[1]) for place in named]
+        if isinstance(component, str):
+            references.append((("until", "component"), component))
+        for place, name in references:
+            if names and name not in names:
+                message = f"unknown entry {shown(name)}; {did_you_mean(name, names)}"
+                yield Problem(("curriculum", number, *place), message)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, Sequence) else ()
+
+
+def _get(thing: Any, key: str) -> Any:
+    """The value at a key of a mapping, or an attribute of a model."""
+    return thing.get(key) if isinstance(thing, Mapping) else getattr(thing, key, None)
+
+
+# Versions ------------------------------------------------------------------------------------
+
+Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class ConfigMigrations:
+    """Functions that convert the content of a reward's file from one version to another.
+
+    Example:
+        >>> from guerdon.config import ConfigMigrations
+        >>> migrations = ConfigMigrations()
+        >>> migrations.register("0.9", "1.0", lambda data: {"per_turn": data["rubrics"]})
+        >>> migrations.upgrade({"schema_version": "0.9", "rubrics": []})
+        {'per_turn': [], 'schema_version': '1.0'}
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[str, tuple[str, Migration]] = {}
+        self._warned: set[str] = set()  # files, which may be read several times
+
+    def register(self, source: str, target: str, migrate: Migration) -> None:
+        """Register a function.
+
+        Args:
+            source: The version that it takes.
+            target: The version that it returns.
+            migrate: Takes the content of a file, and returns that of the other version;
+                ``schema_version`` is set for it.
+
+        Raises:
+            InvalidArgumentError: The source version can be read already, or the target version
+                leads back to it.
+        """
+        if source in self._steps or source == SCHEMA_VERSION:
+            raise InvalidArgumentError(f"version {source!r} can be read already")
+        reached = target
+        while reached in self._steps:
+            reached = self._steps[reached][0]
+        if source in (target, reached):
+            raise InvalidArgumentError(f"version {target!r} leads back to {source!r}")
+        self._steps[source] = (target, migrate)
+
+    def upgrade(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of a file, converted to the present version.
+
+        Raises:
+            RewardConfigError: No migration leads from its version to the present one, or a
+                migration failed.
+        """
+        while (version := data["schema_version"]) != SCHEMA_VERSION:
+            if not isinstance(version, str) or version not in self._steps:
+                known = " or ".join(map(repr, (SCHEMA_VERSION, *sorted(self._steps))))
+                raise RewardConfigError(f"must be {known}, got {written(version)}")
+            version, migrate = self._steps[version]
+            try:
+                data = {**migrate(copy.deepcopy(data)), "schema_version": version}
+            except Exception as error:
+                raise RewardConfigError(
+                    f"the migration to version {version!r} failed: {type(error).__name__}: {error}"
+                ) from error
+        return data
+
+    def migrate(self, document: Document) -> Document:
+        """Return a document in the present version.
+
+        A document without a version is taken to be of the present one, with a warning in the log,
+        once per file.
+
+        Raises:
+            RewardConfigError: No migration leads from its version to the present one.
+        """
+        data = document.data
+        if not isinstance(data, Mapping):
+            return document  # which is invalid in every version
+        if "schema_version" not in data:
+            if document.file is None or document.file not in self._warned:
+                self._warned.add(document.file or "")
+                logger.warning(
+                    '%s has no schema_version and is read as version %s; add schema_version: "%s"',
+                    document.file or "a reward's configuration", SCHEMA_VERSION, SCHEMA_VERSION,
+                )  # fmt: skip
+            return replace(document, data={"schema_version": SCHEMA_VERSION, **data})
+        version = data["schema_version"]
+        if isinstance(version, float):
+            version = repr(version)
+        try:
+            return replace(document, data=self.upgrade({**data, "schema_version": version}))
+        except RewardConfigError as error:
+            place = Problem(("schema_version",), str(error))
+            raise document.error([place]) from error.__cause__
+
+
+#: The migrations that files are read with.
+config_migrations = ConfigMigrations()

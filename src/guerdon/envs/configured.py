@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from guerdon.config.config import RewardConfig
 from guerdon.config.live.live import LiveReward
 from guerdon.config.pipeline import RewardPipeline
+from guerdon.config.schema import RewardConfig
 from guerdon.envs.environment import Environment
 from guerdon.envs.furnishing import furnished
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from guerdon.config.schedules.values import told
+from guerdon._validation import shown as told
 from guerdon.errors import InvalidArgumentError
 
 __all__ = [

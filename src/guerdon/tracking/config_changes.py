@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from guerdon.config.schedules.values import is_finite, told
+from guerdon._validation import is_finite
+from guerdon._validation import shown as told
 from guerdon.errors import InvalidArgumentError
 
 __all__ = ["NOT_TOLD", "changes_of"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import LengthBounds, RegexMatch, Rubric, RubricComposer, Sequential, WeightedSum
-from guerdon.config.config import RewardConfig
+from guerdon.config.schema import RewardConfig
 from guerdon.rollouts.comparing.changes import (
     RewardChange,
     changes_of_code,

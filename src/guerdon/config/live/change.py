@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from guerdon.config.schedules.schedule_spec import schedule_of
-from guerdon.config.schedules.schedules import Schedule
-from guerdon.config.schedules.values import is_finite
-from guerdon.config.schedules.values import told as say
+from guerdon._validation import is_finite
+from guerdon._validation import shown as say
+from guerdon.config.schedules import Schedule, parse_schedule
 from guerdon.errors import RewardConfigError
 
 __all__ = ["Change", "Present", "read_change"]
@@ -207,7 +206,7 @@ def _read_schedule(change: Change, where: str, name: str, spec: Any, present: Pr
         change.problems.append(f"{where}: the schedule of {name!r} is given twice")
         return
     try:
-        change.schedules[name] = None if spec is None else schedule_of(spec)
+        change.schedules[name] = None if spec is None else parse_schedule(spec)
     except RewardConfigError as error:
         change.problems.extend(f"{where}.{each}" for each in error.problems)
 

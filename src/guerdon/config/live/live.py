@@ -11,14 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from guerdon.config.config import RewardConfig
+from guerdon.config.curriculum import Curriculum
 from guerdon.config.live.arranging import arrange
 from guerdon.config.live.change import LISTS, Change, Present, read_change
 from guerdon.config.live.progress import EpisodeMeans, Progress
 from guerdon.config.live.prototype import Prototype, Settings
 from guerdon.config.live.telling import as_json, entries_of, tell_entry, tell_rest
-from guerdon.config.schedules.curriculum import Curriculum
-from guerdon.config.versions import SCHEMA_VERSION
+from guerdon.config.schema import SCHEMA_VERSION, RewardConfig
 from guerdon.errors import ConfigConflictError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric

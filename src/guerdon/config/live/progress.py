@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from guerdon.config.schedules.curriculum import Curriculum
-from guerdon.config.schedules.schedules import Schedule
+from guerdon.config.curriculum import Curriculum
+from guerdon.config.schedules import Schedule
 
 __all__ = ["EpisodeMeans", "Progress"]
 

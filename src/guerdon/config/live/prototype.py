@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from guerdon.config.live.arranging import arrange
 from guerdon.config.live.tunables import tunables
-from guerdon.config.schedules.schedules import Schedule
+from guerdon.config.schedules import Schedule
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.description import describe

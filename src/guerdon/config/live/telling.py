@@ -12,9 +12,8 @@ from pydantic_core import to_jsonable_python
 from guerdon._loading import (
     name_of,
 )
-from guerdon.config.config import RewardConfig
 from guerdon.config.live.prototype import Prototype, Settings
-from guerdon.config.schedules.schedule_spec import spec_of
+from guerdon.config.schema import RewardConfig
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric
 
@@ -95,7 +94,7 @@ def tell_entry(entry: Entry, prototype: Prototype, settings: Settings) -> dict[s
     }
     schedule = settings.schedules.get(entry.name)
     if schedule is not None:
-        told["schedule"] = spec_of(schedule)
+        told["schedule"] = schedule.to_spec()
     return told
 
 

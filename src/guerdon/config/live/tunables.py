@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from guerdon.config.schedules.values import is_finite
-from guerdon.config.schedules.values import told as say
+from guerdon._validation import is_finite
+from guerdon._validation import shown as say
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fits_json

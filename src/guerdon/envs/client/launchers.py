@@ -21,7 +21,7 @@ from typing import IO, Any, ClassVar
 
 import httpx
 
-from guerdon.config.config import RewardConfig
+from guerdon.config.schema import RewardConfig
 from guerdon.errors import InvalidArgumentError, LaunchError
 
 __all__ = ["DockerLauncher", "Launcher", "ProcessLauncher"]

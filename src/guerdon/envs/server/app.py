@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from guerdon.config.config import RewardConfig
 from guerdon.config.pipeline import RewardPipeline
+from guerdon.config.schema import RewardConfig
 from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.envs.furnishing import furnished

@@ -13,7 +13,7 @@ from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:
-    from guerdon.config.config import RewardConfig
+    from guerdon.config.schema import RewardConfig
 
 __all__ = ["RewardChange", "changes_of_code", "changes_of_configs", "changes_of_rewards"]
 

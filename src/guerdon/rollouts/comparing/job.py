@@ -14,7 +14,7 @@ from guerdon._loading import (
     PREFIX,
     split_spec,
 )
-from guerdon.config.opening import is_pipeline_file
+from guerdon.config.pipeline import is_pipeline_file
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.comparing.changes import (
     RewardChange,
@@ -126,7 +126,7 @@ class ComparisonJob:
         one, other = _reward(before), _reward(after)
         if not (is_pipeline_file(self.before) and is_pipeline_file(self.after)):
             return changes_of_rewards(one, other)
-        from guerdon.config.config import RewardConfig
+        from guerdon.config.schema import RewardConfig
 
         configs = map(RewardConfig.from_file, (self.before, self.after))
         changes = changes_of_configs(*configs)

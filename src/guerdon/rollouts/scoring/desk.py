@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from guerdon.config.opening import is_pipeline_file, open_reward
+from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.files import Line, parse_line

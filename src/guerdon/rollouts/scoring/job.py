@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from guerdon.config.opening import is_pipeline_file
+from guerdon.config.pipeline import is_pipeline_file
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.desk import Desk, Settings
 from guerdon.rollouts.scoring.files import Line, name_of_file, open_file, parse_line

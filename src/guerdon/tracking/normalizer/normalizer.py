@@ -11,7 +11,7 @@ from typing import Any, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from guerdon.config.schedules.values import told
+from guerdon._validation import shown as told
 from guerdon.credit.arguments import Floats
 from guerdon.errors import InvalidArgumentError
 from guerdon.tracking.normalizer.moments import Moments, population_scale

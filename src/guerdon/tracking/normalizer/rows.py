@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from guerdon.config.schedules.values import is_finite, told
+from guerdon._validation import is_finite
+from guerdon._validation import shown as told
 from guerdon.credit.arguments import Floats, Integers, listed
 from guerdon.credit.keys import numbered
 from guerdon.errors import InvalidArgumentError

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from guerdon.config.schedules.values import is_finite, told
+from guerdon._validation import is_finite
+from guerdon._validation import shown as told
 from guerdon.errors import InvalidArgumentError, StateError
 from guerdon.tracking.normalizer.extremes import Extremes
 from guerdon.tracking.normalizer.moments import Moments

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from guerdon.config.schedules.values import is_finite, told
+from guerdon._validation import is_finite
+from guerdon._validation import shown as told
 from guerdon.credit.arguments import Floats, Integers
 from guerdon.errors import StateError
 

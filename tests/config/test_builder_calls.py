@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import pytest
 
 from guerdon import RegexMatch, Rubric, reward_function
-from guerdon.config import RubricEntry, make_rubric
+from guerdon.config import RubricEntry, build_rubric
 from guerdon.errors import RewardConfigError
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def only(config):
 
 
 def make(rubric, **config):
-    return make_rubric(RubricEntry(name="it", rubric=rubric, config=config))
+    return build_rubric(RubricEntry(name="it", rubric=rubric, config=config))
 
 
 def refused(rubric, **config):
@@ -74,18 +74,18 @@ def refused(rubric, **config):
     return list(caught.value.problems)
 
 
-def test_parameters_by_position_alone_are_given_too():
+def test_build_rubric_passes_positional_only_parameters():
     assert make(ByPosition, longest=3).longest == 3
     assert make(ConfigByPosition, x=1).config == {"x": 1}
-    assert refused(ByPosition) == ["config.longest: it is missing, and has no default"]
+    assert refused(ByPosition) == ["config.longest: is required"]
 
 
-def test_a_factory_whose_arguments_all_have_defaults_is_no_score():
+def test_build_rubric_calls_a_factory_with_defaults():
     assert make(with_all_defaults)("please", None) == 1.0
     assert make(with_all_defaults, pattern="thanks")("please", None) == 0.0
 
 
-def test_a_factory_that_says_what_it_makes_is_no_score():
+def test_build_rubric_calls_a_factory_annotated_with_a_rubric():
     assert len(refused(says_what_it_makes)) == 2
     assert make(says_what_it_makes, pattern="A", ignore_case=True)("a", None) == 1.0
 
@@ -103,21 +103,21 @@ def test_a_factory_that_says_what_it_makes_is_no_score():
         pytest.param(functools.partial(keyed, score=0.75), {"score": 0.25}, 0.25, id="partial_set"),
     ],
 )
-def test_a_function_is_called_as_it_wants(function, config, score):
+def test_build_rubric_calls_functions_of_any_signature(function, config, score):
     assert make(function, **config)("a", None) == score
 
 
-def test_what_a_score_lacks_is_told_without_its_action():
-    assert refused(keyed) == ["config.score: it is missing, and has no default"]
+def test_build_rubric_reports_missing_arguments_of_a_scoring_function():
+    assert refused(keyed) == ["config.score: is required"]
     wrong = refused(functools.partial(keyed), score="high")
-    assert wrong == ['config.score: it is the text "high"; a finite number is needed']
+    assert wrong == ['config.score: must be a finite number, got "high"']
 
 
-def test_a_generic_class_whose_types_are_said_is_made():
+def test_build_rubric_accepts_a_generic_class_with_types():
     assert make(Of[int], longest=3).longest == 3
 
 
-def test_a_batch_function_is_refused_with_its_place():
+def test_build_rubric_refuses_a_batch_function():
     @reward_function(mode="batch")
     def ranked(rollouts_messages):
         return [0.5] * len(rollouts_messages)

@@ -1,0 +1,355 @@
+"""The types of a config: arguments of callables, fields of config classes, and conversion."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from inspect import Parameter
+from typing import Any
+
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaError
+
+from guerdon.config.problems import Problem, problems_of, unknown_key
+
+__all__ = [
+    "Argument",
+    "adapter_of",
+    "arguments_of",
+    "checked_arguments",
+    "config_class",
+    "convert",
+    "fields_of",
+    "hints",
+    "is_made_by_arguments",
+    "unknown_keys",
+]
+
+_EMPTY = Parameter.empty
+_LENIENT = ConfigDict(arbitrary_types_allowed=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument that a config may contain.
+
+    Attributes:
+        name: Its key.
+        annotation: Its type, if it is annotated.
+        default: Its default, if it has one.
+    """
+
+    name: str
+    annotation: Any = _EMPTY
+    default: Any = _EMPTY
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is _EMPTY
+
+
+def arguments_of(make: Callable[..., Any]) -> tuple[list[Argument], bool]:
+    """Return the arguments of a class or function, and whether it accepts any keyword.
+
+    Example:
+        >>> def brief(action, observation, *, longest: int = 100): ...
+        >>> [argument.name for argument in arguments_of(brief)[0]]
+        ['action', 'observation', 'longest']
+    """
+    if typing.is_typeddict(make):
+        return list(_typed_dict_arguments(make)), False
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return [], True
+    found = hints(make)
+    arguments = [
+        Argument(each.name, found.get(each.name, _EMPTY), each.default)
+        for each in parameters
+        if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    ]
+    return arguments, any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
+
+
+def _typed_dict_arguments(kind: Any) -> Iterator[Argument]:
+    found = _resolved(kind.__annotations__, vars(sys.modules[kind.__module__]))
+    for name in kind.__annotations__:
+        annotation = found.get(name, Any)
+        marker = typing.get_origin(annotation)
+        is_marked = marker in (typing.Required, typing.NotRequired)
+        # The class itself doesn't know the markers of annotations that are strings.
+        is_required = marker is typing.Required if is_marked else name in kind.__required_keys__
+        annotation = typing.get_args(annotation)[0] if is_marked else annotation
+        yield Argument(name, annotation, _EMPTY if is_required else None)
+
+
+def hints(make: Any) -> dict[str, Any]:
+    """Return the types of the parameters of a callable, without those that can't be resolved.
+
+    Example:
+        >>> def brief(text, longest: "int" = 100, judge: "OnlyForTypeCheckers" = None): ...
+        >>> hints(brief)
+        {'longest': <class 'int'>}
+    """
+    while isinstance(make, functools.partial):
+        make = make.func
+    if isinstance(make, type):
+        own = make.__init__ is not object.__init__  # type: ignore[misc]
+        make = make.__init__ if own else make.__new__  # type: ignore[misc]
+    elif not hasattr(make, "__annotations__"):
+        make = type(make).__call__
+    names = getattr(inspect.unwrap(make), "__globals__", {})
+    return _resolved(getattr(make, "__annotations__", {}), names)
+
+
+def _resolved(annotations: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, annotation in annotations.items():
+        holder = type("", (), {"__annotations__": {name: annotation}})
+        try:
+            found |= typing.get_type_hints(holder, dict(names), include_extras=True)
+        except Exception:  # a name that only a type checker can resolve
+            continue
+    return found
+
+
+# Config classes ------------------------------------------------------------------------------
+
+
+def config_class(annotation: Any) -> Any:
+    """Return the config class of an annotation, or None.
+
+    A config class is a dataclass, a pydantic model, a TypedDict, a NamedTuple or an attrs class.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Limits:
+        ...     longest: int
+        >>> config_class(Limits | None) is Limits, config_class(dict[str, int]) is None
+        (True, True)
+    """
+    kinds = (kind for kind in _members(annotation) if _is_config_class(_origin(kind)))
+    return next(kinds, None)
+
+
+def is_made_by_arguments(kind: Any) -> bool:
+    """Return whether a config class is made by calling it; pydantic makes the others."""
+    return isinstance(kind, type) and (
+        typing.is_typeddict(kind)  # of which pydantic accepts its own variant in Python 3.11
+        or hasattr(kind, "__attrs_attrs__")
+        or hasattr(kind, "_fields")
+    )
+
+
+def fields_of(kind: Any) -> dict[str, Any] | None:
+    """Return the types of a config class by key; None if it accepts any key, or isn't one.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Limits:
+        ...     longest: int
+        >>> fields_of(Limits)
+        {'longest': <class 'int'>}
+    """
+    kind = _origin(kind)
+    if not _is_config_class(kind):
+        return None
+    if issubclass(kind, BaseModel):
+        is_open = kind.model_config.get("extra") == "allow" or issubclass(kind, RootModel)
+        return None if is_open else _keys_of_model(kind)
+    return {each.name: each.annotation for each in arguments_of(kind)[0]}
+
+
+def unknown_keys(
+    annotation: Any, value: Any, place: tuple[str | int, ...] = ()
+) -> Iterator[Problem]:
+    """Yield a problem for each key in a value, at any depth, that no config class has.
+
+    Pydantic itself ignores such keys in classes that don't forbid them.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Limits:
+        ...     longest: int = 100
+        >>> print(*unknown_keys(list[Limits], [{"longst": 3}]))
+        [0].longst: unknown key; did you mean 'longest'?
+    """
+    kinds = _members(annotation)
+    if isinstance(value, Mapping):
+        tagged = [each for each in kinds if _has_tag(each, value)]
+        kinds = tagged or kinds
+        fields = [fields_of(each) for each in kinds]
+        known = [key for keys in fields if keys is not None for key in keys]
+        is_closed = bool(fields) and None not in fields
+        for key, each in value.items():
+            here = (*place, key)
+            if is_closed and isinstance(key, str) and key not in known:
+                yield Problem(here, unknown_key(key, dict.fromkeys(known)))
+            elif len(kinds) == 1:
+                yield from unknown_keys(_inner(kinds[0], fields[0], key), each, here)
+    elif isinstance(value, list) and len(kinds) == 1:
+        for number, each in enumerate(value):
+            yield from unknown_keys(_inner(kinds[0], None, number), each, (*place, number))
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The types that an annotation allows beside None."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _members(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [kind for each in typing.get_args(annotation) for kind in _members(each)]
+    return [] if annotation is types.NoneType else [annotation]
+
+
+def _origin(kind: Any) -> Any:
+    return typing.get_origin(kind) or kind
+
+
+def _is_config_class(kind: Any) -> bool:
+    if not isinstance(kind, type):
+        return False
+    if issubclass(kind, BaseModel) or is_made_by_arguments(kind):
+        return True
+    return dataclasses.is_dataclass(kind) and not hasattr(kind, "__get_pydantic_core_schema__")
+
+
+def _has_tag(kind: Any, value: Mapping[str, Any]) -> bool:
+    """Whether a model of a tagged union is the one that a value names."""
+    fields = getattr(kind, "model_fields", {})
+    return "type" in fields and "type" in value and fields["type"].default == value["type"]
+
+
+def _inner(kind: Any, fields: Mapping[str, Any] | None, part: str | int) -> Any:
+    """The type of what a value of a type has at a key or a position."""
+    if fields is not None:
+        return fields.get(str(part), Any)
+    origin, given = typing.get_origin(kind), typing.get_args(kind)
+    if not given or not isinstance(origin, type):
+        return Any
+    if isinstance(part, str):
+        return given[1] if issubclass(origin, Mapping) and len(given) == 2 else Any
+    if origin is tuple and given[-1] is not ...:
+        return given[part] if part < len(given) else Any
+    return Any if issubclass(origin, Mapping) else given[0]
+
+
+def _keys_of_model(kind: type[BaseModel]) -> dict[str, Any]:
+    config = kind.model_config
+    by_name = config.get("validate_by_name") or config.get("populate_by_name")
+    keys: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        alias = field.validation_alias if config.get("validate_by_alias") is not False else None
+        for each in alias.choices if isinstance(alias, AliasChoices) else [alias]:
+            key = each.path[0] if isinstance(each, AliasPath) else each
+            keys[name if key is None else str(key)] = field.annotation
+        if by_name:
+            keys.setdefault(name, field.annotation)
+    return keys
+
+
+# Conversion ----------------------------------------------------------------------------------
+
+
+def adapter_of(annotation: Any) -> TypeAdapter[Any] | None:
+    """Return what validates values of a type; None if pydantic knows nothing of it."""
+    if annotation is _EMPTY:
+        return None
+    attempts: tuple[tuple[Any, ConfigDict | None], ...] = (
+        (annotation, _LENIENT),
+        (typing.Optional[annotation], _LENIENT),  # noqa: UP045  a class with a config of its own
+        (annotation, None),
+    )
+    for kind, config in attempts:
+        try:
+            return TypeAdapter(kind, config=config)
+        except (PydanticUserError, SchemaError, TypeError, NameError):
+            continue
+    return None
+
+
+def convert(annotation: Any, value: Any, *, strict: bool = True) -> tuple[Any, list[Problem]]:
+    """Return a value as an annotation specifies, and what is wrong with it.
+
+    Example:
+        >>> convert(tuple[int, ...], [1, 2])
+        ((1, 2), [])
+
+    Args:
+        annotation: The type.
+        value: What JSON can represent, or any object.
+        strict: Whether "3" is refused where a number is expected.
+    """
+    adapter = adapter_of(annotation)
+    if adapter is None:
+        return value, []
+    problems = list(unknown_keys(annotation, value))
+    try:
+        made = _validated(adapter, value, strict)
+    except ValidationError as error:
+        places = {each.place for each in problems}
+        found = problems_of(error, value)
+        return value, problems + [each for each in found if each.place not in places]
+    # Of an iterable, pydantic makes one that can be iterated once.
+    return value if type(made).__module__.startswith("pydantic_core") else made, problems
+
+
+def checked_arguments(
+    arguments: list[Argument], config: Mapping[str, Any], *, takes_all: bool = False
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the values of arguments in a config, and what is wrong with it.
+
+    Example:
+        >>> print(*checked_arguments([Argument("longest", int)], {"longest": "many"})[1])
+        longest: must be an integer, got "many"
+
+    Args:
+        arguments: The arguments.
+        config: Their values.
+        takes_all: Whether other keys are accepted.
+    """
+    known = {each.name: each for each in arguments}
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for key, value in config.items():
+        if key in known:
+            annotation, default = known[key].annotation, known[key].default
+            if annotation is _EMPTY and isinstance(default, bool):
+                annotation = bool  # "no" would be true
+            values[key], found = convert(annotation, value)
+            problems += [each.within(key) for each in found]
+        elif takes_all:
+            values[key] = value
+        else:
+            problems.append(Problem((key,), unknown_key(key, known)))
+    problems += [
+        Problem((each.name,), "is required")
+        for each in arguments
+        if each.is_required and each.name not in config
+    ]
+    return values, problems
+
+
+def _validated(adapter: TypeAdapter[Any], value: Any, strict: bool) -> Any:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return adapter.validate_python(value)
+    # As JSON, so that a list may become a tuple even where "3" is not a number.
+    return adapter.validate_json(text, strict=True if strict else None)

@@ -1,0 +1,270 @@
+"""Curricula: stages with weights of their own, and conditions to move on to the next."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+
+from guerdon._validation import is_finite, shown
+from guerdon.config.annotations import convert
+from guerdon.config.problems import Problem, validation_error
+from guerdon.errors import InvalidArgumentError, StateError
+
+__all__ = ["Curriculum", "CurriculumStage", "StageCondition"]
+
+MAX_STAGES = 1_000
+MAX_WINDOW = 10_000
+
+_Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+_Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class StageCondition(BaseModel):
+    """When a stage ends: all that is given must be true.
+
+    Example:
+        >>> from guerdon.config import StageCondition
+        >>> StageCondition(episodes=100, component="format", mean_above=0.9, over=50).over
+        50
+
+    Attributes:
+        episodes: How many episodes ended in the stage, at least.
+        component: A component whose mean counts.
+        mean_above: What its mean must exceed.
+        over: Over how many episodes: the last ones in the stage that have the component, from 1 to
+            10,000. Before there are that many, the condition is false.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    episodes: Annotated[StrictInt, Field(ge=1)] | None = None
+    component: _Name | None = None
+    mean_above: _Finite | None = None
+    over: Annotated[StrictInt, Field(ge=1, le=MAX_WINDOW)] | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        three = {"component": self.component, "mean_above": self.mean_above, "over": self.over}
+        missing = [name for name, value in three.items() if value is None]
+        if len(missing) == 3 and self.episodes is None:
+            raise ValueError("must have episodes, or component, mean_above and over")
+        if 0 < len(missing) < 3:
+            raise ValueError(
+                f"must have component, mean_above and over together; it lacks "
+                f"{' and '.join(missing)}"
+            )
+        return self
+
+
+class CurriculumStage(BaseModel):
+    """One stage of a curriculum.
+
+    Example:
+        >>> from guerdon.config import CurriculumStage
+        >>> stage = CurriculumStage(name="format", weights={"task": 0.0}, until={"episodes": 500})
+        >>> stage.weights
+        {'task': 0.0}
+
+    Attributes:
+        name: Its name.
+        weights: Weights by the names of entries, in place of the configured ones. An entry that
+            isn't named has its configured weight, whatever an earlier stage had.
+        until: When to move on; None for the last stage only.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: _Name
+    weights: dict[_Name, _Finite] = Field(default_factory=dict)
+    until: StageCondition | None = None
+
+
+def _check_order(stages: tuple[CurriculumStage, ...]) -> tuple[CurriculumStage, ...]:
+    """Check that each stage can be reached and has a name of its own."""
+    problems: list[Problem] = []
+    if not 1 <= len(stages) <= MAX_STAGES:
+        message = f"must have from 1 to {MAX_STAGES:,} stages, got {len(stages):,}"
+        problems.append(Problem((), message))
+    names: dict[str, int] = {}
+    for number, stage in enumerate(stages):
+        first = names.setdefault(stage.name, number)
+        if first != number:
+            message = f"must be unique; stage {first} is also named {stage.name!r}"
+            problems.append(Problem((number, "name"), message))
+        is_last = number == len(stages) - 1
+        if is_last and stage.until is not None:
+            message = "must be absent, as no stage follows the last one"
+            problems.append(Problem((number, "until"), message))
+        elif not is_last and stage.until is None:
+            message = "is required, as the next stage is never reached otherwise"
+            problems.append(Problem((number, "until"), message))
+    if problems:
+        raise validation_error("curriculum", problems, stages)
+    return stages
+
+
+#: The type of a field of a pydantic model with the stages of a curriculum, as in files.
+Stages = Annotated[
+    tuple[CurriculumStage, ...],
+    AfterValidator(_check_order),  # the number too: pydantic counts only those that are valid
+    Field(json_schema_extra={"minItems": 1, "maxItems": MAX_STAGES}),
+]
+
+# One for all curricula, so that they can be copied and pickled; it is taken once an episode.
+_observing = threading.Lock()
+
+
+class Curriculum:
+    """The progress of training through a list of stages.
+
+    It observes the components of each episode that ended, moves on by at most one stage each time,
+    and never goes back. It is thread-safe. Of each component that a stage waits for, it keeps the
+    values of the last ``over`` episodes.
+
+    Example:
+        >>> from guerdon.config import Curriculum
+        >>> curriculum = Curriculum([
+        ...     {"name": "format", "weights": {"task": 0.0},
+        ...      "until": {"component": "format", "mean_above": 0.8, "over": 2}},
+        ...     {"name": "task"},
+        ... ])
+        >>> [curriculum.observe({"format": value}) for value in (0.0, 1.0, 1.0)]
+        [False, False, True]
+        >>> curriculum.stage.name, dict(curriculum.stage.weights)
+        ('task', {})
+
+    Args:
+        stages: Each a `CurriculumStage`, or a mapping of its attributes.
+
+    Raises:
+        InvalidArgumentError: A stage is invalid, two have one name, there is none, or one but the
+            last has no `CurriculumStage.until`.
+    """
+
+    stages: tuple[CurriculumStage, ...]
+
+    def __init__(self, stages: Sequence[CurriculumStage | Mapping[str, Any]]) -> None:
+        self.stages, problems = convert(Stages, stages)
+        if problems:
+            raise InvalidArgumentError(f"`stages` is invalid: {'; '.join(map(str, problems))}")
+        self._enter(0)
+
+    def _enter(self, number: int) -> None:
+        self._number = number
+        self._episodes = 0
+        until = self.stages[number].until
+        self._recent: deque[float] = deque(maxlen=until.over or 0 if until else 0)
+
+    @property
+    def stage(self) -> CurriculumStage:
+        """The current stage."""
+        return self.stages[self._number]
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes ended in the current stage."""
+        return self._episodes
+
+    def observe(self, components: Mapping[str, float | None]) -> bool:
+        """Take the result of an episode that ended.
+
+        Args:
+            components: Its components by name. One that is absent or None was not due, or failed:
+                the episode counts, but not in a mean.
+
+        Returns:
+            Whether the next stage began.
+
+        Raises:
+            InvalidArgumentError: A component is not a finite number; the episode isn't counted.
+        """
+        for name, value in components.items():
+            if value is not None and not is_finite(value):
+                raise InvalidArgumentError(
+                    f"component {name!r} must be a finite number or None, got {shown(value)}"
+                )
+        with _observing:
+            self._episodes += 1
+            until = self.stage.until
+            if until is None:
+                return False
+            value = components.get(until.component) if until.component is not None else None
+            if value is not None:
+                self._recent.append(float(value))
+            if not self._is_done(until):
+                return False
+            self._enter(self._number + 1)
+            return True
+
+    def _is_done(self, until: StageCondition) -> bool:
+        if until.episodes is not None and self._episodes < until.episodes:
+            return False
+        if until.over is None or until.mean_above is None:
+            return True
+        if len(self._recent) < until.over:
+            return False
+        # The sign of this sum is exact, as that of a rounded mean isn't; scaled, it can't overflow.
+        above = chain(self._recent, repeat(-until.mean_above, until.over))
+        return math.fsum(value * 2.0**-16 for value in above) > 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the progress, as JSON can represent it: the stage, its episodes, their values."""
+        with _observing:
+            return {
+                "stage": self.stage.name,
+                "episodes": self._episodes,
+                "recent": list(self._recent),
+            }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the progress of another curriculum.
+
+        The stages are not part of a state, so that they may have been edited. The stage is found by
+        its name; of more values than the stage now looks at, the last are taken.
+
+        Args:
+            state: The result of `state_dict`.
+
+        Raises:
+            StateError: The state doesn't match; nothing was loaded.
+        """
+        keys = {"stage", "episodes", "recent"}
+        given = set(state) if isinstance(state, Mapping) else set()
+        if given != keys:
+            raise StateError(
+                f"the state of a curriculum must have the keys {sorted(keys)}",
+                missing=sorted(keys - given),
+                unexpected=sorted(map(str, given - keys)),
+            )
+        names = [stage.name for stage in self.stages]
+        episodes, recent = state["episodes"], state["recent"]
+        if state["stage"] not in names:
+            raise StateError(f"`stage` must be one of {names}, got {shown(state['stage'])}")
+        if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 0:
+            raise StateError(f"`episodes` must be an integer >= 0, got {shown(episodes)}")
+        if not isinstance(recent, list) or not all(map(is_finite, recent)):
+            raise StateError(f"`recent` must be a list of finite numbers, got {shown(recent)}")
+        with _observing:
+            self._enter(names.index(state["stage"]))
+            self._episodes = episodes
+            self._recent.extend(map(float, recent))
+
+    def __repr__(self) -> str:
+        return (
+            f"Curriculum(stage {self._number + 1} of {len(self.stages)}, {self.stage.name!r}, "
+            f"{self._episodes} episodes)"
+        )

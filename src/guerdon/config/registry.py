@@ -1,0 +1,116 @@
+"""Rubrics by name: registered in code, by entry points of other packages, or by their path."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from guerdon._loading import load_object
+from guerdon._registry import Registry
+from guerdon._validation import did_you_mean, shown
+from guerdon.errors import InvalidArgumentError, LoadError, RewardConfigError
+
+__all__ = ["RubricRegistry", "rubric_registry"]
+
+# The ready-made rubrics that can be built from a config.
+READY_MADE = (
+    "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer", "PythonCompiles", "RegexMatch",
+    "RepetitionBounds", "ToxicityRubric", "ValidJson",
+)  # fmt: skip
+
+
+class RubricRegistry(Registry[Any]):
+    """Rubric classes and functions by name.
+
+    The entry points ``guerdon.rubrics`` of installed packages are found without being registered.
+
+    Example:
+        >>> from guerdon.config import RubricRegistry
+        >>> registry = RubricRegistry()
+        >>> registry.register("polite", lambda action, observation: float("please" in action))
+        >>> registry.resolve("polite")("please come", None)
+        1.0
+        >>> registry.resolve("polit")
+        Traceback (most recent call last):
+        guerdon.errors.RewardConfigError: there is no rubric 'polit'; did you mean 'polite'?
+    """
+
+    def __init__(self) -> None:
+        super().__init__("rubric", "guerdon.rubrics", error=RewardConfigError, check=_check)
+
+    def resolve(self, name: str, *, folder: str | Path | None = None) -> Any:
+        """Return the class, the function or the rubric of a name.
+
+        Args:
+            name: A registered name; that of an entry point; a dotted path, as
+                ``package.module.Class``; ``module:name``, or ``file.py:name``.
+            folder: The folder of such a file, and of a module that is neither in the working
+                directory nor installed; None is the working directory alone.
+
+        Raises:
+            RewardConfigError: There is nothing of that name, or it can't be imported.
+        """
+        if name in self or not set(name) & {":", "."}:
+            found = self[name]
+            return _at_path(found, (), None) if isinstance(found, str) else found
+        if ":" not in name:
+            return _at_path(name, self.names(), folder)
+        is_file = name.rpartition(":")[0].endswith(".py")
+        try:
+            return load_object(str(Path(folder) / name) if is_file and folder is not None else name)
+        except LoadError as error:
+            raise RewardConfigError(f"{error}{_line_of(error)}") from error
+
+
+def _check(rubric: Any) -> None:
+    if not callable(rubric) and not (isinstance(rubric, str) and "." in rubric):
+        raise InvalidArgumentError(
+            f"`rubric` must be callable or a class path, got {shown(rubric)}"
+        )
+
+
+def _line_of(error: LoadError) -> str:
+    """Where the code of an imported module raised."""
+    cause = error.__cause__ if error.traceback is not None else None
+    if isinstance(cause, SyntaxError) and cause.filename:
+        return f" ({cause.filename}:{cause.lineno})"
+    frames = traceback.extract_tb(cause.__traceback__) if cause is not None else []
+    own = [each for each in frames if not each.filename.startswith("<")]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+
+
+def _at_path(path: str, known: tuple[str, ...] | list[str], folder: str | Path | None) -> Any:
+    """The object at a dotted path, whose first parts are a module."""
+    parts = path.split(".")
+    if not all(part.isidentifier() for part in parts):
+        raise RewardConfigError(
+            f"must be a registered name, package.module.Class or file.py:name, got {shown(path)}"
+        )
+    if folder is not None and str(Path(folder).resolve()) not in sys.path:
+        sys.path.append(str(Path(folder).resolve()))  # behind all that is installed
+    missing: LoadError | None = None
+    for number in range(len(parts) - 1, 0, -1):
+        module, name = ".".join(parts[:number]), ".".join(parts[number:])
+        try:
+            return load_object(f"{module}:{name}")
+        except LoadError as error:
+            if error.traceback is not None:
+                raise RewardConfigError(f"{error}{_line_of(error)}") from error
+            found = sys.modules.get(module)
+            if found is not None and (missing is None or hasattr(found, parts[number])):
+                raise RewardConfigError(str(error)) from error
+            missing = missing or error
+    hint = did_you_mean(parts[-1], known)
+    if not hint.startswith("did"):
+        hint = "for a file, write file.py:name"
+    raise RewardConfigError(
+        f"there is no module {'.'.join(parts[:-1])!r} here or installed; {hint}"
+    ) from missing
+
+
+#: The registry that files are read with.
+rubric_registry = RubricRegistry()
+for _name in READY_MADE:
+    rubric_registry.register(_name, f"guerdon.rubrics.{_name}")
