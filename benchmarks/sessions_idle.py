@@ -14,7 +14,7 @@ import time
 from benchmarks.server_process import ServerProcess, missing, ours
 from benchmarks.timing import Counted, Findings
 from guerdon import GenericEnvClient
-from guerdon.envs.workers import IDLE_S
+from guerdon.envs.runner import IDLE_S
 
 SESSIONS = 512
 

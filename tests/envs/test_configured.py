@@ -8,7 +8,7 @@ import pytest
 
 from guerdon import EnvPool, RewardConfig, RewardPipeline
 from guerdon.envs import ConfiguredEnv
-from guerdon.envs.driver import make
+from guerdon.envs.runner import make_adapter
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceUnavailableError
 from tests.envs.worlds import Half, Move, Value, World
 
@@ -168,6 +168,6 @@ def test_a_pipeline_that_is_given_stays_open():
 def test_a_function_that_makes_no_environment_is_told_as_ever():
     with (
         ConfiguredEnv(lambda: None, config()) as configured,
-        pytest.raises(EnvDefinitionError, match="gives an Environment"),
+        pytest.raises(EnvDefinitionError, match="must return an Environment"),
     ):
-        make(configured)
+        make_adapter(configured())

@@ -69,13 +69,14 @@ def check(
         )
     if as_json:
         lines = [
-            {"check": line.name, "status": line.status, "said": line.said} for line in report.lines
+            {"check": line.name, "status": line.status, "said": line.detail}
+            for line in report.lines
         ]
         print(json.dumps({"ok": report.ok, "checks": lines}, indent=2))
     else:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
         for line in report.lines:
-            table.add_row(MARKS[line.status], escape(line.name), escape(line.said))
+            table.add_row(MARKS[line.status], escape(line.name), escape(line.detail))
         console().print(table)
     if not report.ok:
         raise typer.Exit(1)

@@ -72,12 +72,12 @@ def only(report, name):
     """What is said of the one problem there is."""
     assert [line.name for line in report.problems] == [name], report.lines
     assert not report.ok
-    return report.problems[0].said
+    return report.problems[0].detail
 
 
 def held_within(check, name):
     """What is said of one problem, beside which there may be others that follow from it."""
-    return next(line.said for line in check.problems if line.name == name)
+    return next(line.detail for line in check.problems if line.name == name)
 
 
 # Healthy --------------------------------------------------------------------------------------
@@ -246,14 +246,14 @@ def test_an_environment_that_never_ends_is_told_as_a_note():
     assert report.ok
     line = next(line for line in report.lines if line.name == AFTER)
     assert line.status == "note"
-    assert "4 steps; try more, or other actions" in line.said
+    assert "4 steps; try more, or other actions" in line.detail
 
 
 def test_a_tree_without_a_declared_range_is_told_as_a_note_that_says_how_to_declare_one():
     report = check_environment(World, steps=2)
     line = next(line for line in report.lines if line.name == RANGE)
     assert line.status == "note"
-    assert "score_range" in line.said
+    assert "score_range" in line.detail
 
 
 # One fault each -------------------------------------------------------------------------------
@@ -271,7 +271,9 @@ def test_a_missing_rubric():
 
 @pytest.mark.parametrize("thing", [None, 3, State()])
 def test_a_function_that_makes_no_environment(thing):
-    assert "it gives an Environment with a rubric" in only(check_environment(lambda: thing), MADE)
+    assert "must return an Environment with a rubric" in only(
+        check_environment(lambda: thing), MADE
+    )
 
 
 def test_a_reward_outside_of_its_declared_range():
@@ -503,11 +505,11 @@ ONE = Ranged()
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
-        (lambda: ONE, "they have the same rubric; make one in __init__"),
-        (lambda: Sequential(Ranged(), ONE), "the same rubric 'rubric_1'; make one in __init__"),
+        (lambda: ONE, "they share the rubric; create it in __init__"),
+        (lambda: Sequential(Ranged(), ONE), "share the rubric 'rubric_1'; create it in __init__"),
         (
             lambda: Sequential(Ranged(), WeightedSum([Ranged(), ONE], [0.5, 0.5])),
-            "the same rubric 'rubric_1.rubric_1'",
+            "share the rubric 'rubric_1.rubric_1'",
         ),
     ],
     ids=["at the root", "below", "further below"],
@@ -553,7 +555,7 @@ class GoesOn(Three):
 
 def test_a_step_after_the_end_that_is_taken_and_not_documented():
     said = only(check_environment(GoesOn), AFTER)
-    assert "raise EpisodeError, or say in after_done what it does" in said
+    assert "raise EpisodeError, or document in after_done what it does" in said
 
 
 def test_a_step_after_the_end_that_is_taken_as_documented():
@@ -574,7 +576,7 @@ def test_a_step_after_the_end_that_raises_something_else_is_a_note_that_says_wha
     report = check_environment(Raises)
     assert report.ok
     assert statuses(report)[AFTER] == "note"
-    assert "it raises IndexError; EpisodeError says it better" in report.lines[-1].said
+    assert "it raises IndexError; raise EpisodeError instead" in report.lines[-1].detail
 
 
 def test_a_step_without_a_reward():
@@ -606,8 +608,8 @@ def test_an_episode_that_is_over_when_it_begins_is_a_problem_that_names_the_rese
 
     report = check_environment(Over)
     assert not report.ok
-    assert "reset" in report.problems[0].said
-    assert not any("IndexError" in line.said for line in report.lines)
+    assert "reset" in report.problems[0].detail
+    assert not any("IndexError" in line.detail for line in report.lines)
 
 
 # What raises or hangs -------------------------------------------------------------------------
@@ -690,7 +692,7 @@ def test_what_hangs_is_told_after_the_timeout(where, name, gate):
         gate.wait()
 
     report = check_environment(breaks(where, bad=bad), timeout_s=PATIENCE)
-    assert "it took longer than 0.2 s" in only(report, name)
+    assert "took longer than 0.2 s" in only(report, name)
 
 
 def test_an_async_step_that_hangs_is_told_after_the_timeout():
@@ -699,7 +701,7 @@ def test_an_async_step_that_hangs_is_told_after_the_timeout():
             await asyncio.sleep(1)
 
     said = only(check_environment(Hangs, timeout_s=PATIENCE), PLAYED)
-    assert "it took longer than 0.2 s" in said
+    assert "took longer than 0.2 s" in said
 
 
 @pytest.mark.parametrize("where", ["__init__", "reset", "step", "state", "close"])
@@ -710,7 +712,7 @@ def test_what_raises_later_on_is_told_not_raised(where):
     assert calls > 1
     for late in range(0, calls, max(1, calls // 8)):
         report = check_environment(breaks(where, late))
-        assert "OSError" in " ".join(line.said for line in report.lines), late
+        assert "OSError" in " ".join(line.detail for line in report.lines), late
         assert not report.ok or statuses(report)[AFTER] == "note"
 
 
@@ -720,7 +722,7 @@ def test_a_constructor_that_raises_is_not_blamed_on_the_actions():
 
 @pytest.mark.parametrize("where", ["reset", "state"])
 def test_what_no_action_has_to_do_with_is_not_blamed_on_the_actions(where):
-    assert "actions were made up" not in only(check_environment(breaks(where)), PLAYED)
+    assert "actions were sampled" not in only(check_environment(breaks(where)), PLAYED)
 
 
 def test_a_step_that_refuses_every_made_up_action_says_to_give_some():
@@ -730,18 +732,18 @@ def test_a_step_that_refuses_every_made_up_action_says_to_give_some():
 
     said = only(check_environment(Wall), PLAYED)
     assert "there is a wall" in said
-    assert "made up: give some that fit" in said
+    assert "sampled: pass some that are valid" in said
 
 
 @pytest.mark.parametrize("method", ["reset", "step"])
 def test_what_gives_no_observation(method):
     kind = type("Gives", (Three,), {method: lambda self, *args, **kwargs: {"value": 1}})
-    assert f"Gives.{method} gave" in only(check_environment(kind), PLAYED)
+    assert f"Gives.{method} must return" in only(check_environment(kind), PLAYED)
 
 
 def test_what_gives_no_state():
     kind = type("Gives", (Three,), {"state": {"step_count": 1}})
-    assert "Gives.state gave dict; it gives a State" in only(check_environment(kind), PLAYED)
+    assert "Gives.state must return a State, got dict" in only(check_environment(kind), PLAYED)
 
 
 # Closing --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.envs.checking.comparison import difference
+from guerdon.envs.checking.checks import difference
 
 NAN = float("nan")
 

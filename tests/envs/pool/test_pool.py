@@ -64,7 +64,7 @@ def test_observations_come_in_the_order_of_the_actions_and_none_is_skipped(batch
                 assert rewards(await pool.step_batch(actions)) == values
                 for slot, value in enumerate(values):
                     counts[slot] += value is not None
-            states = [seat.driver.environment.state for seat in pool._backend._seats]
+            states = [runner.adapter.environment.state for runner in pool._backend._runners]
             assert [state.step_count for state in states] == counts
 
     play(main)
@@ -77,7 +77,7 @@ def test_every_slot_has_an_environment_of_its_own():
             await pool.reset_batch()
             await pool.step_batch([Move(), None, Move(), None])
             await pool.step_batch([Move(), None, None, None])
-            states = [seat.driver.environment.state for seat in pool._backend._seats]
+            states = [runner.adapter.environment.state for runner in pool._backend._runners]
             assert [state.step_count for state in states] == [2, 0, 1, 0]
 
     play(main)
@@ -142,7 +142,7 @@ def test_some_slots_are_reset_and_the_others_go_on():
             await pool.reset_batch()
             await pool.step_batch([Move()] * 3)
             await pool.reset_batch(slots=[1], episode_id="new")
-            states = [seat.driver.environment.state for seat in pool._backend._seats]
+            states = [runner.adapter.environment.state for runner in pool._backend._runners]
             assert [(state.episode_id, state.step_count) for state in states] == [
                 (None, 1),
                 ("new", 0),
@@ -239,11 +239,11 @@ def test_a_dict_that_is_no_action_costs_its_slot_a_step_and_nobody_anything_else
                 [{"value": "much"}, {"valu": 1}, {"value": 3}]
             )
             assert (first.reward, second.reward, third.reward) == (None, None, 3.0)
-            assert refused(first, "the action is no Move: value: ")
-            assert refused(second, "the action is no Move: valu: ")
+            assert refused(first, "the action is not a valid Move: value: ")
+            assert refused(second, "the action is not a valid Move: valu: ")
             again = await pool.step_batch([{"value": 1}, {"value": 2}, None])
             assert rewards(again) == [1.0, 2.0, None]
-            assert pool._backend._seats[0].driver.environment.state.step_count == 1
+            assert pool._backend._runners[0].adapter.environment.state.step_count == 1
 
     play(main)
 
@@ -277,7 +277,7 @@ def test_actions_that_cant_be_meant_are_refused_before_any_is_taken(actions, sai
                     if how == "step_batch"
                     else anext(pool.as_completed(actions))
                 )
-            states = [seat.driver.environment.state for seat in pool._backend._seats]
+            states = [runner.adapter.environment.state for runner in pool._backend._runners]
             assert [state.step_count for state in states] == [0, 0]
             assert rewards(await pool.step_batch([Move()] * 2)) == [1.0, 1.0]
 
@@ -393,15 +393,19 @@ def test_one_that_raises_is_told_in_its_own_slot_and_made_anew_at_its_next_reset
             bad = next(slot for slot in range(3) if failed(first[slot]) or failed(stepped[slot]))
             if where != "step":
                 assert failed(first[bad])
-                assert failed(stepped[bad], "reset it")
+                assert failed(stepped[bad], "reset")
             assert failed(stepped[bad])
             said = stepped if where == "step" else first
-            kind = "EnvError" if error is SystemExit else error.__name__
+            ends_more = error is StopIteration or not issubclass(error, Exception)
+            kind = "EnvError" if ends_more else error.__name__
             assert said[bad].metadata["error"].startswith(kind)
+            assert ("sys.exit" if error is SystemExit else error.__name__) in said[bad].metadata[
+                "error"
+            ]
             for slot in {0, 1, 2} - {bad}:
                 assert (first[slot].done, stepped[slot].reward) == (False, 1.0)
             again = await pool.step_batch([Move()] * 3)
-            assert failed(again[bad], "EpisodeError", "reset it")
+            assert failed(again[bad], "EpisodeError", "reset")
             assert len(made) == 3
             (begun,) = await pool.reset_batch(slots=[bad])
             assert begun.metadata == {"seed": None}
@@ -420,7 +424,8 @@ def test_one_that_gives_no_observation_is_told_in_its_own_slot():
         async with EnvPool(Wrong, n=2) as pool:
             await pool.reset_batch()
             bad, good = await pool.step_batch([Move(value=9), Move()])
-            assert failed(bad, "InvalidObservationError", "Wrong.step gave {'done': True}")
+            said = "Wrong.step must return an Observation, got {'done': True}"
+            assert failed(bad, "InvalidObservationError", said)
             assert good.reward == 1.0
 
     play(main)
@@ -575,7 +580,7 @@ def test_a_slot_that_hangs_or_raises_is_told_in_the_stream(blocking):
             stream = pool.as_completed([BLOCK, {"value": "much"}], timeout_s=SHORT)
             found = {slot: board async for slot, board in stream}
             assert failed(found[0], "longer than 0.2 s")
-            assert refused(found[1], "the action is no Move")
+            assert refused(found[1], "the action is not a valid Move")
 
     play(main)
 

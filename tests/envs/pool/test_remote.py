@@ -96,7 +96,7 @@ def test_an_address_may_be_written_in_several_ways(world_server, form):
 
 @pytest.mark.parametrize("address", ["http://", "ftp://host", "http://host:port", "host:0"])
 def test_what_is_no_address_is_refused(address):
-    with pytest.raises(InvalidArgumentError, match="is no address of a server"):
+    with pytest.raises(InvalidArgumentError, match="is not the address of a server"):
         EnvPool(address)
 
 
@@ -111,7 +111,7 @@ def test_observations_are_made_into_their_type(world_server):
         assert type(each) is GenericObservation
         assert each.value >= 0
     for each in play(lambda: main(Observation)):  # which has no field `value`
-        assert failed(each, "InvalidObservationError", "is no Observation: value")
+        assert failed(each, "InvalidObservationError", "is not a Observation: value")
 
 
 def test_a_failed_rubric_is_told_over_the_wire(world_server):

@@ -115,8 +115,8 @@ class Exiting(Echo):
     ("factory", "error", "said"),
     [
         (NoRubric, EnvDefinitionError, "NoRubric has no rubric"),
-        (lambda: object(), EnvDefinitionError, "the factory gave"),
-        (lambda: None, EnvDefinitionError, "the factory gave None"),
+        (lambda: object(), EnvDefinitionError, "the factory must return"),
+        (lambda: None, EnvDefinitionError, "the factory must return .* got None"),
         (Failing, ValueError, "no luck"),
         (Exiting, Exception, r"sys\.exit\(3\)"),
     ],

@@ -224,7 +224,7 @@ def test_a_policy_that_fails_leaves_the_steps_so_far():
 def test_an_action_that_is_none_is_refused_with_a_reason():
     record = play(Guessing, ScriptedPolicy([{"nummer": 8}]))
     assert record.ended == "error"
-    assert "is no Guess: number: Field required" in record.error
+    assert "is not a valid Guess: number: Field required" in record.error
 
 
 def test_a_reset_that_fails():
@@ -245,7 +245,7 @@ def test_an_environment_that_cant_be_made():
 
 
 def test_what_a_factory_gives_is_an_environment():
-    assert "5 is no environment" in play(lambda: 5, guesses(8)).error
+    assert "must have reset and step, got 5" in play(lambda: 5, guesses(8)).error
 
 
 def test_an_environment_that_calls_sys_exit_ends_its_episode_only():
@@ -319,7 +319,7 @@ def test_a_policy_that_cancels_itself_cancels_nobody_else():
         async def get_action(self, observation, available_tools_specs=None):
             raise asyncio.CancelledError
 
-    assert "PolicyError: it ended itself" in play(Guessing, Policy()).error
+    assert "PolicyError: the policy ended itself" in play(Guessing, Policy()).error
 
 
 def test_a_policy_that_ends_the_program_ends_its_episode_only():

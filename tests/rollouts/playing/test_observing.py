@@ -7,7 +7,8 @@ import pytest
 
 from guerdon import Observation, StepResult
 from guerdon.errors import InvalidObservationError
-from guerdon.rollouts.playing.observing import answer_messages, first_messages, read_result, shown
+from guerdon.rollouts.playing.adapters import read_result
+from guerdon.rollouts.playing.observing import answer_messages, first_messages, shown
 from guerdon.types import GenericObservation
 
 CALL = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -64,7 +65,7 @@ def test_an_observation_may_be_a_text():
 
 @pytest.mark.parametrize("answer", [None, StepResult(None), {"done": "yes"}, {"done": None}])
 def test_what_is_no_observation_is_refused(answer):
-    with pytest.raises(InvalidObservationError, match="step gave"):
+    with pytest.raises(InvalidObservationError, match="step must return"):
         read_result(answer, "step")
 
 

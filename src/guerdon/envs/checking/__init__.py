@@ -1,4 +1,4 @@
-"""What makes an environment unfit for training: found before anybody trains in it."""
+"""Checking environments: finds what makes one unfit for training."""
 
 from __future__ import annotations
 
@@ -8,6 +8,5 @@ from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
     from guerdon.envs.checking.checks import *
-    from guerdon.envs.checking.report import *
 
-__getattr__, __dir__ = lazy_names(__name__, "checks", "report")
+__getattr__, __dir__ = lazy_names(__name__, "checks")

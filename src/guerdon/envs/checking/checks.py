@@ -1,30 +1,99 @@
-"""`check_environment`: what an author runs first."""
+"""`check_environment`: finds what makes an environment unfit for training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from guerdon.envs.amounts import check_amount, check_seconds
-from guerdon.envs.checking.comparison import difference
-from guerdon.envs.checking.player import Player, Seen
-from guerdon.envs.checking.report import CheckLine, EnvironmentReport
+from guerdon._background import as_asyncio, background_loop
+from guerdon._validation import check_integer, check_seconds
 from guerdon.envs.checking.sampling import sample_actions
-from guerdon.envs.driver import Driver
 from guerdon.envs.invalid import say_invalid
+from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.envs.scoring import COMPONENTS, ERROR
 from guerdon.envs.server.messages import observation_json, state_json
-from guerdon.errors import EpisodeError, GuerdonError, InvalidArgumentError
+from guerdon.errors import (
+    EnvError,
+    EnvTimeoutError,
+    EpisodeError,
+    GuerdonError,
+    InvalidArgumentError,
+)
 from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
+from guerdon.types.state import State
 
-__all__ = ["check_environment"]
+__all__ = ["CheckLine", "EnvironmentReport", "check_environment"]
+
+# An id that environments may show: always the same, so that it adds no difference.
+EPISODE = "check"
+
+# What is visible after a reset or a step: the observation and the state.
+Seen = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """The result of one check.
+
+    Example:
+        >>> from guerdon.envs import CheckLine
+        >>> CheckLine("it can be made, with a rubric", "ok").detail
+        ''
+
+    Attributes:
+        name: What was checked.
+        status: ``ok``, ``problem``, or ``note`` if it couldn't be checked, or may be intended.
+        detail: What was found, and how to fix it.
+    """
+
+    name: str
+    status: Literal["ok", "problem", "note"]
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class EnvironmentReport:
+    """What `check_environment` found.
+
+    Example:
+        >>> from guerdon.envs import CheckLine, EnvironmentReport
+        >>> report = EnvironmentReport([CheckLine("it can be closed", "problem", "it raises")])
+        >>> report.ok, [line.detail for line in report.problems]
+        (False, ['it raises'])
+
+    Attributes:
+        lines: One for each check, in the order in which they ran.
+    """
+
+    lines: list[CheckLine] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[CheckLine]:
+        """The lines that need fixing."""
+        return [line for line in self.lines if line.status == "problem"]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no problems."""
+        return not self.problems
+
+    def raise_for_problems(self) -> None:
+        """Raise if there are problems, for tests.
+
+        Raises:
+            EnvError: There are problems; it lists all of them.
+        """
+        if self.problems:
+            raise EnvError("; ".join(f"{line.name}: {line.detail}" for line in self.problems))
 
 
 def check_environment(
@@ -37,12 +106,14 @@ def check_environment(
 ) -> EnvironmentReport:
     """Look for what makes an environment unfit for training.
 
-    A missing rubric; a reward outside its declared range; a seed that doesn't make it repeatable;
-    an observation that doesn't survive JSON; state that two instances share; a reset that keeps
-    the old trajectory; a step after the end that is neither refused nor documented.
+    It finds a missing rubric; a reward outside its declared range; a seed that doesn't make the
+    environment repeatable; an observation that doesn't survive JSON; state that two instances
+    share; a reset that keeps the old trajectory; a step after the end that is neither refused nor
+    documented.
 
     Example:
         >>> from guerdon import Action, Environment, Observation, RegexMatch, State
+        >>> from guerdon import check_environment
         >>> class Say(Action):
         ...     content: str
         >>> class Polite(Environment[Say, Observation, State]):
@@ -58,30 +129,30 @@ def check_environment(
         True
 
     Args:
-        env: An environment class, or a function that makes one.
-        actions: What to play, again and again; by default made up from the action class.
+        env: An environment class, or a function that makes an environment.
+        actions: What to play, again and again; by default sampled from the action class.
         seed: What to reset with.
-        steps: How many steps to play at most.
-        timeout_s: Seconds that each call may take.
+        steps: How many steps to play at most, at least 1.
+        timeout_s: Seconds that each call may take, above 0.
 
     Returns:
-        A line for each check. What the environment raises is told there, not raised.
+        A line for each check. What the environment raises is in the report, and not raised.
 
     Raises:
-        InvalidArgumentError: `steps` or `timeout_s` is not over 0.
+        InvalidArgumentError: `steps` or `timeout_s` is out of range.
     """
-    check_amount("steps", steps, "steps")
-    player = Player(env, seed, check_seconds("timeout_s", timeout_s))
+    check_integer("steps", steps, low=1)
+    player = _Player(env, seed, check_seconds("timeout_s", timeout_s))
     checks = _Checks(player, actions, seed, steps)
     report = EnvironmentReport()
-    for name, look, is_needed in checks.all():
-        line = _line(name, look)
+    for name, check, is_needed in checks.all():
+        line = _line(name, check)
         report.lines.append(line)
         if is_needed and line.status == "problem":
             break
-    raised = player.close()
-    if raised:
-        report.lines.append(CheckLine("it can be closed", "problem", _said(raised[0])))
+    failures = player.close()
+    if failures:
+        report.lines.append(CheckLine("it can be closed", "problem", _text(failures[0])))
     return report
 
 
@@ -90,19 +161,112 @@ class _Found(Exception):
 
 
 class _Note(Exception):
-    """What a check couldn't look at, or what may be meant."""
+    """What a check couldn't examine, or what may be intended."""
 
 
-def _line(name: str, look: Callable[[], str | None]) -> CheckLine:
+def _line(name: str, check: Callable[[], str | None]) -> CheckLine:
     try:
-        said = look()
+        detail = check()
     except _Note as note:
         return CheckLine(name, "note", str(note))
     except _Found as found:
         return CheckLine(name, "problem", str(found))
     except Exception as error:
-        return CheckLine(name, "problem", _said(error))
-    return CheckLine(name, "ok", said or "")
+        return CheckLine(name, "problem", _text(error))
+    return CheckLine(name, "ok", detail or "")
+
+
+class _Player:
+    """Plays episodes in environments as a server would: in threads, with a time limit.
+
+    Args:
+        env: Makes an environment.
+        seed: What to reset with.
+        timeout_s: Seconds that each call may take.
+    """
+
+    def __init__(self, env: Callable[[], Any], seed: int, timeout_s: float) -> None:
+        self._env = env
+        self._seed = seed
+        self._timeout_s = timeout_s
+        self._threads = self._wait(self._start())
+        self._runners: list[EnvRunner] = []
+
+    async def _start(self) -> EnvThreads:
+        return EnvThreads(1, name="guerdon-check")
+
+    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        future = asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), background_loop())
+        try:
+            return future.result(2 * self._timeout_s + 1)
+        except TimeoutError as error:
+            if future.done():
+                raise
+            future.cancel()
+            raise EnvTimeoutError(
+                f"the environment's async code blocks the event loop and took longer than "
+                f"{self._timeout_s:g} s",
+                seconds=self._timeout_s,
+            ) from error
+
+    def new(self) -> EnvRunner:
+        """Make an environment."""
+        runner = EnvRunner(self._env, self._threads, timeout_s=self._timeout_s)
+        self._runners.append(runner)
+        self._wait(runner.open())
+        return runner
+
+    def reset(self, runner: EnvRunner) -> Observation:
+        """Begin an episode."""
+        observation: Observation = self._wait(runner.reset(self._seed, EPISODE))
+        return observation
+
+    def step(self, runner: EnvRunner, action: Action) -> Observation:
+        """Take a step."""
+        observation: Observation = self._wait(runner.step(action))
+        return observation
+
+    def call(self, runner: EnvRunner, function: Callable[[], Any]) -> Any:
+        """Call an author's function with the same time limit."""
+        return self._wait(runner.call(lambda adapter: function(), "it"))
+
+    def seen(self, runner: EnvRunner, observation: Observation) -> Seen:
+        """Return what is visible: the observation, and the state without the episode's id."""
+        return {
+            "observation": observation.model_dump(),
+            "state": self.state(runner).model_dump(exclude={"episode_id"}),
+        }
+
+    def state(self, runner: EnvRunner) -> State:
+        """Return the state."""
+        state: State = self._wait(runner.state())
+        return state
+
+    def episode(self, runner: EnvRunner, actions: Sequence[Action]) -> list[Seen]:
+        """Play an episode, until it or the actions end."""
+        return self.in_turn([runner], actions)[0]
+
+    def in_turn(self, runners: Sequence[EnvRunner], actions: Sequence[Action]) -> list[list[Seen]]:
+        """Play an episode in each of several environments, one step in each in turn."""
+        traces = [[self.seen(runner, self.reset(runner))] for runner in runners]
+        for action in actions:
+            for runner, trace in zip(runners, traces, strict=True):
+                if not trace[-1]["observation"]["done"]:
+                    trace.append(self.seen(runner, self.step(runner, action)))
+        return traces
+
+    def close(self) -> list[Exception]:
+        """Close every environment, and return what that raised."""
+        raised = []
+        for runner in self._runners:
+            try:
+                error = self._wait(runner.close(self._timeout_s, log=False))
+            except EnvTimeoutError as timeout:
+                error = timeout
+            if error is not None:
+                raised.append(error)
+        background_loop().call_soon_threadsafe(self._threads.close)
+        return raised
 
 
 class _Checks:
@@ -110,7 +274,7 @@ class _Checks:
 
     def __init__(
         self,
-        player: Player,
+        player: _Player,
         given: Sequence[Action | Mapping[str, Any]] | None,
         seed: int,
         steps: int,
@@ -119,7 +283,8 @@ class _Checks:
         self._given = given
         self._seed = seed
         self._steps = steps
-        self._first: Any = None  # the driver of the first environment
+        self._first: Any = None  # the runner of the first environment
+        self._environment: Any = None
         self._actions: list[Action] = []
         self._trace: list[Seen] = []
         self._unsendable: str | None = None
@@ -141,60 +306,63 @@ class _Checks:
 
     def made(self) -> None:
         self._first = self._player.new()
+        self._environment = self._first.adapter.environment
 
     def actions(self) -> None:
-        kind = self._first.environment.action_type
+        kind = self._environment.action_type
+        call = partial(self._player.call, self._first)
         if self._given is None:  # more than are needed: some may be refused
             make = partial(sample_actions, kind, 3 * self._steps, seed=self._seed)
-            self._actions = self._player.call(make)
+            self._actions = call(make)
             return
         if not self._given:
             raise _Found("no actions were given")
-        given = enumerate(self._given)
-        models = [self._player.call(partial(_model, kind, each, place)) for place, each in given]
+        models = [
+            call(partial(_model, kind, each, place)) for place, each in enumerate(self._given)
+        ]
         self._actions = [models[number % len(models)] for number in range(self._steps)]
 
     def played(self) -> None:
         """Play an episode, leaving out actions that the environment refuses."""
-        player, driver = self._player, self._first
-        observation = player.reset(driver)
+        player, runner = self._player, self._first
+        observation = player.reset(runner)
+        trace = [player.seen(runner, observation)]
         self._look_at(observation, 0)
         if observation.done:
             raise _Found("the reset ends it: its observation is done")
-        trace = [player.seen(driver, observation)]
         taken: list[Action] = []
         refused: Exception | None = None
         for action in self._actions:
             if observation.done or len(taken) == self._steps:
                 break
             try:
-                observation = player.step(driver, action)
+                observation = player.step(runner, action)
             except InvalidArgumentError as error:
                 refused = error
                 continue
             except Exception as error:
-                raise _Found(_said(error) + self._hint()) from error
+                raise _Found(_text(error) + self._hint()) from error
             taken.append(action)
+            trace.append(player.seen(runner, observation))
             self._look_at(observation, len(taken))
-            trace.append(player.seen(driver, observation))
         if not taken:
             raise _Found(f"every action was refused; the last: {refused}{self._hint()}")
         self._actions, self._trace = taken, trace
 
     def _hint(self) -> str:
-        return "; the actions were made up: give some that fit" if self._given is None else ""
+        return "; the actions were sampled: pass some that are valid" if self._given is None else ""
 
     def _look_at(self, observation: Observation, number: int) -> None:
         """Keep why an observation, or the state with it, wouldn't survive JSON."""
         if self._unsendable is not None:
             return
         try:
-            lost = self._player.call(partial(_lost, observation))
+            lost = self._player.call(self._first, partial(_lost, observation))
             if lost:
                 self._unsendable = f"observation {number}: {lost}"
-            state_json(self._player.call(self._first.state))
+            state_json(self._player.state(self._first))
         except Exception as error:
-            self._unsendable = f"observation {number}: {_said(error)}"
+            self._unsendable = f"observation {number}: {_text(error)}"
 
     def rewarded(self) -> None:
         for number, seen in enumerate(self._observations()):
@@ -204,7 +372,7 @@ class _Checks:
                 raise _Found(f"step {number} has none; return self.score(action, observation)")
 
     def in_range(self) -> None:
-        ranges = {path: rubric._range() for path, rubric in _rubrics(self._first)}
+        ranges = {path: rubric._range() for path, rubric in _rubrics(self._environment)}
         for number, seen in enumerate(self._observations()):
             values = {"": seen["reward"], **(seen["metadata"].get(COMPONENTS) or {})}
             for path, value in values.items():
@@ -213,11 +381,11 @@ class _Checks:
                     continue
                 what = f"rubric {path!r}" if path else "the reward"
                 raise _Found(
-                    f"step {number}: {what} is {value:g}, outside of {list(declared)}; mend the "
+                    f"step {number}: {what} is {value:g}, outside of {list(declared)}; fix the "
                     "rubric, or its score_range"
                 )
         if ranges[""] is None:
-            raise _Note("the rubric declares none; score_range says what is possible")
+            raise _Note("the rubric declares none; set score_range")
 
     def survives_json(self) -> None:
         if self._unsendable is not None:
@@ -225,7 +393,7 @@ class _Checks:
 
     def forgets(self) -> None:
         self._player.reset(self._first)
-        for path, rubric in _rubrics(self._first):
+        for path, rubric in _rubrics(self._environment):
             if isinstance(rubric, TrajectoryRubric) and rubric.trajectory:
                 what = f"rubric {path!r}" if path else "the rubric"
                 raise _Found(f"{what} still has it; call self._reset_rubric() in reset")
@@ -236,37 +404,41 @@ class _Checks:
             "changes in self, not in the class"
         )
         episodes = (("a second episode", self._first), ("another instance", self._player.new()))
-        for what, driver in episodes:
-            self._same(f"{what} shows", self._player.episode(driver, self._actions), why)
+        for what, runner in episodes:
+            self._same(f"{what} shows", self._player.episode(runner, self._actions), why)
 
     def apart(self) -> None:
         one, two = self._player.new(), self._player.new()
-        ours = {id(rubric): path for path, rubric in _rubrics(one)}
-        shared = [ours[id(rubric)] for _, rubric in _rubrics(two) if id(rubric) in ours]
+        ours = {id(rubric): path for path, rubric in _rubrics(one.adapter.environment)}
+        shared = [
+            ours[id(rubric)]
+            for _, rubric in _rubrics(two.adapter.environment)
+            if id(rubric) in ours
+        ]
         if shared:
             what = f"rubric {shared[0]!r}" if shared[0] else "rubric"
-            raise _Found(f"they have the same {what}; make one in __init__, for each its own")
-        why = "keep what changes in self, made in __init__, not in the class or the module"
+            raise _Found(f"they share the {what}; create it in __init__, one for each")
+        why = "keep what changes in self, created in __init__, not in the class or the module"
         for trace in self._player.in_turn((one, two), self._actions):
             self._same("stepped in turn with another instance, one shows", trace, why)
 
     def after_done(self) -> str | None:
-        player, driver = self._player, self._first
+        player, runner = self._player, self._first
         if not self._trace[-1]["observation"]["done"]:
             count = len(self._actions)
             raise _Note(
-                f"not looked at: no episode ended in {count} steps; try more, or other actions"
+                f"not checked: no episode ended in {count} steps; try more, or other actions"
             )
-        player.episode(driver, self._actions)
+        player.episode(runner, self._actions)
         try:
-            player.step(driver, self._actions[0])
+            player.step(runner, self._actions[0])
         except EpisodeError:
             return None
         except Exception as error:
-            raise _Note(f"it raises {type(error).__name__}; EpisodeError says it better") from error
-        documented = driver.environment.after_done
+            raise _Note(f"it raises {type(error).__name__}; raise EpisodeError instead") from error
+        documented = self._environment.after_done
         if not documented:
-            raise _Found("it is taken; raise EpisodeError, or say in after_done what it does")
+            raise _Found("it is taken; raise EpisodeError, or document in after_done what it does")
         return f"it is not, as documented: {documented}"
 
     def _observations(self) -> list[dict[str, Any]]:
@@ -293,18 +465,42 @@ def _model(kind: type[Action], given: Any, place: int) -> Action:
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):
-        raise _Found(f"actions[{place}] is {given!r:.60}; it takes a {kind.__name__} or a dict")
+        raise _Found(f"actions[{place}] is {given!r:.60}; it must be a {kind.__name__} or a dict")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         raise _Found(f"actions[{place}]: {say_invalid(error)}") from error
 
 
-def _rubrics(driver: Driver) -> list[tuple[str, Rubric]]:
+def _rubrics(environment: Any) -> list[tuple[str, Rubric]]:
     """Every rubric of an environment, by path."""
-    rubric: Rubric = driver.environment.rubric
+    rubric: Rubric = environment.rubric
     return [("", rubric), *rubric.named_rubrics()]
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return str(error) if isinstance(error, GuerdonError) else say_failure(error)
+
+
+def difference(expected: Any, seen: Any, path: str = "") -> str:
+    """Return where two nested values differ first, in words; ``""`` if they are equal."""
+    if isinstance(expected, dict) and isinstance(seen, dict):
+        for key in [*expected, *(key for key in seen if key not in expected)]:
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in expected or key not in seen:
+                return f"{inner} is there only once"
+            found = difference(expected[key], seen[key], inner)
+            if found:
+                return found
+        return ""
+    if isinstance(expected, (list, tuple)) and isinstance(seen, (list, tuple)):
+        if type(expected) is not type(seen) or len(expected) != len(seen):
+            return f"{path} is {seen!r:.60}, not {expected!r:.60}"
+        for place, (one, other) in enumerate(zip(expected, seen, strict=True)):
+            found = difference(one, other, f"{path}[{place}]")
+            if found:
+                return found
+        return ""
+    both_nan = expected != expected and seen != seen
+    same = type(expected) is type(seen) and (expected == seen or both_nan)
+    return "" if same else f"{path} is {seen!r:.60}, not {expected!r:.60}"

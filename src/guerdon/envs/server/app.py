@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
-from guerdon.envs.driver import make
 from guerdon.envs.environment import Environment
 from guerdon.envs.furnishing import furnished
+from guerdon.envs.runner import make_adapter
 from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.guard import Guard, is_loopback
 from guerdon.envs.server.http import HttpFace, answer
@@ -175,15 +175,16 @@ def _environment_class(
     if not callable(factory) or not may_make:
         return Environment
     try:
-        driver = make(factory if pipeline is None else furnished(factory, pipeline))
-        driver.close()
+        make = factory if pipeline is None else furnished(factory, pipeline)
+        adapter = make_adapter(make())
+        adapter.close()
     except GuerdonError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvError(
             say_failure(error, "the environment can't be made"), exception=error
         ) from error
-    return type(driver.environment)
+    return type(adapter.environment)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

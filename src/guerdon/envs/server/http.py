@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors
+from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.configuring import change, tell
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.logs import log
@@ -33,7 +33,7 @@ from guerdon.rubrics.failure import say_failure
 __all__ = ["HttpFace", "answer"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-Call = Callable[[Host], Awaitable[bytes]]
+Call = Callable[[EnvRunner], Awaitable[bytes]]
 
 
 class HttpFace:
@@ -118,8 +118,8 @@ class HttpFace:
     async def state(self, request: Request) -> Response:
         """The state of a fresh environment."""
 
-        async def call(host: Host) -> bytes:
-            return state_json(await host.state())
+        async def call(runner: EnvRunner) -> bytes:
+            return state_json(await runner.state())
 
         return await self._call(request, "state", call)
 
@@ -132,9 +132,9 @@ class HttpFace:
         if isinstance(asked, Response):
             return asked
 
-        async def call(host: Host) -> bytes:
+        async def call(runner: EnvRunner) -> bytes:
             self._hub.metrics.count(self._hub.metrics.calls, "reset")
-            first = await host.reset(asked.seed, asked.episode_id, asked.model_extra)
+            first = await runner.reset(asked.seed, asked.episode_id, asked.model_extra)
             return observation_json(first)
 
         return await self._call(request, "reset", call)
@@ -151,11 +151,11 @@ class HttpFace:
         if isinstance(action, Response):
             return action
 
-        async def call(host: Host) -> bytes:
-            await host.configure()
+        async def call(runner: EnvRunner) -> bytes:
+            await runner.configure()
             start = perf_counter()
             try:
-                observation = await host.step(action, asked.timeout_s, asked.model_extra)
+                observation = await runner.step(action, asked.timeout_s, asked.model_extra)
                 seconds = perf_counter() - start
                 text = observation_json(observation)
             except Exception:
@@ -197,16 +197,16 @@ class HttpFace:
 
     async def _called(self, what: str, call: Call) -> Response:
         hub = self._hub
-        host = hub.host()
+        runner = hub.runner()
         try:
-            await host.open()
-            text = await call(host)
+            await runner.open()
+            text = await call(runner)
         except Exception as error:
             said = say_failure(error, what)
             hub.failed(what, said, trace=error)
             return _problem(_status(error), "EXECUTION_ERROR", said)
         finally:
-            await asyncio.shield(host.close(hub.limits.close_timeout_s))
+            await asyncio.shield(runner.close(hub.limits.close_timeout_s))
         return Response(text, media_type="application/json")
 
     async def _body(self, request: Request, most: int | None = None) -> Any:

@@ -10,9 +10,8 @@ from typing import Any
 
 from guerdon.config.live.live import LiveReward
 from guerdon.config.pipeline import RewardPipeline
-from guerdon.envs.driver import Driver
 from guerdon.envs.furnishing import furnished
-from guerdon.envs.host import Host
+from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.scoring import COMPONENTS, DEALT_WITH, ERROR
 from guerdon.envs.server.connection import ClientGoneError, Connection, Receive, Scope, Send
 from guerdon.envs.server.limits import ServerLimits
@@ -21,7 +20,6 @@ from guerdon.envs.server.mcp import converse
 from guerdon.envs.server.messages import ErrorCode, Problem, error_text
 from guerdon.envs.server.metrics import Metrics
 from guerdon.envs.server.session import Session, SessionState
-from guerdon.envs.workers import Workers
 from guerdon.errors import EnvTimeoutError, EpisodeError, InvalidArgumentError
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
@@ -65,17 +63,17 @@ class Hub:
         self.sessions: set[Session] = set()
         self.passing = 0
         self.draining = False
-        self._workers: Workers | None = None
+        self._workers: EnvThreads | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
 
     @property
-    def workers(self) -> Workers:
+    def workers(self) -> EnvThreads:
         """The threads in which environments run."""
         workers = self._workers
         # Without a lifespan, as in tests, an app may be asked in one loop after the other.
         if workers is None or workers.loop is not asyncio.get_running_loop():
-            workers = self._workers = Workers(self.limits.max_threads)
+            workers = self._workers = EnvThreads(self.limits.max_threads)
         return workers
 
     def start(self) -> None:
@@ -141,24 +139,26 @@ class Hub:
         log("session refused", level="warning", reason=said)
         return Problem(ErrorCode.CAPACITY_REACHED, said, active_sessions=active, max_sessions=most)
 
-    def host(self) -> Host:
+    def runner(self) -> EnvRunner:
         """A place for an environment that lives for one call of the stateless face."""
         seconds = self.limits.step_timeout_s
-        return Host(self.factory, self.workers, timeout_s=seconds, live=lambda: self.live)
+        return EnvRunner(
+            self.factory, self.workers, timeout_s=seconds, configuration=lambda: self.live
+        )
 
-    async def probe(self, look: Callable[[Driver], Any]) -> Any:
+    async def probe(self, look: Callable[[EnvAdapter], Any]) -> Any:
         """Make an environment, look at it, and close it.
 
         Raises:
             EnvDefinitionError: It has no rubric, or is no environment.
             Exception: What making it or looking at it raised.
         """
-        host = self.host()
-        await host.open()
+        runner = self.runner()
+        await runner.open()
         try:
-            return await host.call(look, "looking at the environment")
+            return await runner.call(look, "looking at the environment")
         finally:
-            await host.close(self.limits.close_timeout_s)
+            await runner.close(self.limits.close_timeout_s)
 
     async def look(self) -> LiveReward:
         """Make an environment once, to see what it is and what its reward is configured with.
@@ -176,8 +176,8 @@ class Hub:
                 self.metadata, self.live = metadata, live
         return self.live
 
-    def _looked_at(self, driver: Driver) -> tuple[dict[str, Any], LiveReward]:
-        environment = driver.environment
+    def _looked_at(self, adapter: EnvAdapter) -> tuple[dict[str, Any], LiveReward]:
+        environment = adapter.environment
         config = self._pipeline.config if self._pipeline is not None else None
         live = environment._live or LiveReward(_own_copy(environment.rubric), config=config)
         live.told()  # what can't be told is said now

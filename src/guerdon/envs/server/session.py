@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from guerdon.envs.host import Host
 from guerdon.envs.invalid import field_errors, say_invalid
+from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.configuring import refusal
 from guerdon.envs.server.connection import ClientGoneError, Connection
 from guerdon.envs.server.logs import log
@@ -97,7 +97,7 @@ class Session:
     """
 
     __slots__ = (
-        "_connection", "_hub", "_stopped", "_task", "host", "id", "last_active", "live", "state",
+        "_connection", "_hub", "_stopped", "_task", "id", "last_active", "live", "runner", "state",
     )  # fmt: skip
 
     def __init__(self, hub: Hub, connection: Connection) -> None:
@@ -105,11 +105,11 @@ class Session:
         self.state = SessionState.OPENING
         self.last_active = monotonic()
         self.live: LiveReward | None = None
-        self.host = Host(
+        self.runner = EnvRunner(
             hub.factory,
             hub.workers,
             timeout_s=hub.limits.step_timeout_s,
-            live=lambda: self.live or hub.live,
+            configuration=lambda: self.live or hub.live,
         )
         self._hub = hub
         self._connection = connection
@@ -151,7 +151,7 @@ class Session:
         hub, connection = self._hub, self._connection
         with _Watch(self):
             try:
-                await self.host.open()
+                await self.runner.open()
             except Exception as error:
                 said = say_failure(error, "the environment can't be made")
                 hub.failed("factory", said, session=self.id)
@@ -193,7 +193,7 @@ class Session:
         start = perf_counter()
         with _Watch(self):
             try:
-                observation = await self.host.step(action)
+                observation = await self.runner.step(action)
                 seconds = perf_counter() - start
                 text = observation_json(observation)
             except Exception as error:
@@ -213,11 +213,11 @@ class Session:
         with _Watch(self):
             try:
                 if kind == "state":
-                    state = state_json(await self.host.state())
+                    state = state_json(await self.runner.state())
                     return f'{{"type":"state","data":{state.decode()}}}'
                 asked = ResetRequest.model_validate({} if data is None else data)
                 self._hub.metrics.count(self._hub.metrics.calls, "reset")
-                first = await self.host.reset(asked.seed, asked.episode_id, asked.model_extra)
+                first = await self.runner.reset(asked.seed, asked.episode_id, asked.model_extra)
                 text = observation_json(first)
             except ValidationError as invalid:
                 if invalid.title == ResetRequest.__name__:
@@ -260,7 +260,7 @@ class Session:
                 await self._connection.close(end.close_code, end.reason)
         finally:
             try:
-                await asyncio.shield(self.host.close(hub.limits.close_timeout_s))
+                await asyncio.shield(self.runner.close(hub.limits.close_timeout_s))
             finally:
                 self._to(SessionState.CLOSED)
                 hub.leave(self, end.reason)

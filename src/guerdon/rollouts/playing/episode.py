@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
@@ -12,8 +13,10 @@ from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from guerdon.envs.runner import EnvRunner
 from guerdon.errors import PolicyError
 from guerdon.rollouts.json_forms import as_json, json_items
+from guerdon.rollouts.playing.adapters import read_result
 from guerdon.rollouts.playing.observing import (
     answer_messages,
     first_messages,
@@ -21,7 +24,6 @@ from guerdon.rollouts.playing.observing import (
 )
 from guerdon.rollouts.playing.policies import PolicyOutput, calls_of
 from guerdon.rollouts.playing.record import Ending, RolloutRecord
-from guerdon.rollouts.playing.stage import Stage, within
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 from guerdon.types.numbers import FiniteFloat
@@ -36,6 +38,9 @@ logger = logging.getLogger("guerdon.rollouts")
 ToMessages: TypeAlias = Callable[[Any, list[dict[str, Any]]], list[Message]]
 _Decide: TypeAlias = Callable[..., Any]
 _value = TypeAdapter(FiniteFloat | None)
+
+# Seconds that a policy has to end once it was cancelled.
+GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +98,17 @@ def bind_policy(policy: Any) -> _Decide:
 
 
 async def play(
-    stage: Stage, rules: Rules, *, record: RolloutRecord, reset: Mapping[str, Any]
+    runner: EnvRunner, rules: Rules, *, record: RolloutRecord, reset: Mapping[str, Any]
 ) -> None:
-    """Play an episode on a stage; the record is written as it goes.
+    """Play an episode in an open environment; the record is written as it goes.
 
     Args:
-        stage: Where.
-        rules: How.
+        runner: Runs the environment.
+        rules: How it is played.
         record: Has its name, its seed and what the task says of the conversation.
         reset: Further arguments of the environment's reset.
     """
-    episode = _Episode(stage, rules, record)
+    episode = _Episode(runner, rules, record)
     try:
         await episode.begin(reset)
         while True:
@@ -127,13 +132,13 @@ class _Episode:
         is_stepping: Whether the last recorded step is being taken still.
     """
 
-    def __init__(self, stage: Stage, rules: Rules, record: RolloutRecord) -> None:
+    def __init__(self, runner: EnvRunner, rules: Rules, record: RolloutRecord) -> None:
         self.doing = "reset"
         self.is_stepping = False
-        self._stage = stage
+        self._runner = runner
         self._rules = rules
         self._record = record
-        self._tools = rules.tools if rules.tools is not None else stage.tools
+        self._tools = rules.tools if rules.tools is not None else runner.adapter.tools
         self._result: StepResult[Any] = StepResult(None)
         self._data: Any = None  # the result, as it is recorded
         self._reset_metadata: dict[str, Any] = {}
@@ -142,14 +147,15 @@ class _Episode:
     async def begin(self, reset: Mapping[str, Any]) -> None:
         """Reset the environment, and begin the conversation."""
         record = self._record
-        if record.seed is not None and not self._stage.takes_seed:
+        if record.seed is not None and not self._runner.adapter.takes_seed:
             logger.warning(
                 "the environment's reset takes no seed, so that %r may begin unlike the others of "
                 "its group",
                 record.id,
             )
             record.seed = None
-        self._result = await self._stage.reset(record.seed, record.id, reset)
+        answer = await self._runner.reset(record.seed, record.id, reset)
+        self._result = read_result(answer, "reset")
         self._reset_metadata = json_items(self._result.metadata)
         messages = record.messages
         shows = self._rules.first_observation
@@ -177,7 +183,8 @@ class _Episode:
             step.is_done = True
             self._close_step(step)
             return "terminate"
-        self._result = result = await self._stage.step(action)
+        answer = await self._runner.step(action, self._runner.timeout_s)
+        self._result = result = read_result(answer, "step")
         step.is_done = result.done
         step.step_info["env_reward"] = result.reward
         self._see(message.tool_calls or [])
@@ -198,8 +205,7 @@ class _Episode:
         )
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action gave {asking!r:.60}; it is async and gives it awaited")
-        late = PolicyError(f"the policy took longer than {limit:g} s")
-        return _checked(await within(_ending(asking), limit, late=late, failed=PolicyError))
+        return _checked(await _within(asking, limit))
 
     def _open_step(self, output: PolicyOutput) -> StepData:
         step = StepData(
@@ -245,6 +251,28 @@ class _Episode:
         else:
             added = first_messages(view) if calls is None else answer_messages(view, calls)
         self._record.messages.extend(added)
+
+
+async def _within(asking: Awaitable[Any], limit: float) -> Any:
+    """Await a policy; it is cancelled if it takes too long or its caller is cancelled."""
+    task = asyncio.ensure_future(_ending(asking))
+    try:
+        done, _ = await asyncio.wait((task,), timeout=limit)
+        if not done:
+            raise PolicyError(f"the policy took longer than {limit:g} s")
+        if task.cancelled():
+            raise PolicyError("the policy ended itself with CancelledError")
+        return task.result()
+    finally:
+        task.add_done_callback(_retrieve)
+        if task.cancel():
+            await asyncio.wait((task,), timeout=GRACE_S)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieve an exception that no caller waits for, so that asyncio doesn't report it."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _ending(asking: Awaitable[Any]) -> Any:

@@ -1,72 +1,15 @@
-"""What environments of any kind show, as one result, as JSON, and as messages."""
+"""What observations show, as JSON and as messages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-
-from guerdon.errors import InvalidObservationError
 from guerdon.rollouts.json_forms import as_json
+from guerdon.rollouts.playing.adapters import BESIDE
 from guerdon.types.message import TEXT_FIELDS, Message
-from guerdon.types.numbers import FiniteFloat
-from guerdon.types.step_result import StepResult
 
-__all__ = ["answer_messages", "first_messages", "read_result", "shown"]
-
-# What an observation says beside what it shows.
-BESIDE = frozenset({"done", "reward", "metadata"})
-
-_reward = TypeAdapter(FiniteFloat | None)
-
-
-def read_result(answer: Any, what: str) -> StepResult[Any]:
-    """What an environment answered to a reset or a step, of whatever kind it is.
-
-    Example:
-        >>> read_result({"text": "hi", "reward": 1, "done": True}, "step").reward
-        1.0
-
-    Args:
-        answer: An observation, a model, an object or a dict, with `done` and `reward`; or
-            something that holds one as `observation`, as a `StepResult` does.
-        what: ``"reset"`` or ``"step"``, for the message.
-
-    Raises:
-        InvalidObservationError: It is none of these, or its reward is no finite number.
-    """
-    observation = _get(answer, "observation") if _is_wrapped(answer) else answer
-    done = _get(answer, "done")
-    if done is None and what == "reset":
-        done = False
-    if observation is None or isinstance(done, str) or done not in (True, False):
-        raise InvalidObservationError(
-            f"{what} gave {answer!r:.80}; it gives an observation that says whether it is done"
-        )
-    reward = _get(answer, "reward")
-    try:
-        number = _reward.validate_python(int(reward) if isinstance(reward, bool) else reward)
-    except ValidationError:
-        raise InvalidObservationError(
-            f"{what} gave a reward of {reward!r:.60}; it is a finite number or None"
-        ) from None
-    metadata = _get(answer, "metadata") or _get(observation, "metadata") or {}
-    if not isinstance(metadata, Mapping):
-        raise InvalidObservationError(f"{what} gave metadata that are no dict: {metadata!r:.60}")
-    return StepResult(observation, number, bool(done), dict(metadata))
-
-
-def _is_wrapped(answer: Any) -> bool:
-    """Whether something holds an observation, and isn't one itself."""
-    if isinstance(answer, Mapping):
-        return "observation" in answer and set(answer) <= BESIDE | {"observation"}
-    return hasattr(answer, "observation") and not isinstance(answer, BaseModel)
-
-
-def _get(holder: Any, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+__all__ = ["answer_messages", "first_messages", "shown"]
 
 
 def shown(observation: Any) -> Any:

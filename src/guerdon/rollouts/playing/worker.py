@@ -9,17 +9,21 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from guerdon._background import run
+from guerdon._background import background_loop, run
 from guerdon.envs.amounts import check_seconds
+from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts.playing.adapters import ForeignAdapter, OwnAdapter, adapter_of
 from guerdon.rollouts.playing.episode import Rules, ToMessages, bind_policy, play
 from guerdon.rollouts.playing.policies import AgentPolicy
 from guerdon.rollouts.playing.record import RolloutRecord
-from guerdon.rollouts.playing.stage import Stage
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.message import Message, read_messages
 
 __all__ = ["RLRolloutWorker"]
+
+# Seconds that closing an environment may take, at most.
+CLOSE_S = 10.0
 
 # Columns of a row that the episode gives, and no task.
 _OF_RECORDS = frozenset(("seed", "ended", "error", "env_rewards", "first_turn"))
@@ -257,18 +261,30 @@ class RLRolloutWorker:
             columns=task.columns,
         )
         self._lend()
-        stage = Stage(
-            self._env,
-            is_factory=self._is_factory,
-            timeout=self._step_timeout,
-            freed=self._give_back,
-        )
+        threads = EnvThreads(1, name="guerdon-rollout")
+        runner = EnvRunner(self._make, threads, timeout_s=self._step_timeout, adapt=self._adapt)
         try:
-            async with stage:
-                await play(stage, self._rules, record=record, reset=task.reset)
+            await runner.open()
+            await play(runner, self._rules, record=record, reset=task.reset)
         except Exception as error:
             record.ended, record.error = "error", say_failure(error, "making the environment")
+        finally:
+            await runner.close(min(self._step_timeout, CLOSE_S))
+            threads.close()
         return record
+
+    def _make(self) -> Any:
+        return self._env() if self._is_factory else self._env
+
+    def _adapt(self, made: Any) -> OwnAdapter | ForeignAdapter:
+        if self._is_factory:
+            return adapter_of(made)
+        try:
+            in_background = asyncio.get_running_loop() is background_loop()
+            return adapter_of(made, freed=self._give_back, shared_with_sync=in_background)
+        except BaseException:
+            self._give_back()
+            raise
 
     def _lend(self) -> None:
         if self._is_factory:

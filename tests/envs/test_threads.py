@@ -1,19 +1,34 @@
-"""Workers: threads for jobs of which some never come back."""
+"""EnvThreads and EnvCall: threads for calls of which some never end."""
 
 import asyncio
 import threading
-from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon.envs.workers import Job, Workers, settle
+from guerdon.envs.runner import EnvCall, EnvThreads
 from guerdon.errors import EnvError, EnvTimeoutError
 from tests.envs.worlds import SOON
 
 
-class Desk:
+def call_of(function, finish):
+    return EnvCall(function, "the call", finish=finish)
+
+
+class Closes:
+    """What an abandoned call leaves to be closed."""
+
+    def __init__(self, close):
+        self.close = close
+
+
+def submit(threads, jobs):
+    for job in jobs:
+        threads.start(job)
+
+
+class Collector:
     """Collects what is finished, and lets a test wait for it."""
 
     def __init__(self):
@@ -49,24 +64,24 @@ async def heard(event):
 
 def test_jobs_run_off_the_loop_and_are_finished_in_it():
     async def main():
-        workers, desk = Workers(2), Desk()
+        threads, collector = EnvThreads(2), Collector()
         places = []
 
         def here():
             places.append(threading.current_thread())
             return "given"
 
-        class Thread(Desk):
+        class Thread(Collector):
             def finish(self, job):
                 places.append(threading.current_thread())
                 super().finish(job)
 
-        desk = Thread()
-        job = Job(here, desk.finish)
-        workers.submit([job])
-        await desk.have(1)
-        workers.close()
-        assert (job.result, job.error, job.finished) == ("given", None, True)
+        collector = Thread()
+        job = call_of(here, collector.finish)
+        submit(threads, [job])
+        await collector.have(1)
+        threads.close()
+        assert (job.result, job.error, job.has_ended) == ("given", None, True)
         assert places[0] is not threading.current_thread()
         assert places[1] is threading.current_thread()
 
@@ -81,51 +96,57 @@ def test_whatever_a_job_raises_ends_the_job_and_not_the_thread(error):
         raise error
 
     async def main():
-        workers, desk = Workers(1), Desk()
-        workers.submit([Job(raises, desk.finish), Job(lambda: "next", desk.finish)])
-        await desk.have(2)
-        workers.close()
-        assert desk.finished[0].error is error
-        assert desk.finished[1].result == "next"
-        assert workers.threads == 1
+        threads, collector = EnvThreads(1), Collector()
+        submit(
+            threads, [call_of(raises, collector.finish), call_of(lambda: "next", collector.finish)]
+        )
+        await collector.have(2)
+        threads.close()
+        assert collector.finished[0].error is error
+        assert collector.finished[1].result == "next"
+        assert threads.threads == 1
 
     played(main)
 
 
 def test_as_many_run_at_a_time_as_there_are_threads():
     async def main():
-        workers, desk = Workers(3), Desk()
+        threads, collector = EnvThreads(3), Collector()
         barrier = threading.Barrier(3, timeout=SOON)
-        workers.submit([Job(barrier.wait, desk.finish) for _ in range(12)])
-        await desk.have(12)
-        workers.close()
-        assert [job.error for job in desk.finished] == [None] * 12
-        assert workers.threads == 3
+        submit(threads, [call_of(barrier.wait, collector.finish) for _ in range(12)])
+        await collector.have(12)
+        threads.close()
+        assert [job.error for job in collector.finished] == [None] * 12
+        assert threads.threads == 3
 
     played(main)
 
 
 def test_no_more_threads_are_started_than_there_are_jobs():
     async def main():
-        workers, desk = Workers(64), Desk()
-        assert workers.threads == 0
+        threads, collector = EnvThreads(64), Collector()
+        assert threads.threads == 0
         for count in (1, 2):
-            workers.submit([Job(lambda: None, desk.finish)])
-            await desk.have(count)
-        assert workers.threads == 1
-        workers.close()
+            submit(threads, [call_of(lambda: None, collector.finish)])
+            await collector.have(count)
+        assert threads.threads == 1
+        threads.close()
 
     played(main)
 
 
 def test_jobs_begin_in_the_order_in_which_they_were_handed_over():
     async def main():
-        workers, desk, begun = Workers(1), Desk(), []
-        workers.submit(
-            [Job(lambda place=place: begun.append(place), desk.finish) for place in range(50)]
+        threads, collector, begun = EnvThreads(1), Collector(), []
+        submit(
+            threads,
+            [
+                call_of(lambda place=place: begun.append(place), collector.finish)
+                for place in range(50)
+            ],
         )
-        await desk.have(50)
-        workers.close()
+        await collector.have(50)
+        threads.close()
         assert begun == list(range(50))
 
     played(main)
@@ -133,7 +154,7 @@ def test_jobs_begin_in_the_order_in_which_they_were_handed_over():
 
 def test_a_thread_that_hangs_is_replaced_and_what_it_gives_is_dropped():
     async def main():
-        workers, desk = Workers(1), Desk()
+        threads, collector = EnvThreads(1), Collector()
         started, go, cleaned = threading.Event(), threading.Event(), threading.Event()
         where = []
 
@@ -146,76 +167,75 @@ def test_a_thread_that_hangs_is_replaced_and_what_it_gives_is_dropped():
             where.append(threading.current_thread())
             cleaned.set()
 
-        hanging = Job(hangs, desk.finish)
-        workers.submit([hanging])
+        hanging = call_of(hangs, collector.finish)
+        submit(threads, [hanging])
         await heard(started)
-        workers.give_up(hanging, clean)
-        assert (workers.stuck, hanging.stuck) == (1, True)
-        workers.submit([Job(lambda: "next", desk.finish)])
-        await desk.have(1)
-        assert desk.finished[0].result == "next"
+        threads.abandon(hanging, Closes(clean))
+        assert (threads.stuck, hanging.is_stuck) == (1, True)
+        submit(threads, [call_of(lambda: "next", collector.finish)])
+        await collector.have(1)
+        assert collector.finished[0].result == "next"
         assert not cleaned.is_set()  # its code hasn't come back
         go.set()
         await heard(cleaned)
         assert where[0] is not threading.current_thread()
-        workers.submit([Job(lambda: "after", desk.finish)])
-        await desk.have(2)
-        assert hanging not in desk.finished
-        assert (workers.stuck, hanging.finished) == (0, False)
-        workers.close()
+        submit(threads, [call_of(lambda: "after", collector.finish)])
+        await collector.have(2)
+        assert hanging not in collector.finished
+        assert (threads.stuck, hanging.has_ended) == (0, False)
+        threads.close()
 
     played(main)
 
 
-def test_a_job_whose_turn_came_too_late_never_runs_but_is_cleaned_up_after():
+def test_env_threads_never_run_an_abandoned_call_that_was_waiting_for_a_thread():
     async def main():
-        workers, desk = Workers(1), Desk()
-        started, go, cleaned = threading.Event(), threading.Event(), threading.Event()
+        threads, collector = EnvThreads(1), Collector()
+        started, go = threading.Event(), threading.Event()
         ran = []
 
         def blocks():
             started.set()
             assert go.wait(SOON)
 
-        late = Job(lambda: ran.append(True), desk.finish)
-        workers.submit([Job(blocks, desk.finish), late])
+        late = call_of(lambda: ran.append(True), collector.finish)
+        submit(threads, [call_of(blocks, collector.finish), late])
         await heard(started)
-        workers.give_up(late, cleaned.set)
-        assert workers.stuck == 0
+        assert not threads.abandon(late, Closes(lambda: ran.append(False)))
+        assert threads.stuck == 0
         go.set()
-        await heard(cleaned)
-        await desk.have(1)
-        workers.submit([Job(lambda: None, desk.finish)])
-        await desk.have(2)
+        await collector.have(1)
+        submit(threads, [call_of(lambda: None, collector.finish)])
+        await collector.have(2)
         assert ran == []
-        assert workers.stuck == 0
-        workers.close()
+        assert threads.stuck == 0
+        threads.close()
 
     played(main)
 
 
 def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_too():
     async def main():
-        workers, desk = Workers(1), Desk()
+        threads, collector = EnvThreads(1), Collector()
         cleaned, ended = threading.Event(), threading.Event()
 
-        class Ends(Job):
+        class Ends(EnvCall):
             __slots__ = ()
 
             def run(self):
                 super().run()
                 ended.set()
 
-        job = Ends(lambda: None, desk.finish)
-        workers.submit([job])
+        job = Ends(lambda: None, "the call", finish=collector.finish)
+        submit(threads, [job])
         assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
-        workers.give_up(job, cleaned.set)
+        threads.abandon(job, Closes(cleaned.set))
         await heard(cleaned)
-        workers.submit([Job(lambda: None, desk.finish)])
-        await desk.have(1)
-        assert job not in desk.finished
-        assert workers.stuck == 0
-        workers.close()
+        submit(threads, [call_of(lambda: None, collector.finish)])
+        await collector.have(1)
+        assert job not in collector.finished
+        assert threads.stuck == 0
+        threads.close()
 
     played(main)
 
@@ -224,32 +244,32 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closin
     before = set(threading.enumerate())
 
     async def main():
-        workers, desk = Workers(1), Desk()
+        threads, collector = EnvThreads(1), Collector()
         cleaned, ended = threading.Event(), threading.Event()
 
-        class Ends(Job):
+        class Ends(EnvCall):
             __slots__ = ()
 
             def run(self):
                 super().run()
                 ended.set()
 
-        job = Ends(lambda: None, desk.finish)
-        workers.submit([job])
+        job = Ends(lambda: None, "the call", finish=collector.finish)
+        submit(threads, [job])
         assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
         [thread] = set(threading.enumerate()) - before
-        workers.give_up(job, cleaned.set)
-        workers.close()
+        threads.abandon(job, Closes(cleaned.set))
+        threads.close()
         thread.join(SOON)  # it has taken leave before the cleanup could come to it
         await heard(cleaned)
-        assert desk.finished == []
+        assert collector.finished == []
 
     played(main)
 
 
 def test_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
     async def main():
-        workers, desk = Workers(1), Desk()
+        threads, collector = EnvThreads(1), Collector()
         started, go = threading.Event(), threading.Event()
 
         def hangs():
@@ -259,51 +279,51 @@ def test_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
         def clean():
             raise SystemExit(3)
 
-        job = Job(hangs, desk.finish)
-        workers.submit([job])
+        job = call_of(hangs, collector.finish)
+        submit(threads, [job])
         await heard(started)
-        workers.give_up(job, clean)
+        threads.abandon(job, Closes(clean))
         go.set()
-        workers.submit([Job(lambda: "next", desk.finish)])
-        await desk.have(1)
-        workers.close()
+        submit(threads, [call_of(lambda: "next", collector.finish)])
+        await collector.have(1)
+        threads.close()
 
     played(main)
-    assert "was given up raised while it was closed" in caplog.text
+    assert "closing an abandoned environment failed" in caplog.text
 
 
 def test_too_many_that_hang_are_refused_until_they_come_back():
     async def main():
-        workers, desk = Workers(1, max_stuck=1), Desk()
+        threads, collector = EnvThreads(1, max_stuck=1), Collector()
         go, cleaned = threading.Event(), threading.Semaphore(0)
         for _ in range(2):
-            workers.check()
+            threads.check()
             started = threading.Event()
 
             def hangs(started=started):
                 started.set()
                 assert go.wait(SOON)
 
-            job = Job(hangs, desk.finish)
-            workers.submit([job])
+            job = call_of(hangs, collector.finish)
+            submit(threads, [job])
             await heard(started)
-            workers.give_up(job, cleaned.release)
+            threads.abandon(job, Closes(cleaned.release))
         with pytest.raises(EnvTimeoutError, match="2 environments hang in their own code, more"):
-            workers.check()
+            threads.check()
         go.set()
         for _ in range(2):
             assert await asyncio.to_thread(cleaned.acquire, timeout=SOON)
-        workers.submit([Job(lambda: None, desk.finish)])
-        await desk.have(1)
-        workers.check()
-        workers.close()
+        submit(threads, [call_of(lambda: None, collector.finish)])
+        await collector.have(1)
+        threads.check()
+        threads.close()
 
     played(main)
 
 
 def test_threads_that_come_back_are_not_one_too_many():
     async def main():
-        workers, desk = Workers(2), Desk()
+        threads, collector = EnvThreads(2), Collector()
         go = threading.Event()
         for _ in range(3):
             started = threading.Event()
@@ -312,24 +332,24 @@ def test_threads_that_come_back_are_not_one_too_many():
                 started.set()
                 assert go.wait(SOON)
 
-            job = Job(hangs, desk.finish)
-            workers.submit([job])
+            job = call_of(hangs, collector.finish)
+            submit(threads, [job])
             await heard(started)
-            workers.give_up(job)
-        workers.submit([Job(lambda: None, desk.finish) for _ in range(4)])
-        await desk.have(4)
+            threads.abandon(job, None)
+        submit(threads, [call_of(lambda: None, collector.finish) for _ in range(4)])
+        await collector.have(4)
         go.set()
         for _ in range(100):
-            if not workers.stuck:
+            if not threads.stuck:
                 break
-            workers.submit([Job(lambda: None, desk.finish)])
-            await desk.have(len(desk.finished) + 1)
+            submit(threads, [call_of(lambda: None, collector.finish)])
+            await collector.have(len(collector.finished) + 1)
         barrier = threading.Barrier(2, timeout=SOON)
-        done = len(desk.finished)
-        workers.submit([Job(barrier.wait, desk.finish) for _ in range(8)])
-        await desk.have(done + 8)
-        assert workers.threads <= 2
-        workers.close()
+        done = len(collector.finished)
+        submit(threads, [call_of(barrier.wait, collector.finish) for _ in range(8)])
+        await collector.have(done + 8)
+        assert threads.threads <= 2
+        threads.close()
 
     played(main)
 
@@ -338,7 +358,7 @@ def test_closing_lets_a_job_at_work_end():
     ended = threading.Event()
 
     async def main():
-        workers, desk = Workers(2), Desk()
+        threads, collector = EnvThreads(2), Collector()
         started, go = threading.Event(), threading.Event()
 
         def works():
@@ -346,9 +366,9 @@ def test_closing_lets_a_job_at_work_end():
             assert go.wait(SOON)
             ended.set()
 
-        workers.submit([Job(works, desk.finish)])
+        submit(threads, [call_of(works, collector.finish)])
         await heard(started)
-        workers.close()
+        threads.close()
         assert not ended.is_set()
         go.set()
 
@@ -361,18 +381,18 @@ def test_a_thread_that_comes_back_when_its_loop_is_gone_ends():
     cleaned = threading.Event()
 
     async def main():
-        workers, desk = Workers(1), Desk()
+        threads, collector = EnvThreads(1), Collector()
         started = threading.Event()
 
         def hangs():
             started.set()
             assert go.wait(SOON)
 
-        job = Job(hangs, desk.finish)
-        workers.submit([job])
+        job = call_of(hangs, collector.finish)
+        submit(threads, [job])
         await heard(started)
-        workers.give_up(job, cleaned.set)
-        workers.close()
+        threads.abandon(job, Closes(cleaned.set))
+        threads.close()
 
     before = set(threading.enumerate())
     asyncio.run(main())
@@ -393,7 +413,7 @@ def test_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
     """Whatever is given up while it runs, or before, or not at all."""
 
     async def main():
-        workers, desk = Workers(size), Desk()
+        threads, collector = EnvThreads(size), Collector()
         go, cleaned, begun = threading.Event(), [], []
 
         def call(place, kind):
@@ -405,24 +425,28 @@ def test_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
             return place
 
         jobs = [
-            Job(lambda place=place, kind=kind: call(place, kind), desk.finish)
+            call_of(lambda place=place, kind=kind: call(place, kind), collector.finish)
             for place, kind in enumerate(kinds)
         ]
-        workers.submit(jobs)
+        submit(threads, jobs)
+        running = set()  # the code of the other abandoned calls was never called
         given_up = {place for place, kind in enumerate(kinds) if kind == "hangs"}
         for place in given_up:
-            workers.give_up(jobs[place], lambda place=place: cleaned.append(place))
+            closes = Closes(lambda place=place: cleaned.append(place))
+            if threads.abandon(jobs[place], closes):
+                running.add(place)
         go.set()
-        await desk.have(len(jobs) - len(given_up))
-        last = Job(lambda: None, desk.finish)
-        while len(cleaned) < len(given_up):  # each turn lets a thread have come further
-            workers.submit([last])
-            await desk.have(len(desk.finished) + 1)
-        workers.close()
-        finished = [job for job in desk.finished if job is not last]
+        await collector.have(len(jobs) - len(given_up))
+        last = call_of(lambda: None, collector.finish)
+        while len(cleaned) < len(running):  # each turn lets a thread have come further
+            submit(threads, [last])
+            await collector.have(len(collector.finished) + 1)
+        threads.close()
+        finished = [job for job in collector.finished if job is not last]
         assert sorted(map(jobs.index, finished)) == sorted(set(range(len(jobs))) - given_up)
-        assert sorted(cleaned) == sorted(given_up)
+        assert sorted(cleaned) == sorted(running)
         assert len(begun) == len(set(begun))
+        assert set(begun).isdisjoint(given_up - running)
         for job in finished:
             place = jobs.index(job)
             if kinds[place] == "raises":
@@ -440,14 +464,14 @@ def waited(function):
     """What a future gives that waits for a job."""
 
     async def main():
-        workers = Workers(1)
-        waiting = workers.loop.create_future()
-        workers.submit([Job(function, partial(settle, waiting))])
+        threads = EnvThreads(1)
+        waiting = threads.loop.create_future()
+        threads.start(EnvCall(function, "the call", waiting=waiting))
         try:
             async with asyncio.timeout(SOON):
                 return await waiting
         finally:
-            workers.close()
+            threads.close()
 
     return played(main)
 
@@ -482,7 +506,7 @@ def test_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_ca
     def raises():
         raise error
 
-    with pytest.raises(EnvError, match="the environment raised") as raised:
+    with pytest.raises(EnvError, match=r"the call (raised|called sys.exit)") as raised:
         waited(raises)
     assert raised.value.exception is error
 
@@ -490,14 +514,15 @@ def test_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_ca
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_future_that_nobody_waits_for_any_more_is_left_as_it_is(fails):
     async def main():
-        job = Job(lambda: 1 / 0 if fails else 7, lambda job: None)
-        job.run()
         loop = asyncio.get_running_loop()
         cancelled, answered = loop.create_future(), loop.create_future()
         cancelled.cancel()
         answered.set_result("before")
-        settle(cancelled, job)
-        settle(answered, job)
+        for waiting in (cancelled, answered):
+            call = EnvCall(lambda: 1 / 0 if fails else 7, "the call", waiting=waiting)
+            call.run()
+            call.deliver()
+            assert not call.is_delivered
         assert cancelled.cancelled()
         assert answered.result() == "before"
 

@@ -9,8 +9,7 @@ import weakref
 import pytest
 
 from guerdon import Environment, Observation
-from guerdon.envs.host import Host
-from guerdon.envs.workers import Workers
+from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import EnvDefinitionError, EnvError, EnvTimeoutError, EpisodeError
 from tests.envs.worlds import SOON, Board, Half, Move, World
 
@@ -73,15 +72,15 @@ def hanging():
 
 
 def hosting(play, kind, *, size=2, **limits):
-    """Have a test play with a host, in a loop of its own."""
+    """Have a test play with a runner, in a loop of its own."""
 
     async def main():
-        workers = Workers(size)
+        threads = EnvThreads(size)
         try:
             async with asyncio.timeout(SOON):
-                return await play(Host(kind, workers, **limits))
+                return await play(EnvRunner(kind, threads, **limits))
         finally:
-            workers.close()
+            threads.close()
 
     return asyncio.run(main())
 
@@ -109,16 +108,16 @@ class Mixed(World):
 
 @pytest.mark.parametrize("kind", [World, AsyncWorld, Mixed])
 def test_an_episode_is_played(kind):
-    async def play(host):
-        await host.open()
-        first = await host.reset(3, "e", {"task": 1})
+    async def play(runner):
+        await runner.open()
+        first = await runner.reset(3, "e", {"task": 1})
         assert first.metadata == {"seed": 3, "task": 1}
-        board = await host.step(Move(value=2))
+        board = await runner.step(Move(value=2))
         assert (board.reward, board.value) == (2.0, 2.0)
-        assert (await host.state()).episode_id == "e"
-        assert await host.call(lambda driver: type(driver.environment), "asking") is kind
-        await host.close(1)
-        assert host.driver is None
+        assert (await runner.state()).episode_id == "e"
+        assert await runner.call(lambda adapter: type(adapter.environment), "asking") is kind
+        await runner.close(1)
+        assert runner.adapter is None
 
     hosting(play, kind)
 
@@ -145,10 +144,10 @@ def test_a_sync_environment_never_runs_in_the_thread_of_the_loop():
         def close(self):
             self.note()
 
-    async def play(host):
-        await host.reset(None, None, None)
-        await host.step(Move())
-        await host.close(1)
+    async def play(runner):
+        await runner.reset(None, None, None)
+        await runner.step(Move())
+        await runner.close(1)
 
     hosting(play, Where)
     assert where
@@ -158,9 +157,9 @@ def test_a_sync_environment_never_runs_in_the_thread_of_the_loop():
 def test_a_reset_makes_the_environment_where_there_is_none(hanging):
     kind = hanging()
 
-    async def play(host):
-        await host.reset(None, None, None)
-        await host.reset(None, None, None)
+    async def play(runner):
+        await runner.reset(None, None, None)
+        await runner.reset(None, None, None)
 
     hosting(play, kind)
     assert kind.notes == ["make", "reset", "reset"]
@@ -170,25 +169,25 @@ def test_a_reset_makes_the_environment_where_there_is_none(hanging):
 def test_an_environment_that_hangs_is_given_up_and_the_next_reset_makes_another(hanging, what):
     kind = hanging(what)
 
-    async def play(host):
-        host.timeout_s = SHORT
+    async def play(runner):
+        runner.timeout_s = SHORT
 
         async def call():
-            await host.reset(None, None, None)
-            await host.step(Move())
+            await runner.reset(None, None, None)
+            await runner.step(Move())
 
         with pytest.raises(EnvTimeoutError, match=rf"{what} took longer than 0\.05 s") as caught:
             await call()
         assert caught.value.seconds == SHORT
-        with pytest.raises(EpisodeError, match="a reset makes a new one"):
-            await host.step(Move())
+        with pytest.raises(EpisodeError, match="reset it to make a new one"):
+            await runner.step(Move())
         with pytest.raises(EpisodeError):
-            await host.state()
+            await runner.state()
         assert "close" not in kind.notes  # its code hasn't come back
-        host.timeout_s = SOON
+        runner.timeout_s = SOON
         kind.hangs_in = ()
-        await host.reset(None, None, None)
-        assert (await host.step(Move(value=2))).reward == 2.0
+        await runner.reset(None, None, None)
+        assert (await runner.step(Move(value=2))).reward == 2.0
         kind.go.set()
         await heard(kind.was_closed)
 
@@ -201,11 +200,11 @@ def test_an_environment_that_hangs_is_given_up_and_the_next_reset_makes_another(
 def test_a_step_may_be_given_less_time_than_the_host_has_but_not_more(hanging):
     kind = hanging("step")
 
-    async def play(host):
+    async def play(runner):
         for timeout_s, limit in ((SHORT, 0.05), (100, 0.1)):
-            await host.reset(None, None, None)
+            await runner.reset(None, None, None)
             with pytest.raises(EnvTimeoutError) as caught:
-                await host.step(Move(), timeout_s)
+                await runner.step(Move(), timeout_s)
             assert caught.value.seconds == limit
 
     hosting(play, kind, timeout_s=0.1)
@@ -219,10 +218,10 @@ def test_the_callers_patience_is_told_to_the_environment():
             told.append((timeout_s, kwargs))
             return super().step(action)
 
-    async def play(host):
-        await host.reset(None, None, None)
-        await host.step(Move())
-        await host.step(Move(), 0.5, {"hint": 1})
+    async def play(runner):
+        await runner.reset(None, None, None)
+        await runner.step(Move())
+        await runner.step(Move(), 0.5, {"hint": 1})
 
     hosting(play, Told)
     assert told == [(None, {}), (0.5, {"hint": 1})]
@@ -231,10 +230,10 @@ def test_the_callers_patience_is_told_to_the_environment():
 def test_an_environment_that_is_made_too_late_is_closed(hanging):
     kind = hanging("make")
 
-    async def play(host):
+    async def play(runner):
         with pytest.raises(EnvTimeoutError, match="making the environment took longer"):
-            await host.open()
-        assert host.driver is None
+            await runner.open()
+        assert runner.adapter is None
         kind.go.set()
         await heard(kind.was_closed)
 
@@ -252,9 +251,9 @@ def test_a_constructor_that_raises_too_late_closes_nothing(hanging, caplog):
         finally:
             over.set()
 
-    async def play(host):
+    async def play(runner):
         with pytest.raises(EnvTimeoutError):
-            await host.open()
+            await runner.open()
         go.set()
         await heard(over)
 
@@ -266,17 +265,17 @@ def test_a_constructor_that_raises_too_late_closes_nothing(hanging, caplog):
 def test_a_caller_who_goes_away_leaves_an_environment_that_is_closed_when_it_can_be(hanging, what):
     kind = hanging(what)
 
-    async def play(host):
+    async def play(runner):
         async def call():
-            await host.reset(None, None, None)
-            await host.step(Move())
+            await runner.reset(None, None, None)
+            await runner.step(Move())
 
         task = asyncio.ensure_future(call())
         await heard(kind.hanging)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert host.driver is None
+        assert runner.adapter is None
         kind.go.set()
         await heard(kind.was_closed)
 
@@ -289,11 +288,11 @@ def test_one_that_hangs_doesnt_hold_up_the_others(hanging):
     """One thread for all: it is replaced."""
     kind = hanging("step")
 
-    async def play(host):
-        other = Host(World, host._workers)
-        await host.reset(None, None, None)
+    async def play(runner):
+        other = EnvRunner(World, runner._threads)
+        await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError):
-            await host.step(Move(), SHORT)
+            await runner.step(Move(), SHORT)
         await other.reset(None, None, None)
         assert (await other.step(Move(value=3))).reward == 3.0
 
@@ -303,13 +302,13 @@ def test_one_that_hangs_doesnt_hold_up_the_others(hanging):
 def test_where_too_many_hang_no_more_are_made(hanging):
     kind = hanging("step")
 
-    async def play(host):
-        host._workers.max_stuck = 0
-        await host.reset(None, None, None)
+    async def play(runner):
+        runner._threads.max_stuck = 0
+        await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError):
-            await host.step(Move(), SHORT)
+            await runner.step(Move(), SHORT)
         with pytest.raises(EnvTimeoutError, match="hang in their own code"):
-            await host.reset(None, None, None)
+            await runner.reset(None, None, None)
 
     hosting(play, kind)
     assert kind.notes.count("make") == 1
@@ -367,13 +366,13 @@ def test_what_an_environment_raises_is_told_and_leaves_it_where_it_is(
                 self.fail("step")
                 return super().step(action)
 
-    async def play(host):
-        await host.reset(None, None, None)
+    async def play(runner):
+        await runner.reset(None, None, None)
         Raises.armed = True
         with pytest.raises(told):
-            await (host.reset(None, None, None) if method == "reset" else host.step(Move()))
-        await host.reset(None, None, None)  # whether in a new one or the old
-        assert (await host.step(Move(value=2))).reward == 2.0
+            await (runner.reset(None, None, None) if method == "reset" else runner.step(Move()))
+        await runner.reset(None, None, None)  # whether in a new one or the old
+        assert (await runner.step(Move(value=2))).reward == 2.0
 
     hosting(play, Raises)
 
@@ -392,20 +391,21 @@ def test_a_constructor_that_fails_leaves_a_place_that_can_be_tried_again(factory
     def sometimes():
         return World() if working else factory()
 
-    async def play(host):
+    async def play(runner):
         for _ in range(2):
             with pytest.raises(error):
-                await host.reset(None, None, None)
+                await runner.reset(None, None, None)
         working.append(True)
-        await host.reset(None, None, None)
-        assert (await host.step(Move())).reward == 1.0
+        await runner.reset(None, None, None)
+        assert (await runner.step(Move())).reward == 1.0
 
     hosting(play, sometimes)
 
 
 def test_a_step_before_anything_is_refused():
-    async def play(host):
-        for ask in (host.step(Move()), host.state(), host.call(lambda driver: None, "asking")):
+    async def play(runner):
+        asking = runner.call(lambda adapter: None, "asking")
+        for ask in (runner.step(Move()), runner.state(), asking):
             with pytest.raises(EpisodeError):
                 await ask
 
@@ -443,27 +443,27 @@ def awaiting():
 
 
 def test_an_async_environment_that_takes_too_long_is_cancelled_and_closed(awaiting):
-    async def play(host):
-        await host.reset(None, None, None)
+    async def play(runner):
+        await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError, match=r"step took longer than 0.05 s"):
-            await host.step(Move(), SHORT)
-        assert host.driver is None
+            await runner.step(Move(), SHORT)
+        assert runner.adapter is None
         await heard(awaiting.cancelled)
         await heard(awaiting.was_closed)
-        await host.reset(None, None, None)
+        await runner.reset(None, None, None)
 
     hosting(play, awaiting)
 
 
 def test_an_async_environment_whose_caller_goes_away_is_cancelled_and_closed(awaiting):
-    async def play(host):
-        await host.reset(None, None, None)
-        task = asyncio.ensure_future(host.step(Move()))
+    async def play(runner):
+        await runner.reset(None, None, None)
+        task = asyncio.ensure_future(runner.step(Move()))
         await heard(awaiting.started)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert host.driver is None
+        assert runner.adapter is None
         await heard(awaiting.was_closed)
 
     hosting(play, awaiting)
@@ -480,10 +480,10 @@ def test_an_async_environment_that_answers_its_cancelling_is_not_heard(awaiting,
                     raise OSError("mine") from None
                 return Board()
 
-    async def play(host):
-        await host.reset(None, None, None)
+    async def play(runner):
+        await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError):
-            await host.step(Move(), SHORT)
+            await runner.step(Move(), SHORT)
         await heard(awaiting.was_closed)
 
     with caplog.at_level(logging.INFO):
@@ -500,10 +500,10 @@ def test_what_closing_raises_is_logged(error, caplog):
         def close(self):
             raise error
 
-    async def play(host):
-        await host.reset(None, None, None)
-        await host.close(1)
-        assert host.driver is None
+    async def play(runner):
+        await runner.reset(None, None, None)
+        await runner.close(1)
+        assert runner.adapter is None
 
     hosting(play, Raises)
     assert "closing Raises failed" in caplog.text
@@ -513,10 +513,10 @@ def test_what_closing_raises_is_logged(error, caplog):
 def test_one_that_hangs_while_it_is_closed_is_left_behind(hanging, caplog):
     kind = hanging("close")
 
-    async def play(host):
-        await host.reset(None, None, None)
-        await host.close(SHORT)
-        assert host.driver is None
+    async def play(runner):
+        await runner.reset(None, None, None)
+        await runner.close(SHORT)
+        assert runner.adapter is None
 
     hosting(play, kind)
     assert "close took longer" in caplog.text
@@ -526,11 +526,11 @@ def test_one_that_hangs_while_it_is_closed_is_left_behind(hanging, caplog):
 def test_closing_twice_or_what_was_never_made_does_nothing(hanging):
     kind = hanging()
 
-    async def play(host):
-        await host.close(1)
-        await host.reset(None, None, None)
-        await host.close(1)
-        await host.close(1)
+    async def play(runner):
+        await runner.close(1)
+        await runner.reset(None, None, None)
+        await runner.close(1)
+        await runner.close(1)
 
     hosting(play, kind)
     assert kind.notes == ["make", "reset", "close"]
@@ -553,10 +553,10 @@ def test_an_environment_that_was_given_up_is_not_kept_alive():
         def close(self):
             closed.set()
 
-    async def play(host):
-        await host.reset(None, None, None)
+    async def play(runner):
+        await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError):
-            await host.step(Move(), SHORT)
+            await runner.step(Move(), SHORT)
         go.set()
         await heard(closed)
 

@@ -260,7 +260,7 @@ def test_the_type_of_actions_may_be_a_parameter_of_the_class():
             return {"done": True}
 
     assert play(Typed, guesses(7)).ended == "done"
-    assert "is no Guess" in play(Typed, sayings("hi")).error
+    assert "is not a valid Guess" in play(Typed, sayings("hi")).error
 
 
 def test_an_environment_that_takes_no_keywords_gets_none():
@@ -280,10 +280,14 @@ def test_an_environment_that_takes_no_keywords_gets_none():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        pytest.param(None, "step gave None", id="nothing"),
-        pytest.param({"reward": 1.0}, "says whether it is done", id="no done"),
-        pytest.param({"done": True, "reward": float("nan")}, "a reward of nan", id="NaN"),
-        pytest.param({"done": True, "metadata": [1]}, "metadata that are no dict", id="metadata"),
+        pytest.param(None, "step must return an observation", id="nothing"),
+        pytest.param({"reward": 1.0}, "with a bool `done`", id="no done"),
+        pytest.param(
+            {"done": True, "reward": float("nan")},
+            "must be a finite number or None, got nan",
+            id="NaN",
+        ),
+        pytest.param({"done": True, "metadata": [1]}, "metadata of step must", id="metadata"),
     ],
 )
 def test_an_answer_that_is_none_ends_the_episode(answer, said):
@@ -345,7 +349,7 @@ def test_a_server_that_isnt_there_is_told():
 def test_a_typed_client_refuses_what_is_no_action(echo):
     record = play(lambda: EchoClient(echo), sayings(7))
     assert record.error.startswith("step 0: InvalidActionError")
-    assert "is no Say: message: Input should be a valid string" in record.error
+    assert "is not a valid Say: message: Input should be a valid string" in record.error
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])

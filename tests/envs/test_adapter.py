@@ -1,34 +1,35 @@
-"""Driver: calls one environment, hands it what it takes, and checks what it gives."""
+"""EnvAdapter: passes an environment the arguments that it accepts, and checks its results."""
 
 import asyncio
-import sys
 
 import pytest
 
 from guerdon import Environment, Rubric, State
-from guerdon.envs.driver import Driver, make
-from guerdon.errors import EnvDefinitionError, EnvError, EpisodeError, InvalidObservationError
+from guerdon.envs.runner import EnvAdapter, make_adapter
+from guerdon.errors import EnvDefinitionError, EpisodeError, InvalidObservationError
 from tests.envs.worlds import AsyncHalf, Board, Down, Half, Move, World, unsigned
 
 
-def reset(driver, *arguments):
+async def awaited(awaitable):
+    return await awaitable
+
+
+def reset(adapter, *arguments):
     """Begin an episode, whichever way the environment is written."""
-    if driver.reset_is_async:
-        return asyncio.run(driver.reset_async(*arguments))
-    return driver.reset(*arguments)
+    result = adapter.reset(*arguments)
+    return asyncio.run(awaited(result)) if adapter.reset_is_async else result
 
 
-def step(driver, *arguments):
-    if driver.step_is_async:
-        return asyncio.run(driver.step_async(*arguments))
-    return driver.step(*arguments)
+def step(adapter, *arguments):
+    result = adapter.step(*arguments)
+    return asyncio.run(awaited(result)) if adapter.step_is_async else result
 
 
-def told(driver):
+def told(adapter):
     """What reaches an environment that is told more than it may take."""
     return (
-        reset(driver, 3, "e", {"task": 1, "level": 2}).metadata,
-        step(driver, Move(), 7.0, {"hint": 1, "level": 2}).metadata,
+        reset(adapter, 3, "e", {"task": 1, "level": 2}).metadata,
+        step(adapter, Move(), 7.0, {"hint": 1, "level": 2}).metadata,
     )
 
 
@@ -84,7 +85,7 @@ class TakesSome(Echoes):
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])
 def test_an_environment_that_takes_any_argument_gets_all(kind):
-    assert told(Driver(kind())) == (
+    assert told(EnvAdapter(kind())) == (
         {"seed": 3, "episode_id": "e", "task": 1, "level": 2},
         {"timeout_s": 7.0, "hint": 1, "level": 2},
     )
@@ -92,18 +93,18 @@ def test_an_environment_that_takes_any_argument_gets_all(kind):
 
 @pytest.mark.parametrize("kind", [TakesNothing, TakesNothingAsync])
 def test_an_environment_that_takes_nothing_gets_nothing(kind):
-    assert told(Driver(kind())) == ({}, {})
+    assert told(EnvAdapter(kind())) == ({}, {})
 
 
 def test_an_environment_that_takes_some_gets_those():
-    assert told(Driver(TakesSome())) == ({"seed": 3, "task": 1}, {"hint": 1})
+    assert told(EnvAdapter(TakesSome())) == ({"seed": 3, "task": 1}, {"hint": 1})
 
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])
 def test_further_arguments_never_take_the_place_of_what_the_caller_said(kind):
-    driver = Driver(kind())
-    assert reset(driver, 3, None, {"seed": 9, "episode_id": "mine"}).metadata["seed"] == 3
-    metadata = step(driver, Move(), 7.0, {"timeout_s": 9, "action": "mine"}).metadata
+    adapter = EnvAdapter(kind())
+    assert reset(adapter, 3, None, {"seed": 9, "episode_id": "mine"}).metadata["seed"] == 3
+    metadata = step(adapter, Move(), 7.0, {"timeout_s": 9, "action": "mine"}).metadata
     assert metadata == {"timeout_s": 7.0}
 
 
@@ -130,8 +131,8 @@ class Mixed(World):
     ],
 )
 def test_the_driver_knows_what_the_author_wrote(kind, is_async):
-    driver = Driver(kind())
-    assert (driver.reset_is_async, driver.step_is_async) == is_async
+    adapter = EnvAdapter(kind())
+    assert (adapter.reset_is_async, adapter.step_is_async) == is_async
 
 
 def test_where_both_twins_are_written_the_async_one_plays():
@@ -139,7 +140,7 @@ def test_where_both_twins_are_written_the_async_one_plays():
         async def step_async(self, action, timeout_s=None, **kwargs):
             return Board(metadata={"twin": "async"})
 
-    assert step(Driver(Both()), Move()).metadata == {"twin": "async"}
+    assert step(EnvAdapter(Both()), Move()).metadata == {"twin": "async"}
 
 
 # What comes back is checked -------------------------------------------------------------------
@@ -155,10 +156,10 @@ def test_what_is_no_observation_is_refused_by_the_methods_name(thing, method):
         return thing
 
     kind = type("Wrong", (World,), {method: gives_async if method.endswith("_async") else gives})
-    driver = Driver(kind())
-    said = rf"Wrong\.{method} gave .*\({type(thing).__name__}\); it gives an Observation"
+    adapter = EnvAdapter(kind())
+    said = rf"Wrong\.{method} must return an Observation, got .*\({type(thing).__name__}\)"
     with pytest.raises(InvalidObservationError, match=said):
-        ask(driver, method)
+        ask(adapter, method)
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -167,8 +168,10 @@ def test_what_is_no_observation_is_refused_also_where_the_rubric_was_called(scor
         def step(self, action, timeout_s=None, **kwargs):
             return self.rubric(action, Board()) if scored else self.score(action, Board()).reward
 
-    with pytest.raises(InvalidObservationError, match=r"Wrong\.step gave 1\.0 \(float\)"):
-        Driver(Wrong()).step(Move())
+    with pytest.raises(
+        InvalidObservationError, match=r"Wrong\.step must return an Observation, got 1\.0 \(float\)"
+    ):
+        EnvAdapter(Wrong()).step(Move())
 
 
 @pytest.mark.parametrize("thing", [None, {"step_count": 1}, Board()])
@@ -176,15 +179,15 @@ def test_what_is_no_state_is_refused(thing):
     class Wrong(World):
         state = thing
 
-    with pytest.raises(InvalidObservationError, match=r"Wrong\.state gave .*; it gives a State"):
-        Driver(Wrong()).state()
+    with pytest.raises(InvalidObservationError, match=r"Wrong\.state must return a State"):
+        EnvAdapter(Wrong()).state()
 
 
 def test_a_state_is_given_as_it_is():
-    driver = Driver(World())
-    driver.reset(None, "e")
-    driver.step(Move())
-    assert (driver.state().episode_id, driver.state().step_count) == ("e", 1)
+    adapter = EnvAdapter(World())
+    adapter.reset(None, "e")
+    adapter.step(Move())
+    assert (adapter.state().episode_id, adapter.state().step_count) == ("e", 1)
 
 
 # What is raised -------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ METHODS = ["reset", "step", "reset_async", "step_async", "state", "close"]
 
 
 def raising(method, error):
-    """A driver of an environment of which one method raises."""
+    """A adapter of an environment of which one method raises."""
 
     def raises(self, *args, **kwargs):
         raise error
@@ -206,15 +209,15 @@ def raising(method, error):
         "reset_async": raises_async,
         "step_async": raises_async,
     }
-    return Driver(type("Raises", (World,), {method: made.get(method, raises)})())
+    return EnvAdapter(type("Raises", (World,), {method: made.get(method, raises)})())
 
 
-def ask(driver, method):
+def ask(adapter, method):
     if method.startswith("reset"):
-        return reset(driver, None, None)
+        return reset(adapter, None, None)
     if method.startswith("step"):
-        return step(driver, Move())
-    return getattr(driver, method)()
+        return step(adapter, Move())
+    return getattr(adapter, method)()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -223,13 +226,6 @@ def test_what_an_environment_raises_is_raised_as_it_is(method):
     with pytest.raises(OSError, match="the game is down") as caught:
         ask(raising(method, error), method)
     assert caught.value is error
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_sys_exit_ends_no_process(method):
-    with pytest.raises(EnvError, match=rf"Raises\.{method} called sys\.exit\(3\)") as caught:
-        ask(raising(method, SystemExit(3)), method)
-    assert isinstance(caught.value.exception, SystemExit)
 
 
 def test_an_environments_own_failure_is_never_taken_for_the_rubrics():
@@ -257,11 +253,11 @@ def test_an_environments_own_failure_is_never_taken_for_the_rubrics():
             return self.score(action, board)
 
     with pytest.raises(OSError, match="the game is down"):
-        Driver(Later()).step(Move())
+        EnvAdapter(Later()).step(Move())
     with pytest.raises(EpisodeError, match="no more"):
-        Driver(Instead(Down())).step(Move())
+        EnvAdapter(Instead(Down())).step(Move())
     with pytest.raises(ValueError, match="value"):
-        Driver(Converted()).step(Move())
+        EnvAdapter(Converted()).step(Move())
 
 
 def test_a_failed_rubric_of_another_environment_is_that_environments_affair():
@@ -277,7 +273,7 @@ def test_a_failed_rubric_of_another_environment_is_that_environments_affair():
             return Inner(Down()).step(action)
 
     with pytest.raises(OSError, match="the judge is down"):
-        Driver(Outer(Half())).step(Move())
+        EnvAdapter(Outer(Half())).step(Move())
 
 
 def test_a_step_records_nothing_into_the_next():
@@ -291,8 +287,8 @@ def test_a_step_records_nothing_into_the_next():
                 board.reward = self.rubric(action, board)
             return board
 
-    driver = Driver(Alternates())
-    assert [unsigned(driver.step(Move()).metadata) for _ in range(3)] == [
+    adapter = EnvAdapter(Alternates())
+    assert [unsigned(adapter.step(Move()).metadata) for _ in range(3)] == [
         {"reward_components": {}},
         {},
         {"reward_components": {}},
@@ -312,10 +308,10 @@ def test_steps_of_many_tasks_in_one_loop_never_see_each_others_components():
     async def main():
         global here
         here = asyncio.Barrier(8)
-        drivers = [Driver(Waits(_named(place))) for place in range(8)]
+        adapters = [EnvAdapter(Waits(_named(place))) for place in range(8)]
         async with asyncio.timeout(5):
             return await asyncio.gather(
-                *(driver.step_async(Move(value=place)) for place, driver in enumerate(drivers))
+                *(adapter.step(Move(value=place)) for place, adapter in enumerate(adapters))
             )
 
     for place, board in enumerate(asyncio.run(main())):
@@ -338,24 +334,15 @@ def _named(place):
 # Making one -----------------------------------------------------------------------------------
 
 
-def test_make_gives_the_driver_of_what_the_factory_makes():
-    assert type(make(World).environment) is World
+def test_make_adapter_returns_the_adapter_of_an_environment():
+    environment = World()
+    assert make_adapter(environment).environment is environment
 
 
 @pytest.mark.parametrize("thing", [None, Board(), World, "world"])
-def test_a_factory_that_makes_no_environment_is_told(thing):
-    with pytest.raises(EnvDefinitionError, match=r"the factory gave .*; it gives an Environment"):
-        make(lambda: thing)
-
-
-def test_what_a_constructor_raises_is_raised_and_sys_exit_is_no_end():
-    def fails():
-        raise OSError("no display")
-
-    with pytest.raises(OSError, match="no display"):
-        make(fails)
-    with pytest.raises(EnvError, match=r"making the environment called sys\.exit\('bye'\)"):
-        make(lambda: sys.exit("bye"))
+def test_make_adapter_refuses_what_is_not_an_environment(thing):
+    with pytest.raises(EnvDefinitionError, match="the factory must return an Environment"):
+        make_adapter(thing)
 
 
 def test_a_missing_rubric_is_told_when_the_environment_is_made():
@@ -364,4 +351,4 @@ def test_a_missing_rubric_is_told_when_the_environment_is_made():
             Environment.__init__(self)
 
     with pytest.raises(EnvDefinitionError, match="Forgot has no rubric"):
-        make(Forgot)
+        make_adapter(Forgot())

@@ -1,0 +1,1013 @@
+"""`EnvRunner`: calls one environment with time limits, whatever its code does.
+
+The server, the pool, the rollout worker and the checker all call environments through it. Sync
+code runs in the threads of an `EnvThreads`, async code as tasks of the event loop. A call that
+exceeds its time limit, or whose caller is cancelled, is abandoned: its late result is dropped, its
+environment is closed once its code has ended, and the next reset makes a new environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+from pydantic import ValidationError
+
+from guerdon._background import no_waiting, wait_for
+from guerdon.envs.environment import Environment
+from guerdon.envs.furnishing import configure
+from guerdon.envs.invalid import say_invalid
+from guerdon.envs.scoring import attach, tell_again
+from guerdon.errors import (
+    EnvDefinitionError,
+    EnvError,
+    EnvTimeoutError,
+    EpisodeError,
+    InvalidActionError,
+    InvalidObservationError,
+)
+from guerdon.rubrics import frames
+from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.frames import Frame
+from guerdon.rubrics.rubric import Rubric
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
+
+if TYPE_CHECKING:
+    from guerdon.config.live.live import LiveReward
+
+__all__ = [
+    "Alarm",
+    "EnvAdapter",
+    "EnvCall",
+    "EnvRunner",
+    "EnvThreads",
+    "Keywords",
+    "make_adapter",
+    "read_action",
+]
+
+logger = logging.getLogger("guerdon.envs")
+
+# Seconds between two looks at the alarms: the precision of time limits.
+TICK_S = 0.05
+# Seconds after which an idle thread ends.
+IDLE_S = 10.0
+# Seconds that a call may wait for a free thread, at least.
+QUEUE_S = 60.0
+# Threads for the sync leaves of one environment's async tree.
+LEAF_THREADS = 8
+
+
+# Calling one environment ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """The keyword arguments that a method accepts.
+
+    Example:
+        >>> def reset(seed=None, *, level=1): ...
+        >>> Keywords.of(reset).accepted({"seed": 3, "level": 2, "color": "red"})
+        {'seed': 3, 'level': 2}
+
+    Attributes:
+        names: Their names.
+        accepts_any: Whether the method accepts any other, too.
+        positional: Names that are passed by position, which no keyword may use.
+    """
+
+    names: frozenset[str]
+    accepts_any: bool = False
+    positional: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, method: Callable[..., Any], positional: int = 0) -> Keywords:
+        """Inspect a method whose first `positional` parameters are passed by position."""
+        try:
+            parameters = list(inspect.signature(method).parameters.values())
+        except (TypeError, ValueError):  # compiled code without a signature
+            return cls(frozenset())
+        by_name = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+        return cls(
+            frozenset(each.name for each in parameters[positional:] if each.kind in by_name),
+            any(each.kind is each.VAR_KEYWORD for each in parameters),
+            frozenset(each.name for each in parameters[:positional]),
+        )
+
+    def accepted(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return those of some arguments that the method accepts."""
+        if self.accepts_any and self.positional.isdisjoint(arguments):
+            return arguments
+        return {name: value for name, value in arguments.items() if self.accepts(name)}
+
+    def accepts(self, name: str) -> bool:
+        """Whether the method accepts a keyword."""
+        return name in self.names or (self.accepts_any and name not in self.positional)
+
+
+@dataclass(frozen=True, slots=True)
+class _Methods:
+    """What is known of an environment class, determined once."""
+
+    reset: Keywords
+    step: Keywords
+    reset_is_async: bool
+    step_is_async: bool
+
+
+@functools.lru_cache(maxsize=256)
+def _methods(cls: type[Environment[Any, Any, Any]]) -> _Methods:
+    def is_async(name: str) -> bool:
+        overridden = getattr(cls, f"{name}_async") is not getattr(Environment, f"{name}_async")
+        return overridden or getattr(cls, name) is getattr(Environment, name)
+
+    reset_is_async, step_is_async = is_async("reset"), is_async("step")
+    return _Methods(
+        Keywords.of(cls.reset_async if reset_is_async else cls.reset, 1),
+        Keywords.of(cls.step_async if step_is_async else cls.step, 2),
+        reset_is_async,
+        step_is_async,
+    )
+
+
+class EnvAdapter:
+    """Calls one environment: passes the arguments that it accepts and checks what it returns.
+
+    `reset` and `step` return an awaitable if the author wrote the async method.
+
+    Args:
+        environment: The environment. No other code may call it meanwhile.
+
+    Raises:
+        EnvDefinitionError: It shares a trajectory rubric with another that is still open.
+
+    Attributes:
+        reset_is_async: Whether `reset` returns an awaitable.
+        step_is_async: Whether `step` returns an awaitable.
+        close_is_async: Whether `close` returns an awaitable.
+        action_type: The class of actions.
+    """
+
+    close_is_async = False
+
+    def __init__(self, environment: Environment[Any, Any, Any]) -> None:
+        self.environment = environment
+        self._trajectories = _claim_trajectories(environment)
+        self.action_type = environment.action_type
+        self._methods = methods = _methods(type(environment))
+        self._limiter: anyio.CapacityLimiter | None = None
+        self.reset_is_async = methods.reset_is_async
+        self.step_is_async = methods.step_is_async
+
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Begin an episode.
+
+        Args:
+            seed: Makes the episode repeatable.
+            episode_id: The episode's name.
+            extra: Further arguments; the environment gets those that it accepts.
+
+        Raises:
+            InvalidObservationError: The environment returned no observation.
+            Exception: What the environment raised.
+        """
+        arguments = {**(extra or {}), "seed": seed, "episode_id": episode_id}
+        arguments = self._methods.reset.accepted(arguments)
+        if self.reset_is_async:
+            return self._reset_async(arguments)
+        return self._checked(self.environment.reset(**arguments), "reset")
+
+    async def _reset_async(self, arguments: dict[str, Any]) -> Observation:
+        with no_waiting("reset_async"):
+            observation = await self.environment.reset_async(**arguments)
+        return self._checked(observation, "reset_async")
+
+    def step(
+        self, action: Any, timeout_s: float | None = None, extra: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Take a step.
+
+        Args:
+            action: The agent's action, a model or a dict.
+            timeout_s: How long the caller will wait, in seconds.
+            extra: Further arguments; the environment gets those that it accepts.
+
+        Returns:
+            An observation; if the rubric failed, one without a reward that contains the error.
+
+        Raises:
+            InvalidActionError: A dict is not a valid action.
+            InvalidObservationError: The environment returned no observation.
+            Exception: What the environment raised.
+        """
+        if isinstance(action, Mapping):
+            action = read_action(self.action_type, action)
+        arguments: dict[str, Any] = {"timeout_s": timeout_s}
+        if extra:
+            arguments = {**extra, **arguments}
+        arguments = self._methods.step.accepted(arguments)
+        if self.step_is_async:
+            return self._step_async(action, arguments)
+        recorder = self._recorder()
+        token = frames.enter(recorder)
+        try:
+            observation = self.environment.step(action, **arguments)
+        except Exception as error:
+            return self._salvaged(recorder, error)
+        finally:
+            frames.leave(token)
+        return self._scored(observation, recorder, "step")
+
+    async def _step_async(self, action: Any, arguments: dict[str, Any]) -> Observation:
+        recorder = self._recorder()
+        token = frames.enter(recorder)
+        try:
+            with no_waiting("step_async"):
+                observation = await self.environment.step_async(action, **arguments)
+        except Exception as error:
+            return self._salvaged(recorder, error)
+        finally:
+            frames.leave(token)
+        return self._scored(observation, recorder, "step_async")
+
+    def state(self) -> State:
+        """Return the state of the episode.
+
+        Raises:
+            InvalidObservationError: The environment returned something else.
+        """
+        state = self.environment.state
+        if not isinstance(state, State):
+            raise InvalidObservationError(
+                f"{self._name}.state must return a State, got {type(state).__name__}"
+            )
+        return state
+
+    def close(self) -> Any:
+        """Close the environment."""
+        try:
+            self.environment.close()
+        finally:
+            _release_trajectories(self.environment, self._trajectories)
+
+    @property
+    def _name(self) -> str:
+        return type(self.environment).__name__
+
+    def _checked(self, observation: Any, method: str) -> Observation:
+        if not isinstance(observation, Observation):
+            raise InvalidObservationError(
+                f"{self._name}.{method} must return an Observation, got {observation!r:.60} "
+                f"({type(observation).__name__})"
+            )
+        reward: Any = observation.reward
+        if reward is not None and (reward.__class__ is not float or reward - reward != 0.0):
+            observation.reward = self._finite(reward, method)
+        if observation.metadata.__class__ is not dict or observation.done.__class__ is not bool:
+            raise InvalidObservationError(
+                f"{self._name}.{method} returned an observation whose metadata is not a dict, or "
+                "whose done is not a bool"
+            )
+        return observation
+
+    def _finite(self, reward: Any, method: str) -> float:
+        if isinstance(reward, (bool, int)):
+            try:
+                return float(reward)
+            except OverflowError:
+                pass
+        raise InvalidObservationError(
+            f"the reward of {self._name}.{method} must be a finite float or None, got "
+            f"{reward!r:.60}"
+        )
+
+    def _recorder(self) -> Frame:
+        """What records the evaluations of a step."""
+        recorder = Frame(None)
+        recorder.owner = self.environment
+        if self.environment.rubric._look().is_async:
+            # An async tree that the author calls by hand: its sync leaves go to threads.
+            recorder.limiter = self._limiter = self._limiter or anyio.CapacityLimiter(LEAF_THREADS)
+        return recorder
+
+    def _scored(self, observation: Any, recorder: Frame, method: str) -> Observation:
+        checked = self._checked(observation, method)
+        if recorder.entries:
+            return attach(self.environment.rubric, checked, recorder)
+        tell_again(checked, recorder)
+        return checked
+
+    def _salvaged(self, recorder: Frame, error: Exception) -> Observation:
+        """The observation of a step whose rubric failed; other failures are raised."""
+        rubric, entries = self.environment.rubric, recorder.entries
+        failed = entries[-1][3].error if entries and entries[-1][0] is rubric else None
+        observation = recorder.observed
+        if failed is None or not isinstance(observation, Observation) or not _is(error, failed):
+            raise error
+        return attach(rubric, observation, recorder, failed)
+
+
+def _is(error: Exception, failed: Exception) -> bool:
+    """Whether an exception is the rubric's own, also where setting the reward waited for it."""
+    if error is failed:
+        return True
+    if not isinstance(error, ValidationError):
+        return False
+    return any(each.get("ctx", {}).get("error") is failed for each in error.errors())
+
+
+def make_adapter(environment: Any) -> EnvAdapter:
+    """Return the adapter of what a factory has made.
+
+    Raises:
+        EnvDefinitionError: It is not an environment, or shares a trajectory rubric with another.
+    """
+    if not isinstance(environment, Environment):
+        raise EnvDefinitionError(
+            f"the factory must return an Environment with a rubric, got {environment!r:.60}"
+        )
+    return EnvAdapter(environment)
+
+
+def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:
+    """Return a dict as an action of the environment's type.
+
+    Raises:
+        InvalidActionError: It is not valid.
+    """
+    try:
+        return action_type.model_validate(action)
+    except ValidationError as error:
+        raise InvalidActionError(
+            f"the action is not a valid {action_type.__name__}: {say_invalid(error)}"
+        ) from error
+
+
+# The environment for which each trajectory rubric records, by the rubric's id: an author's rubrics
+# may be equal, or not hashable. All servers and pools of one process share this.
+_owners: dict[int, Callable[[], Any]] = {}
+_owners_lock = threading.Lock()
+
+
+def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[int]:
+    """Have the trajectory rubrics of an environment record for it alone; return their ids."""
+    rubric = environment.rubric
+    if not isinstance(rubric, Rubric) or not rubric._look().holds_trajectory:
+        return []
+    nodes = [("", rubric), *rubric.named_rubrics()]
+    mine = [(path, each) for path, each in nodes if each._is_trajectory]
+    with _owners_lock:
+        for path, each in mine:
+            owner = _owners.get(id(each), _no_owner)()
+            if owner is not None and owner is not environment:
+                what = f"the trajectory rubric {path!r}" if path else "the trajectory rubric"
+                raise EnvDefinitionError(
+                    f"{what} of {type(environment).__name__} already records for another "
+                    "environment, and would mix their episodes; create one for each environment, "
+                    "in __init__ or in the factory"
+                )
+        for _, each in mine:
+            if id(each) not in _owners:
+                weakref.finalize(each, _owners.pop, id(each), None).atexit = False
+            _owners[id(each)] = weakref.ref(environment)
+    return [id(each) for _, each in mine]
+
+
+def _release_trajectories(environment: Environment[Any, Any, Any], claimed: list[int]) -> None:
+    with _owners_lock:
+        for key in claimed:
+            if _owners.get(key, _no_owner)() is environment:
+                _owners[key] = _no_owner
+
+
+def _no_owner() -> None:
+    """Return the owner of a rubric whose environment was closed."""
+
+
+# Threads and tasks ---------------------------------------------------------------------------
+
+
+class EnvCall:
+    """One call of an environment's code, in a worker thread or as a task of the event loop.
+
+    Args:
+        function: What to call, without arguments; of a task, it returns an awaitable.
+        what: What the call does, for error messages.
+        finish: Called with the call in the event loop once it has ended, unless it was abandoned.
+        waiting: Receives the result, if there is no `finish`.
+        limit_s: Seconds that the call may take from its start, if it is watched.
+
+    Attributes:
+        result: What the function returned.
+        error: What it raised.
+        started_at: When it started, on the monotonic clock; 0.0 before that.
+        has_ended: Whether the event loop knows that it has ended.
+        is_delivered: Whether `waiting` has received the result.
+        is_abandoned: Whether its result is to be dropped.
+        is_stuck: Whether it counts as a thread that hangs.
+        closes: Closed when the call has ended, if it was abandoned.
+        task: Its task, if it is one.
+    """
+
+    __slots__ = (
+        "closes", "error", "finish", "function", "has_ended", "is_abandoned", "is_delivered",
+        "is_stuck", "limit_s", "result", "started_at", "submitted_at", "task", "waiting", "what",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        what: str,
+        *,
+        finish: Callable[[EnvCall], None] | None = None,
+        waiting: asyncio.Future[Any] | None = None,
+        limit_s: float = 0.0,
+    ) -> None:
+        self.function = function
+        self.what = what
+        self.finish = finish
+        self.waiting = waiting
+        self.limit_s = limit_s
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.submitted_at = monotonic()
+        self.started_at = 0.0
+        self.has_ended = False
+        self.is_delivered = False
+        self.is_abandoned = False
+        self.is_stuck = False
+        self.closes: Any = None
+        self.task: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        """Make the call in this thread; nothing that it raises gets out."""
+        self.started_at = monotonic()
+        try:
+            if not self.is_abandoned:  # else its turn came too late
+                self.result = self.function()
+        except BaseException as error:  # sys.exit() too: it ends a call, not the thread
+            self.error = error
+        if self.is_abandoned:
+            self.clean_up()
+
+    def clean_up(self) -> None:
+        """Close, in this thread, what an abandoned call has left."""
+        closes, self.closes = self.closes, None
+        try:
+            closed = closes.close() if closes is not None else None
+            if inspect.isawaitable(closed):
+                wait_for(closed)
+        except BaseException as error:
+            logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
+
+    def deliver(self) -> None:
+        """Hand over the result in the event loop."""
+        self.has_ended = True
+        waiting = self.waiting
+        if self.finish is not None:
+            self.finish(self)
+        elif waiting is not None and not waiting.done():  # else the time is over
+            self.is_delivered = True
+            if self.error is None:
+                waiting.set_result(self.result)
+            else:
+                waiting.set_exception(self.failure(self.error))
+
+    def failure(self, error: BaseException) -> Exception:
+        """Return what the call raised, as an exception that ends no event loop."""
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            return error
+        raised = f"raised {error!r:.200}"
+        if isinstance(error, SystemExit):
+            raised = f"called sys.exit({error.code!r})"
+        return EnvError(f"{self.what} {raised}", exception=error)
+
+    def ring(self, now: float) -> None:
+        """End the waiting if the call's time is over."""
+        waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
+        if waiting is None or waiting.done():
+            return
+        if started and now - started > self.limit_s:
+            said = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
+            waiting.set_exception(EnvTimeoutError(said, seconds=self.limit_s))
+        elif not started and waited > max(QUEUE_S, 10 * self.limit_s):
+            said = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
+            waiting.set_exception(EnvTimeoutError(said, seconds=waited))
+
+
+class Alarm(Protocol):
+    """An object that is called regularly while it is in `EnvThreads.alarms`."""
+
+    def ring(self, now: float) -> None:
+        """Act if it is time.
+
+        Args:
+            now: The monotonic clock.
+        """
+
+
+class EnvThreads:
+    """Threads and tasks in which environments run, for one event loop.
+
+    Threads share a queue and are started when they are needed; the event loop is woken once for
+    all calls that have ended. A thread whose call was abandoned is replaced. It is created, used
+    and closed in the event loop.
+
+    Args:
+        size: How many calls run in threads at the same time.
+        max_stuck: How many threads may hang in abandoned calls before `check` refuses more.
+        name: The threads' name.
+
+    Attributes:
+        alarms: Called every `TICK_S`: one clock for all calls costs less than one for each.
+        loop: The event loop.
+        stuck: How many threads hang in abandoned calls.
+        threads: How many threads there are.
+    """
+
+    def __init__(self, size: int, *, max_stuck: int = 256, name: str = "guerdon-env") -> None:
+        self.size = size
+        self.max_stuck = max_stuck
+        self.stuck = 0
+        self.threads = 0
+        self.alarms: set[Alarm] = set()
+        self.loop = asyncio.get_running_loop()
+        self._name = name
+        self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
+        self._ended: deque[EnvCall] = deque()
+        self._outstanding = 0
+        self._is_woken = False  # whether the loop knows that calls have ended
+        self._is_closed = False
+        self._ticker: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, call: EnvCall, *, is_async: bool = False) -> None:
+        """Start a call, in a thread or as a task."""
+        if is_async:
+            call.task = task = self.loop.create_task(self._run_task(call))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        if self._is_closed:  # its threads are ending
+            threading.Thread(target=self._work, args=(call,), name=self._name, daemon=True).start()
+            return
+        self._outstanding += 1
+        self._queue.put(call)
+        if self.threads < self._outstanding:
+            self._recruit()
+
+    def abandon(self, call: EnvCall, closes: Any) -> bool:
+        """Leave a call to itself, and drop its result.
+
+        Args:
+            call: A call that was started.
+            closes: Its `close` is called when the call has ended, if its code was called.
+
+        Returns:
+            Whether the environment's code was called; if not, it will not be.
+        """
+        call.closes = closes
+        call.is_abandoned = True
+        if call.has_ended:
+            self._clean_up(call)
+        elif call.task is not None:
+            call.task.cancel()
+        elif call.started_at:
+            call.is_stuck = True
+            self.stuck += 1
+        else:
+            call.closes = None
+            return False
+        return True
+
+    def check(self) -> None:
+        """Refuse more environments if too many threads hang.
+
+        Raises:
+            EnvTimeoutError: They do.
+        """
+        if self.stuck > self.max_stuck:
+            raise EnvTimeoutError(
+                f"{self.stuck} environments hang in their own code, more than {self.max_stuck}; "
+                "fix what blocks them, and restart"
+            )
+
+    def watch(self, alarm: Alarm) -> None:
+        """Call an alarm regularly, until it is removed from `alarms`."""
+        self.alarms.add(alarm)
+        if self._ticker is None:
+            self._ticker = self.loop.call_later(TICK_S, self._tick)
+
+    def close(self) -> None:
+        """End the threads, each when its call has ended."""
+        self._is_closed = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for _ in range(self.threads):
+            self._queue.put(None)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        now = monotonic()
+        for alarm in list(self.alarms):
+            alarm.ring(now)
+        if self.alarms:
+            self._ticker = self.loop.call_later(TICK_S, self._tick)
+
+    def _recruit(self) -> None:
+        while self.threads < min(self._outstanding, self.size + self.stuck):
+            self.threads += 1
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _work(self, only: EnvCall | None = None) -> None:
+        take = self._queue.get
+        while True:
+            try:
+                call = only or take(timeout=IDLE_S)
+            except Empty:
+                self._call_soon(self._retire)
+                return
+            if call is None:
+                return
+            call.run()
+            self._ended.append(call)
+            if not self._is_woken:
+                self._is_woken = True
+                self._call_soon(self._collect)
+            if only is not None:
+                return
+            del call
+
+    def _retire(self) -> None:
+        """Count a thread that ended because it was idle; calls may have come since."""
+        self.threads -= 1
+        if not self._is_closed:
+            self._recruit()
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            logger.debug("the event loop is closed, and no caller waits")
+
+    def _collect(self) -> None:
+        """Finish, in the event loop, the calls of threads that have ended."""
+        self._is_woken = False
+        while self._ended:
+            call = self._ended.popleft()
+            self._outstanding -= 1
+            if not call.is_abandoned:
+                if hasattr(call.result, "__await__") and not hasattr(call.result, "step"):
+                    self._await_result(call)
+                else:
+                    call.deliver()
+                continue
+            self.stuck -= call.is_stuck
+            if call.closes is not None:  # it ended just before it was abandoned
+                self._clean_up(call)
+            if not self._is_closed and self.threads > self.size + self.stuck:
+                self.threads -= 1
+                self._queue.put(None)
+
+    def _await_result(self, call: EnvCall) -> None:
+        """Go on in the event loop with an awaitable that sync code has returned."""
+        awaitable, call.result = call.result, None
+        call.function = lambda: awaitable
+        self.start(call, is_async=True)
+
+    async def _run_task(self, call: EnvCall) -> None:
+        call.started_at = monotonic()
+        try:
+            call.result = await call.function()
+        except BaseException as error:  # sys.exit() too: it ends a call, not the event loop
+            call.error = error
+        if not call.is_abandoned:
+            call.deliver()
+        elif call.closes is not None:
+            if getattr(call.closes, "close_is_async", False):
+                await _closed(call.closes)
+            else:
+                await self._clean_up(call)
+
+    def _clean_up(self, call: EnvCall) -> asyncio.Future[Any]:
+        """Close in a thread what an abandoned call has left."""
+        closed = self.loop.create_future()
+        self.start(EnvCall(call.clean_up, "close", waiting=closed))
+        return closed
+
+
+async def _closed(adapter: Any) -> None:
+    try:
+        await adapter.close()
+    except Exception as error:
+        logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
+
+
+# One environment -----------------------------------------------------------------------------
+
+
+class EnvRunner:
+    """Runs one environment at a time in an event loop, one call at a time.
+
+    Example:
+        >>> async def play(environment_class):
+        ...     threads = EnvThreads(1)
+        ...     runner = EnvRunner(environment_class, threads, timeout_s=5.0)
+        ...     try:
+        ...         await runner.reset(seed=3)
+        ...         return await runner.step({"column": 2})
+        ...     finally:
+        ...         await runner.close(1.0)
+        ...         threads.close()
+
+    Args:
+        factory: Returns an environment, or an awaitable of one; called in a thread.
+        threads: Where it runs.
+        timeout_s: Seconds that each call may take.
+        adapt: Returns the adapter of what the factory made: an object with the members of
+            `EnvAdapter`.
+        replaces_failed: Whether an environment that raised is unusable until the next reset, which
+            then makes a new one.
+        configuration: Returns the configuration that scores the episodes, if it can change.
+
+    Attributes:
+        adapter: That of the environment; None before it is made and after it was abandoned.
+        timeout_s: Seconds that each call may take.
+    """
+
+    __slots__ = (
+        "_adapt", "_call", "_configuration", "_factory", "_failure", "_replaces_failed", "_threads",
+        "adapter", "timeout_s",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        threads: EnvThreads,
+        *,
+        timeout_s: float = 300.0,
+        adapt: Callable[[Any], Any] = make_adapter,
+        replaces_failed: bool = False,
+        configuration: Callable[[], LiveReward | None] = lambda: None,
+    ) -> None:
+        self._factory = factory
+        self._threads = threads
+        self._adapt = adapt
+        self._replaces_failed = replaces_failed
+        self._configuration = configuration
+        self._failure = ""  # why the environment has to be reset first
+        self._call: EnvCall | None = None  # the latest
+        self.timeout_s = timeout_s
+        self.adapter: Any = None
+
+    async def open(self) -> None:
+        """Make the environment.
+
+        Raises:
+            EnvTimeoutError: It took too long, or too many environments hang already.
+            Exception: What the factory raised.
+        """
+        self._threads.check()
+        made = await self._run(self._factory, "making the environment", self.timeout_s, makes=True)
+        try:
+            self.adapter = self._adapt(made)
+        except BaseException:
+            self._threads.start(EnvCall(partial(_close_made, made), "close"))
+            raise
+
+    async def configure(self) -> None:
+        """Apply the configuration to a new environment that is stepped without a reset."""
+        configuration, environment = self._configuration(), self._usable().environment
+        if configuration is not None:
+            function = partial(configure, configuration, environment)
+            await self._run(function, "configuring the environment", self.timeout_s)
+
+    async def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Begin an episode, in a new environment if the last one was abandoned.
+
+        Args:
+            seed: Makes the episode repeatable.
+            episode_id: The episode's name.
+            extra: Further arguments of the environment's reset.
+
+        Raises:
+            EnvTimeoutError: It took too long; the environment is abandoned.
+            Exception: What the environment raised.
+        """
+        if self._failure and self._replaces_failed:
+            await self.close(self.timeout_s)
+        if self.adapter is None:
+            await self.open()
+        adapter = self.adapter
+        configuration = self._configuration()
+        if configuration is not None:
+            adapter.environment._live = configuration
+        self._failure = "the last reset failed; reset again"
+        observation = await self._run(
+            partial(adapter.reset, seed, episode_id, extra),
+            "reset",
+            self.timeout_s,
+            is_async=adapter.reset_is_async,
+        )
+        self._failure = ""
+        return observation
+
+    async def step(
+        self, action: Any, timeout_s: float | None = None, extra: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Take a step.
+
+        Args:
+            action: The agent's action.
+            timeout_s: Seconds that the step may take; not more than the runner's own.
+            extra: Further arguments of the environment's step.
+
+        Raises:
+            EpisodeError: There is no environment, or its last reset failed.
+            EnvTimeoutError: It took too long; the environment is abandoned.
+            Exception: What the environment raised.
+        """
+        adapter = self._ready()
+        limit = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
+        function = partial(adapter.step, action, timeout_s, extra)
+        try:
+            return await self._run(function, "step", limit, is_async=adapter.step_is_async)
+        except Exception as error:
+            self._step_failed(error)
+            raise
+
+    def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> bool:
+        """Start a step in a thread, without the cost of a task and without a time limit.
+
+        Args:
+            action: The agent's action.
+            finish: Called in the event loop once it has ended, unless it was abandoned.
+
+        Returns:
+            False if the environment is async; then nothing was started.
+
+        Raises:
+            EpisodeError: There is no environment, or its last reset failed.
+        """
+        adapter = self._ready()
+        if adapter.step_is_async:
+            return False
+
+        def finished(call: EnvCall) -> None:
+            if call.error is not None:
+                self._step_failed(call.error)
+            finish(call)
+
+        self._call = call = EnvCall(partial(adapter.step, action), "step", finish=finished)
+        self._threads.start(call)
+        return True
+
+    def abandon(self) -> None:
+        """Abandon the call that was started last: the environment is closed once it has ended."""
+        if self._call is not None:
+            self._abandon(self._call)
+
+    async def state(self) -> State:
+        """Return the state of the episode.
+
+        Raises:
+            EpisodeError: There is no environment.
+            Exception: What the environment raised.
+        """
+        state: State = await self._run(self._usable().state, "state", self.timeout_s)
+        return state
+
+    async def call(self, function: Callable[[Any], Any], what: str) -> Any:
+        """Call a function with the adapter in a thread.
+
+        Args:
+            function: The function.
+            what: What it does, for error messages.
+
+        Raises:
+            EpisodeError: There is no environment.
+            EnvTimeoutError: It took too long; the environment is abandoned.
+            Exception: What it raised.
+        """
+        return await self._run(partial(function, self._usable()), what, self.timeout_s)
+
+    async def close(self, timeout_s: float, *, log: bool = True) -> Exception | None:
+        """Close the environment, also if the caller is cancelled meanwhile.
+
+        If an abandoned async call is still being cancelled, wait for its end.
+
+        Args:
+            timeout_s: Seconds that it may take; then the environment is left behind.
+            log: Whether to log what closing raised.
+
+        Returns:
+            What closing raised.
+        """
+        closing = asyncio.ensure_future(self._close(timeout_s, log))
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():
+            try:
+                await asyncio.wait((closing,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+        return closing.result()
+
+    async def _close(self, timeout_s: float, log: bool) -> Exception | None:
+        adapter, self.adapter = self.adapter, None
+        if self._call is not None and self._call.task is not None and not self._call.task.done():
+            await asyncio.wait((self._call.task,), timeout=timeout_s)
+        if adapter is None:
+            return None
+        try:
+            await self._run(adapter.close, "close", timeout_s, is_async=adapter.close_is_async)
+        except Exception as error:
+            if log:
+                name = type(adapter.environment).__name__
+                logger.error("%s", say_failure(error, f"closing {name} failed"))
+            return error
+        return None
+
+    def _usable(self) -> Any:
+        if self.adapter is None:
+            raise EpisodeError(
+                "there is no environment: it was never made, or exceeded a time limit; reset it to "
+                "make a new one"
+            )
+        return self.adapter
+
+    def _ready(self) -> Any:
+        """The adapter of an environment that can be stepped."""
+        if self._failure and self.adapter is not None:
+            raise EpisodeError(self._failure)
+        return self.adapter or self._usable()
+
+    def _step_failed(self, error: BaseException) -> None:
+        # One that refuses an action, or a step after its episode's end, still works.
+        if self._replaces_failed and not isinstance(error, (EpisodeError, InvalidActionError)):
+            self._failure = "the last step failed; reset it to make a new environment"
+
+    async def _run(
+        self,
+        function: Callable[[], Any],
+        what: str,
+        limit_s: float,
+        *,
+        is_async: bool = False,
+        makes: bool = False,
+    ) -> Any:
+        threads = self._threads
+        waiting = threads.loop.create_future()
+        self._call = call = EnvCall(function, what, waiting=waiting, limit_s=limit_s)
+        threads.start(call, is_async=is_async)
+        threads.watch(call)
+        try:
+            return await waiting
+        finally:
+            threads.alarms.discard(call)
+            if not call.is_delivered:
+                self._abandon(call, makes=makes)
+
+    def _abandon(self, call: EnvCall, *, makes: bool = False) -> None:
+        closes = _Made(call) if makes else self.adapter
+        if self._threads.abandon(call, closes):
+            self.adapter = None
+
+
+class _Made:
+    """What a factory returns after its caller has gone."""
+
+    def __init__(self, call: EnvCall) -> None:
+        self._call = call
+
+    def close(self) -> Any:
+        return _close_made(self._call.result)
+
+
+def _close_made(made: Any) -> Any:
+    close = getattr(made, "close", None) or getattr(made, "aclose", None)
+    return close() if callable(close) and not isinstance(made, type) else None
