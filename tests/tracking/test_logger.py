@@ -1,4 +1,4 @@
-"""The logger: what it takes and refuses, how it is made and ends."""
+"""RewardLogger: what it accepts and rejects, how it is created and closed."""
 
 import copy
 import itertools
@@ -24,10 +24,10 @@ def rows(folder):
     return [json.loads(line) for line in (folder / "rewards.jsonl").read_text().splitlines()]
 
 
-# What it takes
+# Arguments
 
 
-def test_a_step_is_logged_with_all_it_says(tmp_path):
+def test_log_step_writes_all_fields(tmp_path):
     with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
         logger.log_step(7, 2, 0.5, {"tests": 1.0, "style": 0.0}, "env-0")
     [row] = rows(tmp_path / "run")
@@ -40,7 +40,7 @@ def test_a_step_is_logged_with_all_it_says(tmp_path):
     }  # fmt: skip
 
 
-def test_components_are_taken_as_they_are_when_they_are_logged(tmp_path, kept):
+def test_log_step_copies_components(tmp_path, kept):
     tracker, components = kept(), {"a": 1.0}
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_step(1, 0, 1.0, components)
@@ -49,21 +49,21 @@ def test_components_are_taken_as_they_are_when_they_are_logged(tmp_path, kept):
 
 
 @pytest.mark.parametrize(
-    ("reward", "told"),
+    ("reward", "reason"),
     [(None, "failed"), (float("nan"), "nan"), (float("inf"), "inf"), (-np.inf, "-inf")],
     ids=str,
 )
-def test_a_reward_that_is_none_is_told_and_is_no_number(tmp_path, kept, reward, told):
+def test_log_step_logs_an_invalid_reward_without_a_number(tmp_path, kept, reward, reason):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_step(1, 0, reward, {"tests": 1.0})
     [record] = tracker.records
-    assert (record.reward, record.reward_error) == (None, told)
+    assert (record.reward, record.reward_error) == (None, reason)
     assert record.metrics() == {"reward/invalid/total": 1.0, "reward/tests": 1.0}
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), np.float32("nan")], ids=str)
-def test_a_component_that_is_none_is_told_by_name_and_is_no_number(tmp_path, kept, value):
+def test_log_step_logs_an_invalid_component_without_a_number(tmp_path, kept, value):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_step(1, 0, None, {"tests": 1.0, "style": value}, reward_error="style failed")
@@ -75,7 +75,7 @@ def test_a_component_that_is_none_is_told_by_name_and_is_no_number(tmp_path, kep
     assert "reward/style" not in record.metrics()
 
 
-def test_why_a_part_failed_is_told_also_of_one_that_has_no_component(tmp_path, kept):
+def test_log_step_logs_why_components_failed(tmp_path, kept):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_step(1, 0, None, {"a": 1.0}, invalid={"style": "judge down", "a": "stale"})
@@ -93,7 +93,7 @@ def test_why_a_part_failed_is_told_also_of_one_that_has_no_component(tmp_path, k
     ],
     ids=["numpy", "ints", "mixed"],
 )
-def test_other_numbers_are_numbers_too(tmp_path, step, reward, component, env_id):
+def test_log_step_accepts_other_number_types(tmp_path, step, reward, component, env_id):
     with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
         logger.log_step(step, None, reward, {"a": component}, env_id)
     [row] = rows(tmp_path / "run")
@@ -104,24 +104,30 @@ def test_other_numbers_are_numbers_too(tmp_path, step, reward, component, env_id
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"step": -1}, "step is -1"),
-        ({"step": 2**63}, "step is 9223372036854775808"),
-        ({"step": True}, "step is True"),
-        ({"step": 1.5}, "step is 1.5"),
-        ({"reward": "0.5"}, "reward is '0.5', of type str; it takes a number, or None"),
-        ({"reward": True}, "reward is True, of type bool"),
-        ({"components": {"a": "b"}}, r"components\['a'\] is 'b'"),
-        ({"components": {"a": False}}, r"components\['a'\] is False"),
-        ({"components": {1: 1.0}}, "components: the name 1 is no text"),
-        ({"components": [1.0]}, r"components is \[1.0\]; it takes a mapping"),
-        ({"components": None}, "components is None"),
-        ({"invalid": ["a"]}, r"invalid is \['a'\]"),
-        ({"env_id": 1.5}, "env_id is 1.5; it takes a text, a whole number, or None"),
-        ({"episode": True}, "episode is True"),
+        ({"step": -1}, r"`step` must be an integer in \[0, 2\*\*63\), got -1"),
+        ({"step": 2**63}, "got 9223372036854775808"),
+        ({"step": True}, "got True"),
+        ({"step": 1.5}, "got 1.5"),
+        (
+            {"reward": "0.5"},
+            "`reward` must be a number, or None if it failed, got '0.5' of type str",
+        ),
+        ({"reward": True}, "got True of type bool"),
+        (
+            {"components": {"a": "b"}},
+            r"`components\['a'\]` must be a number, or None if it failed, got 'b'",
+        ),
+        ({"components": {"a": False}}, r"`components\['a'\]` must be .* got False"),
+        ({"components": {1: 1.0}}, "names in `components` must be strings, got 1"),
+        ({"components": [1.0]}, r"`components` must be a mapping, got \[1.0\]"),
+        ({"components": None}, "`components` must be a mapping, got None"),
+        ({"invalid": ["a"]}, r"`invalid` must be a mapping, got \['a'\]"),
+        ({"env_id": 1.5}, "`env_id` must be a string, an integer or None, got 1.5"),
+        ({"episode": True}, "`episode` must be .* got True"),
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),
 )
-def test_what_is_no_reward_is_refused_whole(tmp_path, kept, changed, said):
+def test_log_step_rejects_invalid_arguments_as_a_whole(tmp_path, kept, changed, said):
     tracker = kept()
     given = {"step": 1, "episode": 0, "reward": 0.5, "components": {"a": 1.0}, "env_id": "e"}
     with RewardLogger(tracker, path=tmp_path) as logger:
@@ -131,10 +137,10 @@ def test_what_is_no_reward_is_refused_whole(tmp_path, kept, changed, said):
     assert len(tracker.records) == 1
 
 
-def test_a_step_of_thousands_of_digits_is_refused_in_words(tmp_path):
+def test_log_step_rejects_a_step_of_thousands_of_digits(tmp_path):
     with (
         RewardLogger("jsonl", path=tmp_path) as logger,
-        pytest.raises(InvalidArgumentError, match="step is int that can't be told; it takes"),
+        pytest.raises(InvalidArgumentError, match="got <int>"),
     ):
         logger.log_step(10**5000, 0, 0.5, {})
 
@@ -157,7 +163,7 @@ ANYTHING = st.one_of(
     env_id=ANYTHING,
     invalid=ANYTHING | st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
 )
-def test_whatever_is_given_is_refused_or_logged_whole(one_logger, **given):
+def test_log_step_rejects_or_logs_whatever_it_is_given(one_logger, **given):
     logger, tracker = one_logger
     before = len(tracker.records)
     try:
@@ -180,7 +186,7 @@ def one_logger(tmp_path, kept):
         yield logger, tracker
 
 
-def test_threads_that_log_while_it_closes_end_and_lose_nothing_silently(tmp_path, kept):
+def test_close_ends_threads_that_log_and_counts_what_is_lost(tmp_path, kept):
     tracker, logged, refused = kept(), [], []
     logger = RewardLogger(tracker, path=tmp_path, queue_size=3)
 
@@ -205,7 +211,7 @@ def test_threads_that_log_while_it_closes_end_and_lose_nothing_silently(tmp_path
     assert len(tracker.records) + lost == len(logged)
 
 
-def test_weights_are_logged_by_name(tmp_path, kept):
+def test_log_weights_logs_each_by_name(tmp_path, kept):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_weights(5, {"tests": 1, "style": -0.3})
@@ -216,15 +222,15 @@ def test_weights_are_logged_by_name(tmp_path, kept):
 
 
 @pytest.mark.parametrize("weight", [None, float("nan"), "1", True], ids=str)
-def test_a_weight_that_is_no_number_is_refused(tmp_path, kept, weight):
+def test_log_weights_rejects_a_weight_that_is_not_a_number(tmp_path, kept, weight):
     with (
         RewardLogger(kept(), path=tmp_path) as logger,
-        pytest.raises(InvalidArgumentError, match=r"weights\['style'\] is"),
+        pytest.raises(InvalidArgumentError, match=r"`weights\['style'\]` must be"),
     ):
         logger.log_weights(5, {"style": weight})
 
 
-def test_a_change_of_a_weight_is_told_and_counted_and_moves_the_weight(tmp_path, kept):
+def test_log_config_update_logs_and_counts_the_change_of_a_weight(tmp_path, kept):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_step(41, 0, 1.0, {})
@@ -244,7 +250,7 @@ def test_a_change_of_a_weight_is_told_and_counted_and_moves_the_weight(tmp_path,
     assert second.change["to"] == "nan"
 
 
-def test_a_change_of_a_live_reward_is_logged_as_it_is_given(tmp_path, kept):
+def test_log_config_update_accepts_the_change_of_a_live_reward(tmp_path, kept):
     rubrics = {"brief": lambda action, observation: 1.0, "style": lambda action, observation: 0.5}
     live = LiveReward(RubricComposer(rubrics, {"brief": 1.0, "style": 1.0}))
     tracker = kept()
@@ -267,18 +273,18 @@ def test_a_change_of_a_live_reward_is_logged_as_it_is_given(tmp_path, kept):
 @pytest.mark.parametrize(
     ("what", "more", "said"),
     [
-        ("a.weight", {}, "before and after of 'a.weight' must be given"),
-        ("a.weight", {"before": 1}, "after of"),
-        ({}, {}, "{} is no change; it takes what an update gives"),
-        (5, {}, "5 is no change"),
-        ({"changes": [{"what": "a"}]}, {}, "is no change"),
-        ({"changes": [{"what": 1, "from": 1, "to": 2}]}, {}, "is no change"),
-        ({"changes": []}, {"after": 1, "who": "ann"}, "after, who: these go with a text"),
-        ("a.weight", {"before": 1, "after": 2, "step": -1}, "step is -1"),
+        ("a.weight", {}, "`before` and `after` of 'a.weight' are required"),
+        ("a.weight", {"before": 1}, "are required"),
+        ({}, {}, "`what` must be a string, or what an update returns .* got {}"),
+        (5, {}, "got 5"),
+        ({"changes": [{"what": "a"}]}, {}, "`what` must be"),
+        ({"changes": [{"what": 1, "from": 1, "to": 2}]}, {}, "`what` must be"),
+        ({"changes": []}, {"after": 1, "who": "ann"}, "require `what` to be a string"),
+        ("a.weight", {"before": 1, "after": 2, "step": -1}, "got -1"),
     ],
     ids=str,
 )
-def test_a_change_that_cannot_be_meant_is_refused(tmp_path, kept, what, more, said):
+def test_log_config_update_rejects_invalid_arguments(tmp_path, kept, what, more, said):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         with pytest.raises(InvalidArgumentError, match=said):
@@ -297,7 +303,7 @@ class Silent:
     [object(), float("nan"), 10**5000, b"x", Silent()],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_a_change_is_told_with_trackers_can_read_it(tmp_path, kept, value):
+def test_log_config_update_writes_any_value_as_json(tmp_path, kept, value):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         logger.log_config_update(
@@ -310,7 +316,7 @@ def test_whatever_a_change_is_told_with_trackers_can_read_it(tmp_path, kept, val
     assert {type(change.change[key]) for key in ("from", "to", "who", "when")} == {str}
 
 
-def test_effective_weights_of_a_composer_are_logged_as_they_are(tmp_path, kept):
+def test_log_weights_accepts_effective_weights(tmp_path, kept):
     composer = RubricComposer({"brief": lambda action, observation: 1.0}, {"brief": 2.0})
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
@@ -318,7 +324,7 @@ def test_effective_weights_of_a_composer_are_logged_as_they_are(tmp_path, kept):
     assert tracker.records[0].metrics() == {"reward/weights/brief": 2.0}
 
 
-def test_a_record_that_cannot_be_written_is_lost_alone(tmp_path, kept, caplog):
+def test_log_step_loses_only_the_record_that_cannot_be_encoded(tmp_path, kept, caplog):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path, queue_size=2) as logger:
         for episode in (0, 10**5000, 2, 3, 4):
@@ -330,7 +336,7 @@ def test_a_record_that_cannot_be_written_is_lost_alone(tmp_path, kept, caplog):
 
 
 @pytest.mark.parametrize("kind", ["components", "environments"])
-def test_ever_more_names_are_logged_and_told_once(tmp_path, kept, caplog, kind):
+def test_log_step_warns_once_about_a_growing_number_of_names(tmp_path, kept, caplog, kind):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         for number in range(2_500):
@@ -339,45 +345,48 @@ def test_ever_more_names_are_logged_and_told_once(tmp_path, kept, caplog, kind):
             logger.log_step(number, 0, 1.0, components, env_id)
     assert tracker.steps == list(range(2_500))
     [said] = [record.message for record in caplog.records]
-    assert f"over 1,000 {kind} with different names were logged, such as 'question-1000'" in said
+    assert (
+        f"more than 1,000 {kind} with different names were logged, such as 'question-1000'" in said
+    )
 
 
-# How it is made
+# Creating and closing
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"backend": "wandbb"}, "there is no backend 'wandbb'; did you mean 'wandb'?"),
-        ({"backend": []}, "one or more"),
-        ({"backend": ["jsonl", "jsonl"]}, "each with a name of its own"),
-        ({"backend": 5}, "5 is no backend"),
-        ({"every": 0, "backend": "console"}, "every is 0"),
-        ({"colour": 1}, "backend 'jsonl': .*'colour'; it takes path"),
-        ({"backend": ["jsonl", "console"], "every": 5}, "options are of one named backend"),
-        ({"queue_size": 0}, "queue_size is 0"),
-        ({"queue_size": 1.5}, "queue_size is 1.5"),
-        ({"max_spool_bytes": True}, "max_spool_bytes is True"),
-        ({"retry_s": float("nan")}, "retry_s is nan"),
-        ({"on_full": "wait"}, 'on_full is \'wait\'; it takes "drop" or "raise"'),
-        ({"run_name": "../x"}, "run_name is '../x'"),
-        ({"run_name": ""}, "run_name is ''"),
-        ({"project": ""}, "project is ''"),
+        ({"backend": "wandbb"}, "there is no tracker 'wandbb'; did you mean 'wandb'?"),
+        ({"backend": []}, "at least one tracker"),
+        ({"backend": ["console", "console"]}, "with different names"),
+        ({"backend": 5}, "`backend` must be a name, or an object .* got 5"),
+        ({"every": 0, "backend": "console"}, "`every` must be an integer >= 1, got 0"),
+        ({"backend": "console", "color": 1}, "tracker 'console': .*'color'"),
+        ({"backend": ["mlflow", "console"], "every": 5}, "exactly one named tracker, got 2"),
+        ({"every": 5}, "exactly one named tracker, got 0"),
+        ({"queue_size": 0}, "`queue_size` must be an integer >= 1, got 0"),
+        ({"queue_size": 1.5}, "`queue_size` must be an integer"),
+        ({"max_log_bytes": True}, "`max_log_bytes` must be an integer"),
+        ({"retry_s": float("nan")}, "`retry_s` must be a number of seconds above 0, got nan"),
+        ({"on_full": "wait"}, "`on_full` must be 'drop' or 'raise', got 'wait'"),
+        ({"run_name": "../x"}, "`run_name` must be .* got '../x'"),
+        ({"run_name": ""}, "`run_name` must be"),
+        ({"project": ""}, "`project` must be"),
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused(tmp_path, arguments, said):
+def test_reward_logger_rejects_invalid_arguments(tmp_path, arguments, said):
     with pytest.raises(InvalidArgumentError, match=said):
         RewardLogger(**({"backend": "jsonl", "path": tmp_path} | arguments))
 
 
-def test_a_folder_that_cannot_be_used_is_an_error_at_once(tmp_path):
+def test_reward_logger_rejects_a_folder_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrackerError, match=r"file/run can't be used"):
+    with pytest.raises(TrackerError, match=r"can't use the folder .*file/run"):
         RewardLogger("jsonl", path=tmp_path / "file", run_name="run")
 
 
-def test_a_run_keeps_its_id_and_project(tmp_path):
+def test_reward_logger_keeps_the_id_and_project_of_a_run(tmp_path):
     with RewardLogger("jsonl", path=tmp_path, run_name="run", project="p") as first:
         pass
     with RewardLogger("jsonl", path=tmp_path, run_name="run", project="q") as second:
@@ -386,7 +395,7 @@ def test_a_run_keeps_its_id_and_project(tmp_path):
         assert third.run.id != first.run.id
 
 
-def test_a_disk_without_hard_links_will_do(tmp_path, monkeypatch):
+def test_reward_logger_works_without_hard_links(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 
@@ -401,7 +410,7 @@ def test_a_disk_without_hard_links_will_do(tmp_path, monkeypatch):
     ]
 
 
-def test_it_says_when_it_is_closed_and_can_be_closed_twice(tmp_path, kept):
+def test_close_can_be_called_twice_and_ends_logging(tmp_path, kept):
     tracker = kept()
     logger = RewardLogger(tracker, path=tmp_path)
     logger.close()
@@ -413,7 +422,7 @@ def test_it_says_when_it_is_closed_and_can_be_closed_twice(tmp_path, kept):
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_it_cannot_be_pickled_or_copied(tmp_path, copied):
+def test_reward_logger_cannot_be_pickled_or_copied(tmp_path, copied):
     with (
         RewardLogger("jsonl", path=tmp_path, run_name="run") as logger,
         pytest.raises(TrackerError, match=r"can't be pickled or copied.*run_name='run'"),
@@ -421,7 +430,7 @@ def test_it_cannot_be_pickled_or_copied(tmp_path, copied):
         copied(logger)
 
 
-def test_many_threads_lose_nothing(tmp_path, kept):
+def test_log_step_from_many_threads_loses_nothing(tmp_path, kept):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path, queue_size=50) as logger:
 
@@ -440,10 +449,10 @@ def test_many_threads_lose_nothing(tmp_path, kept):
     assert len({record.id for record in tracker.records}) == 800
 
 
-# Beside others
+# Logging
 
 
-def test_its_warnings_go_to_its_own_log(tmp_path, kept, caplog):
+def test_reward_logger_warns_under_its_own_logger_name(tmp_path, kept, caplog):
     down = kept()
     down.fails = OSError("down")
     with caplog.at_level(logging.WARNING), RewardLogger(down, path=tmp_path) as logger:

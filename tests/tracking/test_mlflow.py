@@ -41,7 +41,7 @@ def step(number, **more):
     return TrackedRecord(str(number), "step", 10.0 + number, number, **({"reward": 0.5} | more))
 
 
-def test_what_is_logged_is_what_the_client_reads(tmp_path, uri):
+def test_mlflow_tracker_logs_what_the_client_reads(tmp_path, uri):
     options = {"project": "chess", "tracking_uri": uri, "tags": {"team": "a"}}
     with RewardLogger("mlflow", path=tmp_path, run_name="first", **options) as logger:
         logger.log_step(1, 0, 0.5, {"tests": 1.0}, "env-0")
@@ -67,7 +67,7 @@ def test_what_is_logged_is_what_the_client_reads(tmp_path, uri):
     assert store.run.data.tags["team"] == "a"
 
 
-def test_what_was_left_goes_to_the_same_run(tmp_path, uri):
+def test_mlflow_tracker_continues_the_same_run(tmp_path, uri):
     for number in range(2):
         with RewardLogger(MlflowTracker(uri), path=tmp_path, run_name="first") as logger:
             logger.log_step(number, 0, 0.5, {})
@@ -76,7 +76,9 @@ def test_what_was_left_goes_to_the_same_run(tmp_path, uri):
     assert store.history("reward/total") == [(0, 0.5), (1, 0.5)]
 
 
-def test_a_store_that_is_not_allowed_is_told_and_the_records_wait(tmp_path, uri, monkeypatch):
+def test_mlflow_tracker_reports_a_store_that_is_not_allowed_and_sends_later(
+    tmp_path, uri, monkeypatch
+):
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
     with RewardLogger(MlflowTracker(uri), path=tmp_path, retry_s=60) as logger:
         logger.log_step(1, 0, 0.5, {})
@@ -88,17 +90,17 @@ def test_a_store_that_is_not_allowed_is_told_and_the_records_wait(tmp_path, uri,
 
 
 @pytest.mark.skipif(find_spec("sqlalchemy") is not None, reason="the whole mlflow is here")
-def test_a_database_without_the_whole_package_is_told(tmp_path, uri):
+def test_mlflow_tracker_reports_a_database_without_the_full_package(tmp_path, uri):
     database = f"sqlite:///{tmp_path}/mlflow.db"
     with RewardLogger(MlflowTracker(database), path=tmp_path, retry_s=60) as logger:
         logger.log_step(1, 0, 0.5, {})
         assert logger.flush() is False
-        assert "a database needs the whole package (pip install mlflow)" in (
+        assert "a database requires the full package (pip install mlflow)" in (
             logger.status()["mlflow"].error
         )
 
 
-def test_any_name_is_taken(tmp_path, uri):
+def test_mlflow_tracker_accepts_any_name(tmp_path, uri):
     names = ["a", "A b", "a/b", "..", "é", "x" * 300, "total", "\ud800", "a:b", "weights"]
     with RewardLogger(MlflowTracker(uri), path=tmp_path) as logger:
         logger.log_step(1, 0, 0.5, dict.fromkeys(names, 1.0), "e" * 300)
@@ -107,7 +109,7 @@ def test_any_name_is_taken(tmp_path, uri):
     assert len(Store(uri).run.data.metrics) == 2 * (1 + len(names))
 
 
-def test_a_request_that_fails_is_all_that_is_sent_again(tmp_path, uri, monkeypatch):
+def test_mlflow_tracker_repeats_only_the_request_that_failed(tmp_path, uri, monkeypatch):
     monkeypatch.setattr(module, "MOST_AT_ONCE", 2)
     tracker = MlflowTracker(uri)
     tracker.open(TrackedRun("id", "run", "project", tmp_path))

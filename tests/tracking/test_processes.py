@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from guerdon.tracking import RewardLogger
+from guerdon.tracking.log import unsent
 
 
 def rows(folder):
@@ -22,7 +23,7 @@ def python(code, *arguments, **options):
 
 
 @pytest.mark.edge
-def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path):
+def test_reward_logger_sends_at_the_end_of_the_process(tmp_path):
     child = python(
         """
         import sys
@@ -40,7 +41,7 @@ def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path):
 @pytest.mark.edge
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="no thread starts while it ends")
 @pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
-def test_a_short_script_that_closes_nothing_leaves_nothing(tmp_path, tracker):
+def test_reward_logger_of_a_short_script_sends_everything(tmp_path, tracker):
     child = python(
         """
         import sys
@@ -56,7 +57,8 @@ def test_a_short_script_that_closes_nothing_leaves_nothing(tmp_path, tracker):
     )
     _, errors = child.communicate(timeout=60)
     assert errors == b""
-    assert list((tmp_path / "run" / "spool" / tracker).iterdir()) == []
+    log = tmp_path / "run" / "rewards.jsonl"
+    assert unsent(log, tracker) == 0 < log.stat().st_size
 
 
 KILLED = """
@@ -81,7 +83,7 @@ KILLED = """
 
 
 @pytest.mark.edge
-def test_a_killed_process_loses_the_last_second_at_most_and_the_next_sends_the_rest(tmp_path, kept):
+def test_reward_logger_of_a_killed_process_loses_at_most_a_second(tmp_path, kept):
     child = python(KILLED, tmp_path)
     told = []
     for line in child.stdout:
@@ -102,26 +104,23 @@ def test_a_killed_process_loses_the_last_second_at_most_and_the_next_sends_the_r
     assert safe > 0
 
 
-def test_half_a_line_that_a_killed_process_left_is_kept_aside(tmp_path, kept, caplog):
-    down = kept()
-    down.fails = OSError("down")
-    with RewardLogger(down, path=tmp_path, run_name="run", retry_s=60) as logger:
+def test_a_line_that_is_not_a_record_is_stored_and_the_others_are_sent(tmp_path, kept, caplog):
+    with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
         logger.log_step(1, 0, 1.0, {})
-    [segment] = (tmp_path / "run" / "spool" / "kept").glob("*/0*.jsonl")
-    with open(segment, "ab") as file:
-        file.write(b'{"id":"x-2","kind":"st')
-    up = kept()
-    with RewardLogger(up, path=tmp_path, run_name="run") as logger:
-        assert logger.flush() is True
-    assert up.steps == [1]
-    aside = tmp_path / "run" / "spool" / "kept" / "refused.jsonl"
-    assert aside.read_bytes() == b'{"id":"x-2","kind":"st\n'
-    assert "its writer was killed" in caplog.text
+    with open(tmp_path / "run" / "rewards.jsonl", "ab") as file:
+        file.write(b'{"id":"x-2","kind":"st\n')
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path, run_name="run") as logger:
+        logger.log_step(2, 0, 1.0, {})
+    assert tracker.steps == [1, 2]
+    refused = tmp_path / "run" / "trackers" / "kept.refused.jsonl"
+    assert refused.read_bytes() == b'{"id":"x-2","kind":"st\n'
+    assert "a record was moved to" in caplog.text
 
 
 @pytest.mark.edge
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_writes_none_of_its_parents_records(tmp_path):
+def test_reward_logger_in_a_forked_process_raises(tmp_path):
     child = python(
         """
         import os, sys, warnings
@@ -150,13 +149,13 @@ def test_a_forked_process_writes_none_of_its_parents_records(tmp_path):
     )
     said, errors = child.communicate(timeout=30)
     assert errors == b""
-    assert b"this one was forked from it; make a RewardLogger here, with run_name='run'" in said
+    assert b"create a RewardLogger here, with run_name='run'" in said
     steps = [row["step"] for row in rows(tmp_path / "run")]
     assert sorted(steps) == [*range(1001), 2000]
 
 
 @pytest.mark.edge
-def test_two_processes_write_one_run(tmp_path):
+def test_reward_loggers_of_two_processes_write_one_log(tmp_path):
     code = """
         import sys
         from guerdon.tracking import RewardLogger
@@ -172,7 +171,7 @@ def test_two_processes_write_one_run(tmp_path):
 
 
 @pytest.mark.edge
-def test_its_modules_load_no_trackers_package():
+def test_importing_tracking_loads_no_tracker_package():
     code = """
         import sys, guerdon.tracking
         print({"wandb", "mlflow", "tensorboard", "numpy"} & set(sys.modules))

@@ -9,11 +9,12 @@ import pytest
 
 from guerdon.errors import TrackerError
 from guerdon.tracking import RewardLogger
+from guerdon.tracking.log import RewardLog
 
 # Trackers that are down
 
 
-def test_one_that_raises_stops_nobody_and_gets_all_when_it_works_again(tmp_path, kept, caplog):
+def test_a_tracker_that_raises_delays_no_other_and_gets_all_records_later(tmp_path, kept, caplog):
     down, up = kept("down"), kept("up")
     down.fails = OSError("no route")
     with RewardLogger([down, up], path=tmp_path, retry_s=60) as logger:
@@ -29,12 +30,12 @@ def test_one_that_raises_stops_nobody_and_gets_all_when_it_works_again(tmp_path,
         logger.log_step(10, 0, 1.0, {})
         assert logger.flush() is True
     assert down.steps == list(range(11))
-    told = [record.message for record in caplog.records]
-    assert len([each for each in told if "failed, its records wait" in each]) == 1
-    assert "tracker 'down' works again" in told
+    messages = [record.message for record in caplog.records]
+    assert len([each for each in messages if "failed, its records stay" in each]) == 1
+    assert "tracker 'down' works again" in messages
 
 
-def test_one_that_cannot_be_opened_is_opened_later(tmp_path, kept):
+def test_a_tracker_that_cannot_be_opened_is_opened_later(tmp_path, kept):
     tracker = kept()
     tracker.fails_to_open = TrackerError("no server")
     with RewardLogger(tracker, path=tmp_path, retry_s=60) as logger:
@@ -46,7 +47,7 @@ def test_one_that_cannot_be_opened_is_opened_later(tmp_path, kept):
 
 
 @pytest.mark.parametrize("end", [SystemExit("bye"), KeyboardInterrupt()], ids=["exit", "ctrl-c"])
-def test_one_that_would_end_its_thread_is_tried_again(tmp_path, kept, end):
+def test_a_tracker_that_raises_system_exit_is_retried(tmp_path, kept, end):
     tracker = kept()
     tracker.fails_to_open = end
     with RewardLogger(tracker, path=tmp_path, retry_s=60) as logger:
@@ -58,7 +59,7 @@ def test_one_that_would_end_its_thread_is_tried_again(tmp_path, kept, end):
     assert tracker.steps == [1]
 
 
-def test_one_that_takes_long_to_open_gets_what_was_logged_before_the_close(tmp_path, kept):
+def test_close_waits_for_a_tracker_that_is_slow_to_open(tmp_path, kept):
     tracker, opening, go = kept(), threading.Event(), threading.Event()
 
     def slow(run):
@@ -74,12 +75,14 @@ def test_one_that_takes_long_to_open_gets_what_was_logged_before_the_close(tmp_p
     assert tracker.steps == [1]
 
 
-def test_one_that_stays_down_is_told_and_the_next_logger_sends_its_records(tmp_path, kept, caplog):
+def test_close_reports_a_tracker_that_stays_down_and_the_next_logger_sends_its_records(
+    tmp_path, kept, caplog
+):
     down = kept()
     down.fails = ConnectionError("gone")
     with RewardLogger(down, path=tmp_path, run_name="run", retry_s=60) as logger:
         logger.log_step(1, 0, 1.0, {})
-    assert "didn't take all" in caplog.text
+    assert "has not accepted all records" in caplog.text
     assert "works again" not in caplog.text
     assert "gone" in logger.status()["kept"].error
     assert "run_name='run'" in caplog.text
@@ -87,10 +90,9 @@ def test_one_that_stays_down_is_told_and_the_next_logger_sends_its_records(tmp_p
     with RewardLogger(up, path=tmp_path, run_name="run") as logger:
         logger.log_step(2, 0, 1.0, {})
     assert up.steps == [1, 2]
-    assert list((tmp_path / "run" / "spool" / "kept").iterdir()) == []
 
 
-def test_a_new_run_tells_of_those_whose_records_were_left(tmp_path, kept, caplog):
+def test_reward_logger_reports_runs_with_unsent_records(tmp_path, kept, caplog):
     down = kept()
     down.fails = ConnectionError("gone")
     with RewardLogger(down, path=tmp_path, run_name="old", retry_s=60) as logger:
@@ -98,7 +100,8 @@ def test_a_new_run_tells_of_those_whose_records_were_left(tmp_path, kept, caplog
         with RewardLogger(kept(), path=tmp_path, run_name="other"):
             assert "never sent" not in caplog.text  # it is alive, and may send them yet
     with RewardLogger(kept(), path=tmp_path):
-        assert "the runs ['old'] have records that were never sent" in caplog.text
+        assert "runs ['old']" in caplog.text
+        assert "have records that were never sent" in caplog.text
     caplog.clear()
     with RewardLogger(kept(), path=tmp_path, run_name="old"):
         pass
@@ -107,7 +110,7 @@ def test_a_new_run_tells_of_those_whose_records_were_left(tmp_path, kept, caplog
     assert caplog.text == ""
 
 
-def test_one_that_cannot_be_closed_is_told(tmp_path, kept, caplog):
+def test_close_reports_a_tracker_that_cannot_be_closed(tmp_path, kept, caplog):
     tracker = kept()
     tracker.close = lambda: 1 / 0
     with RewardLogger(tracker, path=tmp_path) as logger:
@@ -116,7 +119,7 @@ def test_one_that_cannot_be_closed_is_told(tmp_path, kept, caplog):
     assert "can't be closed: ZeroDivisionError" in caplog.text
 
 
-def test_one_that_hangs_makes_nobody_wait(tmp_path, kept, caplog):
+def test_a_tracker_that_hangs_delays_no_other(tmp_path, kept, caplog):
     stuck, up = kept("stuck"), kept("up")
     stuck.go.clear()
     logger = RewardLogger([stuck, up], path=tmp_path, run_name="run")
@@ -128,8 +131,8 @@ def test_one_that_hangs_makes_nobody_wait(tmp_path, kept, caplog):
     assert up.steps == list(range(1, 100))
     assert logger.status()["stuck"].busy_s > 0
     logger.close(timeout=0.1)
-    assert "tracker 'stuck' didn't take all" in caplog.text
-    # Nobody takes what is its own while it is alive; when it ends, the next sends the rest.
+    assert "tracker 'stuck' has not accepted all records" in caplog.text
+    # No other logger sends its records while its thread runs; when that ends, the next one does.
     again = kept("stuck")
     with RewardLogger(again, path=tmp_path, run_name="run"):
         pass
@@ -141,7 +144,7 @@ def test_one_that_hangs_makes_nobody_wait(tmp_path, kept, caplog):
     assert sorted(stuck.steps + again.steps) == list(range(1, 100))
 
 
-def test_a_record_that_is_never_taken_is_kept_aside_and_the_others_go_on(tmp_path, kept, caplog):
+def test_a_record_that_a_tracker_refuses_is_stored_and_the_others_are_sent(tmp_path, kept, caplog):
     tracker = kept()
     tracker.refuses = lambda record: record.step == 5
     with RewardLogger(tracker, path=tmp_path, run_name="run") as logger:
@@ -150,7 +153,7 @@ def test_a_record_that_is_never_taken_is_kept_aside_and_the_others_go_on(tmp_pat
         assert logger.flush() is True
         assert (logger.status()["kept"].sent, logger.status()["kept"].refused) == (9, 1)
     assert tracker.steps == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-    aside = tmp_path / "run" / "spool" / "kept" / "refused.jsonl"
+    aside = tmp_path / "run" / "trackers" / "kept.refused.jsonl"
     assert json.loads(aside.read_text())["step"] == 5
     assert "not that one" in caplog.text
 
@@ -158,59 +161,55 @@ def test_a_record_that_is_never_taken_is_kept_aside_and_the_others_go_on(tmp_pat
 # Bounds
 
 
-def test_at_the_bound_of_the_spool_new_records_are_lost_and_counted(tmp_path, kept, caplog):
-    down = kept()
-    down.fails = OSError("down")
-    with RewardLogger(down, path=tmp_path, max_spool_bytes=1000, retry_s=60) as logger:
+def test_log_step_at_the_maximum_size_of_the_log_loses_and_counts_records(tmp_path, kept, caplog):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path, max_log_bytes=1000) as logger:
         for step in range(100):
             logger.log_step(step, 0, 1.0, {})
             logger.flush()
         lost = logger.status()["kept"].lost
         assert 90 <= lost < 100
-        down.fails = None
-    assert down.steps == list(range(100 - lost))
+    assert tracker.steps == list(range(100 - lost))
     assert f"{lost} records were lost" in caplog.text
-    assert "is full (1,000 bytes wait)" in caplog.text
+    assert "has reached 1,000 bytes" in caplog.text
 
 
-def test_at_the_bound_of_the_spool_it_raises_where_that_was_asked_for(tmp_path, kept):
-    down = kept()
-    down.fails = OSError("down")
-    options = {"max_spool_bytes": 1000, "retry_s": 60, "on_full": "raise"}
-    with RewardLogger(down, path=tmp_path, **options) as logger:
+def test_log_step_at_the_maximum_size_of_the_log_raises_with_on_full_raise(tmp_path, kept):
+    tracker = kept()
+    options = {"max_log_bytes": 1000, "on_full": "raise", "run_name": "run"}
+    with RewardLogger(tracker, path=tmp_path, **options) as logger:
 
         def fill():
             for step in range(100):
                 logger.log_step(step, 0, 1.0, {})
                 logger.flush()
 
-        with pytest.raises(TrackerError, match="spool of tracker 'kept' is full"):
+        with pytest.raises(TrackerError, match="has reached 1,000 bytes"):
             fill()
-        down.fails = None
-        logger.flush()
+        (tmp_path / "run" / "rewards.jsonl").rename(tmp_path / "old.jsonl")
         deadline = time.monotonic() + 10
         while logger._refusal is not None and time.monotonic() < deadline:
             logger.flush()
         logger.log_step(100, 0, 1.0, {})
-    assert down.steps[-1] == 100
+    assert tracker.steps[-1] == 100
 
 
-def test_a_disk_that_cannot_be_written_loses_nothing_while_there_is_memory(tmp_path, kept, caplog):
-    tracker = kept()
+def test_log_step_keeps_records_in_memory_while_the_disk_cannot_be_written(
+    tmp_path, kept, caplog, monkeypatch
+):
+    tracker, failed = kept(), threading.Event()
+
+    def fail(log, data):
+        failed.set()
+        raise OSError(28, "No space left on device")
+
     with RewardLogger(tracker, path=tmp_path, queue_size=5) as logger:
-        spool = logger._senders[0].spool
-        append, failed = spool.append, threading.Event()
-
-        def fails(lines, count):
-            failed.set()
-            raise OSError(28, "No space left on device")
-
-        spool.append = fails
-        logger.log_step(0, 0, 1.0, {})
-        assert failed.wait(10)
-        for step in range(1, 8):  # five of them fit
-            logger.log_step(step, 0, 1.0, {})
-        spool.append = append
+        with monkeypatch.context() as patch:
+            patch.setattr(RewardLog, "append", fail)
+            logger.log_step(0, 0, 1.0, {})
+            assert failed.wait(10)
+            for step in range(1, 8):  # five of them fit
+                logger.log_step(step, 0, 1.0, {})
         assert logger.flush() is True
         assert logger.status()["kept"].lost == 2
     assert tracker.steps == [0, 1, 2, 3, 4, 5]
@@ -218,7 +217,7 @@ def test_a_disk_that_cannot_be_written_loses_nothing_while_there_is_memory(tmp_p
     assert "2 records were lost" in caplog.text
 
 
-def test_a_run_whose_folder_is_taken_away_goes_on_and_counts_what_waited(tmp_path, kept):
+def test_reward_logger_continues_after_its_folder_is_removed(tmp_path, kept):
     tracker = kept()
     tracker.fails = OSError("down")
     with RewardLogger(tracker, path=tmp_path, run_name="run", retry_s=60) as logger:
@@ -227,18 +226,15 @@ def test_a_run_whose_folder_is_taken_away_goes_on_and_counts_what_waited(tmp_pat
         assert logger.flush() is False
         shutil.rmtree(tmp_path / "run")
         tracker.fails = None
-        assert logger.flush() is True
         logger.log_step(3, 0, 1.0, {})
         assert logger.flush() is True
-        status = logger.status()["kept"]
-        assert (status.sent, status.lost, status.waiting) == (1, 3, 0)
-    assert tracker.steps == [3]
+    assert tracker.steps == [0, 1, 2, 3]
 
 
-def test_a_thread_that_fails_makes_nobody_wait(tmp_path, kept, monkeypatch):
+def test_log_step_does_not_wait_for_a_writer_that_failed(tmp_path, kept, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+    monkeypatch.setattr(RewardLog, "append", lambda log, data: 1 / 0)
     with RewardLogger(kept(), path=tmp_path, queue_size=1, on_full="raise") as logger:
-        logger._senders[0].spool.append = lambda lines, count: 1 / 0
 
         def fill():
             for step in range(10):
@@ -246,3 +242,28 @@ def test_a_thread_that_fails_makes_nobody_wait(tmp_path, kept, monkeypatch):
 
         with pytest.raises(TrackerError, match="is lost"):
             fill()
+
+
+# Catching up
+
+
+def test_a_tracker_that_is_added_to_a_run_gets_its_whole_log(tmp_path, kept):
+    with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
+        for step in range(3):
+            logger.log_step(step, 0, 1.0, {})
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path, run_name="run") as logger:
+        logger.log_step(3, 0, 1.0, {})
+    assert tracker.steps == [0, 1, 2, 3]
+
+
+def test_two_loggers_of_one_run_send_each_record_once(tmp_path, kept):
+    first, second = kept(), kept()
+    with RewardLogger(first, path=tmp_path, run_name="run") as one:
+        one.log_step(0, 0, 1.0, {})
+        assert one.flush() is True
+        with RewardLogger(second, path=tmp_path, run_name="run") as two:
+            for step in range(1, 4):
+                two.log_step(step, 0, 1.0, {})
+            assert two.flush() is True
+    assert (first.steps, second.steps) == ([0, 1, 2, 3], [])

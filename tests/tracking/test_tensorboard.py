@@ -40,7 +40,7 @@ def tracker(tmp_path):
     tracker.close()
 
 
-def test_what_is_logged_is_what_tensorboard_reads(tmp_path):
+def test_tensorboard_tracker_writes_what_tensorboard_reads(tmp_path):
     with RewardLogger("tensorboard", path=tmp_path, run_name="run") as logger:
         logger.log_step(1, 0, 0.5, {"tests": 1.0, "a b": 0.25})
         logger.log_step(2, 0, None, {"tests": 0.0, "a b": None})
@@ -58,7 +58,7 @@ def test_what_is_logged_is_what_tensorboard_reads(tmp_path):
     }
 
 
-def test_a_change_is_told_in_words(tmp_path):
+def test_tensorboard_tracker_writes_a_change_as_text(tmp_path):
     with RewardLogger(TensorBoardTracker(tmp_path / "tb"), path=tmp_path) as logger:
         logger.log_config_update("style.prompt", before="a", after="b", who="ann", step=3)
     found = EventAccumulator(str(tmp_path / "tb"))
@@ -69,7 +69,7 @@ def test_a_change_is_told_in_words(tmp_path):
     assert found.summary_metadata["config/change"].plugin_data.plugin_name == "text"
 
 
-def test_each_environment_is_a_run_of_its_own_beside_all_together(tracker, tmp_path):
+def test_tensorboard_tracker_writes_a_run_for_each_environment(tracker, tmp_path):
     tracker.write([step(1, reward=1.0, env_id="a"), step(1, reward=2.0, env_id="b/c")])
     tracker.write([step(2, reward=3.0, env_id="a"), step(2, reward=4.0, env_id=7)])
     folder = tmp_path / "tensorboard"
@@ -79,14 +79,14 @@ def test_each_environment_is_a_run_of_its_own_beside_all_together(tracker, tmp_p
     assert sorted(os.listdir(folder / "env")) == ["a", metric_name("b/c")]  # 7 is the third
 
 
-def test_what_is_written_is_on_disk_and_has_the_time_of_the_record(tracker, tmp_path):
+def test_tensorboard_tracker_writes_events_with_the_time_of_the_record(tracker, tmp_path):
     tracker.write([step(1)])
     found = EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     assert found.Scalars("reward/total")[0].wall_time == 11.0
 
 
-def test_a_run_that_goes_on_keeps_what_was_there(tmp_path):
+def test_tensorboard_tracker_keeps_earlier_files_of_a_run(tmp_path):
     for number in range(3):
         with RewardLogger("tensorboard", path=tmp_path, run_name="run") as logger:
             logger.log_step(number, 0, float(number), {})
@@ -94,7 +94,9 @@ def test_a_run_that_goes_on_keeps_what_was_there(tmp_path):
     assert found == {"reward/total": [(0, 0.0), (1, 1.0), (2, 2.0)]}
 
 
-def test_a_write_that_fails_half_way_leaves_a_file_that_can_be_read(tracker, tmp_path, monkeypatch):
+def test_tensorboard_tracker_leaves_a_readable_file_after_a_failed_write(
+    tracker, tmp_path, monkeypatch
+):
     whole = module.write_all
     tracker.write([step(1)])
 
@@ -110,9 +112,7 @@ def test_a_write_that_fails_half_way_leaves_a_file_that_can_be_read(tracker, tmp
     assert scalars(tmp_path / "tensorboard") == {"reward/total": [(1, 0.5), (2, 0.5)]}
 
 
-def test_a_disk_that_fills_up_between_two_files_leaves_no_point_twice(
-    tracker, tmp_path, monkeypatch
-):
+def test_tensorboard_tracker_repeats_no_point_after_a_failed_write(tracker, tmp_path, monkeypatch):
     whole, calls = module.write_all, []
 
     def full(file, data):
@@ -132,7 +132,7 @@ def test_a_disk_that_fills_up_between_two_files_leaves_no_point_twice(
     assert scalars(tmp_path / "tensorboard" / "env" / "a") == {"reward/total": [(1, 0.5)]}
 
 
-def test_a_folder_that_is_taken_away_is_begun_anew(tracker, tmp_path):
+def test_tensorboard_tracker_creates_a_removed_folder_again(tracker, tmp_path):
     tracker.write([step(1, env_id="a")])
     shutil.rmtree(tmp_path / "tensorboard")
     tracker.write([step(2, env_id="a")])
@@ -140,6 +140,6 @@ def test_a_folder_that_is_taken_away_is_begun_anew(tracker, tmp_path):
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, None], ids=str)
-def test_a_number_of_environments_that_is_none_is_refused(number):
-    with pytest.raises(InvalidArgumentError, match="max_environments is"):
+def test_tensorboard_tracker_rejects_invalid_max_environments(number):
+    with pytest.raises(InvalidArgumentError, match="`max_environments` must be an integer >= 0"):
         TensorBoardTracker(max_environments=number)

@@ -70,7 +70,7 @@ def logged(tmp_path):
     return run
 
 
-def test_what_is_logged_is_in_the_offline_file(logged):
+def test_wandb_tracker_logs_to_the_offline_file(logged):
     found, said = logged(
         """
         from guerdon.tracking import RewardLogger
@@ -102,7 +102,7 @@ def test_what_is_logged_is_in_the_offline_file(logged):
     assert json.loads(change["config/change"])["who"] == "ann"
 
 
-def test_what_was_left_goes_to_the_same_run_also_where_nobody_closes(logged):
+def test_wandb_tracker_continues_the_same_run_without_close(logged):
     found, _ = logged(
         """
         import subprocess

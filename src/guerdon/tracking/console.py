@@ -1,4 +1,4 @@
-"""Rewards as lines on a terminal."""
+"""The console as a tracker."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from guerdon.errors import InvalidArgumentError
-from guerdon.tracking.protocol import TrackedRun
+from guerdon._validation import check_integer
+from guerdon.tracking.log import TrackedRun
 from guerdon.tracking.records import TrackedRecord
 
 __all__ = ["ConsoleTracker"]
 
 
 class ConsoleTracker:
-    """Prints a line for each record: the environment is a column, what failed is told in words.
+    """Prints one line per record, with the environment as a column and the reason of a failure.
 
     Example:
         >>> import sys
@@ -24,29 +24,25 @@ class ConsoleTracker:
         step 7  episode 2  env-0  reward invalid (failed)  tests=1  style=invalid (timed out)
 
     Args:
-        stream: Where to; by default what is ``sys.stderr`` when it prints.
-        every: Print each so many-th step, at least 1. What failed, weights and changes of the
+        stream: The stream; by default ``sys.stderr`` at the time of printing.
+        every: Print every n-th step, at least 1. Failures, weights and changes of the
             configuration are always printed.
 
     Raises:
-        InvalidArgumentError: `every` is no number of steps.
+        InvalidArgumentError: `every` is not an integer of at least 1.
     """
 
     name = "console"
 
     def __init__(self, stream: TextIO | None = None, *, every: int = 1) -> None:
-        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-            raise InvalidArgumentError(
-                f"every is {every!r}; it takes a number of steps, at least 1"
-            )
-        self._stream, self._every = stream, every
+        self._stream, self._every = stream, check_integer("every", every, low=1)
         self._seen = 0
 
     def open(self, run: TrackedRun) -> None:
-        """Nothing is needed."""
+        """Do nothing."""
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
-        """Print them."""
+        """Print records."""
         stream = self._stream or sys.stderr
         lines = [_line(record) for record in records if self._is_due(record)]
         encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -54,7 +50,7 @@ class ConsoleTracker:
         stream.flush()
 
     def close(self) -> None:
-        """The stream isn't its own: it stays open."""
+        """Do nothing: the stream belongs to the caller."""
 
     def _is_due(self, record: TrackedRecord) -> bool:
         if record.kind != "step" or record.reward is None or record.invalid:
@@ -83,5 +79,5 @@ def _line(record: TrackedRecord) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text without what would steer a terminal, and without what no encoding holds."""
+    """Escape characters that control a terminal or can't be encoded."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -1,4 +1,4 @@
-"""Files that are written whole, and locked by one process."""
+"""Locks on files, and writes that are complete."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["locked", "try_lock", "write_all"]
 
 
 def try_lock(file: Path) -> int | None:
-    """Open a file and lock it, making it where it isn't there.
+    """Open a file, creating it if needed, and lock it.
 
     Returns:
-        Its descriptor, which holds the lock until it is closed or the process ends; None where
-        somebody else holds it.
+        The descriptor, which keeps the lock until it is closed or the process ends; None if the
+        file is locked already.
 
     Raises:
-        FileNotFoundError: Its folder isn't there, or was taken away meanwhile.
+        FileNotFoundError: The folder doesn't exist, or was removed meanwhile.
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -37,7 +37,7 @@ def try_lock(file: Path) -> int | None:
 
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """Hold an open file locked for a while, waiting for whoever holds it."""
+    """Lock an open file during a ``with`` block, waiting for the current owner."""
     _lock(descriptor, wait=True)
     try:
         yield
@@ -46,7 +46,7 @@ def locked(descriptor: int) -> Iterator[None]:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write to a descriptor until all is written."""
+    """Write all data to a descriptor."""
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
@@ -56,7 +56,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int, *, wait: bool) -> bool:
-        os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # far behind what is read and written
+        os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # far beyond the data
         try:
             msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -73,7 +73,7 @@ else:
     import fcntl
 
     def _lock(descriptor: int, *, wait: bool) -> bool:
-        # Not lockf: its locks end as soon as the process closes the file anywhere.
+        # Not lockf: it releases the lock as soon as any descriptor of the file is closed.
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""`RewardLogger`: rewards, their parts and what changed, to experiment trackers."""
+"""`RewardLogger`: logs rewards, components and configuration changes to experiment trackers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import time
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self, overload
+from typing import Any, NoReturn, Self
 
-from guerdon.errors import InvalidArgumentError, TrackerError
-from guerdon.tracking.checking import (
+from guerdon._validation import check_choice, check_integer, check_seconds
+from guerdon.errors import TrackerError
+from guerdon.tracking.log import LogWriter, RewardLog, open_run, unsent_runs
+from guerdon.tracking.records import (
     IDS,
     LAST_STEP,
-    checked_amount,
+    NOT_GIVEN,
     checked_id,
     checked_scores,
     checked_step,
     checked_weights,
+    config_rows,
 )
-from guerdon.tracking.config_changes import NOT_TOLD, changes_of
-from guerdon.tracking.finding import Backend, trackers_of
-from guerdon.tracking.runs import open_run
 from guerdon.tracking.sending import Sender, TrackerStatus
-from guerdon.tracking.spool import new_spool, runs_that_wait
-from guerdon.tracking.writing import Writer
+from guerdon.tracking.trackers import Backend, trackers_of
 
 __all__ = ["RewardLogger"]
 
@@ -35,32 +34,33 @@ logger = logging.getLogger(__name__)
 
 
 class RewardLogger:
-    """Logs rewards to one or several experiment trackers, and never waits for them.
+    """Logs rewards to a file and to experiment trackers, without waiting for them.
 
-    `log_step` puts a record in a queue. A thread writes the queue to disk every tenth of a second,
-    and a thread for each tracker sends what is on disk; what a tracker has taken is removed. So a
-    tracker that is down or hangs stops neither training nor the other trackers, and its records
-    are sent when it works again: by this process, or by the next that opens the same `path` and
-    `run_name`. A process that is killed loses what it logged within the last second at most; a
-    machine that stops, what its disk was not yet told to keep, about a second too.
+    `log_step` puts a record in a queue. A thread appends the queue to the run's log,
+    ``rewards.jsonl``, every tenth of a second, and a thread for each tracker sends what is in the
+    log. So a tracker that is down or hangs delays neither training nor the other trackers, and its
+    records are sent when it works again: by this process, or by the next logger with the same
+    `path` and `run_name`. A tracker that is added to an existing run gets the whole log. A process
+    that is killed loses what it logged within the last second at most; a machine that stops, what
+    its disk hadn't stored yet, about a second too.
 
     The metrics are ``reward/total``, ``reward/{name}``, ``reward/weights/{name}``,
-    ``reward/invalid/{name}`` and ``config/updates``. Where `env_id` is given, records of several
-    environments never overwrite each other; each tracker's class says how it shows them.
+    ``reward/invalid/{name}`` and ``config/updates``. With `env_id`, records of several
+    environments never overwrite each other; the class of each tracker documents how it shows them.
 
-    `close` (or ``with``) waits for the trackers; a process that ends without it does so, too, but
-    in Python 3.12 wandb can't be opened any more while it ends, and what was logged in its very
-    first second then waits on disk.
+    `close` (or ``with``) waits for the trackers; a process that ends without it does so too, but
+    in Python 3.12 wandb can't be opened any more at that point, and what was logged in the first
+    second then stays in the log.
 
-    Where there is no room: `queue_size` records in memory make the caller wait until the disk has
-    taken some, which lasts as long as a write to disk. Beyond `max_spool_bytes` that wait for one
-    tracker, or with a disk that can't be written and a full queue, new records are lost to it:
-    they are counted in `status`, logged as an error, and `close` says so. With ``on_full="raise"``
-    `log_step` raises then instead.
+    If the queue contains `queue_size` records, the caller waits until the log has accepted some. If
+    the log has reached `max_log_bytes`, or the disk can't be written and the queue is full, new
+    records are lost: they are counted in `status`, logged as an error, and reported by `close`.
+    With ``on_full="raise"``, `log_step` raises instead.
 
-    A logger belongs to the process that made it: in a forked one `log_step` raises, and it can't be
-    pickled; make one there, with the same `path` and `run_name` for the same run. Several processes
-    may have one run open. Runs in `path` with records that were left are told when it is made.
+    A logger belongs to the process that created it: in a forked process `log_step` raises, and it
+    can't be pickled; create one there, with the same `path` and `run_name` for the same run.
+    Several processes may log to one run; one of them sends the records of all. Runs in `path` with
+    records that were never sent are reported when a logger is created.
 
     Example:
         >>> import json
@@ -76,23 +76,23 @@ class RewardLogger:
         2 None {'tests': 1.0} {'style': 'failed'}
 
     Args:
-        backend: ``"wandb"``, ``"tensorboard"``, ``"mlflow"``, ``"jsonl"``, ``"console"``, a name
-            that a package offers under the entry points ``guerdon.trackers``, a `TrackerBackend`,
-            or several of these.
-        path: The folder of the runs, each of which has its own.
-        run_name: The run; by default a new one, called after the time.
+        backend: ``"wandb"``, ``"tensorboard"``, ``"mlflow"``, ``"console"``, ``"jsonl"`` (the log
+            alone), a name that a package registers under the entry points ``guerdon.trackers``, a
+            `TrackerBackend`, or several of these.
+        path: The folder of the runs, each of which has a folder of its own.
+        run_name: The run; by default a new one, named after the time.
         project: The project, or in MLflow the experiment, that the run belongs to.
-        queue_size: How many records may wait in memory, at least 1; the default is what is written
-            well within a second.
-        max_spool_bytes: How many bytes may wait on disk for each tracker.
+        queue_size: How many records may wait in memory, at least 1.
+        max_log_bytes: The size of the log from which new records are lost.
         on_full: ``"drop"`` or ``"raise"``.
-        retry_s: Seconds before a failed tracker is tried again; then twice as long, up to 30.
-        **options: Arguments of the named backend, such as ``mode="offline"``, where it is one.
+        retry_s: Seconds before a failed tracker is retried; each pause is twice as long as the
+            last, up to 30 s.
+        **options: Arguments of the named tracker, such as ``mode="offline"``.
 
     Raises:
-        InvalidArgumentError: An argument can't be meant.
+        InvalidArgumentError: An argument is invalid.
         TrackerError: The run's folder can't be used.
-        MissingExtraError: A tracker's own package isn't there; it names the extra.
+        MissingExtraError: A tracker's package isn't installed; the message names the extra.
     """
 
     def __init__(
@@ -103,36 +103,39 @@ class RewardLogger:
         run_name: str | None = None,
         project: str = "guerdon",
         queue_size: int = 10_000,
-        max_spool_bytes: int = 1 << 30,
+        max_log_bytes: int = 1 << 34,
         on_full: str = "drop",
         retry_s: float = 0.5,
         **options: Any,
     ) -> None:
-        checked_amount("queue_size", queue_size, kind=int)
-        checked_amount("max_spool_bytes", max_spool_bytes, kind=int)
-        checked_amount("retry_s", retry_s, kind=float)
-        if on_full not in ("drop", "raise"):
-            raise InvalidArgumentError(f'on_full is {on_full!r}; it takes "drop" or "raise"')
+        check_integer("queue_size", queue_size, low=1)
+        check_integer("max_log_bytes", max_log_bytes, low=1)
+        check_seconds("retry_s", retry_s)
+        check_choice("on_full", on_full, ("drop", "raise"))
         trackers = trackers_of(backend, options)
         self.run = open_run(path, name=run_name, project=project)
+        others = [name for name in unsent_runs(self.run.folder.parent) if name != self.run.name]
+        try:
+            self._log = RewardLog(self.run.folder, max_bytes=max_log_bytes)
+        except OSError as error:
+            raise TrackerError(f"can't write the log of the run: {error}") from error
         self._refusal: str | None = None
         self._raises = on_full == "raise"
         self._step = self._updates = 0
         self._closing, self._counting = threading.Lock(), threading.Lock()
         self._closed, self._process = False, os.getpid()
-        folders = [self.run.folder / "spool" / tracker.name for tracker in trackers]
-        spools = [new_spool(folder, max_bytes=max_spool_bytes) for folder in folders]
         self._senders = [
-            Sender(tracker, self.run, spool, retry_s=retry_s, opened=self._close_first)
-            for tracker, spool in zip(trackers, spools, strict=True)
+            Sender(tracker, self.run, self._log.path, retry_s=retry_s, on_open=self._close_first)
+            for tracker in trackers
         ]
-        self._writer = Writer(self._senders, size=queue_size, full=self._note_full)
+        self._writer = LogWriter(
+            self._log, size=queue_size, on_written=self._wake_senders, on_full=self._note_full
+        )
         _alive.add(self)
-        others = [name for name in runs_that_wait(self.run.folder.parent) if name != self.run.name]
         if others:
             logger.warning(
-                "in %s the runs %s have records that were never sent; a logger with such a "
-                "run_name sends them", self.run.folder.parent, others,
+                "runs %s in %s have records that were never sent; a logger with their run_name "
+                "and the same trackers sends them", others, self.run.folder.parent,
             )  # fmt: skip
         atexit.register(self.close)
 
@@ -151,30 +154,29 @@ class RewardLogger:
     ) -> None:
         """Log the reward of one step.
 
-        What failed is told and never becomes a number: a reward of None as
-        ``reward/invalid/total``, a component of None as ``reward/invalid/{name}``. NaN and infinity
-        are no rewards either, and are told in the same way. `reward_fields` has reward,
-        components, invalid and reward_error of an observation.
+        A failure never becomes a number: a reward of None is logged as ``reward/invalid/total``,
+        a component of None as ``reward/invalid/{name}``. NaN and infinity are logged in the same
+        way. `reward_fields` returns reward, components, invalid and reward_error of an observation.
 
         Args:
             step: The training or environment step, at least 0.
             episode: The episode.
-            reward: The total; None where it is invalid.
-            components: The parts by name, as far as there are any; None where one failed.
+            reward: The total; None if it is invalid.
+            components: The components by name; None for one that failed.
             env_id: The environment.
-            invalid: Why parts failed, by name; they need not be among `components`.
+            invalid: Why components failed, by name; they need not be in `components`.
             reward_error: Why there is no total.
 
         Raises:
-            InvalidArgumentError: Something is of a wrong type; nothing is logged.
-            TrackerError: The logger is closed, or belongs to another process, or there is no room
+            InvalidArgumentError: A value has the wrong type; nothing is logged.
+            TrackerError: The logger is closed or belongs to another process, or the record is lost
                 and ``on_full="raise"``.
         """
         is_step = type(step) is int and 0 <= step <= LAST_STEP
         is_reward = type(reward) is float and reward - reward == 0
         failed = invalid is not None or reward_error is not None
         if is_step and is_reward and type(components) is dict and not failed:
-            # What is as it mostly is passes here; infinity less itself is NaN, too.
+            # The fast path for the usual types; infinity minus itself is NaN too.
             for name, value in components.items():
                 if type(value) is not float or value - value != 0 or type(name) is not str:
                     break
@@ -189,18 +191,19 @@ class RewardLogger:
                         components=components.copy(),
                     )
                     return
+        scores = checked_scores(reward, components, invalid=invalid, reward_error=reward_error)
         self._put(
             checked_step(step),
             kind="step",
             episode=checked_id("episode", episode),
             env_id=checked_id("env_id", env_id),
-            **checked_scores(reward, components, invalid, reward_error),
+            **scores,
         )
 
     def log_weights(
         self, step: int, weights: Mapping[str, float], *, env_id: int | str | None = None
     ) -> None:
-        """Log the weights that are in force, as a schedule moves them.
+        """Log the current weights, as a schedule changes them.
 
         Args:
             step: The training or environment step, at least 0.
@@ -208,7 +211,7 @@ class RewardLogger:
             env_id: The environment.
 
         Raises:
-            InvalidArgumentError: A weight is no finite number, or something is of a wrong type.
+            InvalidArgumentError: A weight isn't a finite number, or a value has the wrong type.
             TrackerError: As for `log_step`.
         """
         self._put(
@@ -218,41 +221,21 @@ class RewardLogger:
             weights=checked_weights(weights),
         )
 
-    @overload
-    def log_config_update(
-        self,
-        what: Mapping[str, Any] | None,
-        *,
-        fingerprint: str | None = None,
-        step: int | None = None,
-    ) -> None: ...
-    @overload
-    def log_config_update(
-        self,
-        what: str,
-        *,
-        before: object,
-        after: object,
-        who: str | None = None,
-        when: float | str | None = None,
-        fingerprint: str | None = None,
-        step: int | None = None,
-    ) -> None: ...
     def log_config_update(
         self,
         what: str | Mapping[str, Any] | None,
         *,
-        before: object = NOT_TOLD,
-        after: object = NOT_TOLD,
+        before: object = NOT_GIVEN,
+        after: object = NOT_GIVEN,
         who: str | None = None,
         when: float | str | None = None,
         fingerprint: str | None = None,
         step: int | None = None,
     ) -> None:
-        """Log a change of the configuration, as the audit log tells it.
+        """Log an update of the configuration.
 
-        It counts once in ``config/updates``, however many things it changed, each of which is a
-        record. A weight (`what` is ``"{name}.weight"``, also with more in front) is also
+        It counts once in ``config/updates``, however many values it changed, each of which is a
+        record. A weight (`what` is ``"{name}.weight"``, possibly with a prefix) is also logged as
         ``reward/weights/{name}``.
 
         Example:
@@ -264,28 +247,31 @@ class RewardLogger:
             ...     logger.log_config_update(answer["change"], step=7)
 
         Args:
-            what: What `LiveReward.update`, or ``update_config`` of an environment or a client,
-                gives under ``"change"``, or an entry of the audit log; None, where nothing was
-                different, logs nothing. Or a text, such as ``"style.weight"``; then `before` and
-                `after` are needed.
-            before: What it was; JSON, or told in words.
-            after: What it is.
-            who: Who changed it.
-            when: When, as seconds since 1970 or as a text; by default now.
-            fingerprint: That of the configuration after it.
-            step: The step from which it holds; by default the last that was logged.
+            what: What an update returns under ``"change"``, or an entry of the audit log; None,
+                if nothing changed, logs nothing. Or a string, such as ``"style.weight"``; then
+                `before` and `after` are required.
+            before: The value before; JSON, or else its repr is logged.
+            after: The value after.
+            who: The author of the change.
+            when: The time, as seconds since 1970 or as a string; by default now.
+            fingerprint: The fingerprint of the configuration after it.
+            step: The step from which it applies; by default the last that was logged.
 
         Raises:
-            InvalidArgumentError: Something is of a wrong type; nothing is logged.
+            InvalidArgumentError: A value has the wrong type; nothing is logged.
             TrackerError: As for `log_step`.
         """
-        told = {"before": before, "after": after, "who": who, "when": when}
-        changes = changes_of(what, told, fingerprint=fingerprint)
+        rows = list(
+            config_rows(
+                what, before=before, after=after, who=who, when=when, fingerprint=fingerprint
+            )
+        )
         step = self._step if step is None else checked_step(step)
         with self._counting:
             number = self._updates + 1
-            for change, weights in changes:
-                self._put(step, kind="config", change={**change, "number": number}, weights=weights)
+            for row in rows:
+                row["change"]["number"] = number
+                self._put(step, kind="config", **row)
                 self._updates = number
 
     def _put(self, step: int, **row: Any) -> None:
@@ -293,41 +279,41 @@ class RewardLogger:
             raise TrackerError(self._refusal)
         self._step = step
         if not self._writer.put({"time": time.time(), "step": step, **row}) and self._raises:
-            raise TrackerError(f"the record of step {step} is lost: the disk can't be written")
+            raise TrackerError(f"the record of step {step} is lost: the log can't be written")
 
-    # How it is doing, and its end
+    # State
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Have the trackers take all that was logged before; whether they did in time.
+        """Wait until all that was logged before is sent; returns whether it is.
 
-        A tracker that failed is tried again at once, and isn't waited for if it fails again. What
-        it doesn't take stays on disk.
+        A tracker that failed is retried at once; if it fails again, its records stay in the log.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: The longest time to wait, in seconds.
         """
         deadline = time.monotonic() + timeout
         if self._closed:
-            return all(each.waiting() == 0 for each in self._senders)
-        counts = self._writer.mark(deadline)
-        if counts is None:
+            return not any(each.waiting() for each in self._senders)
+        if not self._writer.flush(deadline):
             return False
-        waits = zip(self._senders, counts, strict=True)
-        late = [sender for sender, count in waits if not sender.wait_until(count, deadline)]
+        late = [each for each in self._senders if not each.flush(deadline)]
         return not late
 
     def status(self) -> dict[str, TrackerStatus]:
-        """How each tracker is doing, by name."""
-        lost = self._writer.lost
-        return {each.tracker.name: each.status(lost) for each in self._senders}
+        """Return the state of each tracker by name, and of the log as ``"jsonl"``."""
+        writer = self._writer
+        log = TrackerStatus(writer.written, 0, writer.lost, 0, writer.error, 0.0)
+        senders = {each.tracker.name: each.status(writer.lost) for each in self._senders}
+        return {"jsonl": log, **senders}
 
     def close(self, timeout: float = 10.0) -> None:
-        """Send what can be sent, and end; once is enough, and the process' end does it too.
+        """Send what can be sent, and stop; the end of the process does it too.
 
-        What a tracker didn't take stays on disk, for the next logger of this run, and is told.
+        What a tracker didn't accept stays in the log, for the next logger of this run, and is
+        reported.
 
         Args:
-            timeout: Seconds to wait for trackers at most.
+            timeout: The longest time to wait for trackers, in seconds.
         """
         with self._closing:
             if self._closed:
@@ -341,32 +327,36 @@ class RewardLogger:
         for sender in self._senders:
             if not (sender.join(deadline) and written):
                 logger.warning(
-                    "tracker %r didn't take all; %d bytes wait in %s for a logger with path=%r and "
-                    "run_name=%r", sender.tracker.name, sender.waiting(),
-                    sender.spool.folder.parent, str(self.run.folder.parent), self.run.name,
+                    "tracker %r has not accepted all records; %d bytes of %s remain for a logger "
+                    "with path=%r and run_name=%r", sender.tracker.name, sender.waiting(),
+                    self._log.path, str(self.run.folder.parent), self.run.name,
                 )  # fmt: skip
         if written:
-            self._writer.count_late()
-        for name, status in self.status().items():
-            if status.lost:
-                logger.error("tracker %r: %d records were lost", name, status.lost)
+            self._log.close()
+        if self._writer.lost:
+            logger.error("%d records were lost", self._writer.lost)
 
-    def _note_full(self, what: str | None) -> None:
+    def _wake_senders(self) -> None:
+        for sender in self._senders:
+            sender.wake()
+
+    def _note_full(self, problem: str | None) -> None:
         if self._raises and not self._closed:
-            self._refusal = what
+            self._refusal = problem
 
     def _close_first(self) -> None:
-        # A tracker's package may end its work at exit, too: this comes before what it registered.
+        # A tracker's package may stop its work at exit: this handler must run before its handlers.
         atexit.unregister(self.close)
         atexit.register(self.close)
 
     def _forget(self) -> None:
-        """In a forked process: the threads aren't here, and the files are the parent's."""
+        """In a forked process, which has none of the threads: leave the files to the parent."""
         self._closed, self._closing = True, threading.Lock()
         self._refusal = (
-            f"this logger belongs to process {self._process}, and this one was forked from it; "
-            f"make a RewardLogger here, with run_name={self.run.name!r} for the same run"
+            f"this logger belongs to process {self._process}, from which this one was forked; "
+            f"create a RewardLogger here, with run_name={self.run.name!r} for the same run"
         )
+        self._log.close()
         for sender in self._senders:
             sender.forget()
 
@@ -383,8 +373,8 @@ class RewardLogger:
 
     def __reduce__(self) -> NoReturn:
         raise TrackerError(
-            "a RewardLogger can't be pickled or copied: it holds threads and files; make one where "
-            f"it is needed, with run_name={self.run.name!r} for the same run"
+            "a RewardLogger can't be pickled or copied, because it has threads and open files; "
+            f"create one where it is needed, with run_name={self.run.name!r} for the same run"
         )
 
 

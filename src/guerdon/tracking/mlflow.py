@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from guerdon.errors import TrackerError
-from guerdon.tracking.metric_names import metric_name
-from guerdon.tracking.protocol import TrackedRun, installed, module
-from guerdon.tracking.records import TrackedRecord, after
+from guerdon.tracking.log import TrackedRun
+from guerdon.tracking.records import TrackedRecord, after, metric_name
+from guerdon.tracking.trackers import require
 
 __all__ = ["MlflowTracker"]
 
-MOST_AT_ONCE, MOST_TAGS_AT_ONCE = 1000, 100  # what MLflow's servers take in one request
-LONGEST_TAG = 5000  # characters that every store takes
+MOST_AT_ONCE, MOST_TAGS_AT_ONCE = 1000, 100  # what MLflow's servers accept in one request
+LONGEST_TAG = 5000  # characters that every store accepts
 RUN_TAG = "guerdon.run"
 
 
 class MlflowTracker:
     """Logs to a run of an MLflow server or store, through its client.
 
-    It needs the extra ``mlflow``: ``pip install 'guerdon[mlflow]'``, which is mlflow-skinny. That
-    speaks to servers (``http://…``, ``databricks``). Local stores: a database
-    (``sqlite:///mlflow.db``) needs the whole package ``mlflow``; a folder (``file:///…``) works
-    with either, and since MLflow 3.7 only where ``MLFLOW_ALLOW_FILE_STORE=true`` is set.
+    Requires the extra ``mlflow``: ``pip install 'guerdon[mlflow]'`` installs mlflow-skinny, which
+    supports servers (``http://…``, ``databricks``). Of local stores, a database
+    (``sqlite:///mlflow.db``) requires the full package ``mlflow``; a folder (``file:///…``) works
+    with either, since MLflow 3.7 only with ``MLFLOW_ALLOW_FILE_STORE=true``.
 
     A metric's step is the training step, its time that of the record. The metrics are ``reward/…``
-    for every record and, where there is an environment, ``env/{env_id}/reward/…`` too; MLflow keeps
-    every value of a step, but equal values of one name, step and millisecond may become one in a
-    database. Changes of the configuration are also tags, ``config.change.{record's id}``, as JSON.
-    What was spooled by a process that ended goes to the same run, found by its tag ``guerdon.run``.
-    Metrics that are sent twice, after a process was killed, are one in a database, and two equal
-    lines in a folder.
+    for every record and, with an environment, also ``env/{env_id}/reward/…``. MLflow keeps every
+    value of a step, but a database may merge equal values of one name, step and millisecond.
+    Changes of the configuration are also tags, ``config.change.{record's id}``, as JSON. The run is
+    found again by its tag ``guerdon.run``. Metrics that are sent twice, after a process was killed,
+    are one value in a database, and two equal lines in a folder.
 
     Example:
         >>> from guerdon.tracking import MlflowTracker, RewardLogger
@@ -41,11 +41,11 @@ class MlflowTracker:
         ...         logger.log_step(1, 0, 0.7, {"tests": 1.0}, "env-0")
 
     Args:
-        tracking_uri: The server or store; by default as MLflow is set (``MLFLOW_TRACKING_URI``).
+        tracking_uri: The server or store; by default MLflow's own (``MLFLOW_TRACKING_URI``).
         tags: Tags of the run.
 
     Raises:
-        MissingExtraError: Neither package is there.
+        MissingExtraError: Neither package is installed.
     """
 
     name = "mlflow"
@@ -53,14 +53,14 @@ class MlflowTracker:
     def __init__(
         self, tracking_uri: str | None = None, *, tags: dict[str, str] | None = None
     ) -> None:
-        installed("mlflow", extra="mlflow", user="MlflowTracker")
+        require("mlflow", extra="mlflow", user="MlflowTracker")
         self._uri, self._tags = tracking_uri, dict(tags or {})
         self._client: Any = None
         self._run_id = ""
         self._written: str | None = None
 
     def open(self, run: TrackedRun) -> None:
-        """Find the run by its tag, or begin it in the experiment named as the project."""
+        """Find the run by its tag, or create it in the experiment named like the project."""
         client = _client(self._uri)
         experiment = client.get_experiment_by_name(run.project)
         place = experiment.experiment_id if experiment else client.create_experiment(run.project)
@@ -74,7 +74,7 @@ class MlflowTracker:
         self._client = client
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
-        """Log them, as many at once as a server takes, and those only that aren't there."""
+        """Log records in requests as large as servers accept, without those already logged."""
         for group in _groups(after(records, self._written)):
             metrics = [metric for _, numbers in group for metric in numbers]
             tags = [tag for record, _ in group for tag in _tags(record)]
@@ -84,26 +84,26 @@ class MlflowTracker:
             self._written = group[-1][0].id
 
     def close(self) -> None:
-        """Say that the run has ended."""
+        """Mark the run as finished."""
         self._client.set_terminated(self._run_id)
 
 
 def _client(uri: str | None) -> Any:
-    mlflow = module("mlflow")
+    mlflow = import_module("mlflow")
     try:
         return mlflow.MlflowClient(tracking_uri=uri)
     except mlflow.exceptions.MlflowException as error:
         raise TrackerError(
-            f"MLflow can't use {uri or mlflow.get_tracking_uri()!r}: a database needs the whole "
-            "package (pip install mlflow), a folder needs MLFLOW_ALLOW_FILE_STORE=true, and a "
-            f"server (http://…) works as it is: {error}"
+            f"MLflow can't use {uri or mlflow.get_tracking_uri()!r}: a database requires the full "
+            "package (pip install mlflow), a folder MLFLOW_ALLOW_FILE_STORE=true, and a server "
+            f"(http://…) neither: {error}"
         ) from error
 
 
 def _groups(
     records: Sequence[TrackedRecord],
 ) -> Iterator[list[tuple[TrackedRecord, list[Any]]]]:
-    """Records with their metrics, in groups that a server takes in one request."""
+    """Return records with their metrics, in groups that a server accepts in one request."""
     group: list[tuple[TrackedRecord, list[Any]]] = []
     size = 0
     for record in records:
@@ -119,7 +119,7 @@ def _groups(
 
 
 def _metrics(record: TrackedRecord) -> Iterator[Any]:
-    make, at = module("mlflow.entities").Metric, int(record.time * 1000)
+    make, at = import_module("mlflow.entities").Metric, int(record.time * 1000)
     for name, value in record.metrics().items():
         yield make(name, value, at, record.step)
         if record.env_id is not None:
@@ -128,8 +128,8 @@ def _metrics(record: TrackedRecord) -> Iterator[Any]:
 
 def _tags(record: TrackedRecord) -> Iterator[Any]:
     if record.change:
-        said = json.dumps(record.change)
-        if len(said) > LONGEST_TAG:
-            said = said[: LONGEST_TAG - 1] + "…"
+        text = json.dumps(record.change)
+        if len(text) > LONGEST_TAG:
+            text = text[: LONGEST_TAG - 1] + "…"
         name = f"config.change.{record.id}"
-        yield module("mlflow.entities").RunTag(name, said)
+        yield import_module("mlflow.entities").RunTag(name, text)

@@ -1,4 +1,4 @@
-"""One tracker's thread: it takes records from the spool and sends them, until they are taken."""
+"""One tracker's thread: it sends what is in the log after the tracker's cursor."""
 
 from __future__ import annotations
 
@@ -7,39 +7,44 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from guerdon.errors import TrackerError
-from guerdon.tracking.protocol import TrackedRun, TrackerBackend
+from guerdon.tracking.log import Cursor, TrackedRun, unsent
 from guerdon.tracking.records import record_of
-from guerdon.tracking.spool import Spool, left_behind
+from guerdon.tracking.trackers import TrackerBackend
 
 __all__ = ["Sender", "TrackerStatus"]
 
 logger = logging.getLogger(__name__)
 
-RETRY_AT_MOST_S = 30.0
+LONGEST_PAUSE_S = 30.0
+# How often it looks for records of other processes, and whether another process still sends.
+POLL_S = 1.0
+FLUSH_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerStatus:
-    """How one tracker is doing.
+    """The state of one tracker, or of the log.
 
     Example:
         >>> from guerdon.tracking import RewardLogger
         >>> with RewardLogger("jsonl", path="logs") as logger:
         ...     logger.log_step(1, 0, 0.7, {"tests": 1.0})
-        ...     all_there = logger.flush()
+        ...     in_log = logger.flush()
         ...     logger.status()["jsonl"].sent
         1
 
     Attributes:
-        sent: Records that it has taken since the logger was made.
-        waiting: Bytes on disk that it hasn't taken yet.
-        lost: Records for which there was no room, in the spool or in the queue, that couldn't be
-            written, or whose spool somebody removed.
-        refused: Records that it will never take; they are kept in ``refused.jsonl`` of its spool.
-        error: What went wrong at the last attempt; None where that worked.
-        busy_s: Seconds that the present attempt takes already; 0 where there is none.
+        sent: Records sent since the logger was created, those of other processes included.
+        waiting: Bytes of the log that haven't been sent yet.
+        lost: Records of this logger that are not in the log: the queue or the log was full, or they
+            couldn't be encoded.
+        refused: Records that the tracker will never accept; they are in
+            ``trackers/{name}.refused.jsonl``.
+        error: What went wrong at the last attempt; None if it succeeded.
+        busy_s: Seconds that the current attempt has taken so far; 0 if there is none.
     """
 
     sent: int
@@ -51,201 +56,198 @@ class TrackerStatus:
 
 
 class Sender:
-    """Sends what waits in a tracker's spool: what others left behind there, then its own.
+    """Sends the records of a run's log to one tracker, in a thread.
 
     Args:
-        tracker: Where it goes.
+        tracker: The tracker.
         run: The run.
-        spool: Its own session, new.
-        retry_s: Seconds before the first new attempt; each takes twice as long as the last.
-        opened: Called when the tracker has been opened.
+        log: The path of its log.
+        retry_s: Seconds before the first retry; each pause is twice as long as the last.
+        on_open: Called when the tracker has been opened.
     """
 
     def __init__(
         self,
         tracker: TrackerBackend,
         run: TrackedRun,
-        spool: Spool,
+        log: Path,
         *,
         retry_s: float,
-        opened: Callable[[], None],
+        on_open: Callable[[], None],
     ) -> None:
-        self.tracker, self.run, self.retry_s = tracker, run, retry_s
-        self.spool, self.left = spool, left_behind(spool.folder.parent)
-        self.lost = self.refused = 0
+        self.tracker, self.run, self.log, self.retry_s = tracker, run, log, retry_s
+        self.sent = self.refused = 0
         self.error: str | None = None
-        self.progress = threading.Condition()
-        self._opened, self._is_open = opened, False
+        self._on_open, self._is_open = on_open, False
+        self._cursor: Cursor | None = None
+        self._is_owner = False  # of the cursor; otherwise another process sends
+        self._progress = threading.Condition()
         self._since = 0.0
         self._attempts = self._failed = 0
-        self._singly = 0  # lines that are sent one by one, as one among them isn't taken
+        self._singly = 0  # lines to send one by one, because one of them isn't accepted
         self._wake, self._hurry = threading.Event(), threading.Event()
-        self._stopping = self._given_up = False
+        self._stopping = self._abandoned = False
         self._thread = threading.Thread(
-            target=self._live, name=f"guerdon-tracker-{tracker.name}", daemon=True
+            target=self._run, name=f"guerdon-tracker-{tracker.name}", daemon=True
         )
         self._thread.start()
 
-    # For others
+    # Called by other threads
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Signal that there are new records."""
         self._wake.set()
 
-    def hurry(self) -> None:
-        """It is time to try again."""
+    def _retry_now(self) -> None:
         self._hurry.set()
         self._wake.set()
 
-    def status(self, lost: int) -> TrackerStatus:
-        """How it is doing.
+    def waiting(self) -> int:
+        """Return the number of bytes that haven't been sent, by whichever process sends them."""
+        cursor = self._cursor
+        return unsent(self.log, self.tracker.name) if cursor is None else cursor.waiting()
 
-        Args:
-            lost: Records that were lost before they came here.
-        """
+    def status(self, lost: int) -> TrackerStatus:
+        """Return the tracker's state, with the number of records that the log has lost."""
         since = self._since
         return TrackerStatus(
-            sent=sum(each.taken - each.gone for each in (self.spool, *self.left)) - self.refused,
+            sent=self.sent,
             waiting=self.waiting(),
-            lost=lost + self.lost + self.spool.gone,
+            lost=lost,
             refused=self.refused,
             error=self.error,
             busy_s=time.monotonic() - since if since else 0.0,
         )
 
-    def waiting(self) -> int:
-        """Bytes that wait, those that others left behind included."""
-        return self.spool.bytes_waiting + sum(each.bytes_waiting for each in self.left)
-
-    def wait_until(self, count: int, deadline: float) -> bool:
-        """Wait until as many of its own records, and all that were left, have been taken.
-
-        It doesn't wait for a tracker that fails again.
-        """
+    def flush(self, deadline: float) -> bool:
+        """Wait until all that is in the log has been sent, or an attempt fails."""
         attempt = self._attempts
-
-        def done() -> bool:
-            left = any(each.bytes_waiting for each in self.left)
-            return self.spool.taken >= count and not left
-
-        self.hurry()
-        with self.progress:
-            self.progress.wait_for(
-                lambda: done() or self._failed > attempt, max(0.0, deadline - time.monotonic())
-            )
-            return done()
+        self._retry_now()
+        with self._progress:
+            while self.waiting() and self._failed <= attempt:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._thread.is_alive():
+                    break
+                self._progress.wait(min(left, FLUSH_POLL_S))
+        return self.waiting() == 0
 
     def stop(self) -> None:
-        """Have its thread end when all is sent, or with the next attempt that fails."""
+        """End the thread when all is sent, or at the next attempt that fails."""
         self._stopping = True
-        self.hurry()
+        self._retry_now()
 
     def join(self, deadline: float) -> bool:
-        """Wait for its thread; whether all was sent. One that is blocked ends with the process."""
+        """Wait for the thread; returns whether nothing is left for this process to send."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
-        self._given_up = True
-        return not self._thread.is_alive() and self.waiting() == 0
+        self._abandoned = True
+        return not self._thread.is_alive() and not (self._is_owner and self.waiting())
 
     def forget(self) -> None:
-        """Let go of all files, in a forked process."""
-        for spool in (self.spool, *self.left):
-            spool.forget()
+        """Close the files in a forked process; the parent keeps its lock."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor.close()
 
-    # Its thread
+    # The thread
 
-    def _live(self) -> None:
-        for spool in [*self.left, self.spool]:
-            if not self._drain(spool):
-                break
-        ends = [self.tracker.close] if self._is_open else []
-        for end in [*ends, *(spool.close for spool in [*self.left, self.spool])]:
-            try:
-                end()
-            except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a tracker's own code
-                self.error = repr(error)
-                logger.warning("tracker %r can't be closed: %r", self.tracker.name, error)
+    def _run(self) -> None:
+        self._send_all()
+        if self._is_open:
+            self._guard(self.tracker.close, "can't be closed")
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor.close()
 
-    def _drain(self, spool: Spool) -> bool:
-        """Send what is there, and of its own what comes; False where it was stopped before."""
+    def _send_all(self) -> None:
         pause = self.retry_s
-        while not self._given_up:
+        while not self._abandoned:
             self._wake.clear()
-            stopping, found = self._stopping, False  # what is there when it is stopped is sent
-
-            def one_batch() -> None:
-                nonlocal found
-                found = self._send_batch(spool)
-
-            if not self._attempt(one_batch):
+            stopping = self._stopping  # what is in the log when it is stopped is sent
+            found = self._attempt()
+            if found is None:
                 if self._stopping:
-                    break
+                    return
                 self._hurry.wait(pause)
                 self._hurry.clear()
-                pause = min(2 * pause, RETRY_AT_MOST_S)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
             elif found:
                 pause = self.retry_s
-            elif stopping or spool is not self.spool:
-                return True
+            elif stopping:
+                return
             else:
-                self._wake.wait()
-        return False
+                self._wake.wait(POLL_S)
 
-    def _send_batch(self, spool: Spool) -> bool:
-        """Send the next lines; whether it did anything. It raises what the tracker raises."""
-        lines = spool.read(1 if self._singly else None)
-        if not self._is_open and (lines or spool is self.spool):
+    def _attempt(self) -> bool | None:
+        """Send one batch; returns whether there was anything to do, None if it failed."""
+        self._since = time.monotonic()
+        self._attempts += 1
+        had_failed = self.error is not None
+        found: bool | None = None
+
+        def send() -> None:
+            nonlocal found
+            found = self._send_batch()
+
+        succeeded = self._guard(send, f"failed, its records stay in {self.log}", quiet=had_failed)
+        self._since = 0.0
+        with self._progress:
+            if succeeded:
+                self.error = None
+            else:
+                self._failed = self._attempts
+            self._progress.notify_all()
+        if succeeded and had_failed:
+            logger.warning("tracker %r works again", self.tracker.name)
+        return found if succeeded else None
+
+    def _guard(self, call: Callable[[], None], problem: str, *, quiet: bool = False) -> bool:
+        """Call a tracker's code, which may raise anything; returns whether it succeeded."""
+        try:
+            call()
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            self.error = repr(error)
+            if not quiet:
+                logger.warning("tracker %r %s: %r", self.tracker.name, problem, error)
+            return False
+        return True
+
+    def _send_batch(self) -> bool:
+        if self._cursor is None:
+            self._cursor = Cursor.open(self.log, self.tracker.name)
+            self._is_owner = self._cursor is not None
+            return self._is_owner
+        if not self._is_open:
             self.tracker.open(self.run)
             self._is_open = True
-            self._opened()
+            self._on_open()
             return True
-        why = self._write(lines) if lines else None
-        if why is not None and len(lines) > 1:
-            self._singly = len(lines)  # which of them is it that isn't taken?
+        lines = self._cursor.read(1 if self._singly else None)
+        if not lines:
+            return False
+        problem = self._write(lines)
+        if problem is not None and len(lines) > 1:
+            self._singly = len(lines)  # to find the one that isn't accepted
             return True
-        if why is not None:
-            self._refuse(lines[0], why)
+        if problem is not None:
+            kept = self._cursor.refuse(lines[0])
+            self.refused += 1
+            logger.error(
+                "tracker %r: a record was moved to %s: %s", self.tracker.name, kept, problem
+            )
+        else:
+            self.sent += len(lines)
         self._singly = max(0, self._singly - 1)
-        with self.progress:
-            spool.advance(lines)
-            self.progress.notify_all()
-        return bool(lines)
+        self._cursor.advance(lines)
+        return True
 
     def _write(self, lines: list[bytes]) -> str | None:
-        """Have the tracker take lines; why it never will, or None where it has."""
+        """Send lines; returns None, or why they will never be accepted."""
         try:
             records = [record_of(line) for line in lines]
         except ValueError as error:
-            return f"it is no record, as its writer was killed: {error}"
+            return str(error)
         try:
             self.tracker.write(records)
         except TrackerError as error:
             return str(error)
         return None
-
-    def _attempt(self, call: Callable[[], None]) -> bool:
-        """Call what may fail; whether it worked."""
-        self._since = time.monotonic()
-        self._attempts += 1
-        try:
-            call()
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a tracker's own code
-            if self.error is None:
-                logger.warning(
-                    "tracker %r failed, its records wait in %s: %r",
-                    self.tracker.name, self.spool.folder.parent, error,
-                )  # fmt: skip
-            with self.progress:
-                self.error, self._failed = repr(error), self._attempts
-                self.progress.notify_all()
-            return False
-        finally:
-            self._since = 0.0
-        if self.error is not None:
-            logger.warning("tracker %r works again", self.tracker.name)
-        self.error = None
-        return True
-
-    def _refuse(self, line: bytes, why: str) -> None:
-        kept = self.spool.keep_aside(line)
-        self.refused += 1
-        logger.error("tracker %r: a record was kept in %s: %s", self.tracker.name, kept, why)

@@ -1,4 +1,4 @@
-"""Rewards as TensorBoard's event files."""
+"""The adapter for TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError
+from guerdon._validation import check_integer
 from guerdon.tracking.file_locks import write_all
-from guerdon.tracking.metric_names import metric_name
-from guerdon.tracking.protocol import TrackedRun, installed, module
-from guerdon.tracking.records import TrackedRecord
+from guerdon.tracking.log import TrackedRun
+from guerdon.tracking.records import TrackedRecord, metric_name
+from guerdon.tracking.trackers import require
 
 __all__ = ["TensorBoardTracker"]
 
 
 class TensorBoardTracker:
-    """Writes event files that TensorBoard shows; neither torch nor tensorflow is needed.
+    """Writes event files for TensorBoard, without torch or tensorflow.
 
-    It needs the extra ``tensorboard``: ``pip install 'guerdon[tensorboard]'``.
+    Requires the extra ``tensorboard``: ``pip install 'guerdon[tensorboard]'``.
 
-    Each metric is a tag, whose step is the training step and whose values are 32-bit floats. The
-    folder itself shows every record; each environment is also a run of its own under the same tags,
-    in the sub-folder ``env/{env_id}``, so that TensorBoard lays their curves over each other. Two
-    records of one step are two points. A change of the configuration is told in words under
-    ``config/change``. Records that come twice, after a process was killed, are two equal points.
+    Each metric is a tag; its step is the training step and its values are 32-bit floats. The folder
+    itself shows every record; each environment is also a run with the same tags in the sub-folder
+    ``env/{env_id}``, so that TensorBoard draws their curves in one chart. Two records of one step
+    are two points. A change of the configuration is a text under ``config/change``. Records that
+    are sent twice, after a process was killed, are two equal points.
 
     Example:
         >>> from guerdon.tracking import RewardLogger, TensorBoardTracker
@@ -38,12 +39,12 @@ class TensorBoardTracker:
 
     Args:
         path: The log folder; by default ``tensorboard`` in the run's folder.
-        max_environments: How many environments get a run of their own, those that come first;
-            each costs an open file.
+        max_environments: How many environments get a run of their own, in the order of their
+            first record; each needs an open file.
 
     Raises:
-        MissingExtraError: The package ``tensorboard`` isn't there.
-        InvalidArgumentError: `max_environments` is no number of environments.
+        MissingExtraError: The package ``tensorboard`` isn't installed.
+        InvalidArgumentError: `max_environments` is negative or not an integer.
     """
 
     name = "tensorboard"
@@ -51,22 +52,18 @@ class TensorBoardTracker:
     def __init__(
         self, path: str | os.PathLike[str] | None = None, *, max_environments: int = 256
     ) -> None:
-        installed("tensorboard", extra="tensorboard", user="TensorBoardTracker")
-        if not isinstance(max_environments, int) or max_environments < 0:
-            raise InvalidArgumentError(
-                f"max_environments is {max_environments!r}; it takes a number of at least 0"
-            )
+        require("tensorboard", extra="tensorboard", user="TensorBoardTracker")
         self.path = None if path is None else Path(path).absolute()
-        self._max_environments = max_environments
+        self._max_environments = check_integer("max_environments", max_environments, low=0)
         self._folder = Path()
         self._files: dict[str, _EventFile] = {}
 
     def open(self, run: TrackedRun) -> None:
-        """Find the folder; an event file begins with its first record."""
+        """Choose the folder; an event file is created with its first record."""
         self._folder = self.path or run.folder / "tensorboard"
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
-        """Add an event for each to the files, and write them."""
+        """Write one event per record to the files."""
         try:
             for record in records:
                 self._file("").add(record)
@@ -79,7 +76,7 @@ class TensorBoardTracker:
         except BaseException:
             for file in self._files.values():
                 file.undo()
-            self.close()  # all comes again, into files that begin anew
+            self.close()  # all records are passed again, and go to new files
             raise
         for file in self._files.values():
             file.settle()
@@ -101,26 +98,26 @@ class TensorBoardTracker:
 
 
 class _EventFile:
-    """One event file, written in the thread that calls: TensorBoard's own starts one for each."""
+    """One event file, written by the calling thread: TensorBoard's writer starts a thread each."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._protos = module("tensorboard.compat.proto.event_pb2")
-        self._summaries = module("tensorboard.compat.proto.summary_pb2")
-        self._tensors = module("tensorboard.compat.proto.tensor_pb2")
-        self._types = module("tensorboard.compat.proto.types_pb2")
-        # Nothing stays in a buffer that a forked process, too, would write at its end.
+        self._protos = import_module("tensorboard.compat.proto.event_pb2")
+        self._summaries = import_module("tensorboard.compat.proto.summary_pb2")
+        self._tensors = import_module("tensorboard.compat.proto.tensor_pb2")
+        self._types = import_module("tensorboard.compat.proto.types_pb2")
+        # Unbuffered: a forked process would write a buffer again at its end.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._path = _new_file(folder)
         self._file = os.open(self._path, flags, 0o644)
         self._settled = 0
         self._added = io.BytesIO()
-        writers = module("tensorboard.summary.writer.record_writer")
+        writers = import_module("tensorboard.summary.writer.record_writer")
         self._writer = writers.RecordWriter(self._added)
         self._add(self._protos.Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def add(self, record: TrackedRecord) -> None:
-        """Add an event of all the numbers of a record, and of what it says in words."""
+        """Add an event with the metrics of a record, and its change as text."""
         values = [
             self._summaries.Summary.Value(tag=tag, simple_value=value)
             for tag, value in record.metrics().items()
@@ -137,17 +134,17 @@ class _EventFile:
         self._added.truncate()
 
     def settle(self) -> None:
-        """What is written stays."""
+        """Keep what is written, also if a later record fails."""
         self._settled = os.lseek(self._file, 0, os.SEEK_END)
 
     def undo(self) -> None:
-        """Take away what was written since it was settled, and the file if nothing was."""
+        """Remove what was written since `settle`, and the file if that was never called."""
         os.ftruncate(self._file, self._settled)
         if not self._settled:
             self._path.unlink(missing_ok=True)
 
     def is_removed(self) -> bool:
-        """Whether somebody has removed the file."""
+        """Whether the file was removed."""
         return not os.fstat(self._file).st_nlink
 
     def close(self) -> None:
@@ -169,7 +166,7 @@ class _EventFile:
 
 
 def _new_file(folder: Path) -> Path:
-    """A name as TensorBoard looks for it, later ones after earlier ones, that nobody else has."""
+    """Return a unique file name in TensorBoard's format, which sorts by time."""
     host = "".join(each if each.isalnum() or each in ".-" else "_" for each in socket.gethostname())
     unique = f"{os.getpid()}.{time.time_ns() % 10**9:09}"
     return folder / f"events.out.tfevents.{int(time.time()):010}.{host}.{unique}"

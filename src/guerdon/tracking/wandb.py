@@ -1,33 +1,32 @@
-"""Rewards in Weights & Biases."""
+"""The adapter for Weights & Biases."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-from guerdon.tracking.metric_names import metric_name
-from guerdon.tracking.protocol import TrackedRun, installed, module
-from guerdon.tracking.records import TrackedRecord, after
+from guerdon.tracking.log import TrackedRun
+from guerdon.tracking.records import TrackedRecord, after, metric_name
+from guerdon.tracking.trackers import require
 
 __all__ = ["WandbTracker"]
 
 
 class WandbTracker:
-    """Logs to a run of its own in Weights & Biases, beside whatever other runs there are.
+    """Logs to a run of its own in Weights & Biases, next to other runs of the process.
 
-    It needs the extra ``wandb``: ``pip install 'guerdon[wandb]'``. Offline (``mode="offline"``, or
-    the variable ``WANDB_MODE``) the run is written to ``wandb/`` in the run's folder, and
-    ``wandb sync`` sends it.
+    Requires the extra ``wandb``: ``pip install 'guerdon[wandb]'``. Offline (``mode="offline"``, or
+    the variable ``WANDB_MODE``) the run is written to ``wandb/`` in the run's folder;
+    ``wandb sync`` uploads it.
 
-    Each record is a row with the columns ``step`` (what the charts are drawn over), ``episode``,
-    ``env_id`` and ``time``, so records of one step never overwrite each other. The metrics are
-    ``reward/…`` for every record and, where there is an environment, ``env/{env_id}/reward/…`` too.
-    Changes of the configuration are the column ``config/change``, as JSON. What was spooled by a
-    process that ended goes to the same run, which has the id of the run's ``run.json``; rows that
-    were under way when a process was killed may be there twice, with the same ``record`` column.
-    Processes that log at the same time each need a `run_name` of their own: wandb counts the rows
-    of a run in one process.
+    Each record is a row with the columns ``step`` (the x axis of charts), ``episode``, ``env_id``
+    and ``time``, so records of one step never overwrite each other. The metrics are ``reward/…``
+    for every record and, with an environment, also ``env/{env_id}/reward/…``. Changes of the
+    configuration are in the column ``config/change``, as JSON. The run has the id of the folder's
+    ``run.json``, so that a later process continues it; rows that were being sent when a process was
+    killed may be there twice, with the same ``record`` column.
 
     Example:
         >>> from guerdon.tracking import RewardLogger, WandbTracker
@@ -36,13 +35,13 @@ class WandbTracker:
         ...         logger.log_step(1, 0, 0.7, {"tests": 1.0}, "env-0")
 
     Args:
-        mode: ``"online"``, ``"offline"`` or ``"disabled"``; by default as wandb is set.
+        mode: ``"online"``, ``"offline"`` or ``"disabled"``; by default wandb's own setting.
         entity: The team or user.
         group: The group of the run.
         **init: Further arguments of ``wandb.init``, such as ``tags`` or ``config``.
 
     Raises:
-        MissingExtraError: The package ``wandb`` isn't there.
+        MissingExtraError: The package ``wandb`` isn't installed.
     """
 
     name = "wandb"
@@ -55,14 +54,14 @@ class WandbTracker:
         group: str | None = None,
         **init: Any,
     ) -> None:
-        installed("wandb", extra="wandb", user="WandbTracker")
+        require("wandb", extra="wandb", user="WandbTracker")
         self._init = {"mode": mode, "entity": entity, "group": group, **init}
         self._run: Any = None
         self._written: str | None = None
 
     def open(self, run: TrackedRun) -> None:
-        """Begin the run, or go on with it."""
-        wandb = module("wandb")
+        """Start the run, or continue it."""
+        wandb = import_module("wandb")
         quiet = wandb.Settings(console="off", silent=True)
         ours = {
             "id": run.id,
@@ -79,7 +78,7 @@ class WandbTracker:
             self._run.define_metric(pattern, step_metric="step")
 
     def write(self, records: Sequence[TrackedRecord]) -> None:
-        """Log a row for each."""
+        """Log one row per record."""
         for record in after(records, self._written):
             self._run.log(_row(record))
             self._written = record.id
