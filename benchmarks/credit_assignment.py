@@ -2,7 +2,7 @@
 
 `gigpo` is compared with the same formulas in plain Python, dicts of lists and loops, that take a
 time linear in the rows; and with itself on a quarter of the rows. Groups have 8 trajectories and
-about 170 different states of 400 letters. `similar_groups` is compared with the plain greedy
+about 170 different states of 400 letters. `group_similar` is compared with the plain greedy
 grouping by ``difflib``, its junk heuristic off, on one group: 400 states of 400 letters, each a few
 letters away from one of 100 templates.
 
@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from benchmarks.timing import Findings, Measured, Pairs
-from guerdon.credit import gigpo
-from guerdon.credit.similarity import similar_groups
+from guerdon.credit import StepBatch, gigpo
+from guerdon.credit.states import group_similar
 
 TRAJECTORIES = 1_024
 STEPS = 50
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
-class Batch:
+class Rows:
     """Rows of trajectories, as a trainer has them: one entry a row in each list."""
 
     rewards: list[float]
@@ -63,7 +63,7 @@ def run() -> Findings:
     in_time = Measured(name, "plain dicts and loops", 0.060, absolute=True)
     linear = Measured("gigpo, 4 × the rows", "gigpo, 1 × the rows", 5)
     similar = Measured(
-        f"similar_groups, {STATES} states around {TEMPLATES}", "greedy difflib", 0.05
+        f"group_similar, {STATES} states around {TEMPLATES}", "greedy difflib", 0.05
     )
     found = Findings([against_loops, in_time, linear, similar])
     against_loops.pairs = in_time.pairs = _against_loops(found)
@@ -97,18 +97,18 @@ def _against_loops(found: Findings) -> Pairs:
     return pairs
 
 
-def _ours(batch: Batch) -> np.ndarray[Any, Any]:
-    return gigpo(
+def _ours(batch: Rows) -> np.ndarray[Any, Any]:
+    steps = StepBatch.from_arrays(
         batch.rewards,
         group=batch.group,
         trajectory=batch.trajectory,
         step=batch.step,
         state=batch.state,
-        gamma=GAMMA,
-    ).advantage
+    )
+    return gigpo(steps, gamma=GAMMA).advantage
 
 
-def _plain(batch: Batch) -> list[float]:
+def _plain(batch: Rows) -> list[float]:
     """The same, as one writes it without numpy."""
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row, trajectory in enumerate(batch.trajectory):
@@ -147,10 +147,10 @@ def _relative(values: list[float]) -> list[float]:
     return [(value - mean) / scale for value in values]
 
 
-def _batch(trajectories: int) -> Batch:
+def _batch(trajectories: int) -> Rows:
     """A batch whose texts are new; the same whenever it is made."""
     dice = random.Random(trajectories)
-    batch = Batch([], [], [], [], [])
+    batch = Rows([], [], [], [], [])
     for group in range(trajectories // GROUP):
         pool = [_letters(dice) for _ in range(POOL)]
         task = f"task-{group:04}"
@@ -173,11 +173,11 @@ def _letters(dice: random.Random) -> bytes:
 def _against_difflib(found: Findings) -> Pairs:
     pairs = []
     for number in range(ROUNDS_OF_DIFFLIB):
-        ours, groups = _timed(lambda states: similar_groups(states, THRESHOLD), _states(number))
+        ours, groups = _timed(lambda states: group_similar(states, THRESHOLD), _states(number))
         theirs, expected = _timed(_greedy, _states(number))
         pairs.append((ours, theirs))
         if groups.tolist() != expected:
-            found.notes.append("similar_groups and greedy difflib gave different groups")
+            found.notes.append("group_similar and greedy difflib gave different groups")
     asked_first, _ = _timed(lambda states: _greedy(states, quick=True), _states(0))
     found.notes.append(f"greedy difflib that asks quick_ratio() first: {asked_first:.2f} s")
     return pairs

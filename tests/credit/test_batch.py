@@ -11,6 +11,7 @@ import pytest
 
 from guerdon.credit import gigpo
 from guerdon.errors import CreditError
+from tests.credit.calls import run
 
 NAN, INF = float("nan"), float("inf")
 
@@ -26,7 +27,7 @@ ADVANTAGES = [1.0, 0.5, -1.0, -0.5]
 
 
 def credit(**changes):
-    return gigpo(**({"normalize": "mean"} | COLUMNS | changes))
+    return run(gigpo, **({"normalize": "mean"} | COLUMNS | changes))
 
 
 def refusal_of(**changes):
@@ -68,7 +69,7 @@ def test_columns_may_have_any_form(form):
 
 
 def test_a_range_is_a_column():
-    out = gigpo([1.0, 0.0], group=[0, 0], trajectory=range(2), step=[0, 0], state=range(2))
+    out = run(gigpo, [1.0, 0.0], group=[0, 0], trajectory=range(2), step=[0, 0], state=range(2))
     assert out.mask.all()
 
 
@@ -154,11 +155,11 @@ def test_where_nothing_is_valid_nothing_has_an_advantage():
 
 
 def test_an_empty_batch_is_empty():
-    out = gigpo([], group=[], trajectory=[], step=[], state=[], history=2)
+    out = run(gigpo, [], group=[], trajectory=[], step=[], state=[], history=2)
     assert out.advantage.shape == out.anchor.shape == out.mask.shape == (0,)
     assert out.diagnostics.notes == ("The batch is empty.",)
     none = np.empty(0)
-    out = gigpo(none, group=none, trajectory=none, step=none, state=none, episode_score=none)
+    out = run(gigpo, none, group=none, trajectory=none, step=none, state=none, episode_score=none)
     assert out.advantage.dtype == np.float64
 
 
@@ -213,7 +214,7 @@ class Name:
 )
 def test_an_id_whose_order_changes_from_process_to_process_is_refused(column, one):
     refusal = refusal_of(**{column: [one, one, "b", "b"]})
-    assert "no order that stays in rows 0, 1" in str(refusal)
+    assert "has no order that is the same in every process in rows 0, 1" in str(refusal)
     assert refusal.rows == (0, 1)
 
 
@@ -238,12 +239,12 @@ class Incomparable:
 @pytest.mark.parametrize("column", ["group", "trajectory"])
 def test_an_id_whose_hash_raises_is_named(column):
     refusal = refusal_of(**{column: ["a", Unhashable(), "b", Unhashable()]})
-    assert f"{column} can't be told apart in rows 1, 3" in str(refusal)
+    assert f"`{column}` is not hashable in rows 1, 3" in str(refusal)
 
 
 def test_ids_whose_comparing_raises_are_refused():
     refusal = refusal_of(trajectory=[Incomparable() for _ in range(4)])
-    assert "trajectory can't be told apart" in str(refusal)
+    assert "`trajectory` is not hashable" in str(refusal)
     assert refusal.rows
 
 
@@ -251,7 +252,7 @@ def test_ids_whose_comparing_raises_are_refused():
 @pytest.mark.parametrize("truth", [True, np.True_], ids=["Python's", "numpy's"])
 def test_a_truth_among_floats_is_no_number(rewards, truth):
     refusal = refusal_of(rewards=rewards([0.0, truth, 0.5, truth]))
-    assert "rewards holds no number in rows 1, 3" in str(refusal)
+    assert "`rewards` is not a number in rows 1, 3" in str(refusal)
     assert refusal.rows == (1, 3)
 
 
@@ -259,7 +260,7 @@ def test_a_truth_among_floats_is_no_number(rewards, truth):
     "score", [[True, 0.5], {"a": True, "b": 0.5}, [1.0, 1.0, False, False]], ids=str
 )
 def test_a_truth_among_scores_is_no_number(score):
-    assert "episode_score holds no number" in str(refusal_of(episode_score=score))
+    assert "`episode_score` is not a number" in str(refusal_of(episode_score=score))
 
 
 @pytest.mark.parametrize(
@@ -267,41 +268,85 @@ def test_a_truth_among_scores_is_no_number(score):
     [
         (
             {"state": ["s"]},
-            "lengths differ: rewards 4, group 4, trajectory 4, step 4, state 1",
+            "lengths differ: rewards 4, trajectory 4, step 4, group 4, state 1",
             (),
         ),
         ({"trajectory": ["a", "a", "b"]}, "trajectory 3", ()),
-        ({"rewards": 1.0}, "rewards is a float; a sequence or an array", ()),
-        ({"rewards": np.array(1.0)}, "rewards is a single value", ()),
-        ({"rewards": (r for r in [0.0] * 4)}, "rewards is a generator", ()),
-        ({"rewards": [[0.0]] * 4}, "rewards has shape (4, 1)", ()),
-        ({"rewards": [[0.0], [1.0, 2.0], [0.0], [0.0]]}, "rewards can't be read as an array", ()),
-        ({"rewards": ["0", "1", "2", "3"]}, "rewards holds <U1 values; numbers are needed", ()),
-        ({"rewards": [True, False, 1.0, 1.0]}, "rewards holds no number in rows 0, 1", (0, 1)),
-        ({"rewards": [0.0, 1j, 0.0, 0.0]}, "rewards holds complex128 values", ()),
-        ({"rewards": [0.0, None, "x", True]}, "rewards holds no number in row 3", (3,)),
+        (
+            {"rewards": 1.0},
+            "`rewards` must be a sequence or an array with one entry for each row, got a float",
+            (),
+        ),
+        (
+            {"rewards": np.array(1.0)},
+            "`rewards` must be a sequence or an array with one entry for each row, got a ndarray",
+            (),
+        ),
+        (
+            {"rewards": (r for r in [0.0] * 4)},
+            "`rewards` must be a sequence or an array with one entry for each row, got a generator",
+            (),
+        ),
+        ({"rewards": [[0.0]] * 4}, "`rewards` must be 1-d, got shape (4, 1)", ()),
+        ({"rewards": [[0.0], [1.0, 2.0], [0.0], [0.0]]}, "`rewards` can't be read as an array", ()),
+        ({"rewards": ["0", "1", "2", "3"]}, "`rewards` must contain numbers, got <U1 values", ()),
+        ({"rewards": [True, False, 1.0, 1.0]}, "`rewards` is not a number in rows 0, 1", (0, 1)),
+        (
+            {"rewards": [0.0, 1j, 0.0, 0.0]},
+            "`rewards` must contain numbers, got complex128 values",
+            (),
+        ),
+        ({"rewards": [0.0, None, "x", True]}, "`rewards` is not a number in rows 2, 3", (2, 3)),
         ({"rewards": [10**400, 0, 0, 0]}, "too large for a float", ()),
-        ({"rewards": [0.0, INF, 0.0, -INF]}, "rewards are infinite in rows 1, 3", (1, 3)),
-        ({"rewards": Tensor("elsewhere")}, "rewards can't be read as an array: it is on a GPU", ()),
-        ({"group": "gggg"}, "group is a str", ()),
-        ({"group": {"g"}}, "group is a set", ()),
-        ({"group": ["g", [], "g", {}]}, "group can't be told apart in rows 1, 3", (1, 3)),
-        ({"group": [NAN, 1.0, 1.0, NAN]}, "group is NaN in rows 0, 3", (0, 3)),
-        ({"group": np.zeros((4, 2))}, "group has shape (4, 2)", ()),
+        ({"rewards": [0.0, INF, 0.0, -INF]}, "`rewards` is infinite in rows 1, 3", (1, 3)),
+        (
+            {"rewards": Tensor("elsewhere")},
+            "`rewards` can't be read as an array: it is on a GPU",
+            (),
+        ),
+        (
+            {"group": "gggg"},
+            "`group` must be a sequence or an array with one entry for each row, got a str",
+            (),
+        ),
+        (
+            {"group": {"g"}},
+            "`group` must be a sequence or an array with one entry for each row, got a set",
+            (),
+        ),
+        ({"group": ["g", [], "g", {}]}, "`group` is not hashable in rows 1, 3", (1, 3)),
+        ({"group": [NAN, 1.0, 1.0, NAN]}, "`group` is NaN in rows 0, 3", (0, 3)),
+        ({"group": np.zeros((4, 2))}, "`group` must be 1-d, got shape (4, 2)", ()),
         (
             {"group": ["g", "h", "g", "g"]},
-            "trajectory 'a' of group 'g' is in another group, 'h', in row 1",
+            "trajectory 'a' of group 'g' is in group 'h' in row 1",
             (1,),
         ),
-        ({"step": [0, 1, 0, NAN]}, "step is not finite in row 3", (3,)),
-        ({"step": [0, INF, 0, 1]}, "step is not finite in row 1", (1,)),
-        ({"step": [0, None, 0, 1]}, "step is not finite in row 1", (1,)),
-        ({"step": ["0", "1", "0", "1"]}, "holds <U1 values; one number for each row", ()),
-        ({"step": [0, 1, 1, 1]}, "the same step of the same trajectory again in row 3", (3,)),
-        ({"step": [False, True, False, True]}, "holds bool values", ()),
-        ({"episode_score": [1.0, 2.0, 3.0]}, "3 entries; 4 (one for each row) or 2", ()),
-        ({"episode_score": {"a": 1.0}}, "episode_score lacks the trajectories 'b'", ()),
-        ({"episode_score": 1.0}, "episode_score is a float", ()),
+        ({"step": [0, 1, 0, NAN]}, "`step` is not finite in row 3", (3,)),
+        ({"step": [0, INF, 0, 1]}, "`step` is not finite in row 1", (1,)),
+        ({"step": [0, None, 0, 1]}, "`step` is not finite in row 1", (1,)),
+        (
+            {"step": ["0", "1", "0", "1"]},
+            "`step` must contain one number for each row, got <U1 values",
+            (),
+        ),
+        ({"step": [0, 1, 1, 1]}, "a step of a trajectory is repeated in row 3", (3,)),
+        (
+            {"step": [False, True, False, True]},
+            "`step` must contain one number for each row, got bool values",
+            (),
+        ),
+        (
+            {"episode_score": [1.0, 2.0, 3.0]},
+            "must have 4 entries (one for each row) or 2 (one for each trajectory), got 3",
+            (),
+        ),
+        ({"episode_score": {"a": 1.0}}, "`episode_score` lacks the trajectories 'b'", ()),
+        (
+            {"episode_score": 1.0},
+            "`episode_score` must be a sequence or an array with one entry for each row, got a",
+            (),
+        ),
         ({"episode_score": [1.0, 2.0, 0.0, 0.0]}, "differs within a trajectory in row 1", (1,)),
         ({"episode_score": [1.0, NAN, 0.0, 0.0]}, "differs within a trajectory in row 1", (1,)),
         ({"episode_score": [1.0, NAN]}, "not finite for the trajectories 'b', which", (2,)),
@@ -310,13 +355,21 @@ def test_a_truth_among_scores_is_no_number(score):
             "not finite for the trajectories 'a', 'b'",
             (0, 2),
         ),
-        ({"rewards": [NAN, NAN, 1.0, NAN]}, "neither a reward nor an episode_score for", (0,)),
-        ({"valid": [True]}, "valid has 1 entries; 4 (one for each row) or 2", ()),
-        ({"valid": {"a": True}}, "valid lacks the trajectories 'b'", ()),
-        ({"valid": [0.5, 1.0]}, "valid holds something else than booleans", ()),
-        ({"valid": ["no", "yes"]}, "valid holds something else than booleans", ()),
-        ({"valid": [None, True]}, "valid holds something else than booleans", ()),
-        ({"default_step_reward": None}, "default_step_reward is None; a finite number", ()),
+        ({"rewards": [NAN, NAN, 1.0, NAN]}, "neither a reward nor an `episode_score` for", (0,)),
+        (
+            {"valid": [True]},
+            "`valid` must have 4 entries (one for each row) or 2 (one for each trajectory), got 1",
+            (),
+        ),
+        ({"valid": {"a": True}}, "`valid` lacks the trajectories 'b'", ()),
+        ({"valid": [0.5, 1.0]}, "`valid` must contain booleans", ()),
+        ({"valid": ["no", "yes"]}, "`valid` must contain booleans", ()),
+        ({"valid": [None, True]}, "`valid` must contain booleans", ()),
+        (
+            {"default_step_reward": None},
+            "`default_step_reward` must be a finite number, got None",
+            (),
+        ),
     ],
     ids=lambda value: None if type(value) is dict else re.sub(r"\W+", " ", str(value)),
 )
@@ -329,4 +382,4 @@ def test_what_cannot_be_meant_is_refused_with_its_rows(changes, message, rows):
 def test_a_refusal_names_the_first_few_rows_and_has_them_all():
     refusal = refusal_of(**{name: column * 3 for name, column in COLUMNS.items()})
     assert refusal.rows == tuple(range(4, 12))
-    assert "in rows 4, 5, 6, 7, 8 and 3 more; each step" in str(refusal)
+    assert "in rows 4, 5, 6, 7, 8 and 3 more" in str(refusal)

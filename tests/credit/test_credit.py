@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from guerdon.credit import gigpo, grpo, reinforce_pp
+from tests.credit.calls import run
 
 NAN = float("nan")
 
@@ -21,7 +22,7 @@ def example(**changes):
         "state": list("stsusssss"),
         "valid": {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 0},
     }
-    return gigpo(**(columns | changes))
+    return run(gigpo, **(columns | changes))
 
 
 def test_the_diagnostics_say_what_gives_no_signal():
@@ -35,7 +36,7 @@ def test_the_diagnostics_say_what_gives_no_signal():
     assert diagnostics.masked == {"g": "marked invalid"}
     assert diagnostics.notes == (
         "Trajectories that don't count: 'g'.",
-        "Groups with one valid trajectory, which nothing compares with: 'i', 'j'.",
+        "Groups with one valid trajectory and nothing to compare it with: 'i', 'j'.",
         "Groups whose trajectories all score the same: 'h'.",
     )
 
@@ -56,27 +57,29 @@ def test_a_batch_without_a_shared_state_is_told():
 
 def test_scores_that_the_returns_cannot_see_are_told():
     table = {"group": ["g"] * 2, "trajectory": ["a", "b"], "step": [0, 0], "state": ["s", "s"]}
-    blind = gigpo([0.0, 0.0], **table, episode_score=[1.0, 0.0])
-    assert any("don't see the score" in note for note in blind.diagnostics.notes)
-    assert gigpo([NAN, NAN], **table, episode_score=[1.0, 0.0]).diagnostics.notes == ()
+    blind = run(gigpo, [0.0, 0.0], **table, episode_score=[1.0, 0.0])
+    assert any("don't include the score" in note for note in blind.diagnostics.notes)
+    assert run(gigpo, [NAN, NAN], **table, episode_score=[1.0, 0.0]).diagnostics.notes == ()
 
 
 def test_without_anchors_there_is_no_coverage():
-    diagnostics = grpo([1.0, 0.0], group=["g"] * 2, trajectory=["a", "b"], step=[0, 0]).diagnostics
+    diagnostics = run(
+        grpo, [1.0, 0.0], group=["g"] * 2, trajectory=["a", "b"], step=[0, 0]
+    ).diagnostics
     assert diagnostics.anchor_coverage == 0.0
     assert diagnostics.anchor_sizes.tolist() == []
     assert diagnostics.notes == ()
 
 
 def test_nothing_is_said_of_groups_where_none_were_given():
-    credit = reinforce_pp([1.0, 1.0], trajectory=["a", "b"], step=[0, 0])
+    credit = run(reinforce_pp, [1.0, 1.0], trajectory=["a", "b"], step=[0, 0])
     assert credit.diagnostics.dead_groups == ()
     assert credit.diagnostics.notes == ()
 
 
 def test_many_ids_are_named_only_in_part():
     size = 9
-    notes = grpo([1.0] * size, group=range(size), trajectory=range(size), step=[0] * size)
+    notes = run(grpo, [1.0] * size, group=range(size), trajectory=range(size), step=[0] * size)
     assert "0, 1, 2, 3, 4 and 4 more." in notes.diagnostics.notes[0]
 
 

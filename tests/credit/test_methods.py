@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import guerdon.credit
-from guerdon.credit import METHODS
+from guerdon.credit import ESTIMATORS
+from tests.credit.calls import run
 
 NAN = float("nan")
 
@@ -36,17 +37,14 @@ def columns(batch, first_group=0):
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
-def assign(method, table, **options):
-    """Call an estimator, and give it what it needs beside."""
+def assign(name, table, **options):
+    """Call an estimator, with the columns that it needs."""
     table = dict(table)
-    state = table.pop("state")
-    if method in ("gigpo", "hgpo"):
-        options["state"] = state
-    if method == "gae":
-        options["values"] = [0.25 * len(one) for one in state]
-    if method == "pure":
+    if name == "gae":
+        options["values"] = [0.25 * len(one) for one in table["state"]]
+    if name == "pure":
         options["valid"] = options.get("valid") or valid_for_pure(table)
-    return METHODS[method](**table, **options)
+    return run(ESTIMATORS[name], **table, **options)
 
 
 def valid_for_pure(table):
@@ -59,7 +57,7 @@ def valid_for_pure(table):
     return [one in rewarded for one in table["trajectory"]]
 
 
-CASES = [(name, {}) for name in METHODS] + [
+CASES = [(name, {}) for name in ESTIMATORS.names()] + [
     ("gigpo", {"history": 2, "episode_stats": "rows", "gamma": 0.9}),
     ("gigpo", {"similarity": 0.6, "history": 1, "normalize": "mean"}),
     ("hgpo", {"similarity": 0.6, "gamma": 0.9}),
@@ -151,7 +149,7 @@ def test_a_constant_added_to_a_groups_scores_changes_no_episode_advantage(method
     )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ESTIMATORS.names())
 def test_an_empty_batch_is_empty(method):
     names = ["rewards", "group", "trajectory", "step", "state"]
     credit = assign(method, {name: [] for name in names})
@@ -159,16 +157,16 @@ def test_an_empty_batch_is_empty(method):
     assert "The batch is empty." in credit.diagnostics.notes
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ESTIMATORS.names())
 def test_an_estimator_cites_its_paper(method):
-    assert "arXiv" in METHODS[method].__doc__
-    assert METHODS[method].__name__ == method
+    assert "arXiv" in ESTIMATORS[method].__doc__
+    assert ESTIMATORS[method].__name__ == method
 
 
 def test_the_room_offers_each_name_once():
     assert guerdon.credit.__all__ == sorted(set(guerdon.credit.__all__))
-    assert set(METHODS) < set(guerdon.credit.__all__)
-    assert all(callable(getattr(guerdon.credit, name)) for name in METHODS)
+    assert set(ESTIMATORS.names()) < set(guerdon.credit.__all__)
+    assert all(callable(getattr(guerdon.credit, name)) for name in ESTIMATORS.names())
 
 
 def test_importing_the_room_loads_no_numpy():

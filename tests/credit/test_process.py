@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from guerdon.credit import discounted_returns, gae, group_normalized_returns, mt_grpo, pure
 from guerdon.errors import CreditError
+from tests.credit.calls import run
 
 NAN = float("nan")
 
 
 def test_group_normalized_returns_compare_all_steps_of_a_group():
-    credit = group_normalized_returns(
+    credit = run(
+        group_normalized_returns,
         [1.0, 2.0, 0.0, 7.0],
         group=list("gggh"),
         trajectory=list("aabc"),
@@ -25,7 +27,8 @@ def test_group_normalized_returns_compare_all_steps_of_a_group():
 
 
 def test_gae_is_the_discounted_sum_of_surprises():
-    credit = gae(
+    credit = run(
+        gae,
         [0.0, 1.0, 2.0],
         trajectory=list("aab"),
         step=[0, 1, 0],
@@ -43,13 +46,13 @@ def test_gae_is_the_discounted_sum_of_surprises():
 def test_gae_at_lambda_1_is_the_return_less_the_value(rows):
     rewards, values = zip(*rows, strict=True)
     table = {"trajectory": [0] * len(rows), "step": range(len(rows)), "gamma": 0.9}
-    returns = discounted_returns(rewards, **table)
-    credit = gae(rewards, values=values, **table)
+    returns = run(discounted_returns, rewards, **table)
+    credit = run(gae, rewards, values=values, **table)
     np.testing.assert_allclose(credit.returns, returns, atol=1e-9)
     np.testing.assert_allclose(credit.advantage, returns - values, atol=1e-9)
     # At λ = 0 it is δ.
     np.testing.assert_allclose(
-        gae(rewards, values=values, lam=0, **table).advantage,
+        run(gae, rewards, values=values, lam=0, **table).advantage,
         np.array(rewards) + 0.9 * np.append(values[1:], 0) - values,
         atol=1e-9,
     )
@@ -57,18 +60,22 @@ def test_gae_at_lambda_1_is_the_return_less_the_value(rows):
 
 def test_gae_needs_a_value_for_each_valid_row():
     table = {"trajectory": ["a", "b"], "step": [0, 0]}
-    with pytest.raises(CreditError, match="values are not finite in row 1") as refusal:
-        gae([1.0, 1.0], values=[0.0, NAN], **table)
+    with pytest.raises(CreditError, match="`values` is not finite in row 1") as refusal:
+        run(gae, [1.0, 1.0], values=[0.0, NAN], **table)
     assert refusal.value.rows == (1,)
     with pytest.raises(CreditError, match="values 1"):
-        gae([1.0, 1.0], values=[0.0], **table)
-    with pytest.raises(CreditError, match="lam is 2"):
-        gae([1.0, 1.0], values=[0.0, 0.0], lam=2, **table)
-    assert gae([1.0, 1.0], values=[0.0, NAN], valid=[1, 0], **table).advantage.tolist() == [1, 0]
+        run(gae, [1.0, 1.0], values=[0.0], **table)
+    with pytest.raises(CreditError, match=r"`lam` must be in \[0, 1\], got 2"):
+        run(gae, [1.0, 1.0], values=[0.0, 0.0], lam=2, **table)
+    assert run(gae, [1.0, 1.0], values=[0.0, NAN], valid=[1, 0], **table).advantage.tolist() == [
+        1,
+        0,
+    ]
 
 
 def test_mt_grpo_adds_the_outcome_to_the_turns_own_advantage():
-    credit = mt_grpo(
+    credit = run(
+        mt_grpo,
         [3.0, 0.0, 1.0, 2.0, 2.0],
         group=list("ggggg"),
         trajectory=list("aabbc"),
@@ -86,45 +93,52 @@ def test_mt_grpo_adds_the_outcome_to_the_turns_own_advantage():
 
 
 def test_mt_grpo_takes_no_score_for_a_turns_reward():
-    credit = mt_grpo(
-        [NAN] * 2, group=["g"] * 2, trajectory=["a", "b"], step=[0, 0], episode_score=[1.0, 0.0]
+    credit = run(
+        mt_grpo,
+        [NAN] * 2,
+        group=["g"] * 2,
+        trajectory=["a", "b"],
+        step=[0, 0],
+        episode_score=[1.0, 0.0],
     )
     assert credit.step.tolist() == [0.0, 0.0]
     assert credit.returns.tolist() == [1.0, 0.0]
 
 
 def test_mt_grpo_compares_turns_inside_a_group():
-    credit = mt_grpo(
-        [0.0, 1.0, 5.0], group=list("ggh"), trajectory=list("abc"), step=[0] * 3, lam=0
+    credit = run(
+        mt_grpo, [0.0, 1.0, 5.0], group=list("ggh"), trajectory=list("abc"), step=[0] * 3, lam=0
     )
     np.testing.assert_allclose(credit.advantage, [-0.70710578, 0.70710578, 0.0], atol=2e-6)
 
 
 def test_relatives_may_leave_the_deviation_out():
     table = {"group": ["g"] * 2, "trajectory": ["a", "b"], "step": [0, 0], "normalize": "mean"}
-    assert group_normalized_returns([3.0, 1.0], **table).advantage.tolist() == [1.0, -1.0]
+    assert run(group_normalized_returns, [3.0, 1.0], **table).advantage.tolist() == [1.0, -1.0]
     # the turn 1, −1 and as much for the outcome
-    assert mt_grpo([3.0, 1.0], **table).advantage.tolist() == [2.0, -2.0]
+    assert run(mt_grpo, [3.0, 1.0], **table).advantage.tolist() == [2.0, -2.0]
 
 
 @pytest.mark.parametrize("method", [group_normalized_returns, mt_grpo], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("options", [{"normalize": None}, {"gamma": -1}], ids=str)
 def test_an_option_that_cannot_be_meant_is_refused(method, options):
     with pytest.raises(CreditError, match=next(iter(options))):
-        method([1.0], group=["g"], trajectory=["a"], step=[0], **options)
+        run(method, [1.0], group=["g"], trajectory=["a"], step=[0], **options)
 
 
 def test_pure_is_the_worst_that_is_to_come():
-    credit = pure([0.9, 0.2, 0.7, -1.0, 5.0], trajectory=list("aaabb"), step=[0, 1, 2, 1, 0])
+    credit = run(pure, [0.9, 0.2, 0.7, -1.0, 5.0], trajectory=list("aaabb"), step=[0, 1, 2, 1, 0])
     assert credit.advantage.tolist() == [0.2, 0.2, 0.7, -1.0, -1.0]
 
 
 def test_pure_leaves_out_steps_that_nobody_judged():
-    credit = pure([0.9, NAN, 0.7, NAN], trajectory=["a"] * 4, step=range(4), default_step_reward=9)
+    credit = run(
+        pure, [0.9, NAN, 0.7, NAN], trajectory=["a"] * 4, step=range(4), default_step_reward=9
+    )
     assert credit.advantage.tolist() == [0.7, 0.7, 0.7, 9.0]
 
 
 def test_pure_needs_a_process_reward():
     with pytest.raises(CreditError, match="no process reward") as refusal:
-        pure([0.5, NAN], trajectory=["a", "b"], step=[0, 0], episode_score=[1.0, 1.0])
+        run(pure, [0.5, NAN], trajectory=["a", "b"], step=[0, 0], episode_score=[1.0, 1.0])
     assert refusal.value.rows == (1,)

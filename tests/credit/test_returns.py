@@ -7,26 +7,35 @@ from hypothesis import strategies as st
 
 from guerdon.credit import discounted_returns
 from guerdon.errors import CreditError
+from tests.credit.calls import run
 
 
 def test_a_return_is_the_reward_and_what_follows_at_a_discount():
     # 1 + 0.5 · (2 + 0.5 · 4) = 3, 2 + 0.5 · 4 = 4, 4; and 8 + 0.5 · 2 = 9, 2
-    returns = discounted_returns(
-        [1.0, 2.0, 4.0, 8.0, 2.0], trajectory=list("aaabb"), step=[0, 1, 2, 0, 1], gamma=0.5
+    returns = run(
+        discounted_returns,
+        [1.0, 2.0, 4.0, 8.0, 2.0],
+        trajectory=list("aaabb"),
+        step=[0, 1, 2, 0, 1],
+        gamma=0.5,
     )
     assert returns.tolist() == [3.0, 4.0, 4.0, 9.0, 2.0]
 
 
 def test_the_order_of_the_rows_does_not_matter():
-    returns = discounted_returns(
-        [4.0, 2.0, 1.0, 8.0, 2.0], trajectory=list("ababa"), step=[9, 9, 0, 0, 3], gamma=0.5
+    returns = run(
+        discounted_returns,
+        [4.0, 2.0, 1.0, 8.0, 2.0],
+        trajectory=list("ababa"),
+        step=[9, 9, 0, 0, 3],
+        gamma=0.5,
     )
     assert returns.tolist() == [4.0, 2.0, 3.0, 9.0, 4.0]
 
 
 def test_invalid_rows_have_0():
-    returns = discounted_returns(
-        [1.0, 2.0], trajectory=["a", "b"], step=[0, 0], valid=[True, False]
+    returns = run(
+        discounted_returns, [1.0, 2.0], trajectory=["a", "b"], step=[0, 0], valid=[True, False]
     )
     assert returns.tolist() == [1.0, 0.0]
 
@@ -44,7 +53,8 @@ def test_it_is_the_recursion(rewards, gamma):
             later = reward + gamma * later
             backwards.append(later)
         expected += backwards[::-1]
-    returns = discounted_returns(
+    returns = run(
+        discounted_returns,
         [reward for one in rewards for reward in one],
         trajectory=[number for number, one in enumerate(rewards) for _ in one],
         step=[step for one in rewards for step in range(len(one))],
@@ -55,13 +65,13 @@ def test_it_is_the_recursion(rewards, gamma):
 
 def test_a_sum_that_no_float_can_hold_is_refused():
     with pytest.raises(CreditError, match="too large"):
-        discounted_returns([1.7e308] * 2, trajectory=["a"] * 2, step=[0, 1])
+        run(discounted_returns, [1.7e308] * 2, trajectory=["a"] * 2, step=[0, 1])
 
 
 def test_a_discount_above_1_is_refused():
-    with pytest.raises(CreditError, match="gamma is 2"):
-        discounted_returns([1.0], trajectory=["a"], step=[0], gamma=2)
+    with pytest.raises(CreditError, match=r"`gamma` must be in \[0, 1\], got 2"):
+        run(discounted_returns, [1.0], trajectory=["a"], step=[0], gamma=2)
 
 
 def test_it_has_the_shape_of_the_rows():
-    assert discounted_returns(np.empty(0), trajectory=[], step=[]).shape == (0,)
+    assert run(discounted_returns, np.empty(0), trajectory=[], step=[]).shape == (0,)

@@ -38,18 +38,33 @@ def test_what_was_given_is_not_changed():
 @pytest.mark.parametrize(
     ("advantage", "mask", "index", "message"),
     [
-        ([[1.0]], [[1]], None, "advantage has shape (1, 1)"),
-        (["a"], [[1]], None, "advantage has shape (1,) and holds <U1 values"),
-        ([NAN], [[1]], None, "advantage is not finite in row 0"),
-        ([1.0], [1], None, "mask has shape (1,)"),
+        ([[1.0]], [[1]], None, "`advantage` must be 1-d, got shape (1, 1)"),
+        (["a"], [[1]], None, "`advantage` must contain numbers, got <U1 values"),
+        ([NAN], [[1]], None, "`advantage` is not finite in row 0"),
+        (
+            [1.0],
+            [1],
+            None,
+            "`mask` must be 2-d, (rows, tokens), with booleans or 0 and 1, got int64 values",
+        ),
         ([1.0], [[2]], None, "booleans or 0 and 1"),
         ([1.0], [[0.5]], None, "booleans or 0 and 1"),
-        ([1.0], [[1], [1]], None, "mask has 2 rows and there are 1 advantages"),
-        ([1.0], [[1, 1]], [[0]], "index has shape (1, 1)"),
-        ([1.0], [[1]], [[0.0]], "holds float64 values; whole numbers"),
-        ([1.0], [[1]], [[1]], "index is outside of the advantages in row 0; -1 to 0"),
+        ([1.0], [[1], [1]], None, "`mask` must have one row for each of 1 advantages, got 2"),
+        (
+            [1.0],
+            [[1, 1]],
+            [[0]],
+            "`index` must have integers and the mask's shape (1, 2), got int64",
+        ),
+        (
+            [1.0],
+            [[1]],
+            [[0.0]],
+            "`index` must have integers and the mask's shape (1, 1), got float64 values",
+        ),
+        ([1.0], [[1]], [[1]], "`index` is not in [-1, 0] in row 0"),
         ([1.0], [[0], [1]], [[0], [-2]], "in row 1"),
-        ([1.0], [[1], [1, 1]], None, "mask can't be read as an array"),
+        ([1.0], [[1], [1, 1]], None, "`mask` can't be read as an array"),
     ],
 )
 def test_what_does_not_fit_is_refused(advantage, mask, index, message):
@@ -59,6 +74,8 @@ def test_what_does_not_fit_is_refused(advantage, mask, index, message):
 
 
 def test_steps_of_rollouts_that_do_not_count_are_refused_by_name():
-    with pytest.raises(CreditError, match="advantage is None in row 1") as refusal:
+    with pytest.raises(
+        CreditError, match="`advantage` is not finite in row 1; leave out"
+    ) as refusal:
         to_token_advantages([0.5, None], [[1, 1], [1, 0]])
     assert refusal.value.rows == (1,)

@@ -8,12 +8,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from guerdon import EvaluateResult, Message, StepData, StepOutput
-from guerdon.credit import METHODS, gigpo
+from guerdon.credit import ESTIMATORS, StepBatch, gigpo
 from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts import RLDataAligner, apply_credit, system_apply_gigpo_to_batch_steps
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.crediting import check_options
-from guerdon.rollouts.group_keys import group_key
+from guerdon.rollouts.keys import group_key
 
 
 def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):
@@ -64,23 +64,21 @@ def test_it_is_what_the_estimator_gives_of_the_same_columns():
     ]
     credit = apply_credit(rollouts, omega=0.5, gamma=0.9, joint="convex")
     nan = float("nan")
-    expected = gigpo(
+    columns = StepBatch.from_arrays(
         [0.5, nan, 0.25, nan, nan, nan, 0.125],
         group=[1, 1, 1, 1, 2, 2, 2],
         trajectory=list("aaabccd"),
         step=[0, 1, 2, 0, 0, 1, 0],
         state=["s", "l", "s", "s", "t", "t", "t"],
         episode_score={"a": 1.0, "b": -1.0, "c": 0.5, "d": 0.0},
-        omega=0.5,
-        gamma=0.9,
-        joint="convex",
     )
+    expected = gigpo(columns, omega=0.5, gamma=0.9, joint="convex")
     assert credit.advantage.tolist() == expected.advantage.tolist()
     flat = [pair for each in filled(rollouts) for pair in each]
     assert flat == list(zip(expected.advantage.tolist(), expected.returns.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", ESTIMATORS.names())
 def test_every_method_fills_every_step(method):
     rollouts = [
         rollout(name, score, "s", "l", rewards=(0.5, score), group=1, values=(0.25, 0.5))
@@ -224,14 +222,14 @@ def test_without_groups_all_is_one():
 def test_a_group_that_some_rollouts_lack_is_refused():
     rollouts = grouped()
     rollouts[2].group = None
-    with pytest.raises(CreditError, match=r"\['c'\] say no group, and others do"):
+    with pytest.raises(CreditError, match=r"\['c'\] have no group and others do"):
         apply_credit(rollouts)
     assert untouched(rollouts)
 
 
 def test_a_mapping_that_lacks_a_rollout_is_refused():
     rollouts = grouped()
-    with pytest.raises(CreditError, match=r"\['c', 'd'\] are in no group"):
+    with pytest.raises(CreditError, match=r"`group` lacks the rollouts \['c', 'd'\]"):
         apply_credit(rollouts, group={"a": 1, "b": 1})
     assert untouched(rollouts)
 
@@ -247,7 +245,7 @@ def test_a_group_of_one_has_0_and_a_note():
     credit = apply_credit(rollouts)
     assert advantages(rollouts) == [[0.0, 0.0]]
     assert credit.diagnostics.singletons == ("g",)
-    assert any("nothing compares with" in note for note in credit.diagnostics.notes)
+    assert any("nothing to compare it with" in note for note in credit.diagnostics.notes)
 
 
 def test_an_empty_batch_gives_an_empty_credit_with_a_note():
@@ -269,7 +267,7 @@ def refused(rollouts, match, error=CreditError, **options):
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_a_score_that_is_not_finite_and_marked_valid(score):
-    refused([rollout("a", 1.0, "s"), rollout("b", score, "s")], "episode_score is not finite")
+    refused([rollout("a", 1.0, "s"), rollout("b", score, "s")], "`episode_score` is not finite")
 
 
 def test_no_score_that_is_marked_valid():
@@ -279,7 +277,7 @@ def test_no_score_that_is_marked_valid():
 def test_a_repeated_step():
     twice = rollout("a", 1.0, "s", "s", "s")
     twice.steps[2].system_step_index = 1
-    refused([rollout("b", 1.0, "s"), twice], r"same step .* in row 3")
+    refused([rollout("b", 1.0, "s"), twice], "a step of a trajectory is repeated in row 3")
 
 
 def test_a_rollout_that_is_there_twice():
@@ -296,7 +294,11 @@ def test_states_that_can_not_be_keyed_name_their_rows():
         return said if said != "bad" else object()
 
     rollouts = [rollout("a", 1.0, "s", "bad"), rollout("b", 0.0, "bad")]
-    refused(rollouts, r"state can't be compared: object in rows 1, 2", state_key=key)
+    refused(
+        rollouts,
+        r"states can't be compared: object in rows 1, 2",
+        state_key=key,
+    )
 
 
 def test_what_a_state_key_raises_is_raised():
@@ -307,7 +309,11 @@ def test_what_a_state_key_raises_is_raised():
 
 
 def test_gae_without_value_estimates():
-    refused([rollout("a", 1.0, "s", "l", values=(0.5,))], r"values .* in row 1", method="gae")
+    refused(
+        [rollout("a", 1.0, "s", "l", values=(0.5,))],
+        "`values` is not finite in row 1",
+        method="gae",
+    )
 
 
 def test_returns_that_become_infinite():
@@ -318,18 +324,18 @@ def test_returns_that_become_infinite():
 def test_a_step_that_two_rollouts_share():
     won, lost = rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s")
     lost.steps[0] = won.steps[0]
-    refused([won, lost], "a step of rollout 'b' is that of 'a', the very same object")
+    refused([won, lost], "a step of rollout 'b' is the same object as one of 'a'")
 
 
 def test_a_step_that_stands_in_a_rollout_twice():
     twice = rollout("a", 1.0, "s", "s")
     twice.steps[1] = twice.steps[0]
-    refused([twice], "a step of rollout 'a' is that of 'a'")
+    refused([twice], "a step of rollout 'a' is the same object as one of 'a'")
 
 
 def test_lists_that_share_steps():
     steps = rollout("a", 1.0, "s").steps
-    with pytest.raises(CreditError, match="a step of rollout 1 is that of 0"):
+    with pytest.raises(CreditError, match="a step of rollout 1 is the same object as one of 0"):
         system_apply_gigpo_to_batch_steps([steps, steps], [1.0, 0.0])
     assert steps[0].advantage is None
 
@@ -338,13 +344,13 @@ def test_lists_that_share_steps():
     ("batch", "match"),
     [
         ([rollout("a", 1.0, "s").steps], r"batch\[0\] .* system_apply_gigpo_to_batch_steps"),
-        ({"a": rollout("a", 1.0, "s")}, "batch is .*; it takes a list of rollouts"),
-        ("ab", "batch is 'ab'; it takes a list of rollouts"),
-        (None, "batch is None; it takes a list of rollouts"),
-        ([AlignedRollout("a", [{}], 1.0)], "rollout 'a' has {} among its StepData"),
+        ({"a": rollout("a", 1.0, "s")}, "`batch` must be a list, got {"),
+        ("ab", "`batch` must be a list, got 'ab'"),
+        (None, "`batch` must be a list, got None"),
+        ([AlignedRollout("a", [{}], 1.0)], "the steps of rollout 'a' must be StepData, got {}"),
         ([AlignedRollout("a", None, 1.0)], r"batch\[0\] "),
         ([rollout(["a"], 1.0, "s")], r"\['a'\]"),
-        ([rollout("a", "1", "s")], "episode_score holds <U1 values"),
+        ([rollout("a", "1", "s")], "`episode_score` must contain numbers, got <U1 values"),
     ],
     ids=["lists", "mapping", "text", "nothing", "dicts", "no steps", "list as id", "text score"],
 )
@@ -356,12 +362,28 @@ def test_what_is_no_batch(batch, match):
 @pytest.mark.parametrize(
     ("lists", "scores", "match"),
     [
-        ([rollout("a", 1.0, "s").steps], {"a": 1.0}, "final_scores_for_rollouts is .* of scores"),
-        ([rollout("a", 1.0, "s").steps], 1.0, "final_scores_for_rollouts is 1.0"),
-        ({"a": rollout("a", 1.0, "s").steps}, [1.0], "batch_of_step_data_lists is .* of steps"),
-        (rollout("a", 1.0, "s").steps, [1.0], r"batch_of_step_data_lists\[0\] is StepData"),
-        ([[{}]], [1.0], "has {} among its StepData"),
-        ([[[]]], [1.0], r"has \[\] among its StepData"),
+        (
+            [rollout("a", 1.0, "s").steps],
+            {"a": 1.0},
+            "`final_scores_for_rollouts` must be a list, got {",
+        ),
+        (
+            [rollout("a", 1.0, "s").steps],
+            1.0,
+            "`final_scores_for_rollouts` must be a list, got 1.0",
+        ),
+        (
+            {"a": rollout("a", 1.0, "s").steps},
+            [1.0],
+            "`batch_of_step_data_lists` must be a list, got {",
+        ),
+        (
+            rollout("a", 1.0, "s").steps,
+            [1.0],
+            r"`batch_of_step_data_lists\[0\]` must be a list, got StepData",
+        ),
+        ([[{}]], [1.0], "the steps of rollout 0 must be StepData, got {}"),
+        ([[[]]], [1.0], r"the steps of rollout 0 must be StepData, got \[\]"),
     ],
     ids=["scores by id", "one score", "lists by id", "one list", "dicts", "lists of lists"],
 )
@@ -395,12 +417,12 @@ def test_a_state_key_that_raises_names_the_step_and_the_rollout():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"method": "ppo"}, r"no method 'ppo'; there are \['dr_grpo', 'gae'"),
-        ({"gama": 0.9}, r"gigpo takes no 'gama'; it takes gamma, omega"),
-        ({"method": "grpo", "omega": 1.0}, r"grpo takes no 'omega'"),
-        ({"valid": [True]}, r"gigpo takes no 'valid'"),
-        ({"episode_score": [1.0]}, r"gigpo takes no 'episode_score'"),
-        ({"state_key": "first"}, r"no state key 'first'"),
+        ({"method": "ppo"}, "there is no estimator 'ppo'; known: 'dr_grpo', 'gae'"),
+        ({"gama": 0.9}, "gigpo has no option 'gama'; it has gamma, omega"),
+        ({"method": "grpo", "omega": 1.0}, "grpo has no option 'omega'"),
+        ({"valid": [True]}, "gigpo has no option 'valid'"),
+        ({"episode_score": [1.0]}, "gigpo has no option 'episode_score'"),
+        ({"state_key": "first"}, "`state_key` must be 'last', .* got 'first'"),
     ],
     ids=["method", "typo", "another's", "valid", "score", "state key"],
 )
@@ -418,8 +440,8 @@ def test_options_out_of_their_range(options):
 
 
 def test_options_say_what_they_could_be():
-    assert check_options("rloo", {}) is METHODS["rloo"]
-    with pytest.raises(InvalidArgumentError, match=r"grpo takes no 'x'; it takes .*normalize"):
+    assert check_options("rloo", {}) is ESTIMATORS["rloo"]
+    with pytest.raises(InvalidArgumentError, match=r"grpo has no option 'x'; it has .*normalize"):
         check_options("grpo", {"x": 1})
 
 
@@ -519,7 +541,7 @@ def test_no_score_is_no_advantage():
 @pytest.mark.parametrize("scores", [[], [1.0], [1.0, 0.0, 0.5]], ids=len)
 def test_there_is_one_score_for_each_rollout(scores):
     lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
-    with pytest.raises(CreditError, match=f"{len(scores)} final scores for 2 rollouts"):
+    with pytest.raises(CreditError, match=f"one score for each of 2 rollouts, got {len(scores)}"):
         system_apply_gigpo_to_batch_steps(lists, scores)
     assert all(step.advantage is None for steps in lists for step in steps)
 

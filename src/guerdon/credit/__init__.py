@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.credit.batch import *
     from guerdon.credit.credit import *
-    from guerdon.credit.group_in_group import *
-    from guerdon.credit.methods import *
-    from guerdon.credit.outcome import *
-    from guerdon.credit.process import *
-    from guerdon.credit.returns import *
+    from guerdon.credit.estimators import *
+    from guerdon.credit.statistics import *
     from guerdon.credit.tokens import *
 
-__getattr__, __dir__ = lazy_names(
-    __name__, "credit", "group_in_group", "outcome", "process", "returns", "tokens", "methods"
-)
+__getattr__, __dir__ = lazy_names(__name__, "statistics", "batch", "credit", "tokens", "estimators")

@@ -1,199 +1,331 @@
-"""`Batch`: the valid rows of a batch in canonical order, with everything about them checked."""
+"""`StepBatch`: the steps of a batch of trajectories, validated once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from guerdon.credit.arguments import (
+from guerdon._validation import check_integer, check_number
+from guerdon.credit.columns import (
     Column,
     Floats,
     Integers,
+    Numbered,
     PerTrajectory,
-    column,
-    finite,
-    floats,
-    numbers,
-    refused,
-    same_lengths,
+    listed,
+    number,
+    read_array,
+    read_column,
+    read_floats,
+    read_ids,
+    read_steps,
+    row_error,
 )
-from guerdon.credit.keys import Numbered, ids_of, ranks
-from guerdon.credit.per_trajectory import TrajectoryReader
+from guerdon.credit.states import group_similar, state_keys
+from guerdon.errors import CreditError
 
-__all__ = ["Batch"]
+__all__ = ["StepBatch"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+# The number of earlier states that an anchor group may depend on.
+MAX_HISTORY = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """M valid rows of N, in T valid trajectories of G groups, in canonical order.
+class StepBatch:
+    """M valid steps of T trajectories in G groups, which every estimator takes.
 
-    The canonical order is by group, then trajectory, then step; it depends on the ids and not on
-    the order of the rows, so that no number depends on that order either, to the last bit.
+    `from_arrays` makes and validates one. The steps are sorted by group, trajectory and step, each
+    by its id, so that no result depends on the order of the rows that were passed.
+
+    Example:
+        >>> from guerdon.credit import StepBatch
+        >>> batch = StepBatch.from_arrays([0.0, 1.0, 0.0], trajectory=["b", "b", "a"],
+        ...                               step=[0, 1, 0], group=["g", "g", "g"])
+        >>> batch.trajectory_ids, batch.scores.tolist(), batch.returns(0.5).tolist()
+        (('a', 'b'), [0.0, 1.0], [0.0, 0.5, 1.0])
 
     Attributes:
-        size: N, the number of rows that were given.
-        rows: The row number of each valid row, (M,).
-        trajectory: The number of its trajectory, (M,), ascending.
-        group: The number of its group, (M,), ascending.
-        starts: Where each trajectory starts, (T,).
-        lengths: How many steps it has, (T,).
-        group_of: The number of its group, (T,), ascending.
-        given: The base rewards, NaN where none was given, (M,).
-        default: What stands for a base reward that wasn't given.
-        score: The episode score of each trajectory, (T,).
-        grouped: Whether groups were given; else all is one.
-        group_ids: The ids of the groups, G of them.
-        trajectory_ids: The ids of the trajectories, T of them.
-        masked: The ids of the trajectories that don't count, and why.
+        size: N, the number of rows that were passed.
+        rows: The row of each valid step, (M,).
+        trajectory: The index of its trajectory, (M,), ascending.
+        group: The index of its group, (M,), ascending.
+        rewards: Its base reward, with the default where none was passed, (M,).
+        is_rewarded: Whether a base reward was passed, (M,).
+        state: The number of its state, (M,), counted over all groups in order of appearance: steps
+            of one group in the same state have the same number. None if no states were passed.
+        values: The critic's estimates, (M,). None if none were passed.
+        starts: The index of the first step of each trajectory, (T,).
+        lengths: Its number of steps, (T,).
+        group_of: The index of its group, (T,), ascending.
+        scores: Its episode score, (T,).
+        trajectory_ids: Its id, T of them.
+        group_ids: The id of each group, G of them.
+        has_groups: Whether group ids were passed; otherwise all trajectories are one group.
+        state_keys: The state of each number in `state`, in a form that is hashable.
+        masked: Why trajectories are not valid, by id.
+        default_step_reward: The reward of a step without one.
     """
 
     size: int
     rows: Integers
     trajectory: Integers
     group: Integers
+    rewards: Floats
+    is_rewarded: NDArray[np.bool_]
+    state: Integers | None
+    values: Floats | None
     starts: Integers
     lengths: Integers
     group_of: Integers
-    given: Floats
-    default: float
-    score: Floats
-    grouped: bool
-    group_ids: tuple[Any, ...]
+    scores: Floats
     trajectory_ids: tuple[Any, ...]
-    masked: dict[Any, str]
+    group_ids: tuple[Any, ...]
+    has_groups: bool
+    state_keys: tuple[Hashable, ...]
+    masked: Mapping[Any, str]
+    default_step_reward: float
 
-    def step_rewards(self) -> Floats:
-        """The base rewards, with the default where none was given, (M,)."""
-        return np.where(np.isnan(self.given), self.default, self.given)
-
-    def rewards(self) -> Floats:
-        """The step rewards; a trajectory without any base reward has its score added at its end."""
-        rewards = self.step_rewards()
-        bare = ~self.rewarded()
-        with np.errstate(over="ignore"):
-            rewards[(self.starts + self.lengths - 1)[bare]] += self.score[bare]
-        return rewards
-
-    def rewarded(self) -> NDArray[np.bool_]:
-        """Whether a trajectory has any base reward, (T,)."""
-        given = np.bincount(self.trajectory, ~np.isnan(self.given), len(self.starts))
-        return given > 0
-
-    def backwards(self, values: Floats, combine: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Run through every trajectory from its end.
+    @classmethod
+    def from_arrays(
+        cls,
+        rewards: ArrayLike,
+        *,
+        trajectory: Column,
+        step: Column,
+        group: Column | None = None,
+        state: Column | None = None,
+        values: ArrayLike | None = None,
+        episode_score: PerTrajectory | None = None,
+        valid: PerTrajectory | None = None,
+        default_step_reward: float = 0.0,
+    ) -> StepBatch:
+        """Make a batch of columns with one row for each step, in any order.
 
         Args:
-            values: One for each valid row, (M,).
-            combine: Takes the values of some rows and the results of those that follow them, and
-                gives the results; the result of a last step is its value.
+            rewards: Base rewards, (N,); NaN or None for a step without one.
+            trajectory: Trajectory ids, (N,), hashable, unique in the batch.
+            step: Step ids, (N,), numbers that sort; gaps are allowed.
+            group: Group ids, (N,), hashable; None makes all trajectories one group.
+            state: The state in which each step was taken, (N,): text, numbers, None, bytes, arrays,
+                lists, tuples, sets and mappings of these, or values that compare by content. 1, 1.0
+                and True are different states, NaN is the same as NaN.
+            values: The critic's estimate of the return from each step on, (N,), finite.
+            episode_score: Scores, (N,), or (T,) in the order of the trajectories' first rows, or a
+                mapping from trajectory ids; None sums the rewards that were passed.
+            valid: Booleans for whether a trajectory counts, in the same forms; None means all do.
+                One invalid row makes its trajectory invalid.
+            default_step_reward: The reward of a step without one.
+
+        Raises:
+            CreditError: The columns are invalid or contradict each other; ``rows`` says where.
+        """
+        default = check_number("default_step_reward", default_step_reward, error=CreditError)
+        given: dict[str, Any] = {"rewards": rewards, "trajectory": trajectory, "step": step}
+        optional = {"group": group, "state": state, "values": values}
+        given |= {name: column for name, column in optional.items() if column is not None}
+        columns = {name: read_column(column, name) for name, column in given.items()}
+        size = _common_length(columns)
+        base = read_floats(columns["rewards"], "rewards")
+        trajectories = read_ids(columns["trajectory"], size, "trajectory")
+        groups = read_ids(columns.get("group", [None] * size), size, "group")
+        order = _canonical_order(trajectories, groups, read_steps(columns["step"], "step"))
+        masked = _masked(valid, trajectories)
+        counts = np.ones(len(trajectories.ids), np.bool_)
+        counts[list(masked)] = False
+        rows = order[counts[trajectories.codes[order]]]
+        base = base[rows]
+        if np.isinf(base).any():
+            raise row_error("`rewards` is infinite", rows[np.isinf(base)])
+        is_rewarded = ~np.isnan(base)
+        if episode_score is None:
+            scores = _sums(base[is_rewarded], trajectories, rows[is_rewarded], counts)
+        else:
+            scores = _scores(episode_score, trajectories, counts)
+        begins = _begins(trajectories.codes[rows])
+        starts = np.flatnonzero(begins)
+        kept = trajectories.codes[rows[starts]]
+        group_codes = groups.codes[rows[starts]]
+        group_begins = _begins(group_codes)
+        group_of = np.cumsum(group_begins) - 1
+        of_trajectory = np.cumsum(begins) - 1
+        of_group = group_of[of_trajectory]
+        codes, keys = _states(columns.get("state"), rows, of_group)
+        return cls(
+            size=size,
+            rows=rows,
+            trajectory=of_trajectory,
+            group=of_group,
+            rewards=np.where(is_rewarded, base, default),
+            is_rewarded=is_rewarded,
+            state=codes,
+            values=_values(columns.get("values"), rows),
+            starts=starts,
+            lengths=np.diff(starts, append=len(rows)),
+            group_of=group_of,
+            scores=scores[kept],
+            trajectory_ids=tuple(trajectories.ids[code] for code in kept.tolist()),
+            group_ids=tuple(groups.ids[code] for code in group_codes[group_begins].tolist()),
+            has_groups=group is not None,
+            state_keys=keys,
+            masked={trajectories.ids[code]: why for code, why in masked.items()},
+            default_step_reward=default,
+        )
+
+    @property
+    def turn(self) -> Integers:
+        """The position of each step in its trajectory, (M,), from 0."""
+        turns: Integers = np.arange(len(self.rows)) - self.starts[self.trajectory]
+        return turns
+
+    def has_rewards(self) -> NDArray[np.bool_]:
+        """Return whether a trajectory has any base reward, (T,)."""
+        return np.bincount(self.trajectory, self.is_rewarded, len(self.starts)) > 0
+
+    def rewards_and_scores(self) -> Floats:
+        """Return the rewards, (M,), where trajectories without any end with their score."""
+        rewards = self.rewards.copy()
+        last = self.starts + self.lengths - 1
+        without = ~self.has_rewards()
+        with np.errstate(over="ignore"):
+            rewards[last[without]] += self.scores[without]
+        return rewards
+
+    def returns(self, gamma: float = 1.0, rewards: Floats | None = None) -> Floats:
+        """Return R_t = r_t + γ R_{t+1}, (M,).
+
+        Args:
+            gamma: The discount γ, in [0, 1].
+            rewards: r, (M,); None takes `rewards_and_scores`.
+
+        Raises:
+            CreditError: ``gamma`` is out of range.
+        """
+        gamma = check_number("gamma", gamma, low=0, high=1, error=CreditError)
+        rewards = self.rewards_and_scores() if rewards is None else rewards
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.backwards(rewards, lambda reward, later: reward + gamma * later)
+
+    def backwards(self, values: Floats, combine: Callable[[Floats, Floats], Floats]) -> Floats:
+        """Accumulate values over every trajectory from its end, (M,).
+
+        Args:
+            values: A value for each step, (M,).
+            combine: Returns the results of some steps from their values and the results of the
+                steps after them. The result of a last step is its value.
         """
         results = values.copy()
         longest_first = np.argsort(-self.lengths, kind="stable")
         last = (self.starts + self.lengths - 1)[longest_first]
-        # How many trajectories have more than that many steps.
-        more = len(last) - np.cumsum(np.bincount(self.lengths)) if len(last) else ()
-        for back, active in enumerate(more[1:-1], start=1):
-            rows = last[:active] - back
-            results[rows] = combine(values[rows], results[rows + 1])
+        # The number of trajectories with more than 0, 1, … steps.
+        longer = len(last) - np.cumsum(np.bincount(self.lengths)) if len(last) else ()
+        for back, active in enumerate(longer[1:-1], start=1):
+            steps = last[:active] - back
+            results[steps] = combine(values[steps], results[steps + 1])
         return results
 
-    def spread(self, values: NDArray[Any], missing: Any = 0) -> NDArray[Any]:
-        """Values of the valid rows at their places among all rows, (N,)."""
-        placed = np.full(self.size, missing, values.dtype)
+    def anchors(self, *, history: int = 0, similarity: float | None = None) -> Iterator[Integers]:
+        """Yield the number of each step's anchor group, (M,), by more and more of its history.
+
+        An anchor group is the steps of a group that are in the same state; at depth k, those whose
+        k states before are the same too, or as many as there are. Groups are numbered in order of
+        appearance.
+
+        Args:
+            history: The largest depth, in [0, 1000]; the depths 0, 1, … ``history`` are yielded.
+            similarity: None compares states for equality. Otherwise states are texts, and each
+                joins the first group whose first text has at least this ratio, in (0, 1], by
+                ``difflib.SequenceMatcher(None, first, text, autojunk=False)``.
+
+        Raises:
+            CreditError: An argument is out of range, the batch has no states, or ``similarity`` is
+                given and a state is not text.
+        """
+        history = check_integer("history", history, low=0, high=MAX_HISTORY, error=CreditError)
+        if self.state is None:
+            raise CreditError("the batch has no states to compare; pass `state` when you make it")
+        anchor = state = self.state if similarity is None else self._similar(self.state, similarity)
+        yield anchor
+        longest = int(self.lengths.max(initial=1))
+        for depth in range(1, history + 1):
+            if depth < longest:
+                earlier = np.arange(len(state)) - depth
+                is_inside = earlier >= self.starts[self.trajectory]
+                before = np.where(is_inside, state[np.maximum(earlier, 0)], -1)
+                pairs = anchor * (len(state) + 1) + before + 1
+                anchor = number(pairs.tolist(), len(pairs)).codes
+            yield anchor
+
+    def _similar(self, state: Integers, similarity: float) -> Integers:
+        check_number("similarity", similarity, low=0, high=1, low_open=True, error=CreditError)
+        _, first = np.unique(state, return_index=True)
+        wrong = [key for key, value in enumerate(self.state_keys) if type(value) is not str]
+        if wrong:
+            raise row_error(
+                "`state` is not text",
+                self.rows[np.isin(state, wrong)],
+                expected="`similarity` compares text alone",
+            )
+        codes = np.empty(len(first), np.int64)
+        for start, end in _runs(self.group[first]):
+            texts: Any = self.state_keys[start:end]
+            codes[start:end] = group_similar(texts, similarity) + start
+        merged = codes[state]
+        return number(merged.tolist(), len(merged)).codes
+
+    def to_rows(self, values: NDArray[Scalar], fill: Any = 0) -> NDArray[Scalar]:
+        """Return values of the valid steps, (M,), in the order of the rows, (N,)."""
+        placed = np.full(self.size, fill, values.dtype)
         placed[self.rows] = values
         return placed
 
 
-def read_batch(
-    rewards: ArrayLike,
-    *,
-    group: Column | None,
-    trajectory: Column,
-    step: Column,
-    episode_score: PerTrajectory | None,
-    valid: PerTrajectory | None,
-    default_step_reward: float = 0.0,
-    **others: Any,
-) -> Batch:
-    """Check the arguments that all estimators share, and put the valid rows in canonical order.
-
-    Args:
-        rewards: Base rewards, (N,); NaN where none was given.
-        group: Group ids, (N,); None: all are one group.
-        trajectory: Trajectory ids, (N,).
-        step: Step ids, (N,), numbers.
-        episode_score: Scores, (N,), one for each trajectory, or by id; None: the sum of rewards.
-        valid: Whether a trajectory counts, (N,), one for each trajectory, or by id; None: all do.
-        default_step_reward: What stands for a reward that wasn't given.
-        **others: Other columns, whose length must agree.
-
-    Raises:
-        CreditError: Something can't be meant.
-    """
-    default = finite(default_step_reward, "default_step_reward")
-    columns = {"rewards": column(rewards, "rewards")}
-    if group is not None:
-        columns["group"] = column(group, "group")
-    columns |= {"trajectory": column(trajectory, "trajectory"), "step": column(step, "step")}
-    size = same_lengths(columns | {name: column(given, name) for name, given in others.items()})
-    given = floats(columns["rewards"], "rewards")
-    trajectories = ids_of(columns["trajectory"], size, "trajectory")
-    groups = ids_of(columns.get("group", [None] * size), size, "group")
-    order = _canonical_order(trajectories, groups, numbers(columns["step"], "step"))
-    reader = TrajectoryReader(size, trajectories)
-    masked = reader.masked(valid)
-    counts = np.ones(len(trajectories.ids), np.bool_)
-    counts[list(masked)] = False
-    rows = order[counts[trajectories.codes[order]]]
-    _rewards_are_finite(given, rows)
-    if episode_score is None:
-        score = reader.sums(given, rows, counts)
-    else:
-        score = reader.scores(episode_score, counts)
-    begins = _changes(trajectories.codes[rows])
-    number, starts = np.cumsum(begins) - 1, np.flatnonzero(begins)
-    kept, group_of = trajectories.codes[rows[starts]], groups.codes[rows[starts]]
-    group_number = np.cumsum(_changes(group_of)) - 1
-    return Batch(
-        size=size,
-        rows=rows,
-        trajectory=number,
-        group=group_number[number],
-        starts=starts,
-        lengths=np.diff(starts, append=len(rows)),
-        group_of=group_number,
-        given=given[rows],
-        default=default,
-        score=score[kept],
-        grouped=group is not None,
-        group_ids=tuple(groups.ids[code] for code in group_of[_changes(group_of)].tolist()),
-        trajectory_ids=tuple(trajectories.ids[code] for code in kept.tolist()),
-        masked={trajectories.ids[code]: why for code, why in masked.items()},
-    )
+# The parts of `StepBatch.from_arrays` ------------------------------------------------------------
 
 
-def _changes(codes: Integers) -> NDArray[np.bool_]:
-    """Where a run of equal codes begins."""
-    changes: NDArray[np.bool_] = np.diff(codes, prepend=-1) != 0
-    return changes
+def _common_length(columns: Mapping[str, Column]) -> int:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        listing = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise CreditError(
+            f"columns must have one entry for each row, but lengths differ: {listing}"
+        )
+    return lengths["rewards"]
+
+
+def _begins(codes: Integers) -> NDArray[np.bool_]:
+    """Whether a run of equal codes begins."""
+    begins: NDArray[np.bool_] = np.diff(codes, prepend=-1) != 0
+    return begins
+
+
+def _runs(codes: Integers) -> Iterable[tuple[int, int]]:
+    """The start and end of each run of equal codes."""
+    return pairwise([*np.flatnonzero(_begins(codes)).tolist(), len(codes)])
 
 
 def _canonical_order(trajectories: Numbered, groups: Numbered, step: NDArray[Any]) -> Integers:
-    """Row numbers by group, trajectory and step.
-
-    Raises:
-        CreditError: A trajectory is in two groups, or has a step twice.
-    """
+    """Sort the rows by group, trajectory and step."""
     codes, first = trajectories.codes, trajectories.first_rows()
     group_of = groups.codes[first]
-    _no_trajectory_in_two_groups(trajectories, groups, group_of[codes])
-    sequence = np.lexsort((ranks(trajectories.ids), ranks(groups.ids)[group_of]))
+    wrong = np.flatnonzero(groups.codes != group_of[codes])
+    if len(wrong):
+        one = codes[wrong[0]]
+        raise row_error(
+            f"trajectory {trajectories.ids[one]!r} of group {groups.ids[group_of[one]]!r} is in "
+            f"group {groups.ids[groups.codes[wrong[0]]]!r}",
+            wrong,
+            expected="trajectory ids must be unique in the batch, such as (group, number)",
+        )
     place = np.empty(len(first), np.int64)
-    place[sequence] = np.arange(len(first))
+    place[np.lexsort((trajectories.ranks(), groups.ranks()[group_of]))] = np.arange(len(first))
     place = place[codes]
     rises = place[1:] > place[:-1]
     rises |= (place[1:] == place[:-1]) & (step[1:] > step[:-1])
@@ -201,34 +333,120 @@ def _canonical_order(trajectories: Numbered, groups: Numbered, step: NDArray[Any
         return np.arange(len(step))
     order: Integers = np.lexsort((step, place))
     codes, step = codes[order], step[order]
-    again = (codes[1:] == codes[:-1]) & (step[1:] == step[:-1])
-    if again.any():
-        raise refused(
-            "the same step of the same trajectory again",
-            order[1:][again],
-            accepted="each step of a trajectory has one row",
-        )
+    repeated = (codes[1:] == codes[:-1]) & (step[1:] == step[:-1])
+    if repeated.any():
+        raise row_error("a step of a trajectory is repeated", order[1:][repeated])
     return order
 
 
-def _no_trajectory_in_two_groups(
-    trajectories: Numbered, groups: Numbered, expected: Integers
-) -> None:
-    wrong = np.flatnonzero(groups.codes != expected)
-    if len(wrong):
-        row = wrong[0]
-        group, other = groups.ids[expected[row]], groups.ids[groups.codes[row]]
-        raise refused(
-            f"trajectory {trajectories.ids[trajectories.codes[row]]!r} of group {group!r} is in "
-            f"another group, {other!r},",
-            wrong,
-            accepted="trajectory ids must be unique in the batch, such as (group, number)",
+def _masked(valid: PerTrajectory | None, trajectories: Numbered) -> dict[int, str]:
+    """The codes of the invalid trajectories, and why they are invalid."""
+    if valid is None:
+        return {}
+    entries, is_by_row = _entries(valid, "valid", trajectories)
+    array = read_array(entries, "valid")
+    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
+        raise CreditError("`valid` must contain booleans")
+    rows: dict[int, list[int]] = defaultdict(list)
+    for place in np.flatnonzero(array == 0).tolist():
+        rows[int(trajectories.codes[place]) if is_by_row else place].append(place)
+    if not is_by_row:
+        return dict.fromkeys(rows, "marked invalid")
+    return {
+        code: f"marked invalid in row{'s' * (len(some) > 1)} {listed(some, len(some))}"
+        for code, some in rows.items()
+    }
+
+
+def _scores(given: PerTrajectory, trajectories: Numbered, counts: NDArray[np.bool_]) -> Floats:
+    """The score of each trajectory, (T,); that of an invalid one may be anything."""
+    entries, is_by_row = _entries(given, "episode_score", trajectories)
+    scores = read_floats(entries, "episode_score")
+    if is_by_row:
+        by_row, codes = scores, trajectories.codes
+        scores = by_row[trajectories.first_rows()]
+        is_same = (by_row == scores[codes]) | (np.isnan(by_row) & np.isnan(scores)[codes])
+        wrong = np.flatnonzero(~is_same & counts[codes])
+        if len(wrong):
+            raise row_error("`episode_score` differs within a trajectory", wrong)
+    _check_trajectories(
+        ~np.isfinite(scores) & counts, trajectories, "`episode_score` is not finite"
+    )
+    return scores
+
+
+def _sums(
+    rewards: Floats, trajectories: Numbered, rows: Integers, counts: NDArray[np.bool_]
+) -> Floats:
+    """The sum of the rewards of each trajectory, (T,), added in canonical order."""
+    codes, total = trajectories.codes[rows], len(counts)
+    _check_trajectories(
+        (np.bincount(codes, minlength=total) == 0) & counts,
+        trajectories,
+        "neither a reward nor an `episode_score`",
+    )
+    return np.bincount(codes, rewards, total).astype(np.float64)
+
+
+def _entries(given: PerTrajectory, name: str, trajectories: Numbered) -> tuple[Column, bool]:
+    """Read an argument by row, by trajectory or by id; also return whether it is by row."""
+    size, ids = len(trajectories.codes), trajectories.ids
+    if isinstance(given, Mapping):
+        missing = [one for one in ids if one not in given]
+        if missing:
+            raise CreditError(
+                f"`{name}` lacks the trajectories {listed(map(repr, missing), len(missing))}"
+            )
+        return [given[one] for one in ids], False
+    entries = read_column(given, name)
+    if len(entries) not in (size, len(ids)):
+        raise CreditError(
+            f"`{name}` must have {size} entries (one for each row) or {len(ids)} (one for each "
+            f"trajectory), got {len(entries)}"
+        )
+    return entries, len(entries) != len(ids)
+
+
+def _check_trajectories(wrong: NDArray[np.bool_], trajectories: Numbered, problem: str) -> None:
+    codes = np.flatnonzero(wrong)
+    if len(codes):
+        ids = listed((repr(trajectories.ids[code]) for code in codes), len(codes))
+        raise row_error(
+            f"{problem} for the trajectories {ids}, which start",
+            trajectories.first_rows()[codes],
+            expected="mark trajectories without a score invalid",
         )
 
 
-def _rewards_are_finite(given: Floats, rows: Integers) -> None:
-    wrong = rows[np.isinf(given[rows])]
+def _values(column: Column | None, rows: Integers) -> Floats | None:
+    if column is None:
+        return None
+    values = read_floats(column, "values")[rows]
+    wrong = rows[~np.isfinite(values)]
     if len(wrong):
-        raise refused(
-            "rewards are infinite", wrong, accepted="finite numbers, or NaN where none was given"
-        )
+        raise row_error("`values` is not finite", wrong)
+    return values
+
+
+def _states(
+    column: Column | None, rows: Integers, group: Integers
+) -> tuple[Integers | None, tuple[Hashable, ...]]:
+    """Number the states of the valid rows; the same state in another group has another number."""
+    if column is None:
+        return None, ()
+    states = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
+    if not np.array_equal(rows, np.arange(len(states))):
+        states = [states[row] for row in rows.tolist()]
+    keys = state_keys(list(states), rows)
+    codes, distinct = np.empty(len(keys), np.int64), list[Hashable]()
+    try:
+        for start, end in _runs(group):  # a table for each group: small tables are faster
+            found = number(keys[start:end], end - start)
+            codes[start:end] = found.codes + len(distinct)
+            distinct += found.ids
+    except Exception as error:  # whatever __eq__ of the state's class raises
+        raise CreditError(
+            f"states can't be compared: {type(error).__name__}: {error}; pass a key of your own, "
+            "such as a string or a tuple of numbers"
+        ) from error
+    return codes, tuple(distinct)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from guerdon.credit.arguments import Floats, as_array, refused
+from guerdon.credit.columns import Floats, read_array, read_floats, row_error
 from guerdon.errors import CreditError
 
 __all__ = ["to_token_advantages"]
@@ -18,8 +18,8 @@ def to_token_advantages(
 ) -> Floats:
     """Give every token that the policy wrote the advantage of its step.
 
-    Either each row of ``mask`` is one step, or a row is a whole rollout and ``index`` tells of each
-    token which step it is of.
+    Each row of ``mask`` is one step; or a row is a whole rollout, and ``index`` contains the step
+    of each token.
 
     Example:
         >>> from guerdon.credit import to_token_advantages
@@ -31,61 +31,50 @@ def to_token_advantages(
     Args:
         advantage: The advantage of each step, (N,), finite.
         mask: Where the policy's tokens are, (B, T), booleans or 0 and 1; without ``index`` B is N.
-        index: The row in ``advantage`` of each token, (B, T), whole numbers below N; -1: none.
+        index: The row in ``advantage`` of each token, (B, T), integers below N; -1 means none.
 
     Returns:
         The advantages, (B, T); 0.0 where the mask is 0 or the index is -1.
 
     Raises:
-        CreditError: Shapes don't fit, or a value is none of those.
+        CreditError: Shapes don't match, or a value is out of range.
     """
-    values, there = as_array(advantage, "advantage"), as_array(mask, "mask")
-    is_object = values.dtype == object
-    none = [row for row, each in enumerate(values.flat) if each is None] if is_object else []
-    if none:
-        raise refused(
-            "advantage is None",
-            none,
-            accepted="those are steps of rollouts that don't count: leave them out, or take the "
-            "array of the Credit, whose mask says which count",
-        )
-    if values.ndim != 1 or (values.dtype.kind not in "iuf" and values.size):
-        raise CreditError(
-            f"advantage has shape {values.shape} and holds {values.dtype} values; a 1-d array with "
-            "one number for each step is needed"
-        )
-    wrong = np.flatnonzero(~np.isfinite(values)) if values.size else ()
+    values, written = read_floats(advantage, "advantage"), read_array(mask, "mask")
+    wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
-        raise refused("advantage is not finite", wrong)
-    if there.ndim != 2 or not np.isin(there, (0, 1)).all():
-        raise CreditError(
-            f"mask has shape {there.shape} and holds {there.dtype} values; a 2-d array of booleans "
-            "or 0 and 1 is needed, (rows, tokens)"
+        raise row_error(
+            "`advantage` is not finite",
+            wrong,
+            expected="leave out the steps of rollouts that don't count, or pass "
+            "`Credit.advantage`, whose mask marks them",
         )
-    written = there.astype(np.bool_)
+    if written.ndim != 2 or not np.isin(written, (0, 1)).all():
+        raise CreditError(
+            "`mask` must be 2-d, (rows, tokens), with booleans or 0 and 1, got "
+            f"{written.dtype} values of shape {written.shape}"
+        )
+    written = written.astype(np.bool_)
     if index is not None:
-        return _by_index(values, written, as_array(index, "index"))
-    if len(there) != len(values):
+        return _by_index(values, written, read_array(index, "index"))
+    if len(written) != len(values):
         raise CreditError(
-            f"mask has {len(there)} rows and there are {len(values)} advantages; without index, "
-            "one row for each is needed"
+            f"without `index`, `mask` must have one row for each of {len(values)} advantages, "
+            f"got {len(written)}"
         )
-    spread: Floats = np.where(written, values[:, None].astype(np.float64), 0.0)
+    spread: Floats = np.where(written, values[:, None], 0.0)
     return spread
 
 
-def _by_index(values: NDArray[Any], written: NDArray[np.bool_], index: NDArray[Any]) -> Floats:
+def _by_index(values: Floats, written: NDArray[np.bool_], index: NDArray[Any]) -> Floats:
     if index.shape != written.shape or (index.dtype.kind not in "iu" and index.size):
         raise CreditError(
-            f"index has shape {index.shape} and holds {index.dtype} values; whole numbers of the "
-            f"mask's shape {written.shape} are needed"
+            f"`index` must have integers and the mask's shape {written.shape}, got "
+            f"{index.dtype} values of shape {index.shape}"
         )
     wrong = ((index < -1) | (index >= len(values))) & written
     if wrong.any():
-        raise refused(
-            "index is outside of the advantages",
-            np.flatnonzero(wrong.any(axis=1)),
-            accepted=f"-1 to {len(values) - 1} are accepted",
+        raise row_error(
+            f"`index` is not in [-1, {len(values) - 1}]", np.flatnonzero(wrong.any(axis=1))
         )
     used = written & (index >= 0)
     result = np.zeros(written.shape)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.group_keys import group_key
+from guerdon.rollouts.keys import group_key
 from guerdon.rollouts.scoring import grouping
 from guerdon.rollouts.scoring.grouping import check_lines, groups_of, lines_by_group
 from guerdon.types import Rollout

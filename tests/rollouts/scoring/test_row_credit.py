@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import EvaluateResult, StepOutput, reward_function
-from guerdon.credit import METHODS
+from guerdon.credit import ESTIMATORS
 from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.rollouts import FunctionScorer, RLDataAligner, apply_credit, score_rollouts
 from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
 from guerdon.rubrics import ExponentialDiscountingTrajectoryRubric, WeightedSum, as_rubric
 from guerdon.types import Rollout
 
-OF_FILES = sorted(set(METHODS) - {"gae", "reinforce_pp"})
+OF_FILES = sorted(set(ESTIMATORS.names()) - {"gae", "reinforce_pp"})
 
 
 @reward_function
@@ -226,8 +226,14 @@ def key_spec(tmp_path, body):
             "raise LookupError('no such room')",
             "no credit: CreditError: the state key raised LookupError: no such room",
         ),
-        ("return object()", "no credit: CreditError: state can't be compared: object in rows 0, 1"),
-        ("return lambda: 1", "no credit: CreditError: state can't be compared: function in rows"),
+        (
+            "return object()",
+            "no credit: CreditError: states can't be compared: object in rows 0, 1",
+        ),
+        (
+            "return lambda: 1",
+            "no credit: CreditError: states can't be compared: function in rows",
+        ),
     ],
     ids=["raises", "object", "function"],
 )

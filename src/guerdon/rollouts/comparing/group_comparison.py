@@ -12,7 +12,7 @@ from typing import Any
 
 from guerdon.rollouts.comparing.ranking import PairCounts, count_pairs
 from guerdon.rollouts.comparing.telling import told_id
-from guerdon.rollouts.group_keys import group_key
+from guerdon.rollouts.keys import group_key
 from guerdon.rollouts.scoring.summary import Mean
 
 __all__ = ["Flip", "GroupComparison", "GroupMove", "GroupTally"]

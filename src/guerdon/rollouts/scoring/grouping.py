@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import IO, TypeVar
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.group_keys import group_key
+from guerdon.rollouts.keys import group_key
 from guerdon.rollouts.scoring.files import Line, decode_line
 from guerdon.types.rollout import Rollout
 

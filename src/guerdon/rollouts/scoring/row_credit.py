@@ -11,11 +11,11 @@ from guerdon._loading import (
     load_object,
 )
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts import state_keys
+from guerdon.rollouts import keys
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import apply_credit, check_options
+from guerdon.rollouts.keys import StateKey
 from guerdon.rollouts.scoring.rows import ResultRow
-from guerdon.rollouts.state_keys import StateKey
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.rollout import Rollout
 
@@ -86,7 +86,7 @@ class RowCredit:
                     f"--state-key {settings.state_key} is {type(self._key).__name__}; it takes a "
                     "function of a step"
                 )
-        state_keys.state_key(self._key)
+        keys.state_key(self._key)
 
     @property
     def identity(self) -> list[Any]:

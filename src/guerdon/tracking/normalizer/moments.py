@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from guerdon.credit.arguments import Floats, Integers
+from guerdon.credit.columns import Floats, Integers
 from guerdon.errors import StateError
 from guerdon.tracking.normalizer.statistics import LARGEST, Scale, Statistics, number_of
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from guerdon._validation import shown as told
-from guerdon.credit.arguments import Floats
+from guerdon.credit.columns import Floats
 from guerdon.errors import InvalidArgumentError
 from guerdon.tracking.normalizer.moments import Moments, population_scale
 from guerdon.tracking.normalizer.rows import EnvId, read_id, read_reward, read_rows

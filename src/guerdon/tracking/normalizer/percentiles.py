@@ -12,7 +12,7 @@ import numpy as np
 
 from guerdon._validation import is_finite
 from guerdon._validation import shown as told
-from guerdon.credit.arguments import Floats, Integers
+from guerdon.credit.columns import Floats, Integers
 from guerdon.errors import StateError
 from guerdon.tracking.normalizer.statistics import (
     LARGEST,

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from guerdon._validation import is_finite
 from guerdon._validation import shown as told
-from guerdon.credit.arguments import Floats, Integers, listed
-from guerdon.credit.keys import numbered
+from guerdon.credit.columns import Floats, Integers, listed, number
 from guerdon.errors import InvalidArgumentError
 from guerdon.tracking.normalizer.statistics import LARGEST
 
@@ -157,7 +156,7 @@ def _any_ids(ids: list[Any]) -> tuple[Integers, list[EnvId | None]]:
     if wrong:
         rows = [row for row, each in enumerate(ids) if type(each) in wrong]
         raise _refused_ids(f"{told(ids[rows[0]])}, in {_rows_in_words(rows)}")
-    found = numbered(ids, len(ids))
+    found = number(ids, len(ids))
     return found.codes, [read_id(each) for each in found.ids]
 
 

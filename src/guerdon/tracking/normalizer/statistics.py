@@ -11,7 +11,7 @@ import numpy as np
 
 from guerdon._validation import is_finite
 from guerdon._validation import shown as told
-from guerdon.credit.arguments import Floats, Integers
+from guerdon.credit.columns import Floats, Integers
 from guerdon.errors import StateError
 
 __all__ = ["Scale", "Statistics"]

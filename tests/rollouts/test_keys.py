@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from guerdon import Message, StepData
 from guerdon.errors import CreditError, InvalidArgumentError
-from guerdon.rollouts.state_keys import last_messages, state_key, whole_history
+from guerdon.rollouts.keys import last_messages, state_key, whole_history
 from guerdon.types import Rollout
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "seat", "arguments": '{"row": 3}'}}

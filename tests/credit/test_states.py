@@ -8,6 +8,7 @@ import pytest
 
 from guerdon.credit import gigpo
 from guerdon.errors import CreditError
+from tests.credit.calls import run
 
 NAN = float("nan")
 
@@ -15,7 +16,8 @@ NAN = float("nan")
 def anchors(states, **options):
     """The anchor groups of trajectories of one step each, in one group."""
     size = len(states)
-    return gigpo(
+    return run(
+        gigpo,
         [0.0] * size,
         group=["g"] * size,
         trajectory=range(size),
@@ -164,7 +166,7 @@ class Half:
     ids=["hash", "type error", "inside", "field", "no content", "items", "unset field"],
 )
 def test_whatever_a_state_raises_is_told_with_its_row(state, kind):
-    with pytest.raises(CreditError, match=f"state can't be compared: {kind}") as refusal:
+    with pytest.raises(CreditError, match=f"states can't be compared: {kind}") as refusal:
         anchors(["a", state, "b", state])
     assert refusal.value.rows == (1, 3)
 
@@ -181,13 +183,13 @@ def nested():
         (object(), "object"),
         ((x for x in ()), "generator"),
         ([1, {"a": (object(),)}], "object"),
-        (nested(), "list that is nested too deeply"),
+        (nested(), r"list \(RecursionError"),
         (Place, "type"),
     ],
     ids=["object", "generator", "inside", "endless", "class"],
 )
 def test_a_state_that_cannot_be_compared_is_refused_with_its_row(state, kind):
-    with pytest.raises(CreditError, match=f"state can't be compared: {kind}") as refusal:
+    with pytest.raises(CreditError, match=f"states can't be compared: {kind}") as refusal:
         anchors(["a", state, "b", state])
     assert refusal.value.rows == (1, 3)
     assert "rows 1, 3" in str(refusal.value)
@@ -198,8 +200,11 @@ def test_the_state_of_an_invalid_row_may_be_anything():
 
 
 def test_a_bare_string_is_no_column_of_states():
-    with pytest.raises(CreditError, match="state is a str"):
-        gigpo([0.0], group=[0], trajectory=[0], step=[0], state="a")
+    with pytest.raises(
+        CreditError,
+        match="`state` must be a sequence or an array with one entry for each row, got a str",
+    ):
+        run(gigpo, [0.0], group=[0], trajectory=[0], step=[0], state="a")
 
 
 def test_similar_texts_share_a_group_at_the_threshold():
@@ -209,7 +214,8 @@ def test_similar_texts_share_a_group_at_the_threshold():
 
 
 def test_similarity_stays_inside_a_group():
-    credit = gigpo(
+    credit = run(
+        gigpo,
         [0.0] * 2,
         group=["g", "h"],
         trajectory=[0, 1],
@@ -224,10 +230,10 @@ def test_similarity_is_by_the_order_of_trajectory_and_step_whatever_that_of_the_
     # b is near a and near c, which aren't near each other: who comes first decides.
     states = ["aaaaaa", "aaabbb", "bbbbbb"]
     table = {"group": ["g"] * 3, "step": [0] * 3, "similarity": 0.5}
-    forward = gigpo([0.0] * 3, trajectory=[0, 1, 2], state=states, **table).anchor
-    backward = gigpo([0.0] * 3, trajectory=[2, 1, 0], state=states[::-1], **table).anchor
+    forward = run(gigpo, [0.0] * 3, trajectory=[0, 1, 2], state=states, **table).anchor
+    backward = run(gigpo, [0.0] * 3, trajectory=[2, 1, 0], state=states[::-1], **table).anchor
     assert forward.tolist() == backward[::-1].tolist() == [0, 0, 1]
-    other = gigpo([0.0] * 3, trajectory=[2, 1, 0], state=states, **table).anchor
+    other = run(gigpo, [0.0] * 3, trajectory=[2, 1, 0], state=states, **table).anchor
     assert other.tolist() == [1, 0, 0]
 
 
@@ -235,11 +241,11 @@ def test_ids_of_numpy_are_in_the_order_of_numbers():
     states = ["aaaaaa", "aaabbb", "bbbbbb"]
     table = {"group": ["g"] * 3, "step": [0] * 3, "state": states, "similarity": 0.5}
     ids = list(np.array([10, 2, 1]))  # as text 1, 10, 2
-    assert gigpo([0.0] * 3, trajectory=ids, **table).anchor.tolist() == [1, 0, 0]
+    assert run(gigpo, [0.0] * 3, trajectory=ids, **table).anchor.tolist() == [1, 0, 0]
 
 
 def test_similarity_compares_texts_only():
-    with pytest.raises(CreditError, match="state is no text in row 1; similarity") as refusal:
+    with pytest.raises(CreditError, match="`state` is not text in row 1; `similarity`") as refusal:
         anchors(["a", 1], similarity=0.9)
     assert refusal.value.rows == (1,)
 
@@ -267,14 +273,16 @@ WALKS = {
     ],
 )
 def test_with_history_the_states_before_must_be_the_same(history, expected):
-    assert gigpo([0.0] * 12, **WALKS, history=history).anchor.tolist() == expected
+    assert run(gigpo, [0.0] * 12, **WALKS, history=history).anchor.tolist() == expected
 
 
 def test_history_is_in_the_order_of_the_steps():
     order = np.random.default_rng(0).permutation(12)
     shuffled = {name: [column[row] for row in order] for name, column in WALKS.items()}
-    credit = gigpo([0.0] * 12, **shuffled, history=2)
-    assert credit.anchor.tolist() == gigpo([0.0] * 12, **WALKS, history=2).anchor[order].tolist()
+    credit = run(gigpo, [0.0] * 12, **shuffled, history=2)
+    assert (
+        credit.anchor.tolist() == run(gigpo, [0.0] * 12, **WALKS, history=2).anchor[order].tolist()
+    )
 
 
 def test_states_whose_comparing_raises_are_refused():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from guerdon.credit import gigpo, hgpo
 from guerdon.errors import CreditError
+from tests.credit.calls import run
 
 # Inputs and outputs of the authors' code, with 6 decimals. They are theirs, and lie beside the
 # repository: $GUERDON_REFERENCE or ../shared/reference.
@@ -52,7 +53,8 @@ def test_the_authors_numbers_come_out(name):
     def column(key):
         return [row[key] for row in inputs["rows"]]
 
-    credit = gigpo(
+    credit = run(
+        gigpo,
         column("reward"),
         group=column("group"),
         trajectory=column("traj"),
@@ -74,7 +76,7 @@ def test_the_authors_numbers_come_out(name):
 
 
 def test_by_the_mean_as_in_the_paper():
-    credit = gigpo(REWARDS, **TABLE, normalize="mean")
+    credit = run(gigpo, REWARDS, **TABLE, normalize="mean")
     # a: R_0 = 1 + 0.5 · 2 = 2, R_1 = 2
     assert credit.returns.tolist() == [2.0, 2.0, 0.0, 0.0]
     # scores 1 + 2 = 3, 0, 0: mean 1
@@ -87,7 +89,7 @@ def test_by_the_mean_as_in_the_paper():
 
 
 def test_by_mean_and_deviation_as_in_the_paper():
-    credit = gigpo(REWARDS, **TABLE)
+    credit = run(gigpo, REWARDS, **TABLE)
     # scores 3, 0, 0: mean 1, σ² = (4 + 1 + 1) / 2 = 3; 2 / (1.7320508 + 1e-6) = 1.1546998
     np.testing.assert_allclose(
         credit.episode, [1.1546998, 1.1546998, -0.5773499, -0.5773499], atol=1e-7
@@ -98,22 +100,22 @@ def test_by_mean_and_deviation_as_in_the_paper():
 
 
 def test_over_rows_a_longer_trajectory_weighs_more():
-    credit = gigpo(REWARDS, **TABLE, normalize="mean", episode_stats="rows")
+    credit = run(gigpo, REWARDS, **TABLE, normalize="mean", episode_stats="rows")
     # scores of the rows 3, 3, 0, 0: mean 1.5
     assert credit.episode.tolist() == [1.5, 1.5, -1.5, -1.5]
-    credit = gigpo(REWARDS, **TABLE, episode_stats="rows")
+    credit = run(gigpo, REWARDS, **TABLE, episode_stats="rows")
     # σ² = 4 · 2.25 / 3 = 3; 1.5 / (1.7320508 + 1e-6) = 0.8660249
     np.testing.assert_allclose(credit.episode, [0.8660249] * 2 + [-0.8660249] * 2, atol=1e-7)
 
 
 def test_omega_weighs_the_step():
-    credit = gigpo(REWARDS, **TABLE, normalize="mean", omega=0.5)
+    credit = run(gigpo, REWARDS, **TABLE, normalize="mean", omega=0.5)
     # 2 + 0.5 · 4/3, 2 + 0, −1 − 0.5 · 2/3
     np.testing.assert_allclose(credit.advantage, [8 / 3, 2, -4 / 3, -4 / 3], atol=1e-12)
 
 
 def test_the_convex_joint_shares_between_episode_and_step():
-    credit = gigpo(REWARDS, **TABLE, normalize="mean", joint="convex", omega=0.25)
+    credit = run(gigpo, REWARDS, **TABLE, normalize="mean", joint="convex", omega=0.25)
     # 0.25 · 2 + 0.75 · 4/3, 0.25 · 2, −0.25 − 0.75 · 2/3
     np.testing.assert_allclose(credit.advantage, [1.5, 0.5, -0.75, -0.75], atol=1e-12)
 
@@ -151,7 +153,8 @@ def test_it_agrees_with_plain_loops(seed, gamma, omega):
     group = [one % 3 for one in trajectory]
     state = rng.choice(["s", "t", "u"], len(trajectory)).tolist()
     score = rng.integers(0, 3, 9)[trajectory].astype(float).tolist()
-    credit = gigpo(
+    credit = run(
+        gigpo,
         rewards,
         group=group,
         trajectory=trajectory,
@@ -174,7 +177,8 @@ def test_it_agrees_with_plain_loops(seed, gamma, omega):
     ],
 )
 def test_a_group_of_one(singleton, stats, expected):
-    credit = gigpo(
+    credit = run(
+        gigpo,
         [3.0, 4.0],
         group=["g", "g"],
         trajectory=["a", "a"],
@@ -187,14 +191,22 @@ def test_a_group_of_one(singleton, stats, expected):
 
 
 def test_a_row_of_its_own_has_its_raw_score_over_rows():
-    credit = gigpo(
-        [7.0], group=[0], trajectory=[0], step=[0], state=[0], singleton="raw", episode_stats="rows"
+    credit = run(
+        gigpo,
+        [7.0],
+        group=[0],
+        trajectory=[0],
+        step=[0],
+        state=[0],
+        singleton="raw",
+        episode_stats="rows",
     )
     assert credit.advantage.tolist() == [7.0]
 
 
 def test_revisits_are_in_the_anchor_group():
-    credit = gigpo(
+    credit = run(
+        gigpo,
         [0.0, 0.0, 1.0],
         group=["g"] * 3,
         trajectory=["a"] * 3,
@@ -208,8 +220,8 @@ def test_revisits_are_in_the_anchor_group():
 
 
 def test_an_anchor_group_stays_inside_its_group():
-    credit = gigpo(
-        [1.0, 0.0], group=["g", "h"], trajectory=["a", "b"], step=[0, 0], state=["s", "s"]
+    credit = run(
+        gigpo, [1.0, 0.0], group=["g", "h"], trajectory=["a", "b"], step=[0, 0], state=["s", "s"]
     )
     assert credit.anchor.tolist() == [0, 1]
     assert credit.advantage.tolist() == [0.0, 0.0]
@@ -217,13 +229,16 @@ def test_an_anchor_group_stays_inside_its_group():
 
 def test_equal_scores_and_returns_give_exactly_0():
     third = 0.1 + 0.2  # not 0.3
-    credit = gigpo([third] * 7, group=["g"] * 7, trajectory=range(7), step=[0] * 7, state=["s"] * 7)
+    credit = run(
+        gigpo, [third] * 7, group=["g"] * 7, trajectory=range(7), step=[0] * 7, state=["s"] * 7
+    )
     assert credit.advantage.tolist() == [0.0] * 7
 
 
 def test_small_differences_survive_a_large_offset():
     scores = [1e8, 1e8 + 0.25, 1e8 + 0.5, 1e8 + 0.25]
-    credit = gigpo(
+    credit = run(
+        gigpo,
         [NAN] * 4,
         group=["g"] * 4,
         trajectory=range(4),
@@ -238,40 +253,43 @@ def test_small_differences_survive_a_large_offset():
 
 def test_values_that_no_float_can_square_are_refused():
     with pytest.raises(CreditError, match="too large"):
-        gigpo([1e200, -1e200], group=[0, 0], trajectory=[0, 1], step=[0, 0], state=[0, 0])
+        run(gigpo, [1e200, -1e200], group=[0, 0], trajectory=[0, 1], step=[0, 0], state=[0, 0])
 
 
 def test_sums_that_no_float_can_hold_are_refused():
     with pytest.raises(CreditError, match="too large"):
-        gigpo([1.7e308] * 2, group=[0, 0], trajectory=[0, 0], step=[0, 1], state=[0, 1])
+        run(gigpo, [1.7e308] * 2, group=[0, 0], trajectory=[0, 0], step=[0, 1], state=[0, 1])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gamma": 1.5}, "gamma is 1.5; a finite number from 0 to 1 is needed"),
-        ({"gamma": NAN}, "gamma is nan"),
-        ({"gamma": True}, "gamma is True"),
-        ({"omega": -1}, "omega is -1; a finite number of at least 0 is needed"),
-        ({"omega": 2, "joint": "convex"}, "omega is 2; a finite number from 0 to 1 is needed"),
-        ({"normalize": "std"}, "normalize is 'std'; it must be one of 'mean_std', 'mean'"),
-        ({"episode_stats": "steps"}, "episode_stats is 'steps'"),
-        ({"joint": "product"}, "joint is 'product'"),
-        ({"singleton": None}, "singleton is None"),
-        ({"normalize": []}, "normalize is []"),
-        ({"history": -1}, "history is -1; a whole number from 0 to 1,000 is needed"),
-        ({"history": 1.0}, "history is 1.0"),
-        ({"history": 1_001}, "history is 1001; a whole number from 0 to 1,000 is needed"),
-        ({"history": True}, "history is True"),
-        ({"similarity": 0.0}, "similarity is 0, at which all texts are similar"),
-        ({"similarity": 1.1}, "similarity is 1.1"),
-        ({"default_step_reward": NAN}, "default_step_reward is nan"),
+        ({"gamma": 1.5}, "`gamma` must be in [0, 1], got 1.5"),
+        ({"gamma": NAN}, "`gamma` must be in [0, 1], got nan"),
+        ({"gamma": True}, "`gamma` must be in [0, 1], got True"),
+        ({"omega": -1}, "`omega` must be a finite number >= 0, got -1"),
+        ({"omega": 2, "joint": "convex"}, "`omega` must be in [0, 1], got 2"),
+        ({"normalize": "std"}, "`normalize` must be 'mean_std' or 'mean', got 'std'"),
+        (
+            {"episode_stats": "steps"},
+            "`episode_stats` must be 'trajectories' or 'rows', got 'steps'",
+        ),
+        ({"joint": "product"}, "`joint` must be 'sum' or 'convex', got 'product'"),
+        ({"singleton": None}, "`singleton` must be 'zero' or 'raw', got None"),
+        ({"normalize": []}, "`normalize` must be 'mean_std' or 'mean', got []"),
+        ({"history": -1}, "`history` must be an integer in [0, 1000], got -1"),
+        ({"history": 1.0}, "`history` must be an integer in [0, 1000], got 1.0"),
+        ({"history": 1_001}, "`history` must be an integer in [0, 1000], got 1001"),
+        ({"history": True}, "`history` must be an integer in [0, 1000], got True"),
+        ({"similarity": 0.0}, "`similarity` must be in (0, 1], got 0.0"),
+        ({"similarity": 1.1}, "`similarity` must be in (0, 1], got 1.1"),
+        ({"default_step_reward": NAN}, "`default_step_reward` must be a finite number, got nan"),
     ],
     ids=lambda value: "-".join(f"{k}={v}" for k, v in value.items()) if type(value) is dict else "",
 )
 def test_an_option_that_cannot_be_meant_is_refused(options, message):
     with pytest.raises(CreditError) as refusal:
-        gigpo(REWARDS, **(TABLE | options))
+        run(gigpo, REWARDS, **(TABLE | options))
     assert message in str(refusal.value)
 
 
@@ -288,7 +306,7 @@ WON = [0, 0, 1, 0, 0, 0, 0, 0, 0]
 
 
 def test_hgpo_averages_the_depths_by_their_length():
-    credit = hgpo(WON, **HISTORY, history=1)
+    credit = run(hgpo, WON, **HISTORY, history=1)
     # x alone: returns 1, 0, 0: a has 2/3; s then x: 1, 0: a has 1/2, b −1/2; c is alone.
     # weights 1 and 2: a (1 · 2/3 + 2 · 1/2) / 3 = 5/9, b (−1/3 − 2 · 1/2) / 3 = −4/9, c −1/3
     np.testing.assert_allclose(credit.step[[1, 4, 7]], [5 / 9, -4 / 9, -1 / 3], atol=1e-12)
@@ -297,29 +315,29 @@ def test_hgpo_averages_the_depths_by_their_length():
 
 
 def test_alpha_says_how_much_more_a_deeper_group_weighs():
-    even = hgpo(WON, **HISTORY, history=1, alpha=0).step[1]
-    deep = hgpo(WON, **HISTORY, history=1, alpha=2).step[1]
+    even = run(hgpo, WON, **HISTORY, history=1, alpha=0).step[1]
+    deep = run(hgpo, WON, **HISTORY, history=1, alpha=2).step[1]
     assert even == pytest.approx((2 / 3 + 1 / 2) / 2)
     assert deep == pytest.approx((2 / 3 + 4 * 1 / 2) / 5)
-    assert hgpo(WON, **HISTORY, history=1, alpha=5000).step[1] == pytest.approx(1 / 2)
+    assert run(hgpo, WON, **HISTORY, history=1, alpha=5000).step[1] == pytest.approx(1 / 2)
 
 
 def test_hgpo_without_history_has_the_step_advantages_of_gigpo():
-    with_episode = hgpo(WON, **HISTORY, history=0, joint="sum", omega=1.0)
-    plain = gigpo(WON, **HISTORY)
+    with_episode = run(hgpo, WON, **HISTORY, history=0, joint="sum", omega=1.0)
+    plain = run(gigpo, WON, **HISTORY)
     np.testing.assert_array_equal(with_episode.step, plain.step)
     np.testing.assert_array_equal(with_episode.advantage, plain.advantage)
 
 
 def test_hgpo_refuses_a_negative_alpha():
-    with pytest.raises(CreditError, match="alpha is -1"):
-        hgpo(WON, **HISTORY, alpha=-1)
+    with pytest.raises(CreditError, match="`alpha` must be a finite number >= 0, got -1"):
+        run(hgpo, WON, **HISTORY, alpha=-1)
 
 
 @pytest.mark.parametrize("history", [1_000, np.int64(1_000)], ids=["int", "numpy"])
 def test_history_may_be_longer_than_every_trajectory(history):
-    deepest, long = hgpo(WON, **HISTORY, history=3), hgpo(WON, **HISTORY, history=history)
+    deepest, long = run(hgpo, WON, **HISTORY, history=3), run(hgpo, WON, **HISTORY, history=history)
     assert long.anchor.tolist() == deepest.anchor.tolist()
     assert np.isfinite(long.advantage).all()
-    with pytest.raises(CreditError, match="a whole number from 0 to 1,000 is needed"):
-        hgpo(WON, **HISTORY, history=history + 1)
+    with pytest.raises(CreditError, match=r"`history` must be an integer in \[0, 1000\]"):
+        run(hgpo, WON, **HISTORY, history=history + 1)

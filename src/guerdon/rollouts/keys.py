@@ -1,4 +1,4 @@
-"""What makes two steps the same state, for anchor groups: functions of a `StepData`."""
+"""Keys that compare states and groups of recorded steps."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from collections.abc import Callable, Hashable
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from guerdon._validation import shown
 from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.types.message import Message
 from guerdon.types.step_data import StepData
 
-__all__ = ["StateKey", "last_messages", "state_key", "whole_history"]
+__all__ = ["StateKey", "group_key", "last_messages", "state_key", "whole_history"]
 
-_COUNT = re.compile("[1-9][0-9]{0,8}")
+_LAST = re.compile("last(?:-([1-9][0-9]{0,8}))?")
 
 _role = attrgetter("role")
 
 StateKey: TypeAlias = Callable[[StepData], Any]
 
 
+def group_key(group: Any) -> Hashable:
+    """Return a hashable key of a group, which may be any JSON value; None is its own key."""
+    return None if group is None else json.dumps(group, sort_keys=True, default=repr)
+
+
 def state_key(name: str | StateKey) -> StateKey:
-    """The state key of that name; a function is one already.
+    """Return the state key of that name; a function is returned unchanged.
 
     Example:
         >>> from guerdon import Message, StepData
@@ -34,33 +40,30 @@ def state_key(name: str | StateKey) -> StateKey:
 
     Args:
         name: ``last``, the last message before the step that isn't the assistant's; ``last-3``,
-            the last three of these; ``history``, all messages before the step, also the
+            the last three of these; ``history``, all messages before the step, including the
             assistant's; or a function of a `StepData`.
 
     Raises:
-        InvalidArgumentError: There is none of that name.
+        InvalidArgumentError: There is no such state key.
     """
     if callable(name):
         return name
-    name = name if isinstance(name, str) else repr(name)
     if name == "history":
         return whole_history
-    if name == "last":
-        return last_messages(1)
-    count = name.removeprefix("last-")
-    if count != name and _COUNT.fullmatch(count):
-        return last_messages(int(count))
-    raise InvalidArgumentError(
-        f"there is no state key {name!r}; there are 'last', 'last-K' (such as 'last-3'), "
-        "'history', and functions of a step"
-    )
+    found = _LAST.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidArgumentError(
+            "`state_key` must be 'last', 'last-K' (such as 'last-3'), 'history' or a function of "
+            f"a step, got {shown(name)}"
+        )
+    return last_messages(int(found[1] or 1))
 
 
 def last_messages(count: int) -> StateKey:
-    """The last `count` messages before the step that aren't the assistant's.
+    """Return a key of the last messages before a step that aren't the assistant's.
 
-    Answers to several calls of one turn are one. Identifiers of calls are left out: they differ in
-    each rollout.
+    Results of several tool calls of one turn count as one message. Ids of calls are left out: they
+    differ in each rollout.
 
     Args:
         count: How many, at least 1.
@@ -68,28 +71,28 @@ def last_messages(count: int) -> StateKey:
 
     def key(step: StepData) -> Hashable:
         history, place = step.resulting_messages_history, _own_turn(step)
-        said: list[tuple[str, Hashable]] = []
-        together, after = 0, ""
-        for each in reversed(history[:place]):  # most of a long history is never looked at
+        messages: list[tuple[str, Hashable]] = []
+        counted, after = 0, ""
+        for each in reversed(history[:place]):  # most of a long history is never read
             if each.role != "assistant":
-                together += not (each.role == "tool" == after)
-                if together > count:
+                counted += not (each.role == "tool" == after)
+                if counted > count:
                     break
-                said.append((each.role, _content(each)))
+                messages.append((each.role, _content(each)))
             after = each.role
-        return tuple(reversed(said))
+        return tuple(reversed(messages))
 
     return key
 
 
 def whole_history(step: StepData) -> Hashable:
-    """All messages before the step, with the tools that were called and their arguments."""
+    """Return all messages before the step, with the names and arguments of tool calls."""
     before = step.resulting_messages_history[: _own_turn(step)]
     return tuple((each.role, _content(each), _calls(each)) for each in before)
 
 
 def _own_turn(step: StepData) -> int:
-    """The place of the step's own assistant turn in its conversation; its end where it has none.
+    """The index of the step's own assistant turn in its messages; their number if it has none.
 
     Raises:
         CreditError: The step has no messages.
@@ -97,15 +100,15 @@ def _own_turn(step: StepData) -> int:
     history = step.resulting_messages_history
     if not history:
         raise CreditError(
-            "it has no messages, so that they say nothing of its state; give a state_key of your "
-            "own, such as lambda step: step.observation_data"
+            "it has no messages to compare; pass a `state_key` function, such as "
+            "lambda step: step.observation_data"
         )
     roles = list(map(_role, history))
     turns = roles.count("assistant")
     number = step.step_info.get("assistant_turn_index")
     if type(number) is int and 0 <= number < turns - 1:  # the conversation went on
         return [place for place, role in enumerate(roles) if role == "assistant"][number]
-    # Its own turn is the last, also of a history that is cut off at its beginning.
+    # The step's own turn is the last, also in a history whose beginning was cut off.
     return len(roles) - 1 - roles[::-1].index("assistant") if turns else len(roles)
 
 
@@ -118,7 +121,7 @@ def _content(message: Message) -> Hashable:
 
 def _calls(message: Message) -> tuple[tuple[str, str], ...]:
     functions = [call.get("function") for call in message.tool_calls or ()]
-    if message.role == "assistant" and "function_call" in message:  # as it once was
+    if message.role == "assistant" and "function_call" in message:  # the deprecated form
         functions.append(message["function_call"])
     return tuple(
         (str(each.get("name")), str(each.get("arguments")))
