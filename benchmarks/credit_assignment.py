@@ -62,9 +62,7 @@ def run() -> Findings:
     against_loops = Measured(name, "plain dicts and loops", 1 / 1.5)
     in_time = Measured(name, "plain dicts and loops", 0.060, absolute=True)
     linear = Measured("gigpo, 4 × the rows", "gigpo, 1 × the rows", 5)
-    similar = Measured(
-        f"group_similar, {STATES} states around {TEMPLATES}", "greedy difflib", 0.05
-    )
+    similar = Measured(f"group_similar, {STATES} states around {TEMPLATES}", "greedy difflib", 0.05)
     found = Findings([against_loops, in_time, linear, similar])
     against_loops.pairs = in_time.pairs = _against_loops(found)
     linear.pairs = [
