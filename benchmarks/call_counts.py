@@ -26,7 +26,6 @@ from guerdon import (
     Action,
     Environment,
     Observation,
-    RegexMatch,
     Rubric,
     RubricComposer,
     State,
@@ -52,6 +51,13 @@ class Length(Rubric):
         return min(len(action.message) / 100, 1.0)
 
 
+class Polite(Rubric):
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        return float("please" in action.message)
+
+
 class Echo(Environment[Say, Heard, State]):
     """Repeats the message."""
 
@@ -60,7 +66,7 @@ class Echo(Environment[Say, Heard, State]):
     def __init__(self) -> None:
         super().__init__(
             rubric=RubricComposer(
-                {"length": Length(), "polite": RegexMatch("please")},
+                {"length": Length(), "polite": Polite()},
                 {"length": 0.5, "polite": 0.5},
             )
         )

@@ -119,7 +119,7 @@ def test_a_bad_environment_exits_with_1_and_says_what_is_wrong(inside):
 def test_an_environment_without_a_rubric_exits_with_1_and_says_how_to_give_it_one(inside):
     done = inside("check", "worlds.py:Forgot")
     assert done.returncode == 1
-    assert "Forgot has no rubric; give it one in __init__" in " ".join(rows(done))
+    assert "Forgot has no rubric; set one in __init__" in " ".join(rows(done))
 
 
 def test_the_report_as_json(guerdon):
@@ -150,7 +150,7 @@ def test_what_raises_later_on_is_told_without_a_traceback(guerdon):
 def test_what_hangs_is_told_after_the_timeout(guerdon):
     done = guerdon("check", "worlds.py:Hangs", "--timeout", "0.2", "--json")
     assert done.returncode == 1
-    assert "it took longer than 0.2 s" in done.stdout
+    assert "took longer than 0.2 s" in done.stdout
 
 
 # Actions

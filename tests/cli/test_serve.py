@@ -362,7 +362,7 @@ def test_a_port_in_use_exits_with_2_and_says_so(tmp_path):
 def test_an_environment_without_a_rubric_exits_with_2_and_nothing_is_served(guerdon, target):
     done = guerdon("serve", f"worlds.py:{target}", "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Forgot has no rubric; give it one in __init__" in done.stderr
+    assert "Forgot has no rubric; set one in __init__" in done.stderr
     assert " serving " not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")
 

@@ -55,13 +55,13 @@ def test_an_environment_without_a_rubric_cant_be_made():
             Environment.__init__(self)
 
     for kind in (Forgot, Never):
-        with pytest.raises(EnvDefinitionError, match=rf"{kind.__name__} has no rubric; give it"):
+        with pytest.raises(EnvDefinitionError, match=rf"{kind.__name__} has no rubric; set one"):
             kind()
 
 
 @pytest.mark.parametrize("thing", [0.5, "good", Value, lambda action, observation: 1.0, [Value()]])
 def test_a_rubric_that_is_none_is_refused(thing):
-    with pytest.raises(EnvDefinitionError, match=r"World has .* as its rubric; give it one"):
+    with pytest.raises(EnvDefinitionError, match=r"World has .* as its rubric; set one"):
         World(thing)
 
 

@@ -10,10 +10,27 @@ from typing import Any, Self
 from guerdon.config.live.live import LiveReward
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
-from guerdon.envs.environment import Environment
-from guerdon.envs.furnishing import furnished
+from guerdon.envs.environment import Environment, rewards_from
 
 __all__ = ["ConfiguredEnv"]
+
+
+def with_pipeline(factory: Callable[[], Any], pipeline: RewardPipeline) -> Callable[[], Any]:
+    """Return a factory of environments whose reward and services come from a pipeline.
+
+    Args:
+        factory: Makes the environment; it needs no rubric of its own.
+        pipeline: Makes a rubric for each.
+    """
+
+    def make() -> Any:
+        with rewards_from(pipeline):
+            environment = factory()
+            if hasattr(environment, "rubric"):
+                environment.rubric = pipeline.make()
+            return environment
+
+    return make
 
 
 class ConfiguredEnv:
@@ -58,7 +75,7 @@ class ConfiguredEnv:
         except BaseException:
             self.close()
             raise
-        self._make = furnished(factory, self.pipeline)
+        self._make = with_pipeline(factory, self.pipeline)
 
     def __call__(self) -> Any:
         """Make an environment."""

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import isfinite
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
+
+from pydantic import ValidationError
 
 from guerdon._background import run
-from guerdon.envs.furnishing import (
-    begins_episode,
-    configuration_of,
-    given_services,
-    is_furnished,
-)
-from guerdon.envs.scoring import score_step, score_step_async
-from guerdon.envs.type_parameters import set_types
-from guerdon.errors import EnvDefinitionError, ServiceError
+from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
+from guerdon.rubrics import step_rewards
+from guerdon.rubrics.composer import RubricComposer
+from guerdon.rubrics.evaluation import Evaluation, Recorder, evaluate_step, evaluate_step_async
+from guerdon.rubrics.failure import say_caught, say_failure
+from guerdon.rubrics.frames import current
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.threads import in_thread
 from guerdon.types.action import Action
@@ -25,7 +39,8 @@ from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
 
 if TYPE_CHECKING:
-    from guerdon.config.live.live import LiveReward
+    from guerdon.config.live.live import Applied, LiveReward
+    from guerdon.config.pipeline import RewardPipeline
     from guerdon.services.client import MCPClient
 
 __all__ = ["Environment"]
@@ -34,13 +49,44 @@ ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)
 StateT = TypeVar("StateT", bound=State)
 
+# The keys of an observation's metadata.
+COMPONENTS = "reward_components"
+ERROR = "reward_error"
+FAILED = "reward_failed"
+HANDLED = "reward_dealt_with"
+FINGERPRINT = "reward_fingerprint"
+WEIGHTS = "reward_weights"
+STEP_REWARDS = "step_rewards"
+STEP_REWARDS_ERROR = "step_rewards_error"
+
+# Marks a reset that applies the configuration.
+APPLIES = "_guerdon_applies_configuration"
+
+# The pipeline that supplies the reward of the environments that are being created.
+_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
+
+
+@contextmanager
+def rewards_from(pipeline: RewardPipeline) -> Iterator[None]:
+    """Let environments be created without a rubric of their own, with the pipeline's services."""
+    token = _pipeline.set(pipeline)
+    try:
+        yield
+    finally:
+        _pipeline.reset(token)
+
+
+def _pipeline_services() -> MCPClient | None:
+    pipeline = _pipeline.get()
+    return pipeline.mcp if pipeline is not None else None
+
 
 class _EnvironmentMeta(ABCMeta):
-    """Looks at an environment when it has been made: an author's ``__init__`` sets the rubric."""
+    """Checks an environment once it is created: an author's ``__init__`` sets the rubric."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         for name in ("reset", "step"):
-            if not (_writes(cls, name) or _writes(cls, f"{name}_async")):
+            if not (_overrides(cls, name) or _overrides(cls, f"{name}_async")):
                 raise EnvDefinitionError(
                     f"{cls.__name__} has no {name}; write {name} or {name}_async"
                 )
@@ -48,14 +94,14 @@ class _EnvironmentMeta(ABCMeta):
         if missing:
             raise EnvDefinitionError(f"{cls.__name__} has no {', '.join(missing)}; write it")
         environment = super().__call__(*args, **kwargs)
-        environment.__dict__.setdefault("_mcp", given_services())
+        environment.__dict__.setdefault("_mcp", _pipeline_services())
         rubric = environment.rubric
-        if rubric is None and is_furnished():
-            return environment  # the reward comes from a file
+        if rubric is None and _pipeline.get() is not None:
+            return environment  # the pipeline supplies it
         if not isinstance(rubric, Rubric):
-            gave = "no rubric" if rubric is None else f"{rubric!r:.60} as its rubric"
+            found = "no rubric" if rubric is None else f"{rubric!r:.60} as its rubric"
             raise EnvDefinitionError(
-                f"{cls.__name__} has {gave}; give it one in __init__: "
+                f"{cls.__name__} has {found}; set one in __init__: "
                 "super().__init__(rubric=…), or self.rubric = …"
             )
         return environment
@@ -143,9 +189,9 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         super().__init_subclass__(**kwargs)
         set_types(cls, Environment)
         for name in ("reset", "reset_async"):
-            written = getattr(cls, name)  # by itself, or by what it is mixed with
-            if _writes(cls, name) and begins_episode(written) is not written:
-                setattr(cls, name, begins_episode(written))
+            reset = getattr(cls, name)  # the class's own, or that of a mixin
+            if _overrides(cls, name) and not getattr(reset, APPLIES, False):
+                setattr(cls, name, _applying(reset))
         for name in ("reset", "step", "close"):
             if inspect.iscoroutinefunction(getattr(cls, name)):
                 raise EnvDefinitionError(
@@ -228,14 +274,17 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         Returns:
             That very observation.
         """
-        traits = self.rubric._look()
-        if traits.is_async or traits.waits:  # those that wait do so at the same time
-            return run(score_step_async(self.rubric, action, observation))
-        return score_step(self.rubric, action, observation)
+        rubric = self.rubric
+        traits = rubric._traits or rubric._look()
+        if traits.is_async or traits.waits:  # members that wait do so concurrently
+            return run(self.score_async(action, observation))
+        return _scored(rubric, evaluate_step(rubric, action, observation), observation)
 
     async def score_async(self, action: ActT, observation: ObsT) -> ObsT:
         """Like `score`, without blocking the event loop."""
-        return await score_step_async(self.rubric, action, observation)
+        rubric = self.rubric
+        evaluation = await evaluate_step_async(rubric, action, observation)
+        return _scored(rubric, evaluation, observation)
 
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
         """The reward of a step; what the rubric raises is raised."""
@@ -268,7 +317,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         Raises:
             ServiceError: There are none.
         """
-        found = self.__dict__.get("_mcp") or given_services()
+        found = self.__dict__.get("_mcp") or _pipeline_services()
         if found is None:
             raise ServiceError(
                 f"{type(self).__name__} has no services: make it with mcp=MCPClient(…), or serve "
@@ -276,16 +325,16 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             )
         return found
 
-    # What its reward is configured with --------------------------------------------------------
+    # The configuration of its reward -----------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """What the reward is configured with, in the shape of a reward file.
+        """Return the configuration of the reward, in the shape of a reward file.
 
         Returns:
             ``per_turn``, ``episode_end``, ``tree``, ``fingerprint``, ``version`` and more; see
             `LiveReward.told`.
         """
-        return configuration_of(self).told()
+        return self._configuration().told()
 
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
@@ -294,18 +343,50 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
         Args:
             change: What to change, by name; see `LiveReward.update`.
-            version: The version that the change was made to; where it isn't the present one,
-                nothing is changed.
-            by: Who asks, for the log.
+            version: The version that the change is based on; if it isn't the present one, nothing
+                is changed.
+            by: The author of the change, for the log.
 
         Returns:
             ``{"status": "ok", "config": …, "change": …}``.
 
         Raises:
-            RewardConfigError: Something in it can't be done, so that nothing was.
-            ConfigConflictError: Somebody else has changed it since.
+            RewardConfigError: A part of the change is invalid; then nothing was changed.
+            ConfigConflictError: The configuration has another version.
         """
-        return configuration_of(self).update(change, version=version, by=by)
+        return self._configuration().update(change, version=version, by=by)
+
+    def _configuration(self) -> LiveReward:
+        """The configuration of the reward, created on first use."""
+        if self._live is None:
+            from guerdon.config.live.live import LiveReward
+
+            try:
+                prototype = copy.deepcopy(self.rubric)
+            except Exception as error:
+                raise RewardConfigError(
+                    f"the rubric of {type(self).__name__} can't be copied ({error}), so that no "
+                    "change can be tried before it is made"
+                ) from error
+            # A thread that does the same meanwhile gets the same one.
+            self.__dict__.setdefault("_live", LiveReward(prototype))
+        return cast("LiveReward", self._live)
+
+    def _configure(self, live: LiveReward) -> None:
+        """Apply a configuration to an environment that is stepped without a reset."""
+        self._live = live
+        if isinstance(self.rubric, Rubric):
+            live.apply(self.rubric, episode=live.progress.episode)
+
+    def _apply_configuration(self) -> Applied | None:
+        """Apply the configuration of the episode that begins."""
+        rubric = self.rubric
+        if not isinstance(rubric, Rubric):
+            return None
+        if self._live is not None:
+            return self._live.apply(rubric)
+        rubric.__dict__["_scored_by"] = None  # the fingerprint is computed again when needed
+        return None
 
     # As a context ------------------------------------------------------------------------------
 
@@ -321,11 +402,202 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         self.close()
 
 
-def _writes(cls: type, name: str) -> bool:
-    """Whether an environment class has a method of its own by that name."""
+def _overrides(cls: type, name: str) -> bool:
+    """Whether an environment class overrides a method."""
     return getattr(cls, name) is not getattr(Environment, name)
 
 
 def _given(kwargs: dict[str, Any], **named: Any) -> dict[str, Any]:
-    """The arguments that somebody gave: a method need not take those that nobody does."""
+    """The arguments that the caller passed: a method need not accept the others."""
     return {**{name: value for name, value in named.items() if value is not None}, **kwargs}
+
+
+# The configuration of an episode ---------------------------------------------------------------
+
+
+def _applying(reset: Any) -> Any:
+    """Return a reset that applies the configuration of the episode before the author's code."""
+    if not callable(reset):
+        raise EnvDefinitionError(f"reset must be a function, got {reset!r:.60}")
+
+    @functools.wraps(reset)
+    async def reset_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._is_resetting:  # a reset that calls its parent's
+            return await reset(self, *args, **kwargs)
+        if self._live is None:
+            applied = self._apply_configuration()
+        else:  # a rubric may be slow to configure
+            applied = await in_thread(None, self._apply_configuration)
+        with _resetting(self, applied):
+            return await reset(self, *args, **kwargs)
+
+    @functools.wraps(reset)
+    def reset_sync(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._is_resetting:
+            return reset(self, *args, **kwargs)
+        with _resetting(self, self._apply_configuration()):
+            return reset(self, *args, **kwargs)
+
+    wrapped = reset_async if inspect.iscoroutinefunction(reset) else reset_sync
+    setattr(wrapped, APPLIES, True)
+    return wrapped
+
+
+@contextmanager
+def _resetting(environment: Environment[Any, Any, Any], applied: Applied | None) -> Iterator[None]:
+    rubric = environment.rubric
+    environment._is_resetting = True
+    try:
+        yield
+        live = environment._live
+        if environment.rubric is not rubric and live is not None:  # a new one for each episode
+            episode = applied.episode if applied is not None else None
+            live.apply(environment.rubric, episode=episode)
+    except BaseException:
+        if applied is not None:
+            applied.undo()  # the previous episode goes on
+        raise
+    finally:
+        environment._is_resetting = False
+
+
+# The type parameters ---------------------------------------------------------------------------
+
+
+def set_types(cls: type[Any], base: type[Any]) -> None:
+    """Set a class's `action_type`, `observation_type` and `state_type` from its type parameters.
+
+    Args:
+        cls: A class that was just created, such as ``Maze(Environment[Move, Board, State])``.
+        base: The generic class whose parameters are read.
+    """
+    names = ("action_type", "observation_type", "state_type")
+    for name, given in zip(names, _type_arguments(cls, base), strict=False):
+        if isinstance(given, type):
+            setattr(cls, name, given)
+
+
+def _type_arguments(cls: type[Any], base: type[Any]) -> tuple[Any, ...]:
+    """A class's arguments for the parameters of a base; a TypeVar for those left open."""
+    for each in cls.__dict__.get("__orig_bases__", ()):
+        origin = get_origin(each)
+        if origin is base:
+            return get_args(each)
+        if isinstance(origin, type) and issubclass(origin, base):
+            given = dict(zip(origin.__parameters__, get_args(each), strict=False))  # type: ignore[attr-defined]
+            return tuple(given.get(inner, inner) for inner in _type_arguments(origin, base))
+    return ()
+
+
+# From an evaluation to the observation's metadata ----------------------------------------------
+
+
+class StepRecorder(Recorder):
+    """Records one step of an environment, and writes what its rubric did into the observation.
+
+    Attributes:
+        environment: The environment whose step it records.
+    """
+
+    environment: Environment[Any, Any, Any]
+    details: dict[str, Any] | None = None  # what `score` has written
+
+    def _keep(self, rubric: Rubric, evaluation: Evaluation) -> Evaluation:
+        # An environment inside another's step reports nothing to the other.
+        mine = rubric is self.environment.rubric
+        return super()._keep(rubric, evaluation) if mine else evaluation
+
+    def finish(self, observation: ObsT) -> ObsT:
+        """Write the last evaluation into the observation that the step returned."""
+        rubric, details = self.environment.rubric, self.details
+        if self.entries:  # the author has called a rubric
+            evaluation = self.last(rubric)
+            if evaluation is not None:
+                evaluation.error = None  # the author has handled it
+                _write(observation, _details(rubric, evaluation, observation.done))
+        elif (
+            details is not None and observation.metadata.get(COMPONENTS) is not details[COMPONENTS]
+        ):
+            _write(observation, details)  # the author has returned another than the scored one
+            if ERROR in details:
+                observation.reward = None
+        return observation
+
+    def failed(self, error: Exception) -> Observation:
+        """Return the observation of a step that failed because its rubric did.
+
+        Raises:
+            Exception: The error, if it isn't the rubric's.
+        """
+        rubric = self.environment.rubric
+        evaluation = self.last(rubric) if self.entries else None
+        if (
+            evaluation is None
+            or not isinstance(evaluation.observation, Observation)
+            or not _is_caused_by(error, evaluation.error)
+        ):
+            raise error
+        return _scored(rubric, evaluation, evaluation.observation)
+
+
+def _is_caused_by(error: Exception, failure: Exception | None) -> bool:
+    """Whether an exception is the rubric's, perhaps wrapped as a reward was set to an awaitable."""
+    if error is failure:
+        return True
+    if failure is None or not isinstance(error, ValidationError):
+        return False
+    return any(each.get("ctx", {}).get("error") is failure for each in error.errors())
+
+
+def _scored(rubric: Rubric, evaluation: Evaluation, observation: ObsT) -> ObsT:
+    """Write an evaluation and its reward into an observation."""
+    details = _details(rubric, evaluation, observation.done)
+    observation.reward = evaluation.value
+    _write(observation, details)
+    recorder = current()
+    if isinstance(recorder, StepRecorder) and recorder.environment.rubric is rubric:
+        recorder.details = details
+    return observation
+
+
+def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str, Any]:
+    """The metadata that report an evaluation."""
+    fingerprint = rubric._scored_by
+    if fingerprint is None:
+        fingerprint = rubric.__dict__["_scored_by"] = _fingerprint(rubric)  # past __setattr__
+    if rubric._watch is not None:
+        rubric._watch(evaluation.components, is_done)
+    details: dict[str, Any] = {COMPONENTS: evaluation.components, FINGERPRINT: fingerprint}
+    if isinstance(rubric, RubricComposer):
+        # They may change: the reward is explained by them. One times its factor may overflow.
+        weights = rubric.effective_weights
+        details[WEIGHTS] = {
+            name: each if isfinite(each) else None for name, each in weights.items()
+        }
+    if evaluation.error is not None:
+        details[ERROR] = say_failure(evaluation.error)
+        details[FAILED] = evaluation.failed_path or ""
+    elif evaluation.handled:
+        details[HANDLED] = say_caught(evaluation.handled)
+    if is_done and rubric._look().holds_trajectory:
+        try:
+            rewards = rubric.compute_step_rewards()
+            step_rewards.check(rubric, rewards, len(rewards))
+            details[STEP_REWARDS] = rewards
+        except Exception as error:
+            details[STEP_REWARDS] = None
+            details[STEP_REWARDS_ERROR] = say_failure(error)
+    return details
+
+
+def _fingerprint(rubric: Rubric) -> str:
+    try:
+        return rubric.fingerprint()
+    except Exception as error:  # the score is valid, though it can't be distinguished
+        return f"unknown: {error}"
+
+
+def _write(observation: Observation, details: dict[str, Any]) -> None:
+    for key in (ERROR, FAILED, WEIGHTS, HANDLED, STEP_REWARDS, STEP_REWARDS_ERROR):
+        observation.metadata.pop(key, None)  # of an observation that is returned again
+    observation.metadata.update(details)

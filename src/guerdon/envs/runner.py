@@ -20,16 +20,14 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import anyio
 from pydantic import ValidationError
 
 from guerdon._background import no_waiting, wait_for
-from guerdon.envs.environment import Environment
-from guerdon.envs.furnishing import configure
+from guerdon.envs.environment import Environment, StepRecorder
 from guerdon.envs.invalid import say_invalid
-from guerdon.envs.scoring import attach, tell_again
 from guerdon.errors import (
     EnvDefinitionError,
     EnvError,
@@ -38,9 +36,7 @@ from guerdon.errors import (
     InvalidActionError,
     InvalidObservationError,
 )
-from guerdon.rubrics import frames
 from guerdon.rubrics.failure import say_failure
-from guerdon.rubrics.frames import Frame
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
@@ -124,6 +120,7 @@ class _Methods:
 
     reset: Keywords
     step: Keywords
+    step_takes_timeout: bool
     reset_is_async: bool
     step_is_async: bool
 
@@ -135,9 +132,11 @@ def _methods(cls: type[Environment[Any, Any, Any]]) -> _Methods:
         return overridden or getattr(cls, name) is getattr(Environment, name)
 
     reset_is_async, step_is_async = is_async("reset"), is_async("step")
+    step = Keywords.of(cls.step_async if step_is_async else cls.step, 2)
     return _Methods(
         Keywords.of(cls.reset_async if reset_is_async else cls.reset, 1),
-        Keywords.of(cls.step_async if step_is_async else cls.step, 2),
+        step,
+        step.accepts("timeout_s"),
         reset_is_async,
         step_is_async,
     )
@@ -220,33 +219,27 @@ class EnvAdapter:
         """
         if isinstance(action, Mapping):
             action = read_action(self.action_type, action)
-        arguments: dict[str, Any] = {"timeout_s": timeout_s}
+        arguments = {"timeout_s": timeout_s} if self._methods.step_takes_timeout else {}
         if extra:
-            arguments = {**extra, **arguments}
-        arguments = self._methods.step.accepted(arguments)
+            arguments = {**self._methods.step.accepted(dict(extra)), **arguments}
         if self.step_is_async:
             return self._step_async(action, arguments)
         recorder = self._recorder()
-        token = frames.enter(recorder)
         try:
-            observation = self.environment.step(action, **arguments)
+            with recorder:
+                observation = self.environment.step(action, **arguments)
         except Exception as error:
-            return self._salvaged(recorder, error)
-        finally:
-            frames.leave(token)
-        return self._scored(observation, recorder, "step")
+            return recorder.failed(error)
+        return recorder.finish(self._checked(observation, "step"))
 
     async def _step_async(self, action: Any, arguments: dict[str, Any]) -> Observation:
         recorder = self._recorder()
-        token = frames.enter(recorder)
         try:
-            with no_waiting("step_async"):
+            with recorder, no_waiting("step_async"):
                 observation = await self.environment.step_async(action, **arguments)
         except Exception as error:
-            return self._salvaged(recorder, error)
-        finally:
-            frames.leave(token)
-        return self._scored(observation, recorder, "step_async")
+            return recorder.failed(error)
+        return recorder.finish(self._checked(observation, "step_async"))
 
     def state(self) -> State:
         """Return the state of the episode.
@@ -299,39 +292,14 @@ class EnvAdapter:
             f"{reward!r:.60}"
         )
 
-    def _recorder(self) -> Frame:
-        """What records the evaluations of a step."""
-        recorder = Frame(None)
-        recorder.owner = self.environment
-        if self.environment.rubric._look().is_async:
-            # An async tree that the author calls by hand: its sync leaves go to threads.
-            recorder.limiter = self._limiter = self._limiter or anyio.CapacityLimiter(LEAF_THREADS)
+    def _recorder(self) -> StepRecorder:
+        rubric = self.environment.rubric
+        if (rubric._traits or rubric._look()).is_async and self._limiter is None:
+            # If the author calls an async tree, its sync leaves run in threads.
+            self._limiter = anyio.CapacityLimiter(LEAF_THREADS)
+        recorder = StepRecorder(self._limiter)
+        recorder.environment = self.environment
         return recorder
-
-    def _scored(self, observation: Any, recorder: Frame, method: str) -> Observation:
-        checked = self._checked(observation, method)
-        if recorder.entries:
-            return attach(self.environment.rubric, checked, recorder)
-        tell_again(checked, recorder)
-        return checked
-
-    def _salvaged(self, recorder: Frame, error: Exception) -> Observation:
-        """The observation of a step whose rubric failed; other failures are raised."""
-        rubric, entries = self.environment.rubric, recorder.entries
-        failed = entries[-1][3].error if entries and entries[-1][0] is rubric else None
-        observation = recorder.observed
-        if failed is None or not isinstance(observation, Observation) or not _is(error, failed):
-            raise error
-        return attach(rubric, observation, recorder, failed)
-
-
-def _is(error: Exception, failed: Exception) -> bool:
-    """Whether an exception is the rubric's own, also where setting the reward waited for it."""
-    if error is failed:
-        return True
-    if not isinstance(error, ValidationError):
-        return False
-    return any(each.get("ctx", {}).get("error") is failed for each in error.errors())
 
 
 def make_adapter(environment: Any) -> EnvAdapter:
@@ -797,7 +765,7 @@ class EnvRunner:
         """Apply the configuration to a new environment that is stepped without a reset."""
         configuration, environment = self._configuration(), self._usable().environment
         if configuration is not None:
-            function = partial(configure, configuration, environment)
+            function = partial(environment._configure, configuration)
             await self._run(function, "configuring the environment", self.timeout_s)
 
     async def reset(
@@ -850,7 +818,9 @@ class EnvRunner:
             EnvTimeoutError: It took too long; the environment is abandoned.
             Exception: What the environment raised.
         """
-        adapter = self._ready()
+        adapter = self.adapter
+        if adapter is None or self._failure:
+            self._refuse()
         limit = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
         function = partial(adapter.step, action, timeout_s, extra)
         try:
@@ -872,7 +842,9 @@ class EnvRunner:
         Raises:
             EpisodeError: There is no environment, or its last reset failed.
         """
-        adapter = self._ready()
+        adapter = self.adapter
+        if adapter is None or self._failure:
+            self._refuse()
         if adapter.step_is_async:
             return False
 
@@ -953,18 +925,15 @@ class EnvRunner:
         return None
 
     def _usable(self) -> Any:
-        if self.adapter is None:
-            raise EpisodeError(
-                "there is no environment: it was never made, or exceeded a time limit; reset it to "
-                "make a new one"
-            )
-        return self.adapter
+        return self.adapter or self._refuse()
 
-    def _ready(self) -> Any:
-        """The adapter of an environment that can be stepped."""
+    def _refuse(self) -> Never:
         if self._failure and self.adapter is not None:
             raise EpisodeError(self._failure)
-        return self.adapter or self._usable()
+        raise EpisodeError(
+            "there is no environment: it was never made, or exceeded a time limit; reset it to "
+            "make a new one"
+        )
 
     def _step_failed(self, error: BaseException) -> None:
         # One that refuses an action, or a step after its episode's end, still works.

@@ -207,7 +207,7 @@ class RubricComposer(Container):
     @property
     def effective_weights(self) -> dict[str, float]:
         """The weights times their factors: what scores are multiplied by now."""
-        return {name: self._effective(name) for name in self._weights}
+        return dict(zip(self._children, self._vector, strict=True))
 
     @property
     def episode_end(self) -> tuple[str, ...]:

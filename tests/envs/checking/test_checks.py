@@ -266,7 +266,7 @@ def test_a_missing_rubric():
             self.rubric = None
 
     said = only(check_environment(Forgot), MADE)
-    assert "Forgot has no rubric; give it one in __init__" in said
+    assert "Forgot has no rubric; set one in __init__" in said
 
 
 @pytest.mark.parametrize("thing", [None, 3, State()])

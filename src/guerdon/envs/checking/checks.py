@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from guerdon._background import as_asyncio, background_loop
 from guerdon._validation import check_integer, check_seconds
 from guerdon.envs.checking.sampling import sample_actions
+from guerdon.envs.environment import COMPONENTS, ERROR
 from guerdon.envs.invalid import say_invalid
 from guerdon.envs.runner import EnvRunner, EnvThreads
-from guerdon.envs.scoring import COMPONENTS, ERROR
 from guerdon.envs.server.messages import observation_json, state_json
 from guerdon.errors import (
     EnvError,

@@ -33,8 +33,8 @@ from guerdon.envs.client.transport import (
     http_url,
     websocket_url,
 )
+from guerdon.envs.environment import set_types
 from guerdon.envs.tokens import check_token
-from guerdon.envs.type_parameters import set_types
 from guerdon.errors import (
     ConnectionLostError,
     InvalidArgumentError,

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
+from guerdon.envs.configured import with_pipeline
 from guerdon.envs.environment import Environment
-from guerdon.envs.furnishing import furnished
 from guerdon.envs.runner import make_adapter
 from guerdon.envs.server.connection import Receive, Scope, Send
 from guerdon.envs.server.guard import Guard, is_loopback
@@ -175,7 +175,7 @@ def _environment_class(
     if not callable(factory) or not may_make:
         return Environment
     try:
-        make = factory if pipeline is None else furnished(factory, pipeline)
+        make = factory if pipeline is None else with_pipeline(factory, pipeline)
         adapter = make_adapter(make())
         adapter.close()
     except GuerdonError:

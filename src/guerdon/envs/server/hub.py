@@ -10,9 +10,9 @@ from typing import Any
 
 from guerdon.config.live.live import LiveReward
 from guerdon.config.pipeline import RewardPipeline
-from guerdon.envs.furnishing import furnished
+from guerdon.envs.configured import with_pipeline
+from guerdon.envs.environment import COMPONENTS, ERROR, HANDLED
 from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
-from guerdon.envs.scoring import COMPONENTS, DEALT_WITH, ERROR
 from guerdon.envs.server.connection import ClientGoneError, Connection, Receive, Scope, Send
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
@@ -53,7 +53,7 @@ class Hub:
         *,
         pipeline: RewardPipeline | None = None,
     ) -> None:
-        self.factory = factory if pipeline is None else furnished(factory, pipeline)
+        self.factory = factory if pipeline is None else with_pipeline(factory, pipeline)
         self._pipeline = pipeline
         self.action_type = action_type
         self.limits = limits
@@ -198,8 +198,8 @@ class Hub:
         self.metrics.step(seconds, observation.reward, scores)
         if ERROR in metadata:
             self.failed("reward", metadata[ERROR], session=session)
-        elif DEALT_WITH in metadata:
-            self.failed("reward_dealt_with", metadata[DEALT_WITH], session=session)
+        elif HANDLED in metadata:
+            self.failed("reward_dealt_with", metadata[HANDLED], session=session)
 
     def failed(
         self,
