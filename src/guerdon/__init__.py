@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         RLRolloutWorker as RLRolloutWorker,
     )
     from guerdon.rollouts import (
-        RolloutScorer as RolloutScorer,
+        RubricScorer as RubricScorer,
     )
     from guerdon.rollouts import (
         ScriptedPolicy as ScriptedPolicy,
@@ -231,7 +231,7 @@ __getattr__, __dir__ = lazy_names(
             GuerdonError RubricError
         """,
         "rollouts": """
-            AgentPolicy OpenAIPolicy RLDataAligner RLRolloutWorker RolloutScorer ScriptedPolicy
+            AgentPolicy OpenAIPolicy RLDataAligner RLRolloutWorker RubricScorer ScriptedPolicy
             apply_credit compare_rewards read_rollouts score_rollouts
         """,
         "rubrics": """

@@ -170,8 +170,8 @@ def test_actions_of_a_file_are_played(inside, actions):
     ("data", "said"),
     [
         ('{"text": "a"}\n{"text": \n', "actions.jsonl, line 2:"),
-        ('{"text": "a"}\n\n["a"]\n', "actions.jsonl, line 3: an action is an object"),
-        ('"a"\n', "actions.jsonl, line 1: an action is an object"),
+        ('{"text": "a"}\n\n["a"]\n', "actions.jsonl, line 3: an action must be an object"),
+        ('"a"\n', "actions.jsonl, line 1: an action must be an object"),
         (b'{"text": "a"}\n{"text": "\xff"}\n', "actions.jsonl"),
     ],
     ids=["cut", "a list", "a string", "not UTF-8"],

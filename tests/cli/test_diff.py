@@ -186,11 +186,17 @@ def test_what_would_steer_a_terminal_or_mean_markup_is_told_as_text(diff, rows, 
     ("args", "said"),
     [
         (["a.yaml", "b.yaml", "absent.jsonl"], "can't read absent.jsonl: No such file"),
-        (["a.yaml", "b.yaml", "empty.jsonl"], "empty.jsonl holds no rollouts"),
+        (["a.yaml", "b.yaml", "empty.jsonl"], "empty.jsonl has no rollouts"),
         (["a.yaml", "reward.py:absent", "rollouts.jsonl"], "reward.py has no 'absent'"),
         (["broken.yaml", "b.yaml", "rollouts.jsonl"], "per_turn[0].weight"),
-        (["reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--at", "1"], "no schedules"),
-        (["a.yaml", "b.yaml", "rollouts.jsonl", "--format", "csv"], "there is no format 'csv'"),
+        (
+            ["reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--at", "1"],
+            "--at requires",
+        ),
+        (
+            ["a.yaml", "b.yaml", "rollouts.jsonl", "--format", "csv"],
+            "must be 'jsonl' or 'tau-bench'",
+        ),
     ],
     ids=["no-file", "empty", "no-reward", "broken", "no-schedules", "no-format"],
 )

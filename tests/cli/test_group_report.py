@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from guerdon.cli.group_report import group_tables
-from guerdon.rollouts.scoring.group_summary import GroupFacts, GroupSummary
+from guerdon.cli.score import group_tables
 from guerdon.rollouts.scoring.row_credit import CreditSettings
+from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary
 
 GIGPO = CreditSettings("gigpo")
 
@@ -26,10 +26,10 @@ def printed(*facts, credit=None, width=160, summary=None):
 
 def test_each_group_has_a_line():
     lines = printed(
-        GroupFacts("q7", 3, (1.0, 0.0, 0.5)),
-        GroupFacts(8, 2, (1.0, 1.0)),
-        GroupFacts({"a": 1}, 2, (0.25,)),
-        GroupFacts("none", 1, ()),
+        GroupStats("q7", 3, (1.0, 0.0, 0.5)),
+        GroupStats(8, 2, (1.0, 1.0)),
+        GroupStats({"a": 1}, 2, (0.25,)),
+        GroupStats("none", 1, ()),
     )
     assert lines[0] == "group rows mean score scores"
     assert lines[2:6] == [
@@ -44,15 +44,15 @@ def test_each_group_has_a_line():
 
 
 def test_without_credit_there_are_no_steps():
-    text = "\n".join(printed(GroupFacts("q7", 2, (1.0, 0.0))))
+    text = "\n".join(printed(GroupStats("q7", 2, (1.0, 0.0))))
     assert "steps" not in text
     assert "credit" not in text
 
 
 def test_credit_adds_steps_and_anchor_groups():
     lines = printed(
-        GroupFacts("q7", 2, (1.0, 0.0), steps=1004, shared=1003, anchors={1: 1, 3: 1, 1000: 1},
-                   dead_anchors=1),
+        GroupStats("q7", 2, (1.0, 0.0), steps=1004, shared_steps=1003,
+                   anchors={1: 1, 3: 1, 1000: 1}, dead_anchors=1),
         credit=GIGPO,
     )  # fmt: skip
     assert lines[0] == "group rows mean score scores steps in shared states"
@@ -72,7 +72,7 @@ def test_credit_adds_steps_and_anchor_groups():
 
 def test_large_anchor_groups_are_counted_together():
     lines = printed(
-        GroupFacts("q7", 2, (1.0, 0.0), steps=40, shared=40, anchors={8: 1, 9: 2, 14: 1}),
+        GroupStats("q7", 2, (1.0, 0.0), steps=40, shared_steps=40, anchors={8: 1, 9: 2, 14: 1}),
         credit=GIGPO,
     )
     assert "of 8 steps 1" in lines
@@ -80,41 +80,41 @@ def test_large_anchor_groups_are_counted_together():
 
 
 def test_methods_without_anchors_tell_none():
-    lines = printed(GroupFacts("q7", 2, (1.0, 0.0), steps=2), credit=CreditSettings("grpo"))
+    lines = printed(GroupStats("q7", 2, (1.0, 0.0), steps=2), credit=CreditSettings("grpo"))
     assert "credit: grpo" in lines
     assert "steps with an advantage 2" in lines
     assert not any("anchor" in line or "share" in line for line in lines[4:])
 
 
 def test_a_group_without_credit_is_an_alarm():
-    lines = printed(GroupFacts("q7", 2, (1.0, 0.0), uncredited=True), credit=GIGPO)
+    lines = printed(GroupStats("q7", 2, (1.0, 0.0), uncredited=True), credit=GIGPO)
     assert "q7 2 0.500 1 0 0 no credit" in lines
     assert "groups without credit 1" in lines
-    assert not any("without credit" in line for line in printed(GroupFacts("q7", 2, (1.0, 0.0))))
+    assert not any("without credit" in line for line in printed(GroupStats("q7", 2, (1.0, 0.0))))
 
 
 def test_rollouts_without_a_group_are_counted_and_not_listed():
-    lines = printed(GroupFacts(None, 1, (1.0,)), GroupFacts("q7", 2, (1.0, 0.0)))
+    lines = printed(GroupStats(None, 1, (1.0,)), GroupStats("q7", 2, (1.0, 0.0)))
     assert "rollouts without a group 1" in lines
     assert "groups 1" in lines
     assert not any(line.startswith("None") for line in lines)
 
 
 def test_many_groups_are_told_by_their_number():
-    lines = printed(*(GroupFacts(f"q{n}", 2, (1.0, 0.0)) for n in range(1234)))
+    lines = printed(*(GroupStats(f"q{n}", 2, (1.0, 0.0)) for n in range(1234)))
     assert sum(line.startswith("q") for line in lines) == 20
-    assert "1,214 more groups; --json tells the first 100" in lines
+    assert "1,214 more groups; --json lists the first 100" in lines
     assert "groups 1,234" in lines
 
 
 def test_as_many_groups_as_are_shown_are_all():
-    lines = printed(*(GroupFacts(f"q{n}", 2, (1.0, 0.0)) for n in range(20)))
+    lines = printed(*(GroupStats(f"q{n}", 2, (1.0, 0.0)) for n in range(20)))
     assert not any("more groups" in line for line in lines)
 
 
 @pytest.mark.parametrize(("count", "more"), [(8, False), (9, True), (10_000, True)])
 def test_many_scores_are_cut_off(count, more):
-    [line] = [each for each in printed(GroupFacts("q7", count, (0.5,) * (count - 1) + (1.0,)))
+    [line] = [each for each in printed(GroupStats("q7", count, (0.5,) * (count - 1) + (1.0,)))
               if each.startswith("q7")]  # fmt: skip
     assert ("…" in line) is more
     assert line.count("0.5") <= 9
@@ -127,26 +127,26 @@ def test_many_scores_are_cut_off(count, more):
     ids=repr,
 )  # fmt: skip
 def test_names_of_groups_are_printed_as_they_are(name):
-    lines = printed(GroupFacts(name, 2, (1.0, 0.0)), credit=GIGPO)
+    lines = printed(GroupStats(name, 2, (1.0, 0.0)), credit=GIGPO)
     assert any(line.startswith(f"{name} 2".strip()) for line in lines)
 
 
 def test_a_name_with_newlines_loses_no_number():
-    text = " ".join(printed(GroupFacts("a\nb\tc", 2, (1.0, 0.0))))
+    text = " ".join(printed(GroupStats("a\nb\tc", 2, (1.0, 0.0))))
     assert "2 0.500 1 0" in text
 
 
 @pytest.mark.parametrize("width", [20, 40, 110])
 def test_narrow_terminals_and_long_names_end_nothing(width):
-    lines = printed(GroupFacts("x" * 500, 2, (1.0, 0.0), steps=2), credit=GIGPO, width=width)
+    lines = printed(GroupStats("x" * 500, 2, (1.0, 0.0), steps=2), credit=GIGPO, width=width)
     assert all(len(line) <= width for line in lines)
 
 
 def test_large_and_small_scores_are_short():
-    lines = printed(GroupFacts("q7", 4, (1e300, -1e-300, 1 / 3, 12345.678)))
+    lines = printed(GroupStats("q7", 4, (1e300, -1e-300, 1 / 3, 12345.678)))
     assert any("1e+300 -1e-300 0.333 1.23e+04" in line for line in lines)
 
 
 def test_nothing_is_printed_as_nothing():
     assert "groups 0" in printed()
-    assert "rollouts without a group 2" in printed(GroupFacts(None, 2, (1.0,)), credit=GIGPO)
+    assert "rollouts without a group 2" in printed(GroupStats(None, 2, (1.0,)), credit=GIGPO)

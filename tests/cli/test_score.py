@@ -118,16 +118,16 @@ def test_broken_lines_are_told_by_their_number_and_the_rest_goes_on(guerdon, row
     assert done.returncode == 1
     scored = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["score"] for row in scored] == [1.0, None, 0.0]
-    assert scored[1]["error"].startswith("line 2: RolloutError: the line is no JSON")
+    assert scored[1]["error"].startswith("line 2: RolloutError: the line is not valid JSON")
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["absent.jsonl"], "can't read absent.jsonl: No such file or directory"),
-        (["empty.jsonl"], "empty.jsonl holds no rollouts: it is empty"),
-        (["rollouts.jsonl", "--resume"], "resuming needs the file to go on with: --out FILE"),
-        (["rollouts.jsonl", "-o", "rollouts.jsonl"], "is the file of the rollouts"),
+        (["empty.jsonl"], "empty.jsonl has no rollouts: it is empty"),
+        (["rollouts.jsonl", "--resume"], "--resume requires the file to continue: --out FILE"),
+        (["rollouts.jsonl", "-o", "rollouts.jsonl"], "must not be the file of the rollouts"),
         (["rollouts.jsonl", "-o", "absent/x.jsonl"], "can't write absent/x.jsonl: No such file"),
         (["rollouts.jsonl", "-o", "/dev/full"], "can't write /dev/full: No space left on device"),
         (["."], "can't read .: Is a directory"),
@@ -435,7 +435,7 @@ def test_a_split_group_is_named_before_anything_is_written(inside, grouped, tmp_
     (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
     done = inside("rollouts.jsonl", "-r", "functions.py:best", *OUT)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith('error: line 3: group "g" is split: it stands up to line 1')
+    assert done.stderr.startswith('error: line 3: group "g" is split: it ends at line 1')
     assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
 
 
@@ -494,18 +494,18 @@ def test_a_parameter_goes_before_a_column(inside, grouped, tmp_path):
 @pytest.mark.parametrize(
     ("reward", "args", "message"),
     [
-        ("functions.py:length", ["-p", "k"], "--param 'k': it takes NAME=VALUE"),
-        ("functions.py:length", ["-p", "=v"], "--param '=v': it takes NAME=VALUE"),
-        ("functions.py:length", ["-p", "a b=v"], "--param 'a b=v': it takes NAME=VALUE"),
-        ("functions.py:length", ["-p", "k=1", "-p", "k=1"], "--param k: it is given twice"),
-        ("functions.py:length", ["-p", "messages=[]"], "takes no parameter 'messages'"),
+        ("functions.py:length", ["-p", "k"], "--param must be NAME=VALUE, got 'k'"),
+        ("functions.py:length", ["-p", "=v"], "--param must be NAME=VALUE, got '=v'"),
+        ("functions.py:length", ["-p", "a b=v"], "--param must be NAME=VALUE, got 'a b=v'"),
+        ("functions.py:length", ["-p", "k=1", "-p", "k=1"], "--param k is given twice"),
+        ("functions.py:length", ["-p", "messages=[]"], "has no parameter 'messages'"),
         (
             "functions.py:plain",
             ["-p", "levle=1"],
-            "plain takes no parameter 'levle'; it takes level",
+            "plain has no parameter 'levle'; it accepts level",
         ),
-        ("reward.py:reward", ["-p", "k=1"], "a rubric takes no parameters, but ['k'] were given"),
-        ("functions.py:plain", ["--format", "csv"], "there is no format 'csv'"),
+        ("reward.py:reward", ["-p", "k=1"], "a rubric has no parameters, got ['k']"),
+        ("functions.py:plain", ["--format", "csv"], "must be 'jsonl' or 'tau-bench', got 'csv'"),
         ("functions.py:plain", ["--credit", "ppo"], "there is no estimator 'ppo'; known:"),
         ("functions.py:plain", ["--credit", "gae"], "gae"),
         ("functions.py:plain", ["--credit", "reinforce_pp"], "compares with the whole batch"),
@@ -517,17 +517,29 @@ def test_a_parameter_goes_before_a_column(inside, grouped, tmp_path):
         ("functions.py:plain", ["--credit", "gigpo", "--gamma", "nan"], "gamma"),
         ("functions.py:plain", ["--credit", "grpo", "--omega", "1"], "grpo has no option 'omega'"),
         ("functions.py:plain", ["--credit", "grpo", "--credit-option", "x=1"], "no option 'x'"),
-        ("functions.py:plain", ["--credit", "grpo", "--credit-option", "x"], "takes NAME=VALUE"),
+        (
+            "functions.py:plain",
+            ["--credit", "grpo", "--credit-option", "x"],
+            "must be NAME=VALUE",
+        ),
         ("functions.py:plain", ["--credit", "grpo", "--credit-option", "group=g"], "group"),
         ("functions.py:plain", ["--credit", "grpo", "--credit-option", "method=g"], "method"),
         (
             "functions.py:plain",
             ["--credit", "gigpo", "--gamma", "1", "--credit-option", "gamma=1"],
-            "--credit-option gamma: it is given twice",
+            "--credit-option gamma is given twice",
         ),
-        ("functions.py:plain", ["--gamma", "1"], "gamma: no credit is asked for; add --credit"),
-        ("functions.py:plain", ["--state-key", "history"], "state key: no credit is asked for"),
-        ("functions.py:plain", ["--credit-option", "normalize=mean"], "no credit is asked for"),
+        ("functions.py:plain", ["--gamma", "1"], "gamma: these options require --credit"),
+        (
+            "functions.py:plain",
+            ["--state-key", "history"],
+            "state-key: these options",
+        ),
+        (
+            "functions.py:plain",
+            ["--credit-option", "normalize=mean"],
+            "these options require",
+        ),
         (
             "functions.py:plain",
             ["--credit", "gigpo", "--state-key", "first"],
@@ -673,7 +685,7 @@ def test_names_that_no_terminal_can_show_end_nothing(guerdon, functions, tmp_pat
     if as_json:
 
         def refuse(name):
-            raise AssertionError(f"{name} is no JSON")
+            raise AssertionError(f"{name} is not valid JSON")
 
         told = json.loads(done.stdout, parse_constant=refuse)
         assert told["groups"]["groups"] == len(told["by"]) == 6
@@ -807,10 +819,10 @@ def test_recordings_of_tau_bench_are_scored_by_task(inside, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "tau.json holds no rollouts: it is empty"),
-        ("{}", "an array of records, not dict"),
-        ('{"a": 1}\n{"a": 2}\n', "the file is no JSON"),
-        ("", "the file is no JSON"),
+        ("[]", "tau.json has no rollouts: it is empty"),
+        ("{}", "an array of records, got dict"),
+        ('{"a": 1}\n{"a": 2}\n', "the file is not valid JSON"),
+        ("", "the file is not valid JSON"),
     ],
     ids=["empty array", "object", "lines", "empty"],
 )

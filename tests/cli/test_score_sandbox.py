@@ -128,12 +128,12 @@ def test_strict_reads_what_it_is_allowed_to_and_no_more(inside, rows, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--limit", "seconds=9"], "--limit: no sandbox is asked for; add --sandbox auto"),
-        (["--allow-read", "x", "--limit", "files=1"], "--limit and --allow-read: no sandbox is"),
-        (["--sandbox", "auto", "--limit", "second=9"], "--limit second: it takes seconds, cpu_sec"),
+        (["--limit", "seconds=9"], "--limit: these options require --sandbox auto"),
+        (["--allow-read", "x", "--limit", "files=1"], "--limit and --allow-read: these"),
+        (["--sandbox", "auto", "--limit", "second=9"], "got 'second'; did you mean 'seconds'?"),
         (["--sandbox", "auto", "--limit", "seconds=0"], "seconds is 0; it takes a number above 0"),
         (["--sandbox", "auto", "--limit", "files=many"], "files is 'many'; it takes a whole"),
-        (["--sandbox", "auto", "--limit", "seconds"], "--limit 'seconds': it takes NAME=VALUE"),
+        (["--sandbox", "auto", "--limit", "seconds"], "--limit must be NAME=VALUE, got 'seconds'"),
         (["--sandbox", "nowhere"], "there is no sandbox level 'nowhere'; it takes auto, strict, "),
         (["--sandbox", "process", "--allow-read", "absent"], "allow_read names 'absent', which"),
         (["--sandbox", "process", "-r", "functions.py:absent"], "absent"),

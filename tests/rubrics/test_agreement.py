@@ -12,8 +12,8 @@ from guerdon import (
     Guarded,
     RegexMatch,
     Rollout,
-    RolloutScorer,
     Rubric,
+    RubricScorer,
     Sequential,
     WeightedSum,
 )
@@ -47,7 +47,7 @@ class Holds(Rubric):
 
 
 def replayed(rubric):
-    with RolloutScorer(rubric) as scorer:
+    with RubricScorer(rubric) as scorer:
         return scorer.score(ROLLOUT)
 
 
@@ -85,7 +85,7 @@ def test_a_failure_is_told_where_it_happened(hooked):
 
 def test_a_hook_that_is_added_between_rollouts_is_called():
     rubric = WeightedSum([Fixed(0.5), Gate(Fixed(1.0))], [1, 1])
-    with RolloutScorer(rubric) as scorer:
+    with RubricScorer(rubric) as scorer:
         before = scorer.score(ROLLOUT)
         seen = []
         rubric.rubric_0.register_forward_hook(lambda *args: seen.append(args[-1]))

@@ -1,4 +1,4 @@
-"""The ``guerdon`` command: what it offers, and how it says what went wrong."""
+"""The ``guerdon`` command: its subcommands, and how exceptions become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from rich.markup import escape
 
 import guerdon
 from guerdon.cli.check import check
-from guerdon.cli.consoles import console, plain
+from guerdon.cli.console import console, plain
 from guerdon.cli.diff import diff
 from guerdon.cli.doctor import doctor
 from guerdon.cli.judge_server import judge_server
 from guerdon.cli.new import new
+from guerdon.cli.options import ExitCode
 from guerdon.cli.schema import schema
 from guerdon.cli.score import score
 from guerdon.cli.serve import serve
@@ -50,11 +51,11 @@ weights.
   guerdon check my_env
   guerdon serve my_env
 
-[bold]See what untrusted code is held by on this machine[/]
+[bold]See which sandboxes for untrusted code work on this machine[/]
   guerdon doctor
 
-A failure is never a score of 0: rows that fail are counted apart, say why, and make the command \
-exit with 1.
+A failure is never a score of 0: rows that fail are counted separately, with the reason, and make \
+the command exit with 1.
 """
 
 app = typer.Typer(
@@ -74,12 +75,12 @@ def _unwrapped(doc: str | None) -> str:
 
 
 for command in (score, diff, tree, validate, schema, new, check, serve, judge_server, doctor):
-    alone = command in (doctor, schema)  # the others do nothing without an argument
-    app.command(help=_unwrapped(command.__doc__), no_args_is_help=not alone)(command)
+    needs_arguments = command not in (doctor, schema)
+    app.command(help=_unwrapped(command.__doc__), no_args_is_help=needs_arguments)(command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"guerdon {guerdon.__version__}")
         raise typer.Exit
 
@@ -87,74 +88,71 @@ def _version(asked: bool) -> None:
 @app.callback(help=HELP)
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> NoReturn:
-    """Run the command, and exit.
-
-    0: done. 1: rows failed. 2: it could not be done. 130: ctrl-C. 141: the reader has left.
-    """
+    """Run the command, and exit with an `ExitCode`."""
     logging.getLogger("guerdon").addHandler(_Warnings(sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # What comes from a file may hold what no encoding can: it is told as its escape.
+            # Text from a file may have characters that no encoding has: they are escaped.
             stream.reconfigure(errors="backslashreplace")
     try:
         app(standalone_mode=True)
     except BrokenPipeError:
-        _silence(sys.stdout)  # the reader has left, as `| head` does: nothing more to say
-        sys.exit(141)
+        _silence(sys.stdout)  # the reader left, as `| head` does
+        sys.exit(ExitCode.BROKEN_PIPE)
     except GuerdonError as error:
-        _tell(error)
-        sys.exit(2)
+        _print_error(error)
+        sys.exit(ExitCode.ERROR)
     except OSError as error:
-        if error.errno is None or error.filename is not None:  # not of a stream
-            _tell(ScoringError(f"{type(error).__name__}: {error}"))
-            sys.exit(2)
-        _tell(ScoringError(f"can't write to standard output: {error.strerror}"))
-        _silence(sys.stdout)
-        sys.exit(2)
-    sys.exit(0)
+        if error.errno is None or error.filename is not None:  # not an error of a stream
+            _print_error(ScoringError(f"{type(error).__name__}: {error}"))
+        else:
+            _print_error(ScoringError(f"can't write to standard output: {error.strerror}"))
+            _silence(sys.stdout)
+        sys.exit(ExitCode.ERROR)
+    sys.exit(ExitCode.OK)
 
 
 class _Warnings(logging.StreamHandler[TextIO]):
-    """Tells the warnings of reading a reward's file, where nothing else tells what is logged.
+    """Prints the warnings of reading a reward file, unless another handler does.
 
-    Not the rest: failures that a reward deals with are counted in the summary.
+    Failures that a reward handles are logged too, and are in the summary instead.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        is_alone = logging.getLogger("guerdon").handlers == [self]
-        return is_alone and record.name == "guerdon.config"
+        is_only = logging.getLogger("guerdon").handlers == [self]
+        return is_only and record.name == "guerdon.config"
 
     def format(self, record: logging.LogRecord) -> str:
         return f"warning: {plain(record.getMessage())}"
 
 
 def _silence(stream: TextIO) -> None:
-    """Let what is still in a stream's buffer go nowhere, also at exit."""
+    """Discard what is left in the buffer of a stream, also at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _tell(error: GuerdonError) -> None:
+def _print_error(error: GuerdonError) -> None:
     err = console(stderr=True)
     if isinstance(error, LoadError) and error.traceback:
-        err.print(_lines(error.traceback), markup=False, highlight=False, soft_wrap=True, end="")
+        err.print(_escaped(error.traceback), markup=False, highlight=False, soft_wrap=True, end="")
     line = getattr(error, "line", None)
     where = f"line {line}: " if line is not None else ""
-    text = f"[bold red]error:[/] {escape(_lines(where + str(error)))}"
+    text = f"[bold red]error:[/] {escape(_escaped(where + str(error)))}"
     err.print(text, highlight=False, soft_wrap=True)
     if isinstance(error, SandboxUnavailableError):
         for each in error.missing:
             if each not in str(error):
                 err.print(f"  {each}", markup=False, highlight=False, soft_wrap=True)
-        err.print("`guerdon doctor` tells what this machine can hold", highlight=False)
+        err.print("run `guerdon doctor` to see what works on this machine", highlight=False)
 
 
-def _lines(text: str) -> str:
-    """Text that may come out of a sandbox, with what would steer a terminal told as its escape."""
+def _escaped(text: str) -> str:
+    """Lines of text, which may come out of a sandbox, with control characters escaped."""
     return "\n".join(map(plain, text.split("\n")))

@@ -1,4 +1,4 @@
-"""``guerdon check``: what an environment's author runs first."""
+"""``guerdon check``: check that an environment is fit for training."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
-from guerdon.cli.consoles import console
+from guerdon.cli import options
+from guerdon.cli.console import print_parts, table
 from guerdon.errors import LoadError
 
 __all__ = ["check"]
@@ -22,47 +21,33 @@ MARKS = {"ok": "[green]ok[/]", "problem": "[bold red]problem[/]", "note": "[yell
 
 
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="ENV",
-            show_default=False,
-            help="A folder with an environment.py, [bold]file.py:name[/bold], "
-            "[bold]module:name[/bold], or a registered name.",
-        ),
-    ],
+    target: options.Environment,
     actions: Annotated[
         Path | None,
         typer.Option(
-            "--actions",
             metavar="F.jsonl",
-            show_default=False,
-            help="Actions to play, one a line; by default they are made up from the action class.",
+            help="Actions to play, one per line; by default they are made from the action class.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="What to reset with.")] = 0,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to play at most.")] = 20,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Seconds that each call may take.")
-    ] = 60.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was found as JSON, for scripts.")
-    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of each reset.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="The maximum number of steps.")] = 20,
+    timeout: Annotated[float, typer.Option(metavar="S", help="Seconds for each call.")] = 60.0,
+    as_json: options.AsJson = False,
 ) -> None:
     """Look for what makes an environment unfit for training.
 
     A missing rubric; a reward outside its declared range; a seed that doesn't make it repeatable;
     an observation that doesn't survive JSON; state that two instances share; a reset that keeps
-    the old trajectory; a step after the end that is neither refused nor documented.
+    the old trajectory; a step after the end that is neither rejected nor documented.
 
-    [bold]Exit codes[/bold]: 0, nothing to mend. 1, there are problems. 2, there is no such
+    [bold]Exit codes[/bold]: 0, no problems. 1, there are problems. 2, there is no such
     environment.
     """  # fmt: skip
     from guerdon.envs.checking import check_environment
     from guerdon.envs.finding import find_environment
 
     given = _read(actions) if actions is not None else None
-    with contextlib.redirect_stdout(sys.stderr):  # what the environment prints is no report
+    with contextlib.redirect_stdout(sys.stderr):  # what the environment prints isn't the report
         factory = find_environment(target)
         report = check_environment(
             factory, actions=given, seed=seed, steps=steps, timeout_s=timeout
@@ -74,22 +59,23 @@ def check(
         ]
         print(json.dumps({"ok": report.ok, "checks": lines}, indent=2))
     else:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
+        found = table("", "", "", header=False)
         for line in report.lines:
-            table.add_row(MARKS[line.status], escape(line.name), escape(line.detail))
-        console().print(table)
+            found.add_row(MARKS[line.status], escape(line.name), escape(line.detail))
+        print_parts([found])
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(options.ExitCode.FAILED)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
+    """The actions of a file, one object per line."""
     found: list[dict[str, Any]] = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}", spec=str(path)) from error
     except UnicodeDecodeError as error:
-        raise LoadError(f"{path} isn't UTF-8: {error}", spec=str(path)) from error
+        raise LoadError(f"{path} is not UTF-8: {error}", spec=str(path)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -98,6 +84,6 @@ def _read(path: Path) -> list[dict[str, Any]]:
         except ValueError as error:
             raise LoadError(f"{path}, line {number}: {error}", spec=str(path)) from error
         if not isinstance(action, dict):
-            raise LoadError(f"{path}, line {number}: an action is an object", spec=str(path))
+            raise LoadError(f"{path}, line {number}: an action must be an object", spec=str(path))
         found.append(action)
     return found

@@ -1,4 +1,4 @@
-"""``guerdon doctor``: what this machine holds untrusted code by."""
+"""``guerdon doctor``: which sandboxes work on this machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
-from guerdon.cli.consoles import console, plain
+from guerdon.cli import options
+from guerdon.cli.console import cell, print_parts, table
 
 if TYPE_CHECKING:
     from guerdon.sandbox.finding import Finding
@@ -27,14 +26,14 @@ NONE = "nothing: the code runs in this process; for code that you wrote"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What was found out about a level.
+    """An isolation level on this machine.
 
     Attributes:
-        works: Whether it does, here.
-        promise: What it holds.
-        missing: Why it doesn't work, with what mends it.
-        findings: What was tried, and how it ended.
-        facts: What was found out about the machine.
+        works: Whether it works.
+        promise: What it protects against.
+        missing: Why it doesn't work, and how to fix that.
+        findings: What was tried, and the outcome.
+        facts: Facts about the machine.
     """
 
     works: bool
@@ -44,34 +43,28 @@ class Level:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was found as JSON, for scripts.")
-    ] = False,
-) -> None:
-    """Probe what this machine can hold untrusted code by.
+def doctor(as_json: options.AsJson = False) -> None:
+    """Check which sandboxes for untrusted code work on this machine.
 
-    It attacks the machine from inside a sandbox, without harm and as the user that you are, and
-    tells which attacks were held.
+    It attacks the machine from inside a sandbox, harmlessly and as the current user, and reports
+    which attacks were blocked.
 
-    [bold]Exit codes[/bold]: 0, strict works, which --sandbox auto takes. 1, it doesn't, and the
-    table tells what mends it.
+    [bold]Exit codes[/bold]: 0, strict works, which --sandbox auto uses. 1, it doesn't, and the
+    table shows how to fix that.
     """  # fmt: skip
     from guerdon.sandbox.local.levels import PROCESS, STRICT
 
     levels = {"none": Level(True, NONE)}
     levels |= {each.name: _probed(each.name, each.promise) for each in (PROCESS, STRICT)}
     levels |= {name: _plug_in(name) for name in _plug_ins()}
-    works, machine = levels["strict"].works, _asking() | dict(levels["strict"].facts)
+    works, machine = levels["strict"].works, _interpreter() | dict(levels["strict"].facts)
     if as_json:
-        told = {name: asdict(level) for name, level in levels.items()}
-        print(json.dumps({"ok": works, "machine": machine, "levels": told}, indent=2))
+        data = {name: asdict(level) for name, level in levels.items()}
+        print(json.dumps({"ok": works, "machine": machine, "levels": data}, indent=2))
     else:
-        out = console()
-        for table in (*_tables(levels), _facts(machine)):
-            out.print(table)
+        print_parts(_tables(levels, machine))
     if not works:
-        raise typer.Exit(1)
+        raise typer.Exit(options.ExitCode.FAILED)
 
 
 def _probed(name: str, promise: str) -> Level:
@@ -83,11 +76,11 @@ def _probed(name: str, promise: str) -> Level:
     return Level(found.works, promise, missing, found.findings, found.facts)
 
 
-def _asking() -> dict[str, str]:
-    """Who asks, and with which Python: what works for one need not work for another."""
-    user = os.geteuid() if hasattr(os, "geteuid") else None  # Windows has none
-    told = {} if user is None else {"you are": "root" if user == 0 else f"user {user}"}
-    return told | {"Python": f"{platform.python_version()}, {sys.executable}"}
+def _interpreter() -> dict[str, str]:
+    """The user and the Python, on which it depends what works."""
+    user = os.geteuid() if hasattr(os, "geteuid") else None  # absent on Windows
+    facts = {} if user is None else {"you are": "root" if user == 0 else f"user {user}"}
+    return facts | {"Python": f"{platform.python_version()}, {sys.executable}"}
 
 
 def _plug_ins() -> list[str]:
@@ -99,48 +92,36 @@ def _plug_ins() -> list[str]:
 
 
 def _plug_in(name: str) -> Level:
-    """A level of another package: it works where a program runs in it."""
+    """The level of another package, which works if a program runs in it."""
     from guerdon.sandbox.opening import open_sandbox
 
     try:
         with open_sandbox(name) as sandbox:
             ran = sandbox.run("print(6 * 7)")
-    except Exception as error:  # whatever another package raises
+    except Exception as error:  # another package may raise anything
         return Level(False, "", (f"{type(error).__name__}: {error}",))
     if (ran.ending, ran.stdout) != ("ok", "42\n"):
         return Level(False, sandbox.promise, (f"a program ended with {ran.ending}: {ran.detail}",))
     return Level(True, sandbox.promise)
 
 
-def _tables(levels: Mapping[str, Level]) -> Iterator[Table]:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("level", "works", "holds"):
-        table.add_column(heading, overflow="fold")
+def _tables(levels: Mapping[str, Level], machine: Mapping[str, str]) -> Iterator[Table]:
+    found = table("level", "works", "holds")
     for name, level in levels.items():
         works = "[green]yes[/]" if level.works else "[bold red]no[/]"
-        table.add_row(Text(plain(name)), works, Text(plain(level.promise)))
+        found.add_row(cell(name), works, cell(level.promise))
         for line in level.missing:
-            table.add_row("", "", Text(plain(line)))
-    yield table
+            found.add_row("", "", cell(line))
+    yield found
     for name, level in levels.items():
-        if level.findings:
-            yield _attacks(name, level.findings)
-
-
-def _attacks(name: str, findings: tuple[Finding, ...]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in (f"tried in {name}", "", "it says"):
-        table.add_column(heading, overflow="fold")
-    for each in findings:
-        mark = "[green]held[/]" if each.held else "[bold red]OPEN[/]"
-        table.add_row(Text(plain(each.name)), mark, Text(plain(each.said)))
-    return table
-
-
-def _facts(facts: Mapping[str, str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("this machine")
-    table.add_column("", overflow="fold")
-    for name, said in facts.items():
-        table.add_row(Text(plain(name)), Text(plain(said)))
-    return table
+        if not level.findings:
+            continue
+        attacks = table(f"tried in {name}", "", "it says")
+        for each in level.findings:
+            mark = "[green]held[/]" if each.held else "[bold red]OPEN[/]"
+            attacks.add_row(cell(each.name), mark, cell(each.said))
+        yield attacks
+    facts = table("this machine", "")
+    for name, value in machine.items():
+        facts.add_row(cell(name), cell(value))
+    yield facts

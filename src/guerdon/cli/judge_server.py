@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
-from guerdon.cli.consoles import console
+from guerdon.cli.console import console
 from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``guerdon new``: begin an environment."""
+"""``guerdon new``: create an environment."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ def new(
         str,
         typer.Argument(
             metavar="NAME",
-            show_default=False,
-            help="The folder to make; its last part is the package's name, such as my_env.",
+            help="The folder to create; its last part is the package's name, such as my_env.",
         ),
     ],
 ) -> None:
-    """Write a small environment, with its test, that passes `guerdon check`.
+    """Create a small environment with its test, which passes `guerdon check`.
 
     It is a package of its own: environment.py, test_environment.py, README.md.
     """  # fmt: skip
@@ -53,26 +52,26 @@ def new(
 
 def _check(folder: Path) -> None:
     package = folder.name
-    plain = unicodedata.normalize("NFKC", package)  # as Python itself reads names
+    plain = unicodedata.normalize("NFKC", package)  # as Python normalizes names
     is_name = package.isidentifier() and package == plain.lower() and package[0].isalpha()
     if not is_name or keyword.iskeyword(package):
         raise InvalidArgumentError(
-            f"{package!r} can't be a package's name; it takes small letters, digits and _, "
-            "such as my_env"
+            f"{package!r} is not a valid package name: use lower-case letters, digits and _, such "
+            "as my_env"
         )
     if folder.exists():
-        raise InvalidArgumentError(f"{folder} is there already; nothing was written")
+        raise InvalidArgumentError(f"{folder} exists already; nothing was written")
     if package in sys.stdlib_module_names:
         raise InvalidArgumentError(f"{package!r} is a module of Python itself; choose another name")
     if importlib.util.find_spec(package) is not None:
         raise InvalidArgumentError(
-            f"there is a package {package!r} already, which Python would find first; choose "
+            f"a package {package!r} exists already, and Python would import that one; choose "
             "another name"
         )
 
 
 def _module_of(folder: Path) -> str:
-    """How the new package is imported: it may be made inside of another."""
+    """The name by which the new package is imported; it may be inside of another."""
     parts, above = [folder.name], folder.resolve().parent
     while (above / "__init__.py").is_file():
         parts.insert(0, above.name)
@@ -81,7 +80,7 @@ def _module_of(folder: Path) -> str:
 
 
 def _filled(file: str, folder: Path) -> str:
-    """A template, with the name in its spellings."""
+    """A template with the names filled in."""
     text = (files("guerdon.cli") / "template" / f"{file}.txt").read_text(encoding="utf-8")
     stem = folder.name.removesuffix("_env") or folder.name
     class_name = "".join(part.capitalize() for part in stem.split("_"))

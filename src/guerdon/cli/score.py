@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from guerdon.cli.consoles import console
-from guerdon.cli.progress import progress
-from guerdon.cli.report import report_as_json, report_tables
+from guerdon._validation import check_choice
+from guerdon.cli import options
+from guerdon.cli.console import (
+    alarm,
+    cell,
+    number,
+    plain,
+    print_json,
+    print_parts,
+    progress,
+    share,
+    table,
+)
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.json_forms import as_text
-from guerdon.rollouts.scoring.formats import FORMATS
-from guerdon.rollouts.scoring.job import Job, JobReport
+from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.row_credit import CreditSettings
-from guerdon.rollouts.scoring.sandboxing import SandboxSettings
+from guerdon.rollouts.scoring.scorers import SandboxSettings
+from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Summary
 from guerdon.sandbox.limits import Limits
 
-__all__ = ["score"]
+__all__ = ["group_tables", "report_tables", "score"]
 
 
 def score(
-    rollouts: Annotated[
-        str,
-        typer.Argument(
-            metavar="ROLLOUTS",
-            help="One rollout a line: id, group, messages, ground_truth, and any further columns. "
-            "[bold]-[/bold] reads standard input.",
-            show_default=False,
-        ),
-    ],
+    rollouts: options.Rollouts,
     reward: Annotated[
         str,
         typer.Option(
             "--reward",
             "-r",
             metavar="SPEC",
-            show_default=False,
-            help="The reward: [bold]reward.yaml[/bold], a pipeline; or [bold]file.py:name[/bold] "
-            "or [bold]module:name[/bold], a rubric or a reward function on messages.",
+            help="The reward: [bold]reward.yaml[/bold], or a rubric or reward function as "
+            "[bold]file.py:name[/bold] or [bold]module:name[/bold].",
         ),
     ],
     out: Annotated[
@@ -49,9 +52,8 @@ def score(
             "--out",
             "-o",
             metavar="F.jsonl",
-            show_default=False,
-            help="Where the result rows go, one a rollout, in order; [bold]-[/bold] is standard "
-            "output. Without it there is only the summary.",
+            help="The file for the result rows, one per rollout, in order; [bold]-[/bold] is "
+            "standard output. Without it only the summary is printed.",
         ),
     ] = None,
     workers: Annotated[
@@ -63,66 +65,44 @@ def score(
             help="How many processes score; with --sandbox, how many calls run at the same time.",
         ),
     ] = 1,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the rows that stand in --out already.")
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by",
-            metavar="COLUMN",
-            show_default=False,
-            help="Break the summary down by a column of the rollouts.",
-        ),
-    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue after the rows in --out.")] = (
+        False
+    ),
+    by: options.By = None,
     passing: Annotated[
         float | None,
         typer.Option(
-            "--passing",
-            metavar="SCORE",
-            show_default=False,
-            help="Also tell the accuracy: the share of valid scores of at least this.",
+            metavar="SCORE", help="Also report the accuracy: the share of valid scores >= this."
         ),
     ] = None,
-    format: Annotated[
-        str,
-        typer.Option("--format", metavar="|".join(FORMATS), help="How the rollouts are written."),
-    ] = "jsonl",
+    format: options.Format = "jsonl",
     param: Annotated[
         list[str] | None,
         typer.Option(
             "--param",
             "-p",
             metavar="NAME=VALUE",
-            show_default=False,
-            help="What a reward function is given by name; JSON where it is that, else text. "
-            "May be repeated.",
+            help="A keyword argument for a reward function: JSON if it parses, else text. "
+            "Repeatable.",
         ),
     ] = None,
     credit: Annotated[
         str | None,
         typer.Option(
-            "--credit",
             metavar="METHOD",
-            show_default=False,
-            help="Also give each step an advantage within its group: gigpo, hgpo, grpo, dr_grpo, "
+            help="Also compute each step's advantage within its group: gigpo, hgpo, grpo, dr_grpo, "
             "rloo, group_normalized_returns, mt_grpo, pure.",
         ),
     ] = None,
     gamma: Annotated[
-        float | None,
-        typer.Option("--gamma", metavar="γ", show_default=False, help="The discount, in [0, 1]."),
+        float | None, typer.Option(metavar="γ", help="The discount, in [0, 1].")
     ] = None,
     omega: Annotated[
-        float | None,
-        typer.Option(
-            "--omega", metavar="ω", show_default=False, help="The weight of the step advantages."
-        ),
+        float | None, typer.Option(metavar="ω", help="The weight of the step advantages.")
     ] = None,
     state_key: Annotated[
         str,
         typer.Option(
-            "--state-key",
             metavar="KEY",
             help="What makes two steps the same state: [bold]last[/bold] (the last message of the "
             "environment or the user), [bold]last-K[/bold], [bold]history[/bold], or "
@@ -132,82 +112,56 @@ def score(
     credit_option: Annotated[
         list[str] | None,
         typer.Option(
-            "--credit-option",
             metavar="NAME=VALUE",
-            show_default=False,
-            help="A further option of the method, such as normalize=mean. May be repeated.",
+            help="Another option of the method, such as normalize=mean. Repeatable.",
         ),
     ] = None,
-    score_failed: Annotated[
-        bool,
-        typer.Option(
-            "--score-failed",
-            help="Score episodes that ended with an error, too; else their rows are invalid.",
-        ),
-    ] = False,
+    score_failed: options.ScoreFailed = False,
     sandbox: Annotated[
         str,
         typer.Option(
-            "--sandbox",
             metavar="LEVEL",
             help="Where the reward runs: [bold]none[/bold], in this process, for code you wrote; "
-            "[bold]strict[/bold], shut off from network, files and other processes; "
-            "[bold]auto[/bold], strict or not at all; [bold]process[/bold], held against "
+            "[bold]strict[/bold], isolated from network, files and other processes; "
+            "[bold]auto[/bold], strict or an error; [bold]process[/bold], protected against "
             "accidents, not against malice; or the name of a plug-in.",
         ),
     ] = "none",
     allow_read: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow-read",
-            metavar="PATH",
-            show_default=False,
-            help="A file or folder that a reward in a sandbox may read. May be repeated.",
+            metavar="PATH", help="A file or folder that a sandboxed reward may read. Repeatable."
         ),
     ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            "--limit",
             metavar="NAME=VALUE",
-            show_default=False,
-            help="What each call in a sandbox may use: seconds, cpu_seconds, memory_bytes, "
-            "processes, output_bytes, file_bytes, files. May be repeated.",
+            help="A limit of each sandboxed call: seconds, cpu_seconds, memory_bytes, processes, "
+            "output_bytes, file_bytes, files. Repeatable.",
         ),
     ] = None,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            "--at",
-            metavar="N",
-            min=0,
-            show_default=False,
-            help="Where the schedules of a pipeline stand: the episode, or the training step. "
-            "By default at the start.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
-    ] = False,
+    at: options.At = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Score recorded rollouts with a reward.
 
-    Each assistant turn is an action, what follows it is its observation; a rubric is reset and
-    replayed over each rollout, a reward function is called with its messages. Out comes a row for
-    each: its score, whether that is valid, every component, the reward of each step, and what
-    failed. Steps are numbered by the assistant turn, from 0.
+    Each assistant turn is an action, and what follows it is its observation. A rubric is reset and
+    replayed over each rollout; a reward function is called with its messages. Each rollout becomes
+    a result row: its score, whether that is valid, every component, the reward of each step, and
+    what failed. Steps are numbered by the assistant turn, from 0.
 
-    With --credit, and with a reward function of batches, the rollouts of a group are scored
-    together, and must stand together in the file.
+    With --credit, and with a batch reward function, the rollouts of a group are scored together,
+    and must be consecutive in the file.
 
-    With --sandbox, a reward that isn't trusted is loaded and called in a sandbox alone; each call
-    begins where the one before it began.
+    With --sandbox, an untrusted reward is loaded and called in a sandbox only; no call sees what
+    another one changed.
 
-    [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some failed, or got no credit. 2,
-    nothing could be done. 130, ctrl-C; every finished row is kept, and --resume goes on from
-    there.
+    [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some rows failed or got no credit.
+    2, the command could not run. 130, ctrl-C; every finished row is kept, and --resume continues
+    from there.
     """  # fmt: skip
-    job = Job(
+    job = ScoringJob(
         rollouts,
         reward,
         out,
@@ -218,29 +172,33 @@ def score(
         format=format,
         parameters=_named("--param", param),
         score_failed=score_failed,
-        credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
+        credit=_credit(credit, state_key, credit_option, {"gamma": gamma, "omega": omega}),
         sandbox=_sandbox(sandbox, allow_read, limit),
         at=at,
     )
-    with progress(job, "scoring"):
-        report = job.run()
-    _print(report, job, as_json)
-    if report.interrupted:
-        raise typer.Exit(130)
+    with progress(rollouts, "scoring") as show:
+        report = job.run(show)
+    on_stderr = out == "-"  # which has the rows
+    if as_json:
+        print_json(report_data(report, job), stderr=on_stderr)
+    else:
+        print_parts(report_tables(report, job), stderr=on_stderr)
     groups = report.summary.groups
+    if report.interrupted:
+        raise typer.Exit(options.ExitCode.INTERRUPTED)
     if report.summary.failed or (groups is not None and groups.uncredited):
-        raise typer.Exit(1)
+        raise typer.Exit(options.ExitCode.FAILED)
 
 
 def _named(option: str, given: list[str] | None) -> dict[str, Any]:
-    """What was given as NAME=VALUE."""
+    """The values of a repeated ``NAME=VALUE`` option."""
     named: dict[str, Any] = {}
     for each in given or ():
         name, equals, value = each.partition("=")
         if not equals or not name.isidentifier():
-            raise InvalidArgumentError(f"{option} {each!r}: it takes NAME=VALUE")
+            raise InvalidArgumentError(f"{option} must be NAME=VALUE, got {each!r}")
         if name in named:
-            raise InvalidArgumentError(f"{option} {name}: it is given twice")
+            raise InvalidArgumentError(f"{option} {name} is given twice")
         try:
             named[name] = json.loads(value)
         except (ValueError, RecursionError):
@@ -249,18 +207,21 @@ def _named(option: str, given: list[str] | None) -> dict[str, Any]:
 
 
 def _credit(
-    method: str | None, state_key: str, given: list[str] | None, **shorts: float | None
+    method: str | None,
+    state_key: str,
+    given: list[str] | None,
+    shortcuts: dict[str, float | None],
 ) -> CreditSettings | None:
-    options = {name: value for name, value in shorts.items() if value is not None}
-    for name, value in _named("--credit-option", given).items():
-        if name in options:
-            raise InvalidArgumentError(f"--credit-option {name}: it is given twice")
-        options[name] = value
+    known = {name: value for name, value in shortcuts.items() if value is not None}
+    others = _named("--credit-option", given)
+    for name in known.keys() & others.keys():
+        raise InvalidArgumentError(f"--credit-option {name} is given twice")
+    known |= others
     if method is not None:
-        return CreditSettings(method, state_key, options)
-    if options or state_key != "last":
-        asked = ", ".join([*options, *(["state key"] if state_key != "last" else [])])
-        raise InvalidArgumentError(f"{asked}: no credit is asked for; add --credit METHOD")
+        return CreditSettings(method, state_key, known)
+    if known or state_key != "last":
+        unused = ", ".join([*known, *(["state-key"] if state_key != "last" else [])])
+        raise InvalidArgumentError(f"{unused}: these options require --credit METHOD")
     return None
 
 
@@ -268,27 +229,161 @@ def _sandbox(
     level: str, allow_read: list[str] | None, given: list[str] | None
 ) -> SandboxSettings | None:
     limits = _named("--limit", given)
-    known = [field.name for field in fields(Limits)]
     for name in limits:
-        if name not in known:
-            raise InvalidArgumentError(f"--limit {name}: it takes {', '.join(known)}")
+        check_choice("--limit", name, [field.name for field in fields(Limits)])
     if level != "none":
         return SandboxSettings(level, Limits(**limits), tuple(allow_read or ()))
-    asked = [*(["--limit"] if limits else []), *(["--allow-read"] if allow_read else [])]
-    if asked:
-        raise InvalidArgumentError(
-            f"{' and '.join(asked)}: no sandbox is asked for; add --sandbox auto"
+    if limits or allow_read:
+        unused = " and ".join(
+            option for option, value in (("--limit", limits), ("--allow-read", allow_read)) if value
         )
+        raise InvalidArgumentError(f"{unused}: these options require --sandbox auto")
     return None
 
 
-def _print(report: JobReport, job: Job, as_json: bool) -> None:
-    # Where the rows themselves go to standard output, the summary steps aside.
-    out = console(stderr=job.out == "-")
-    if as_json:
-        told = as_text(report_as_json(report, job.reward))
-        text = json.dumps(told, ensure_ascii=False, indent=2, allow_nan=False)
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
-    else:
-        for part in report_tables(report, job):
-            out.print(part)
+# The report --------------------------------------------------------------------------------------
+
+# More parts than this make rows of a table too wide to read.
+MAX_COLUMNS = 8
+
+# How many groups are listed, and how many scores of each; --json has more.
+MAX_GROUPS = 20
+MAX_SCORES = 8
+
+# Larger anchor groups are counted together.
+LARGE = 8
+
+
+def report_data(report: ScoringReport, job: ScoringJob) -> dict[str, Any]:
+    """The report as JSON data."""
+    return {
+        "reward": job.reward,
+        "fingerprint": report.fingerprint,
+        **({"sandbox": report.sandbox} if report.sandbox is not None else {}),
+        "interrupted": report.interrupted,
+        "resumed": report.resumed,
+        "seconds": round(report.seconds, 6),
+        "rows_per_second": round(report.rate, 1),
+        **report.summary.to_dict(),
+    }
+
+
+def report_tables(report: ScoringReport, job: ScoringJob) -> Iterator[Table | Text]:
+    """The report as tables."""
+    summary = report.summary
+    parts = dict(sorted(summary.parts.items()))
+    shown = dict(list(parts.items())[:MAX_COLUMNS])
+    columns = {**shown, "all" if shown else "": summary}
+    rows = table(plain(job.by or ""), *map(plain, columns), numbers=True)
+    for label, cells in _lines(list(columns.values())):
+        rows.add_row(label, *cells)
+    yield rows
+    if len(parts) > len(shown):
+        yield Text(f"{len(parts) - len(shown)} more values of {plain(str(job.by))} are in --json")
+    if summary.groups is not None:
+        yield from group_tables(summary.groups, job.credit)
+    if summary.failures:
+        failures = table("failed with", "rows", "the first says")
+        failures.columns[1].justify = "right"
+        for kind, count in sorted(summary.failures.items(), key=lambda item: -item[1]):
+            failures.add_row(cell(kind), f"{count:,}", cell(summary.first_failures[kind]))
+        yield failures
+    yield Text(_last_lines(report, job))
+
+
+def _lines(summaries: list[Summary]) -> Iterator[tuple[str | Text, list[str]]]:
+    """The lines of the table: a label, and a cell for each summary, the last of which is of all."""
+    whole = summaries[-1]
+    yield "rows", [f"{each.rows:,}" for each in summaries]
+    if whole.passing is not None:
+        label = f"accuracy (score ≥ {whole.passing:g})"
+        yield label, [share(each.accuracy) for each in summaries]
+    yield "mean score", [number(each.score.value) for each in summaries]
+    yield "scored 0", [f"{each.zeros:,}" for each in summaries]
+    yield "[bold]failed[/]", [alarm(each.failed) for each in summaries]
+    if whole.noted:
+        yield "with a note", [f"{each.noted:,}" for each in summaries]
+    if whole.dealt_with:
+        yield "failures dealt with", [f"{each.dealt_with:,}" for each in summaries]
+    if whole.components:
+        yield "[bold]mean of component[/]", []
+    for name in whole.components:
+        means = [each.components.get(name) for each in summaries]
+        yield cell(f"  {name}"), [number(mean.value if mean else None) for mean in means]
+    if whole.gates:
+        yield "[bold]stopped by gate[/]", []
+    for gate in whole.gates:
+        counts = [f"{each.stopped[gate]:,}" for each in summaries]
+        yield cell(f"  {gate or 'the reward itself'}"), counts
+
+
+def _last_lines(report: ScoringReport, job: ScoringJob) -> str:
+    parts = [f"{report.scored:,} rows in {report.seconds:.2f} s, {report.rate:,.0f} a second"]
+    if report.resumed:
+        parts.append(f"{report.resumed:,} were there already")
+    if job.out not in (None, "-"):
+        parts.append(f"written to {plain(str(job.out))}")
+    if report.interrupted:
+        parts.append("interrupted: every finished row is kept, --resume continues")
+    lines = ["; ".join(parts), f"reward {report.fingerprint}"]
+    if report.sandbox is not None:
+        lines.append(f"sandbox {report.sandbox['level']}: {report.sandbox['promise']}")
+    return "\n".join(lines)
+
+
+def group_tables(groups: GroupSummary, credit: CreditSettings | None) -> Iterator[Table | Text]:
+    """The groups as tables."""
+    columns = ["group", "rows", "mean score", "scores"]
+    columns += ["steps"] if credit is not None else []
+    columns += ["in shared states"] if groups.anchors else []
+    by_group = table(*columns, "", numbers=True)
+    by_group.columns[3].justify = by_group.columns[-1].justify = "left"
+    for stats in groups.first[:MAX_GROUPS]:
+        scores = " ".join(f"{score:.3g}" for score in stats.scores[:MAX_SCORES])
+        more = " …" if len(stats.scores) > MAX_SCORES else ""
+        cells = [f"{stats.rows:,}", number(stats.mean_score), scores + more]
+        cells += [f"{stats.steps:,}"] if credit is not None else []
+        cells += [f"{stats.shared_steps:,}"] if groups.anchors else []
+        by_group.add_row(cell(str(stats.group)), *cells, _remark(stats))
+    yield by_group
+    if groups.groups > MAX_GROUPS:
+        yield Text(f"{groups.groups - MAX_GROUPS:,} more groups; --json lists the first 100")
+    counts = table(f"credit: {credit.method}" if credit is not None else "groups", "", numbers=True)
+    for label, count in _group_counts(groups, credit):
+        counts.add_row(label, count)
+    yield counts
+
+
+def _remark(stats: GroupStats) -> str:
+    if stats.uncredited:
+        return "[bold red]no credit[/]"
+    if not stats.scores:
+        return "[bold red]no valid score[/]"
+    if len(stats.scores) == 1:
+        return "one valid score"
+    return "dead" if stats.dead else ""
+
+
+def _group_counts(groups: GroupSummary, credit: CreditSettings | None) -> Iterator[tuple[str, str]]:
+    yield "groups", f"{groups.groups:,}"
+    yield "  dead: all scores are the same", f"{groups.dead:,}"
+    yield "  of one valid score", f"{groups.alone:,}"
+    if groups.without:
+        yield "rollouts without a group", f"{groups.without:,}"
+    if groups.uncredited:
+        yield "[bold red]groups without credit[/]", alarm(groups.uncredited)
+    if credit is None:
+        return
+    yield "steps with an advantage", f"{groups.steps:,}"
+    if not groups.anchors:
+        return
+    coverage = f"{groups.shared_steps:,} ({groups.anchor_coverage or 0.0:.1%})"
+    yield "  in states that others share", coverage
+    yield "anchor groups", f"{groups.anchors.total():,}"
+    for size, count in sorted(groups.anchors.items()):
+        if size <= LARGE:
+            yield f"  of {size} steps" if size > 1 else "  of one step", f"{count:,}"
+    large = sum(count for size, count in groups.anchors.items() if size > LARGE)
+    if large:
+        yield f"  of more than {LARGE} steps", f"{large:,}"
+    yield "  of two or more, all returns the same", f"{groups.dead_anchors:,}"

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from guerdon.cli.consoles import plain
+from guerdon.cli.console import plain
 from guerdon.errors import RewardConfigError
 
 __all__ = ["validate"]

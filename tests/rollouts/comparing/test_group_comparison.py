@@ -4,36 +4,35 @@ import json
 
 import pytest
 
-from guerdon.rollouts.comparing.group_comparison import MAX_COMBINED, GroupTally
-from guerdon.rollouts.comparing.ranking import PairCounts
+from guerdon.rollouts.comparing.group_comparison import MAX_COMBINED, GroupRanks, PairCounts
 
 
 def compared(rows, *, top=10):
     """Rows of (group, id, before, after); None where it isn't valid in both."""
-    tally = GroupTally()
+    ranks = GroupRanks()
     for group, found, *scores in rows:
-        tally.add(group, found, None if None in scores else tuple(scores))
-    return tally.result(top=top)
+        ranks.add(group, found, None if None in scores else tuple(scores))
+    return ranks.compare(top=top)
 
 
 def test_a_flip_as_worked_by_hand():
     found = compared([("g", "a", 1.0, 0.25), ("g", "b", 0.5, 0.75), ("g", "c", 0.0, 0.0)])
     assert found.pairs == PairCounts(kept=2, flipped=1)
-    assert found.tau == pytest.approx(1 / 3)
+    assert found.mean_tau == pytest.approx(1 / 3)
     assert (found.with_flips, found.best_changed, found.best_tied) == (1, 1, 0)
     [flip] = found.flips
     assert (flip.group, flip.better_before, flip.better_after) == ("g", "a", "b")
     assert (flip.before, flip.after) == ((1.0, 0.5), (0.25, 0.75))
     assert flip.clarity == 0.5
     [move] = found.moved
-    assert (move.rows, move.both, move.best) == (3, 3, "changed")
+    assert (move.rows, move.valid_in_both, move.best) == (3, 3, "changed")
     assert (move.best_before, move.best_after) == (("a",), ("b",))
 
 
 def test_rollouts_of_two_groups_are_not_compared():
     found = compared([("g", "a", 1.0, 0.0), ("h", "b", 0.0, 1.0)])
     assert (found.groups, found.compared, found.pairs) == (2, 0, PairCounts())
-    assert (found.tau, found.with_tau) == (None, 0)
+    assert (found.mean_tau, found.with_tau) == (None, 0)
 
 
 def test_groups_need_not_stand_together():
@@ -48,7 +47,7 @@ def test_a_failure_is_no_score_of_zero():
     assert (found.groups, found.compared, found.pairs.pairs) == (1, 0, 0)
     found = compared([("g", "a", 1.0, None), ("g", "b", 0.5, 1.0), ("g", "c", 1.0, 0.5)])
     assert (found.compared, found.pairs) == (1, PairCounts(flipped=1))
-    assert (found.moved[0].rows, found.moved[0].both) == (3, 2)
+    assert (found.moved[0].rows, found.moved[0].valid_in_both) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -75,19 +74,19 @@ def test_groups_of_equal_scores_are_dead_and_have_no_tau():
             ("wakes", 5, 0.5, 0.0), ("wakes", 6, 0.5, 1.0)]  # fmt: skip
     found = compared(rows)
     assert (found.dead_before, found.dead_after) == (1, 1)
-    assert (found.tau, found.with_tau) == (1.0, 1)
+    assert (found.mean_tau, found.with_tau) == (1.0, 1)
     assert (found.pairs.ties_made, found.pairs.ties_broken) == (1, 1)
 
 
 def test_tau_is_the_mean_over_groups_and_not_over_pairs():
     rows = [("small", 1, 0.0, 1.0), ("small", 2, 1.0, 0.0)]
     rows += [("large", place, place, place) for place in range(10)]
-    assert compared(rows).tau == 0.0
+    assert compared(rows).mean_tau == 0.0
 
 
 def test_rollouts_without_a_group_are_counted_and_compared_with_nobody():
     found = compared([(None, 1, 0.0, 1.0), (None, 2, 1.0, 0.0), ("g", 3, 0.0, 0.0)])
-    assert (found.groups, found.alone, found.pairs.pairs) == (1, 2, 0)
+    assert (found.groups, found.rows_without_group, found.pairs.pairs) == (1, 2, 0)
     assert compared([(None, 1, 0.0, 1.0)]) is None
 
 

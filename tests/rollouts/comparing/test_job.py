@@ -72,7 +72,7 @@ def test_rewards_in_code(rollouts):
     found = report.comparison
     assert (found.rows, found.movement.both, found.neither) == (6, 4, 2)
     assert [move.id for move in found.moved] == ["b", "c", "a"]
-    assert (found.groups.groups, found.groups.pairs.flipped, found.groups.tau) == (2, 2, -1.0)
+    assert (found.groups.groups, found.groups.pairs.flipped, found.groups.mean_tau) == (2, 2, -1.0)
     assert found.before.failures == {"RolloutError": 1, "ValueError": 1}
     assert [str(change) for change in report.changes] == ["scale: 1.0 → -1.0"]
     assert (report.interrupted, report.is_unsteady) == (False, False)
@@ -83,7 +83,7 @@ def test_reward_files(config, rollouts):
     report = ComparisonJob(before, after, rollouts).run()
     assert [str(change) for change in report.changes] == ["per_turn.number.weight: 1.0 → -2.0"]
     assert report.comparison.moved[0].difference == -3.0
-    assert report.comparison.components["number"].mean == 0.0
+    assert report.comparison.components["number"].difference.value == 0.0
 
 
 def test_a_reward_file_with_itself(config, rollouts):
@@ -96,7 +96,7 @@ def test_schedules_stand_where_they_are_asked_to(config, rollouts):
     before = config("a.yaml")
     after = config("b.yaml", schedule="{piecewise: [[0, 1.0], [10, 0.0]]}")
     means = [
-        ComparisonJob(before, after, rollouts, at=at).run().comparison.movement.mean_after
+        ComparisonJob(before, after, rollouts, at=at).run().comparison.movement.after.value
         for at in (0, 5, 10)
     ]
     assert means == [0.4375, 0.21875, 0.0]
@@ -105,18 +105,18 @@ def test_schedules_stand_where_they_are_asked_to(config, rollouts):
 def test_a_reward_file_beside_code_is_compared_by_its_tree(config, rollouts):
     report = ComparisonJob("rewards.py:one", config("b.yaml"), rollouts, at=3).run()
     assert str(report.changes[0]) == "the reward: 'Number' → 'RubricComposer'"
-    assert report.comparison.movement.mean == 0.0
+    assert report.comparison.movement.difference.value == 0.0
 
 
 def test_a_place_for_schedules_without_a_reward_file_is_refused(rollouts):
-    with pytest.raises(InvalidArgumentError, match="there are no schedules to stand at a place"):
+    with pytest.raises(InvalidArgumentError, match="--at requires a reward file"):
         ComparisonJob("rewards.py:one", "rewards.py:minus", rollouts, at=3).run()
 
 
 def test_a_breakdown_by_a_column(folder, row, write_rows):
     rows = [row("1", kind="x"), row("2", kind="y"), row("3")]
     parts = ComparisonJob("rewards.py:one", "rewards.py:minus", write_rows(rows), by="kind").run()
-    assert {name: part.mean for name, part in parts.comparison.parts.items()} == {
+    assert {name: part.difference.value for name, part in parts.comparison.parts.items()} == {
         "x": -2.0, "y": -4.0, "(none)": -6.0,
     }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_a_breakdown_by_a_column(folder, row, write_rows):
 def test_a_reward_of_batches_has_its_groups_together(folder, row, write_rows):
     rows = [row("3", group="g"), row("1", group="g"), row("2", group="h")]
     found = ComparisonJob("rewards.py:one", "rewards.py:ranked", write_rows(rows)).run().comparison
-    assert (found.movement.mean_before, found.movement.mean_after) == (2.0, 1 / 3)
+    assert (found.movement.before.value, found.movement.after.value) == (2.0, 1 / 3)
     split = [rows[0], rows[2], rows[1]]
     with pytest.raises(RolloutError, match="is split"):
         ComparisonJob("rewards.py:ranked", "rewards.py:one", write_rows(split)).run()
@@ -160,14 +160,14 @@ def test_two_folders_with_their_own_module_of_one_name_are_refused(two_folders, 
 def test_two_folders_with_the_same_module_are_compared(two_folders, row, write_rows):
     specs = two_folders(1.0, 1.0)
     report = ComparisonJob(*specs, write_rows([row("1")])).run()
-    assert report.comparison.movement.mean == 0.0
+    assert report.comparison.movement.difference.value == 0.0
 
 
 def test_two_rewards_of_one_folder_share_its_modules(two_folders, row, write_rows):
     two_folders(1.0, 2.0)
     specs = "new/reward.py:reward", "new/reward.py:other"
     report = ComparisonJob(*specs, write_rows([row("1")])).run()
-    assert report.comparison.movement.mean == -1.0
+    assert report.comparison.movement.difference.value == -1.0
 
 
 def test_two_folders_with_rewards_of_one_name_are_compared(folder, row, write_rows):
@@ -178,7 +178,7 @@ def test_two_folders_with_rewards_of_one_name_are_compared(folder, row, write_ro
         )
     specs = "old/reward.py:reward", "new/reward.py:reward"
     report = ComparisonJob(*specs, write_rows([row("1")])).run()
-    assert report.comparison.movement.mean == 1.0
+    assert report.comparison.movement.difference.value == 1.0
     assert [change.what for change in report.changes] == ["code"]
 
 
@@ -194,7 +194,7 @@ def test_two_versions_of_a_package_are_compared_where_their_files_stand_alone(
         )
     specs = (f"{place}/{package}/reward.py:reward" for place in ("old", "new"))
     report = ComparisonJob(*specs, write_rows([row("1")])).run()
-    assert report.comparison.movement.mean == 1.0
+    assert report.comparison.movement.difference.value == 1.0
 
 
 def test_code_that_changed_behind_a_reward_file_that_did_not(folder, config, row, write_rows):
@@ -208,18 +208,18 @@ def test_code_that_changed_behind_a_reward_file_that_did_not(folder, config, row
     assert [(change.what, change.where) for change in report.changes] == [
         ("code", "per_turn.number")
     ]
-    assert report.comparison.movement.mean == 2.0
+    assert report.comparison.movement.difference.value == 2.0
 
 
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
         ({"rollouts": "absent.jsonl"}, RolloutError, "can't read absent.jsonl: No such file"),
-        ({"rollouts": "empty.jsonl"}, RolloutError, "empty.jsonl holds no rollouts"),
+        ({"rollouts": "empty.jsonl"}, RolloutError, "empty.jsonl has no rollouts"),
         ({"after": "rewards.py:absent"}, LoadError, "rewards.py has no 'absent'"),
         ({"after": "absent.yaml"}, RewardConfigError, "absent.yaml"),
-        ({"format": "csv"}, InvalidArgumentError, "there is no format 'csv'"),
-        ({"top": -1}, InvalidArgumentError, "top is -1"),
+        ({"format": "csv"}, InvalidArgumentError, "must be 'jsonl' or 'tau-bench', got 'csv'"),
+        ({"top": -1}, InvalidArgumentError, "`top` must be an integer >= 0, got -1"),
     ],
     ids=["no-file", "empty", "no-reward", "no-config", "no-format", "no-top"],
 )
@@ -248,14 +248,13 @@ def test_each_reward_reads_the_rollouts_for_itself(folder, row, write_rows):
     )
     job = ComparisonJob("spoils.py:reward", "spoils.py:reward", write_rows([row("1", tags=[])]))
     movement = job.run().comparison.movement
-    assert (movement.mean_before, movement.mean_after) == (1.0, 1.0)
+    assert (movement.before.value, movement.after.value) == (1.0, 1.0)
 
 
 def test_progress_is_told(rollouts):
     seen = []
     job = ComparisonJob("rewards.py:one", "rewards.py:minus", rollouts)
-    job.progress = lambda rows, read: seen.append((rows, read))
-    report = job.run()
+    report = job.run(lambda rows, read: seen.append((rows, read)))
     assert seen
     assert seen == sorted(seen)
     assert seen[-1][0] <= report.comparison.rows

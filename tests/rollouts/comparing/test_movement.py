@@ -1,50 +1,51 @@
 """Movement: means, quantiles and counts of what moved."""
 
 import sys
+from array import array
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.rollouts.comparing.movement import QUANTILES, MovementTally, quantile
+from guerdon.rollouts.comparing.comparison import QUANTILES, Movement, quantile
 
 HUGE = sys.float_info.max
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
 
 def moved(*pairs):
-    tally = MovementTally(keeps=True)
+    movement = Movement(differences=array("d"))
     for pair in pairs:
-        tally.add(pair)
-    return tally.result()
+        movement.add(pair)
+    return movement
 
 
 def test_differences_as_worked_by_hand():
     found = moved((0.0, 1.0), (1.0, 0.5), (0.5, 0.5), None)
     assert (found.rows, found.both) == (4, 3)
-    assert (found.mean_before, found.mean_after) == (0.5, 2 / 3)
-    assert found.mean == pytest.approx(1 / 6)
+    assert (found.before.value, found.after.value) == (0.5, 2 / 3)
+    assert found.difference.value == pytest.approx(1 / 6)
     assert (found.rose, found.fell, found.unmoved) == (1, 1, 1)
-    assert found.quantiles[0.0] == -0.5
-    assert found.quantiles[0.5] == 0.0
-    assert found.quantiles[0.75] == 0.5
-    assert found.quantiles[1.0] == 1.0
+    assert found.quantiles()[0.0] == -0.5
+    assert found.quantiles()[0.5] == 0.0
+    assert found.quantiles()[0.75] == 0.5
+    assert found.quantiles()[1.0] == 1.0
 
 
 def test_nothing_valid_in_both_has_no_numbers():
     found = moved(None, None)
     assert (found.rows, found.both, found.rose, found.fell, found.unmoved) == (2, 0, 0, 0, 0)
-    assert (found.mean_before, found.mean_after, found.mean) == (None, None, None)
-    assert found.quantiles == {}
+    assert (found.before.value, found.after.value, found.difference.value) == (None, None, None)
+    assert found.quantiles() == {}
     assert "quantiles" not in found.to_dict()
 
 
 def test_what_is_beyond_every_float_is_none_and_not_infinite():
     found = moved((-HUGE, HUGE), (HUGE, -HUGE), (0.0, 1.0))
-    assert found.mean is None
-    assert found.quantiles[0.0] is None
-    assert found.quantiles[0.5] == 1.0
+    assert found.difference.value is None
+    assert found.quantiles()[0.0] is None
+    assert found.quantiles()[0.5] == 1.0
     assert (found.rose, found.fell) == (2, 1)
 
 
@@ -61,7 +62,9 @@ def test_the_other_way_round_everything_is_mirrored(pairs):
     back = moved(*(pair and pair[::-1] for pair in pairs))
     assert (there.rows, there.both, there.unmoved) == (back.rows, back.both, back.unmoved)
     assert (there.rose, there.fell) == (back.fell, back.rose)
-    assert (there.mean_before, there.mean_after) == (back.mean_after, back.mean_before)
-    assert there.mean == (None if back.mean is None else -back.mean)
-    for share, value in there.quantiles.items():
-        assert value == pytest.approx(-back.quantiles[round(1 - share, 2)])
+    assert (there.before.value, there.after.value) == (back.after.value, back.before.value)
+    assert there.difference.value == (
+        None if back.difference.value is None else -back.difference.value
+    )
+    for share, value in there.quantiles().items():
+        assert value == pytest.approx(-back.quantiles()[round(1 - share, 2)])

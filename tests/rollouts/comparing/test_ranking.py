@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.comparing.ranking import PairCounts, count_pairs
+from guerdon.rollouts.comparing.group_comparison import PairCounts, count_pairs
 
 few = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 0.5, 1.0])] * 2), max_size=12)
 many = st.lists(st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 2), max_size=40)
@@ -96,5 +96,5 @@ def test_counts_add_up():
 
 
 def test_unequal_numbers_of_scores_are_refused():
-    with pytest.raises(InvalidArgumentError, match="2 scores before and 1 after"):
+    with pytest.raises(InvalidArgumentError, match=r"`after` must have 2 scores, .* got 1"):
         count_pairs([0.0, 1.0], [0.0])

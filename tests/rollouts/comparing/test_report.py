@@ -5,7 +5,7 @@ import json
 import pytest
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.comparing.report import compare_rewards
+from guerdon.rollouts.comparing.comparison import compare_rewards
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.functions.decorator import reward_function
 from guerdon.types.rollout import Rollout
@@ -65,7 +65,7 @@ def test_what_one_reward_does_to_a_rollout_is_nothing_to_the_other():
         return float(seen)
 
     report = compare_rewards(spoils, spoils, rollouts("a", "b", tags=[]))
-    assert report.comparison.movement.mean_before == report.comparison.movement.mean_after
+    assert report.comparison.movement.before.value == report.comparison.movement.after.value
 
 
 def test_a_rubric_beside_a_function_of_batches():
@@ -75,8 +75,8 @@ def test_a_rubric_beside_a_function_of_batches():
         return [float(sorted(texts).index(text)) for text in texts]
 
     found = compare_rewards(number, ranked, rollouts("3", "1", "2")).comparison
-    assert (found.movement.both, found.movement.mean) == (3, -1.0)
-    assert found.groups.tau == 1.0
+    assert (found.movement.both, found.movement.difference.value) == (3, -1.0)
+    assert found.groups.mean_tau == 1.0
     apart = rollouts("1", group="g") + rollouts("2", group="h") + rollouts("3", group="g")
     with pytest.raises(RolloutError, match='group "g" is split'):
         compare_rewards(number, ranked, apart)
@@ -86,7 +86,7 @@ def test_an_episode_that_failed_is_invalid_unless_it_is_asked_for():
     failed = rollouts("1", ended="error", error="it died")
     assert compare_rewards(number, negated, failed).comparison.neither == 1
     asked = compare_rewards(number, negated, failed, score_failed=True).comparison
-    assert (asked.neither, asked.movement.mean) == (0, -2.0)
+    assert (asked.neither, asked.movement.difference.value) == (0, -2.0)
 
 
 def test_json_can_hold_the_report():

@@ -6,9 +6,14 @@ import json
 import pytest
 
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.rollouts.scoring import formats
-from guerdon.rollouts.scoring.files import parse_line, read_lines
-from guerdon.rollouts.scoring.formats import FORMATS, read_tau_bench, reader_of
+from guerdon.rollouts.scoring import reading
+from guerdon.rollouts.scoring.reading import (
+    FORMATS,
+    parse_line,
+    read_batches,
+    read_lines,
+    read_tau_bench,
+)
 
 TRAJ = [
     {"role": "system", "content": "Policy."},
@@ -101,7 +106,7 @@ def test_a_record_whose_conversation_is_none_keeps_its_names(traj):
 def test_a_number_that_is_none_fails_its_own_record():
     data = json.dumps([record(1), record(2)]).replace('"reward": 1.0', '"reward": NaN', 1)
     first, second = read(data.encode())
-    with pytest.raises(RolloutError, match="NaN is no JSON"):
+    with pytest.raises(RolloutError, match="NaN is not valid JSON"):
         parse_line(*first)
     assert parse_line(*second).id == "2-0"
 
@@ -114,14 +119,14 @@ def test_an_empty_array_has_no_lines():
 @pytest.mark.parametrize(
     ("data", "match"),
     [
-        (b"", "the file is no JSON"),
-        (b"[{]", "the file is no JSON"),
-        (b"\xff\xfe\xfd", "the file is no JSON"),
-        (b'{"task_id": 1}\n{"task_id": 2}\n', "the file is no JSON"),
-        (b'{"task_id": 1}', "an array of records, not dict"),
-        (b"null", "an array of records, not NoneType"),
-        (b"3", "an array of records, not int"),
-        (b"[" * 100_000, "the file is no JSON"),
+        (b"", "the file is not valid JSON"),
+        (b"[{]", "the file is not valid JSON"),
+        (b"\xff\xfe\xfd", "the file is not valid JSON"),
+        (b'{"task_id": 1}\n{"task_id": 2}\n', "the file is not valid JSON"),
+        (b'{"task_id": 1}', "an array of records, got dict"),
+        (b"null", "an array of records, got NoneType"),
+        (b"3", "an array of records, got int"),
+        (b"[" * 100_000, "the file is not valid JSON"),
     ],
     ids=["empty", "broken", "bytes", "lines", "object", "null", "number", "deep"],
 )
@@ -137,9 +142,9 @@ def test_records_that_are_nested_deeply_end_nothing():
 
 
 def test_a_file_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr(formats, "MAX_FILE", 100)
+    monkeypatch.setattr(reading, "MAX_FILE", 100)
     assert read(b" " * 98 + b"[]") == []
-    with pytest.raises(RolloutError, match="may have 100 bytes at most"):
+    with pytest.raises(RolloutError, match="must have at most 100 bytes"):
         read(b" " * 99 + b"[]")
 
 
@@ -168,6 +173,5 @@ def test_half_a_character_is_no_failure():
 
 def test_formats_have_names():
     assert {"jsonl": read_lines, "tau-bench": read_tau_bench} == FORMATS
-    assert reader_of("tau-bench") is read_tau_bench
-    with pytest.raises(InvalidArgumentError, match=r"'csv'; there are \['jsonl', 'tau-bench'\]"):
-        reader_of("csv")
+    with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
+        read_batches(io.BytesIO(), "-", format="csv", together=False)

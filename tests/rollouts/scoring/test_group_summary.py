@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.rollouts.scoring import group_summary
-from guerdon.rollouts.scoring.group_summary import GroupFacts, GroupSummary, facts_of
+from guerdon.rollouts.scoring import summary
+from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, group_stats
 
 
 def row(score=1.0, *steps, group="g", **fields):
@@ -34,31 +34,31 @@ def summary_of(*facts):
 # The facts of one group
 
 
-def test_the_facts_of_rows_without_credit():
-    facts = facts_of([row(1.0), row(None), row(0.5)], credited=False)
-    assert facts == GroupFacts("g", 3, (1.0, 0.5))
-    assert (facts.mean, facts.is_dead, facts.uncredited) == (0.75, False, False)
+def test_the_group_stats_rows_without_credit():
+    facts = group_stats([row(1.0), row(None), row(0.5)], credited=False)
+    assert facts == GroupStats("g", 3, (1.0, 0.5))
+    assert (facts.mean_score, facts.dead, facts.uncredited) == (0.75, False, False)
 
 
 def test_steps_are_counted_by_the_states_that_they_share():
     rows = [row(1.0, (0, 1.0), (1, 1.0), (0, 1.0)), row(0.0, (0, 0.0), (2, 0.5), (3, 0.5)),
             row(0.0, (2, 0.5))]  # fmt: skip
-    facts = facts_of(rows, credited=True)
-    assert (facts.steps, facts.shared) == (7, 5)
+    facts = group_stats(rows, credited=True)
+    assert (facts.steps, facts.shared_steps) == (7, 5)
     assert facts.anchors == {1: 2, 2: 1, 3: 1}
     assert facts.dead_anchors == 1
     assert not facts.uncredited
 
 
 def test_steps_without_anchors_share_nothing():
-    facts = facts_of([row(1.0, (None, 1.0), (None, 1.0))], credited=True)
-    assert (facts.steps, facts.shared, facts.anchors, facts.dead_anchors) == (2, 0, {}, 0)
+    facts = group_stats([row(1.0, (None, 1.0), (None, 1.0))], credited=True)
+    assert (facts.steps, facts.shared_steps, facts.anchors, facts.dead_anchors) == (2, 0, {}, 0)
 
 
 def test_steps_without_an_advantage_are_not_counted():
     masked = row(None, steps=[{"step_index": 0, "advantage": None, "return_to_go": None}])
     uncredited = row(1.0, steps=[{"step_index": 0, "base_reward": 0.5, "reason": None}])
-    facts = facts_of([masked, uncredited], credited=True)
+    facts = group_stats([masked, uncredited], credited=True)
     assert (facts.steps, facts.uncredited) == (0, True)
 
 
@@ -67,17 +67,17 @@ def test_steps_without_an_advantage_are_not_counted():
     [((), False), ((1.0,), False), ((1.0, 1.0), True), ((0.0, -0.0), True), ((0.0, 1e-12), False)],
     ids=str,
 )
-def test_a_group_is_dead_where_two_or_more_scores_are_the_same(scores, dead):
-    assert GroupFacts("g", 3, scores).is_dead is dead
+def test_a_group_dead_where_two_or_more_scores_are_the_same(scores, dead):
+    assert GroupStats("g", 3, scores).dead is dead
 
 
 def test_no_score_has_no_mean_and_misses_no_credit():
-    facts = facts_of([row(None), row(None)], credited=True)
-    assert (facts.mean, facts.scores, facts.uncredited) == (None, (), False)
+    facts = group_stats([row(None), row(None)], credited=True)
+    assert (facts.mean_score, facts.scores, facts.uncredited) == (None, (), False)
 
 
 def test_the_mean_of_large_scores_is_exact():
-    assert GroupFacts("g", 3, (1e16, 1.0, -1e16)).mean == pytest.approx(1 / 3)
+    assert GroupStats("g", 3, (1e16, 1.0, -1e16)).mean_score == pytest.approx(1 / 3)
 
 
 HUGE = 1.7e308
@@ -89,8 +89,8 @@ HUGE = 1.7e308
     ids=["large", "both", "small"],
 )
 def test_the_mean_of_scores_whose_sum_is_no_float_is_one(scores, mean):
-    facts = facts_of([row(score) for score in scores], credited=False)
-    assert facts.mean == pytest.approx(mean)
+    facts = group_stats([row(score) for score in scores], credited=False)
+    assert facts.mean_score == pytest.approx(mean)
     json.dumps(summary_of(facts).to_dict(), allow_nan=False)
 
 
@@ -99,11 +99,11 @@ def test_the_mean_of_scores_whose_sum_is_no_float_is_one(scores, mean):
 
 def test_groups_are_counted_by_what_can_be_learnt():
     counted = summary_of(
-        GroupFacts("a", 2, (1.0, 0.0)),
-        GroupFacts("b", 2, (1.0, 1.0)),
-        GroupFacts("c", 2, (1.0,)),
-        GroupFacts("d", 1, (), uncredited=False),
-        GroupFacts("e", 2, (1.0, 0.0), uncredited=True),
+        GroupStats("a", 2, (1.0, 0.0)),
+        GroupStats("b", 2, (1.0, 1.0)),
+        GroupStats("c", 2, (1.0,)),
+        GroupStats("d", 1, (), uncredited=False),
+        GroupStats("e", 2, (1.0, 0.0), uncredited=True),
     )
     told = counted.to_dict()
     assert (told["groups"], told["dead_groups"]) == (5, 1)
@@ -117,7 +117,7 @@ def test_groups_are_counted_by_what_can_be_learnt():
 
 def test_rollouts_without_a_group_are_no_group():
     counted = summary_of(
-        GroupFacts(None, 1, (1.0,), steps=2, anchors={1: 2}), GroupFacts(None, 1, ())
+        GroupStats(None, 1, (1.0,), steps=2, anchors={1: 2}), GroupStats(None, 1, ())
     )
     told = counted.to_dict()
     assert (told["groups"], told["rows_without_group"], told["groups_of_one"]) == (0, 2, 0)
@@ -126,8 +126,10 @@ def test_rollouts_without_a_group_are_no_group():
 
 def test_anchors_are_counted_by_size():
     counted = summary_of(
-        GroupFacts("a", 2, (1.0, 0.0), steps=4, shared=2, anchors={1: 2, 2: 1}, dead_anchors=1),
-        GroupFacts("b", 2, (1.0, 0.0), steps=12, shared=12, anchors={10: 1, 2: 1}),
+        GroupStats(
+            "a", 2, (1.0, 0.0), steps=4, shared_steps=2, anchors={1: 2, 2: 1}, dead_anchors=1
+        ),
+        GroupStats("b", 2, (1.0, 0.0), steps=12, shared_steps=12, anchors={10: 1, 2: 1}),
     )
     told = counted.to_dict()
     assert told["anchor_sizes"] == {"1": 2, "2": 2, "10": 1}
@@ -146,26 +148,26 @@ def test_nothing_has_no_coverage():
 def test_groups_are_told_one_by_one_up_to_a_bound():
     counted = GroupSummary()
     for number in range(1000):
-        counted.add(GroupFacts(number, 2, (1.0, 0.0)))
+        counted.add(GroupStats(number, 2, (1.0, 0.0)))
     assert counted.groups == 1000
-    assert [each.name for each in counted.first] == list(range(group_summary.MAX_GROUPS))
-    assert len(counted.to_dict()["by_group"]) == group_summary.MAX_GROUPS == 100
+    assert [each.group for each in counted.first] == list(range(summary.MAX_GROUPS))
+    assert len(counted.to_dict()["by_group"]) == summary.MAX_GROUPS == 100
 
 
 def test_the_bound_holds_where_summaries_meet(monkeypatch):
-    monkeypatch.setattr(group_summary, "MAX_GROUPS", 3)
-    one = summary_of(GroupFacts("a", 1, ()), GroupFacts("b", 1, ()))
-    one.merge(summary_of(GroupFacts("c", 1, ()), GroupFacts("d", 1, ())))
-    assert ([each.name for each in one.first], one.groups) == (["a", "b", "c"], 4)
+    monkeypatch.setattr(summary, "MAX_GROUPS", 3)
+    one = summary_of(GroupStats("a", 1, ()), GroupStats("b", 1, ()))
+    one.merge(summary_of(GroupStats("c", 1, ()), GroupStats("d", 1, ())))
+    assert ([each.group for each in one.first], one.groups) == (["a", "b", "c"], 4)
 
 
 FACTS = st.builds(
-    GroupFacts,
+    GroupStats,
     st.none() | st.sampled_from(["a", 1]),
     st.integers(1, 3),
     st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=3).map(tuple),
     steps=st.integers(0, 4),
-    shared=st.integers(0, 4),
+    shared_steps=st.integers(0, 4),
     anchors=st.dictionaries(st.integers(1, 3), st.integers(1, 3)),
     dead_anchors=st.integers(0, 2),
     uncredited=st.booleans(),

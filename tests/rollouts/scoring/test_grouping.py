@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from collections import deque
 from itertools import groupby
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
 from guerdon.rollouts.keys import group_key
-from guerdon.rollouts.scoring import grouping
-from guerdon.rollouts.scoring.grouping import check_lines, groups_of, lines_by_group
+from guerdon.rollouts.scoring import reading
+from guerdon.rollouts.scoring.reading import groups_of, lines_by_group, read_batches
 from guerdon.types import Rollout
 
 BROKEN = b"{broken"
@@ -54,7 +55,6 @@ def test_rollouts_without_a_group_stand_for_themselves():
 def test_no_lines_are_no_groups():
     assert list(lines_by_group([])) == []
     assert list(groups_of([])) == []
-    check_lines([])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_groups_that_are_nested_deeply_end_nothing(depth):
 
 def test_a_split_group_is_refused_with_both_places():
     with pytest.raises(
-        RolloutError, match=r'group "a" is split: it stands up to line 2 and again here; .* sort'
+        RolloutError, match=r'group "a" is split: it ends at line 2 and continues here. .* sort'
     ) as caught:
         list(lines_by_group(lines("a", "a", "b", "a")))
     assert caught.value.line == 4
@@ -103,19 +103,26 @@ def test_the_groups_before_a_split_come_all_the_same():
 
 def test_a_rollout_without_a_group_splits_one():
     with pytest.raises(RolloutError, match="is split"):
-        check_lines(lines("a", None, "a"))
+        list(lines_by_group(lines("a", None, "a")))
 
 
-def test_groups_are_checked_without_being_kept():
-    check_lines(lines("a", "a", None, "b"))
-    with pytest.raises(RolloutError, match="is split"):
-        check_lines(lines("a", "b", "a"))
+def test_read_batches_checks_the_groups_of_a_file_before_the_first_batch(tmp_path):
+    path = tmp_path / "rollouts.jsonl"
+    for groups, split in ((["a", "a", None, "b"], False), (["a", "b", "a"], True)):
+        path.write_bytes(b"".join(line + b"\n" for _, line in lines(*groups)))
+        with open(path, "rb") as file:
+            if split:
+                with pytest.raises(RolloutError, match="is split"):
+                    read_batches(file, str(path), format="jsonl", together=True)
+            else:
+                batches = read_batches(file, str(path), format="jsonl", together=True)
+                assert numbers(batches) == [[1, 2], [3], [4]]
 
 
 def test_rollouts_are_grouped_alike():
     rollouts = [rollout("a"), rollout("a"), rollout(None), rollout(None), rollout("b")]
     assert [len(each) for each in groups_of(rollouts)] == [2, 1, 1, 1]
-    with pytest.raises(RolloutError, match="group 1 is split: it stands up to line 1") as caught:
+    with pytest.raises(RolloutError, match="group 1 is split: it ends at line 1") as caught:
         list(groups_of([rollout(1), rollout(2), rollout(1)]))
     assert caught.value.line == 3
 
@@ -148,7 +155,7 @@ def test_only_broken_lines_end_nothing():
 
 
 def test_a_group_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr(grouping, "MAX_GROUP", 3)
+    monkeypatch.setattr(reading, "MAX_GROUP", 3)
     assert numbers(lines_by_group(lines("a", "a", "a", "b"))) == [[1, 2, 3], [4]]
     with pytest.raises(RolloutError, match='group "a" has more than 3 rollouts') as caught:
         list(lines_by_group(lines("a", "a", "a", "a")))
@@ -156,12 +163,12 @@ def test_a_group_that_is_too_large_is_refused(monkeypatch):
 
 
 def test_rollouts_without_a_group_may_be_many(monkeypatch):
-    monkeypatch.setattr(grouping, "MAX_GROUP", 3)
+    monkeypatch.setattr(reading, "MAX_GROUP", 3)
     assert len(list(lines_by_group(lines(*[None] * 10)))) == 10
 
 
 def test_broken_lines_inside_of_a_group_are_held_in_bounds(monkeypatch):
-    monkeypatch.setattr(grouping, "MAX_GROUP", 3)
+    monkeypatch.setattr(reading, "MAX_GROUP", 3)
     try:
         longest = max(map(len, lines_by_group(lines("a", *[BROKEN] * 20, "b"))))
     except RolloutError:
@@ -190,7 +197,7 @@ def test_names_of_groups_are_not_kept():
 
     tracemalloc.start()
     try:
-        check_lines(given())
+        deque(lines_by_group(given()), maxlen=0)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RolloutError, ScoringError
-from guerdon.rollouts import Job, RLDataAligner, apply_credit
+from guerdon.rollouts import RLDataAligner, ScoringJob, apply_credit
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.types import EvaluateResult, Rollout, StepOutput
 
@@ -35,7 +35,8 @@ def run(tmp_path, spec):
 
     def run(rollouts, **options):
         out = options.pop("out", str(tmp_path / "scored.jsonl"))
-        report = Job(rollouts, options.pop("reward", spec), out, **options).run()
+        progress = options.pop("progress", None)
+        report = ScoringJob(rollouts, options.pop("reward", spec), out, **options).run(progress)
         return report, [json.loads(line) for line in Path(out).read_bytes().splitlines()]
 
     return run
@@ -145,7 +146,7 @@ def test_results_that_json_can_not_hold_are_failed_rows(row, write_rows, run, re
 def test_an_empty_file_is_an_error(tmp_path, run, data):
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(data)
-    with pytest.raises(RolloutError, match=r"rollouts\.jsonl holds no rollouts: it is empty"):
+    with pytest.raises(RolloutError, match=r"rollouts\.jsonl has no rollouts: it is empty"):
         run(str(path))
 
 
@@ -167,7 +168,7 @@ def test_a_reward_that_can_not_be_loaded_leaves_the_output_alone(tmp_path, row, 
 
 @pytest.mark.parametrize("workers", [0, -1])
 def test_less_than_one_worker_is_refused(row, write_rows, run, workers):
-    with pytest.raises(InvalidArgumentError, match="it takes at least 1"):
+    with pytest.raises(InvalidArgumentError, match="must be an integer >= 1"):
         run(write_rows([row("1")]), workers=workers)
 
 
@@ -184,18 +185,18 @@ def test_the_rollouts_are_never_written_over(tmp_path, row, write_rows, run, way
             other.hardlink_to(rollouts)
         case "dotted":
             other = tmp_path / "." / ".." / tmp_path.name / rollouts.name
-    with pytest.raises(InvalidArgumentError, match="is the file of the rollouts"):
+    with pytest.raises(InvalidArgumentError, match="must not be the file of the rollouts"):
         run(str(rollouts), out=str(other))
     assert rollouts.read_bytes() == before
 
 
 def test_a_full_disk_is_an_error(row, write_rows, spec):
     with pytest.raises(ScoringError, match="No space left"):
-        Job(write_rows([row("1")]), spec, "/dev/full").run()
+        ScoringJob(write_rows([row("1")]), spec, "/dev/full").run()
 
 
 def test_without_an_output_there_is_a_summary(row, write_rows, spec):
-    report = Job(write_rows([row("1"), row("0")]), spec).run()
+    report = ScoringJob(write_rows([row("1"), row("0")]), spec).run()
     assert (report.summary.rows, report.summary.zeros, report.summary.score.value) == (2, 1, 0.75)
 
 
@@ -238,7 +239,7 @@ def test_a_run_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(whole, tmp_
     ends = [at for at, byte in enumerate(data) if byte == 10]
     for size in sorted({*range(0, len(data), 13), *ends, *(end + 1 for end in ends)}):
         out.write_bytes(data[:size])
-        report = Job(rollouts, spec, str(out), resume=True, by="kind", passing=0.75).run()
+        report = ScoringJob(rollouts, spec, str(out), resume=True, by="kind", passing=0.75).run()
         assert out.read_bytes() == data, size
         assert report.summary == summary, size
         assert report.resumed == data[:size].count(b"\n")
@@ -247,23 +248,23 @@ def test_a_run_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(whole, tmp_
 
 def test_the_summary_after_going_on_counts_all_rows(whole, tmp_path, spec):
     rollouts, data, _ = whole
-    fresh = Job(rollouts, spec).run()
+    fresh = ScoringJob(rollouts, spec).run()
     out = tmp_path / "scored.jsonl"
     out.write_bytes(data[: len(data) // 2])
-    assert Job(rollouts, spec, str(out), resume=True).run().summary == fresh.summary
+    assert ScoringJob(rollouts, spec, str(out), resume=True).run().summary == fresh.summary
 
 
 def test_going_on_without_a_file_begins(whole, tmp_path, spec):
     rollouts, data, _ = whole
     out = tmp_path / "fresh.jsonl"
-    assert Job(rollouts, spec, str(out), resume=True).run().resumed == 0
+    assert ScoringJob(rollouts, spec, str(out), resume=True).run().resumed == 0
     assert out.read_bytes() == data
 
 
 @pytest.mark.parametrize("out", [None, "-"])
 def test_going_on_needs_a_file(whole, spec, out):
-    with pytest.raises(InvalidArgumentError, match="resuming needs the file"):
-        Job(whole[0], spec, out, resume=True).run()
+    with pytest.raises(InvalidArgumentError, match="--resume requires the file"):
+        ScoringJob(whole[0], spec, out, resume=True).run()
 
 
 def test_going_on_with_other_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
@@ -300,7 +301,7 @@ def test_workers_give_the_same_bytes_and_the_same_summary(row, write_rows, spec,
     rollouts = write_rows([line for _ in range(40) for line in mixed(row)])
     outs = [tmp_path / f"{workers}.jsonl" for workers in (1, 2)]
     one, two = (
-        Job(rollouts, spec, str(out), workers, by="kind", passing=0.75).run()
+        ScoringJob(rollouts, spec, str(out), workers, by="kind", passing=0.75).run()
         for workers, out in enumerate(outs, start=1)
     )
     assert outs[1].read_bytes() == outs[0].read_bytes()
@@ -332,7 +333,7 @@ def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
     rows = [row("die" if i == 100 else "live", id=i, mended=mended) for i in range(120)]
     rollouts, out = write_rows(rows), tmp_path / "scored.jsonl"
     with pytest.raises(
-        ScoringError, match=r"a worker process died .* finished are kept, and --resume"
+        ScoringError, match=r"a worker process died .* finished are kept, continue with --resume"
     ):
         run(rollouts, reward=spec, workers=2)
     kept = out.read_bytes()
@@ -350,12 +351,12 @@ def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
 
 def test_results_that_stand_there_stay_until_there_is_a_row(row, write_rows, spec, tmp_path):
     out = tmp_path / "scored.jsonl"
-    Job(write_rows([row("1")]), spec, str(out)).run()
+    ScoringJob(write_rows([row("1")]), spec, str(out)).run()
     before = out.read_bytes()
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     with pytest.raises(RolloutError, match="it is empty"):
-        Job(str(empty), spec, str(out)).run()
+        ScoringJob(str(empty), spec, str(out)).run()
     assert out.read_bytes() == before
 
 
@@ -369,7 +370,7 @@ def test_a_reward_that_loads_only_here_is_told_as_it_is(row, write_rows, tmp_pat
         "    return 1.0\n"
     )
     with pytest.raises(LoadError, match="no accelerator in here"):
-        Job(write_rows([row("1")]), f"{path}:reward", workers=2).run()
+        ScoringJob(write_rows([row("1")]), f"{path}:reward", workers=2).run()
 
 
 def test_an_exception_that_is_no_exception_is_a_failed_row(row, write_rows, tmp_path):
@@ -383,7 +384,9 @@ def test_an_exception_that_is_no_exception_is_a_failed_row(row, write_rows, tmp_
         "    return 1.0\n"
     )
     out = tmp_path / "scored.jsonl"
-    report = Job(write_rows([row("1"), row("0"), row("1")]), f"{path}:reward", str(out)).run()
+    report = ScoringJob(
+        write_rows([row("1"), row("0"), row("1")]), f"{path}:reward", str(out)
+    ).run()
     assert (report.summary.rows, report.summary.failed) == (3, 1)
     assert json.loads(out.read_text().splitlines()[1])["error"] == "step 0: Stop: enough"
 
@@ -491,7 +494,7 @@ def test_a_split_group_is_refused_before_anything_is_written(
 ):
     (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
     lines = [row("1", group="g"), row("1", group="h"), row("1", group="g")]
-    with pytest.raises(RolloutError, match=r'group "g" is split: it stands up to line 1') as caught:
+    with pytest.raises(RolloutError, match=r'group "g" is split: it ends at line 1') as caught:
         of_groups(write_rows(lines), workers=workers)
     assert caught.value.line == 3
     assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
@@ -528,9 +531,7 @@ def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, of_g
 
 
 def test_a_rubric_takes_no_parameters(row, write_rows, run, tmp_path):
-    with pytest.raises(
-        InvalidArgumentError, match=r"a rubric takes no parameters, but \['level'\]"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"a rubric has no parameters, got \['level'\]"):
         run(write_rows([row("1")]), parameters={"level": 1})
     assert not (tmp_path / "scored.jsonl").exists()
 
@@ -731,19 +732,19 @@ def test_broken_recordings_are_failed_rows(of_groups, tmp_path):
 
 
 def test_an_empty_recording_is_an_error(of_groups, tmp_path):
-    with pytest.raises(RolloutError, match=r"tau\.json holds no rollouts: it is empty"):
+    with pytest.raises(RolloutError, match=r"tau\.json has no rollouts: it is empty"):
         of_groups(recordings(tmp_path, []), format="tau-bench")
 
 
 def test_a_recording_that_is_no_array_leaves_the_output_alone(of_groups, tmp_path):
     (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
-    with pytest.raises(RolloutError, match="is an array of records, not dict"):
+    with pytest.raises(RolloutError, match="must be an array of records, got dict"):
         of_groups(recordings(tmp_path, {"task_id": 1}), format="tau-bench")
     assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
 
 
 def test_a_format_that_there_is_not_is_refused(row, write_rows, run):
-    with pytest.raises(InvalidArgumentError, match="there is no format 'csv'"):
+    with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
         run(write_rows([row("1")]), format="csv")
 
 
@@ -854,11 +855,11 @@ def test_half_characters_in_all_places_come_out_as_they_came_in(
         "halves",
     )
     rollouts = write_rows([row("\ud800", id="\udfff", group=["\udc00"], kind="\ud800")])
-    report = Job(rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO).run()
+    report = ScoringJob(rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO).run()
     [found] = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert (found["id"], found["group"], found["reason"]) == ("\udfff", ["\udc00"], "\ud800")
     assert found["components"] == {"\ud800": 1.0}
-    again = Job(
+    again = ScoringJob(
         rollouts, spec, str(tmp_path / "out.jsonl"), by="kind", credit=GIGPO, resume=True
     ).run()
     assert (again.resumed, again.summary) == (1, report.summary)
@@ -1072,7 +1073,7 @@ def test_ranges_that_are_seen_on_the_way_go_with_one_process_from_start_to_end(
     out = tmp_path / "scored.jsonl"
     run(rollouts, reward=pipeline("Unknown"))
     before = out.read_bytes()
-    with pytest.raises(InvalidArgumentError, match="normalises number by the scores seen before"):
+    with pytest.raises(InvalidArgumentError, match="normalizes number by the scores seen before"):
         run(rollouts, reward=pipeline("Unknown"), **options)
     assert out.read_bytes() == before
     report, _ = run(rollouts, reward=pipeline("Unknown", normalize=False), workers=2)

@@ -3,7 +3,7 @@
 import pytest
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.scoring.rows import ResultRow, failed_row, invalid_row
+from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
 
 ALWAYS = [
     "id", "group", "score", "is_score_valid", "components", "step_rewards", "error", "fingerprint",
@@ -18,7 +18,7 @@ def test_some_keys_are_always_there():
 
 
 def test_an_invalid_row_has_no_score():
-    row = invalid_row("q7", "g", "f", error="no luck", components={"a": 1.0})
+    row = invalid_row("q7", "g", fingerprint="f", error="no luck", components={"a": 1.0})
     assert list(row) == ALWAYS
     assert row == {
         "id": "q7", "group": "g", "score": None, "is_score_valid": False, "components": {"a": 1.0},

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from guerdon.errors import InvalidArgumentError, LoadError, RolloutError
-from guerdon.rollouts import CreditSettings, Job
-from guerdon.rollouts.scoring.sandboxing import SandboxSettings
+from guerdon.rollouts import CreditSettings, ScoringJob
+from guerdon.rollouts.scoring.scorers import SandboxSettings
 from guerdon.sandbox.limits import Limits
 
 pytestmark = pytest.mark.edge  # real processes
@@ -99,7 +99,7 @@ def run(tmp_path):
 
     def run(rollouts, reward, **options):
         out = options.pop("out", str(tmp_path / "scored.jsonl"))
-        report = Job(rollouts, reward, out, **options).run()
+        report = ScoringJob(rollouts, reward, out, **options).run()
         return report, [json.loads(line) for line in Path(out).read_bytes().splitlines()]
 
     return run

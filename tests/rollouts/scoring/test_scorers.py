@@ -1,4 +1,4 @@
-"""RolloutScorer and score_rollouts: one row for each rollout."""
+"""RubricScorer and score_rollouts: one row for each rollout."""
 
 import logging
 
@@ -7,7 +7,7 @@ import pytest
 
 from guerdon import reward_function
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
-from guerdon.rollouts import FunctionScorer, RolloutRecord, RolloutScorer, score_rollouts
+from guerdon.rollouts import FunctionScorer, RolloutRecord, RubricScorer, score_rollouts
 from guerdon.rollouts.scoring.scorers import scorer_of
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
@@ -65,7 +65,7 @@ def score(row):
     """Scores one rollout of turns."""
 
     def score(rubric, *turns, **columns):
-        with RolloutScorer(as_rubric(rubric)) as scorer:
+        with RubricScorer(as_rubric(rubric)) as scorer:
             return scorer.score(Rollout.from_row(row(*turns, **columns)))
 
     return score
@@ -75,7 +75,7 @@ def test_a_row_has_exactly_these_keys(score):
     rubric = Number()
     assert list(score(rubric, "0.5")) == KEYS
     assert list(score(rubric, "x")) == KEYS
-    with RolloutScorer(rubric) as scorer:
+    with RubricScorer(rubric) as scorer:
         assert list(scorer.failed(RolloutError("no", line=3))) == KEYS
 
 
@@ -308,7 +308,7 @@ def test_a_failure_that_the_root_dealt_with_is_told_beside_a_valid_score(score, 
 
 
 def test_the_row_of_a_broken_line_says_which_line():
-    with RolloutScorer(Number()) as scorer:
+    with RubricScorer(Number()) as scorer:
         row = scorer.failed(RolloutError("no good", line=3))
     assert row["error"] == "line 3: RolloutError: no good"
     assert (row["id"], row["score"], row["is_score_valid"]) == (None, None, False)
@@ -386,15 +386,15 @@ def first_fails(messages, id=None):
 
 
 def test_what_scores_is_chosen_by_the_reward():
-    assert isinstance(scorer_of(Number()), RolloutScorer)
+    assert isinstance(scorer_of(Number()), RubricScorer)
     assert isinstance(scorer_of(best, {"bonus": 1}), FunctionScorer)
     assert (scorer_of(best).takes_groups, scorer_of(first_fails).takes_groups) == (True, False)
     assert scorer_of(Number()).takes_groups is False
 
 
 def test_a_rubric_takes_no_parameters():
-    assert isinstance(scorer_of(Number(), {}), RolloutScorer)
-    with pytest.raises(InvalidArgumentError, match=r"takes no parameters, but \['a', 'b'\] were"):
+    assert isinstance(scorer_of(Number(), {}), RubricScorer)
+    with pytest.raises(InvalidArgumentError, match=r"has no parameters, got \['a', 'b'\]"):
         scorer_of(Number(), {"b": 1, "a": 2})
 
 

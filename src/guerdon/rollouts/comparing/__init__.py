@@ -5,12 +5,21 @@ from guerdon.rollouts.comparing.changes import (
     changes_of_configs,
     changes_of_rewards,
 )
-from guerdon.rollouts.comparing.comparison import Comparison, RowMove, compare_rows
-from guerdon.rollouts.comparing.group_comparison import Flip, GroupComparison, GroupMove
+from guerdon.rollouts.comparing.comparison import (
+    Comparison,
+    ComparisonReport,
+    Movement,
+    RowMove,
+    compare_rewards,
+    compare_rows,
+)
+from guerdon.rollouts.comparing.group_comparison import (
+    Flip,
+    GroupComparison,
+    GroupMove,
+    PairCounts,
+)
 from guerdon.rollouts.comparing.job import ComparisonJob
-from guerdon.rollouts.comparing.movement import Movement
-from guerdon.rollouts.comparing.ranking import PairCounts
-from guerdon.rollouts.comparing.report import ComparisonReport, compare_rewards
 
 __all__ = [
     "Comparison",

@@ -1,129 +1,316 @@
-"""`Comparison`: what two rewards gave for the same rollouts, side by side."""
+"""`Comparison`: the scores of two rewards for the same rollouts, side by side."""
 
 from __future__ import annotations
 
+import copy
 import heapq
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from numbers import Real
+from time import perf_counter
 from typing import Any
 
+from guerdon._validation import check_integer, is_finite
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.comparing.group_comparison import GroupComparison, GroupTally
-from guerdon.rollouts.comparing.movement import Movement, MovementTally
-from guerdon.rollouts.comparing.telling import told_id
-from guerdon.rollouts.scoring.rows import ResultRow
-from guerdon.rollouts.scoring.summary import MAX_PARTS, OTHERS, Summary
+from guerdon.rollouts.comparing.changes import RewardChange, changes_of_rewards
+from guerdon.rollouts.comparing.group_comparison import (
+    GroupComparison,
+    GroupRanks,
+    brief,
+    fields_of,
+)
+from guerdon.rollouts.scoring.result_rows import ResultRow
+from guerdon.rollouts.scoring.scorers import score_rollouts, scorer_of
+from guerdon.rollouts.scoring.summary import MAX_PARTS, MAX_TEXT, OTHERS, Mean, Summary
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.rubric import Rubric
+from guerdon.types.rollout import Rollout
 
-__all__ = ["Comparison", "ComparisonTally", "RowMove", "compare_rows"]
+__all__ = [
+    "Comparison",
+    "ComparisonReport",
+    "Movement",
+    "RowMove",
+    "compare_rewards",
+    "compare_rows",
+    "quantile",
+]
 
-# Characters of an error that are told.
-MAX_TEXT = 500
+# The quantiles of the differences that are reported.
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(slots=True)
+class Movement:
+    """How scores moved, over the rollouts with a valid score before and after.
+
+    A difference is the score after minus the score before. A mean that overflows is None.
+
+    Attributes:
+        rows: The number of rollouts, valid or not.
+        rose: How many have a higher score after.
+        fell: How many have a lower score after.
+        before: The mean of the scores before.
+        after: The mean of the scores after.
+        difference: The mean of the differences.
+        differences: The differences, for their quantiles; None doesn't keep them.
+    """
+
+    rows: int = 0
+    rose: int = 0
+    fell: int = 0
+    before: Mean = field(default_factory=Mean)
+    after: Mean = field(default_factory=Mean)
+    difference: Mean = field(default_factory=Mean)
+    differences: array[float] | None = None
+
+    @property
+    def both(self) -> int:
+        """How many rollouts have a valid score before and after."""
+        return self.difference.count
+
+    @property
+    def unmoved(self) -> int:
+        """How many have the same score."""
+        return self.both - self.rose - self.fell
+
+    def add(self, scores: tuple[float, float] | None) -> None:
+        """Count a rollout: its scores before and after; None if one of them isn't valid."""
+        self.rows += 1
+        if scores is None:
+            return
+        before, after = scores
+        difference = after - before
+        self.before.add(before)
+        self.after.add(after)
+        self.difference.add(difference)
+        self.rose += difference > 0.0
+        self.fell += difference < 0.0
+        if self.differences is not None:
+            self.differences.append(difference)
+
+    def quantiles(self) -> dict[float, float | None]:
+        """Quantiles of the differences by their share in [0, 1]; empty if they aren't kept."""
+        ordered = sorted(self.differences or ())
+        return {share: quantile(ordered, share) for share in QUANTILES} if ordered else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The movement as JSON data."""
+        quantiles = {f"{share:g}": value for share, value in self.quantiles().items()}
+        return {
+            "rows": self.rows,
+            "valid_in_both": self.both,
+            "mean_before": self.before.value,
+            "mean_after": self.after.value,
+            "mean_difference": self.difference.value,
+            "rose": self.rose,
+            "fell": self.fell,
+            "unmoved": self.unmoved,
+            **({"quantiles": quantiles} if quantiles else {}),
+        }
+
+
+def quantile(ordered: Sequence[float], share: float) -> float | None:
+    """A quantile of sorted values, interpolated linearly.
+
+    Type 7 of R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages", The American
+    Statistician 50 (1996).
+
+    Example:
+        >>> quantile([0.0, 1.0, 5.0], 0.5), quantile([0.0, 1.0, 5.0], 0.75)
+        (1.0, 3.0)
+
+    Args:
+        ordered: At least one value, in ascending order.
+        share: In [0, 1].
+
+    Returns:
+        The quantile; None if it overflows.
+    """
+    position = share * (len(ordered) - 1)
+    low = ordered[math.floor(position)]
+    part = position - math.floor(position)
+    found = low if part == 0.0 else low + part * (ordered[math.ceil(position)] - low)
+    return found if math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RowMove:
-    """What became of one rollout.
+    """One rollout before and after.
 
     Attributes:
-        id: The rollout's.
-        group: The rollout's.
-        before: Its score before; None where it is invalid.
-        after: Its score after; None where it is invalid.
+        id: The rollout's id.
+        group: The rollout's group.
+        before: Its score before; None if it isn't valid.
+        after: Its score after; None if it isn't valid.
+        difference: The score after minus the score before; None if one is missing.
         components_before: Its components before, by dotted name.
         components_after: Its components after.
-        error: What failed, where it is valid in one only.
+        error: What failed, if only one score is valid.
     """
 
     id: Any
     group: Any
     before: float | None
     after: float | None
+    difference: float | None
     components_before: Mapping[str, float]
     components_after: Mapping[str, float]
     error: str | None = None
 
-    @property
-    def difference(self) -> float | None:
-        """The score after less the score before; None where one is missing."""
-        if self.before is None or self.after is None:
-            return None
-        found = self.after - self.before
-        return found if math.isfinite(found) else None
-
     def to_dict(self) -> dict[str, Any]:
-        """The row as JSON can hold it."""
-        told = {
-            "id": self.id,
-            "group": self.group,
-            "before": self.before,
-            "after": self.after,
-            "difference": self.difference,
-            "components_before": dict(self.components_before),
-            "components_after": dict(self.components_after),
-        }
-        return told if self.error is None else told | {"error": self.error}
+        """The rollout as JSON data."""
+        data = fields_of(self)
+        if self.error is None:
+            del data["error"]
+        return data
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
-    """What two rewards gave for the same rollouts.
+    """The scores of two rewards for the same rollouts, in bounded memory.
 
-    A rollout that has no valid score with one of them is counted as that, and is neither a
-    difference nor part of a ranking.
+    A rollout without a valid score from one of them is counted as such; it isn't a difference and
+    isn't ranked. For each rollout the difference is kept and, if it has a group, its id (up to 200
+    characters) and both scores.
 
     Example:
         >>> from guerdon import NumericAnswer, Rollout, compare_rewards
         >>> rollouts = [Rollout.from_row({"id": text, "group": "g", "ground_truth": "42",
         ...     "messages": [{"role": "assistant", "content": text}]}) for text in ("42", "43")]
         >>> found = compare_rewards(NumericAnswer(), NumericAnswer(tolerance=1.0), rollouts)
-        >>> found.comparison.movement.mean, found.comparison.groups.pairs.ties_made
+        >>> found.comparison.movement.difference.value, found.comparison.groups.pairs.ties_made
         (0.5, 1)
 
     Attributes:
-        before: The summary of all rows of the reward before.
-        after: The same of the reward after.
+        top: How many rollouts, and flipped pairs, are listed, from 0.
+        before: The summary of the rows of the reward before.
+        after: The summary of the rows of the reward after.
         movement: How the scores moved.
-        only_before: How many rollouts are valid before only: their scores are lost.
-        only_after: How many are valid after only: their scores are won.
-        neither: How many are valid in neither.
-        components: Of each component its movement, over the rollouts that are valid in both and
-            have it in both; of a component that only one reward has, ``both`` is 0.
-        moved: The rollouts whose scores moved most, the furthest first.
-        lost: The first of those that are valid before only, with what failed.
-        won: The first of those that are valid after only, with what failed before.
-        groups: How the rankings within groups changed; None where no rollout has a group.
+        only_before: How many rollouts have a valid score before only.
+        only_after: How many have a valid score after only.
+        neither: How many have no valid score.
+        components: The movement of each component, over the rollouts with valid scores that have
+            it before and after; ``both`` is 0 for a component of one reward only.
+        lost: The first rollouts with a valid score before only, with what failed after.
+        won: The first rollouts with a valid score after only, with what failed before.
         parts: The movement for each value of a column.
+
+    Raises:
+        InvalidArgumentError: `top` is not an int >= 0.
     """
 
-    before: Summary
-    after: Summary
-    movement: Movement
-    only_before: int
-    only_after: int
-    neither: int
-    components: dict[str, Movement]
-    moved: tuple[RowMove, ...]
-    lost: tuple[RowMove, ...]
-    won: tuple[RowMove, ...]
-    groups: GroupComparison | None
-    parts: dict[str, Movement]
+    top: int = 10
+    before: Summary = field(default_factory=Summary)
+    after: Summary = field(default_factory=Summary)
+    movement: Movement = field(default_factory=lambda: Movement(differences=array("d")))
+    only_before: int = 0
+    only_after: int = 0
+    neither: int = 0
+    components: dict[str, Movement] = field(default_factory=dict)
+    lost: list[RowMove] = field(default_factory=list)
+    won: list[RowMove] = field(default_factory=list)
+    parts: dict[str, Movement] = field(default_factory=dict)
+    _furthest: list[tuple[float, int, RowMove]] = field(default_factory=list)
+    _ranks: GroupRanks = field(default_factory=GroupRanks)
+
+    def __post_init__(self) -> None:
+        check_integer("top", self.top, low=0)
 
     @property
     def rows(self) -> int:
-        """How many rollouts there are."""
+        """The number of rollouts."""
         return self.movement.rows
 
     @property
     def failed(self) -> int:
-        """How many have no valid score before or after."""
+        """How many rollouts have no valid score before or after."""
         return self.only_before + self.only_after + self.neither
 
+    @property
+    def moved(self) -> tuple[RowMove, ...]:
+        """The rollouts whose scores moved most, the furthest first."""
+        return tuple(move for *_, move in sorted(self._furthest, reverse=True))
+
+    @property
+    def groups(self) -> GroupComparison | None:
+        """How the rankings within groups changed; None if no rollout has a group.
+
+        It is computed when it is read.
+        """
+        return self._ranks.compare(top=self.top)
+
+    def add(self, before: ResultRow, after: ResultRow, part: str | None = None) -> None:
+        """Add a rollout.
+
+        Args:
+            before: Its row before.
+            after: Its row after.
+            part: The part of a breakdown that it belongs to.
+
+        Raises:
+            InvalidArgumentError: The rows aren't of one rollout, or a score isn't a finite number.
+        """
+        self._check(before, after)
+        self.before.add(before)
+        self.after.add(after)
+        one, other = before["score"], after["score"]
+        scores = None if one is None or other is None else (one, other)
+        self.movement.add(scores)
+        self._ranks.add(before["group"], before["id"], scores)
+        if part is not None:
+            if part not in self.parts and len(self.parts) >= MAX_PARTS:
+                part = OTHERS
+            self.parts.setdefault(part, Movement()).add(scores)
+        if scores is None:
+            self._add_failure(before, after)
+            return
+        components = before["components"], after["components"]
+        for name in {**components[0], **components[1]}:
+            has = name in components[0] and name in components[1]
+            values = (components[0][name], components[1][name]) if has else None
+            self.components.setdefault(name, Movement()).add(values)
+        self._keep_furthest(before, after, abs(scores[1] - scores[0]))
+
+    def _check(self, before: ResultRow, after: ResultRow) -> None:
+        row = f"row {self.rows + 1}"
+        for name in ("id", "group"):
+            if repr(before[name]) != repr(after[name]):
+                raise InvalidArgumentError(
+                    f"{row} has the {name} {before[name]!r:.80} before and {after[name]!r:.80} "
+                    "after; both must be of the same rollouts, in the same order"
+                )
+        for when, score in (("before", before["score"]), ("after", after["score"])):
+            if score is not None and not is_finite(score):
+                raise InvalidArgumentError(
+                    f"{row} must have a finite score or None {when}, got {score!r:.80}"
+                )
+
+    def _keep_furthest(self, before: ResultRow, after: ResultRow, distance: float) -> None:
+        """Keep a rollout while it is among those that moved furthest, earlier ones first."""
+        full = len(self._furthest) >= self.top
+        if not self.top or not distance or (full and distance <= self._furthest[0][0]):
+            return
+        push = heapq.heapreplace if full else heapq.heappush
+        push(self._furthest, (distance, -self.rows, _move(before, after)))
+
+    def _add_failure(self, before: ResultRow, after: ResultRow) -> None:
+        if before["score"] is None and after["score"] is None:
+            self.neither += 1
+            return
+        won = before["score"] is None
+        self.only_after += won
+        self.only_before += not won
+        listed, failed = (self.won, before) if won else (self.lost, after)
+        if len(listed) < self.top:
+            listed.append(_move(before, after, (failed["error"] or "it is invalid")[:MAX_TEXT]))
+
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON can hold it."""
-        told: dict[str, Any] = {
+        """The comparison as JSON data."""
+        data: dict[str, Any] = {
             **self.movement.to_dict(),
             "valid_before_only": self.only_before,
             "valid_after_only": self.only_after,
@@ -135,11 +322,27 @@ class Comparison:
             "lost": [each.to_dict() for each in self.lost],
             "won": [each.to_dict() for each in self.won],
         }
-        if self.groups is not None:
-            told["groups"] = self.groups.to_dict()
+        groups = self.groups
+        if groups is not None:
+            data["groups"] = groups.to_dict()
         if self.parts:
-            told["by"] = {name: each.to_dict() for name, each in self.parts.items()}
-        return told
+            data["by"] = {name: each.to_dict() for name, each in self.parts.items()}
+        return data
+
+
+def _move(before: ResultRow, after: ResultRow, error: str | None = None) -> RowMove:
+    one, other = before["score"], after["score"]
+    difference = math.nan if one is None or other is None else other - one
+    return RowMove(
+        brief(before["id"]),
+        brief(before["group"]),
+        one,
+        other,
+        difference if math.isfinite(difference) else None,
+        before["components"],
+        after["components"],
+        error,
+    )
 
 
 def compare_rows(
@@ -149,7 +352,7 @@ def compare_rows(
     parts: Iterable[str | None] | None = None,
     top: int = 10,
 ) -> Comparison:
-    """Compare the rows that two rewards gave for the same rollouts, in the same order.
+    """Compare the rows of two rewards for the same rollouts, in the same order.
 
     Example:
         >>> from guerdon import Rollout, score_rollouts, as_rubric
@@ -158,168 +361,131 @@ def compare_rows(
         >>> long = as_rubric(lambda action, observation: float(len(action.content)))
         >>> short = as_rubric(lambda action, observation: 1.0 / len(action.content))
         >>> found = compare_rows(score_rollouts(long, rollouts), score_rollouts(short, rollouts))
-        >>> found.movement.mean, found.moved[0].id, found.groups.pairs.flipped
+        >>> found.movement.difference.value, found.moved[0].id, found.groups.pairs.flipped
         (-0.75, 'bb', 1)
 
     Args:
-        before: The rows of one reward, each read once.
-        after: Those of the other.
-        parts: To which part of a breakdown each belongs.
-        top: How many rollouts, and flipped pairs, are told one by one, from 0.
+        before: The rows of one reward; they are read once.
+        after: The rows of the other reward.
+        parts: The part of a breakdown that each row belongs to.
+        top: How many rollouts, and flipped pairs, are listed, from 0.
 
     Raises:
-        InvalidArgumentError: The rows aren't of the same rollouts, or a score is no finite number.
+        InvalidArgumentError: The rows aren't of the same rollouts, a score isn't a finite number,
+            or `top` is invalid.
     """
-    tally = ComparisonTally(top=top)
-    rows = zip(before, after, strict=True)
-    try:
-        for (one, other), part in zip(rows, repeat(None) if parts is None else parts, strict=False):
-            tally.add(one, other, part=part)
-    except ValueError as error:
-        if isinstance(error, InvalidArgumentError) or not str(error).startswith("zip()"):
-            raise
-        raise InvalidArgumentError(
-            f"after row {tally.rows} one has rows and the other none; both are of the same rollouts"
-        ) from None
-    return tally.result()
+    comparison = Comparison(top)
+    parts_left = iter(repeat(None) if parts is None else parts)
+    end: Any = object()
+    for one, other in itertools.zip_longest(before, after, fillvalue=end):
+        if one is end or other is end:
+            raise InvalidArgumentError(
+                f"after row {comparison.rows} only one reward has rows; both must be of the same "
+                "rollouts"
+            )
+        comparison.add(one, other, next(parts_left))
+    return comparison
 
 
-@dataclass(slots=True)
-class ComparisonTally:
-    """Collects rows of the same rollouts, before and after, in bounded memory.
+# Rewards -----------------------------------------------------------------------------------------
 
-    Of each rollout it keeps the difference, and where it has a group its id (200 characters of
-    it) and two scores; components only of those that are told one by one.
+
+@dataclass(frozen=True, slots=True)
+class ComparisonReport:
+    """Two rewards on the same rollouts: what changed in them, and how the scores moved.
+
+    Example:
+        >>> from guerdon import NumericAnswer
+        >>> report = compare_rewards(NumericAnswer(), NumericAnswer(), [])
+        >>> report.changes, report.comparison.rows, report.is_unsteady
+        ((), 0, False)
 
     Attributes:
-        top: How many rollouts, and flipped pairs, are told one by one, from 0.
-        before: The summary of the rows before; not to be counted in by others.
-        after: The same of the rows after.
+        comparison: How the scores moved.
+        changes: What changed from one reward to the other.
+        fingerprint_before: The fingerprint of the reward before, as in its result rows.
+        fingerprint_after: The fingerprint of the reward after.
+        seconds: How long scoring with both took.
+        interrupted: Whether ctrl-C ended the run; the rollouts up to there are compared.
     """
 
-    top: int = 10
-    before: Summary = field(default_factory=Summary)
-    after: Summary = field(default_factory=Summary)
-    rows: int = 0
-    _only: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("lost", "won", "no"), 0))
-    _movement: MovementTally = field(default_factory=lambda: MovementTally(keeps=True))
-    _components: dict[str, MovementTally] = field(default_factory=dict)
-    _moved: list[tuple[float, int, RowMove]] = field(default_factory=list)
-    _lost: list[RowMove] = field(default_factory=list)
-    _won: list[RowMove] = field(default_factory=list)
-    _groups: GroupTally = field(default_factory=GroupTally)
-    _parts: dict[str, MovementTally] = field(default_factory=dict)
+    comparison: Comparison
+    changes: tuple[RewardChange, ...]
+    fingerprint_before: str
+    fingerprint_after: str
+    seconds: float = 0.0
+    interrupted: bool = False
 
-    def __post_init__(self) -> None:
-        if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 0:
-            raise InvalidArgumentError(f"top is {self.top!r:.80}; it takes an int from 0 on")
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether the same reward returned two different scores, so that it isn't repeatable."""
+        movement = self.comparison.movement
+        same = self.fingerprint_before == self.fingerprint_after
+        return same and bool(movement.rose or movement.fell)
 
-    def add(self, before: ResultRow, after: ResultRow, *, part: str | None = None) -> None:
-        """Add a rollout.
-
-        Args:
-            before: Its row before.
-            after: Its row after.
-            part: Which part of a breakdown it belongs to.
-
-        Raises:
-            InvalidArgumentError: They aren't of one rollout, or a score is no finite number.
-        """
-        self._check(before, after)
-        self.rows += 1
-        self.before.add(before)
-        self.after.add(after)
-        one, other = before["score"], after["score"]
-        scores = None if one is None or other is None else (one, other)
-        self._movement.add(scores)
-        self._groups.add(before["group"], before["id"], scores)
-        if part is not None:
-            self._part(part).add(scores)
-        if scores is not None:
-            self._add_components(before["components"], after["components"])
-            self._add_move(before, after, abs(scores[1] - scores[0]))
-        else:
-            self._add_failure(before, after)
-
-    def result(self) -> Comparison:
-        """The comparison of what there is so far."""
-        return Comparison(
-            self.before,
-            self.after,
-            self._movement.result(),
-            self._only["lost"],
-            self._only["won"],
-            self._only["no"],
-            {name: each.result() for name, each in self._components.items()},
-            tuple(move for *_, move in sorted(self._moved, reverse=True)),
-            tuple(self._lost),
-            tuple(self._won),
-            self._groups.result(top=self.top),
-            {name: each.result() for name, each in self._parts.items()},
-        )
-
-    def _check(self, before: ResultRow, after: ResultRow) -> None:
-        for name in ("id", "group"):
-            if repr(before[name]) != repr(after[name]):
-                raise InvalidArgumentError(
-                    f"row {self.rows + 1} has the {name} {before[name]!r:.80} before and "
-                    f"{after[name]!r:.80} after; both are of the same rollouts, in the same order"
-                )
-        for when, row in (("before", before), ("after", after)):
-            score = row["score"]
-            if score is not None and not _is_finite(score):
-                raise InvalidArgumentError(
-                    f"row {self.rows + 1} has the score {score!r:.80} {when}; it takes a finite "
-                    "number, or None where it is invalid"
-                )
-
-    def _add_components(self, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-        for name in {**before, **after}:
-            tally = self._components.get(name)
-            if tally is None:
-                tally = self._components[name] = MovementTally()
-            tally.add((before[name], after[name]) if name in before and name in after else None)
-
-    def _add_move(self, before: ResultRow, after: ResultRow, distance: float) -> None:
-        """Keep a rollout while it is among those that moved furthest, earlier ones first."""
-        full = len(self._moved) >= self.top
-        if not self.top or not distance or (full and distance <= self._moved[0][0]):
-            return
-        push = heapq.heapreplace if full else heapq.heappush
-        push(self._moved, (distance, -self.rows, _move(before, after)))
-
-    def _add_failure(self, before: ResultRow, after: ResultRow) -> None:
-        which = "won" if before["score"] is None else "lost"
-        if before["score"] is None and after["score"] is None:
-            self._only["no"] += 1
-            return
-        self._only[which] += 1
-        kept = self._won if which == "won" else self._lost
-        if len(kept) < self.top:
-            failed = before if which == "won" else after
-            kept.append(_move(before, after, (failed["error"] or "it is invalid")[:MAX_TEXT]))
-
-    def _part(self, name: str) -> MovementTally:
-        if name not in self._parts and len(self._parts) >= MAX_PARTS:
-            name = OTHERS
-        return self._parts.setdefault(name, MovementTally())
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON data."""
+        return {
+            "fingerprints": {"before": self.fingerprint_before, "after": self.fingerprint_after},
+            "changes": [change.to_dict() for change in self.changes],
+            "interrupted": self.interrupted,
+            "unsteady": self.is_unsteady,
+            "seconds": round(self.seconds, 6),
+            **self.comparison.to_dict(),
+        }
 
 
-def _is_finite(score: Any) -> bool:
-    try:
-        number = isinstance(score, Real) and not isinstance(score, bool)
-        return number and math.isfinite(score)
-    except OverflowError:  # an int beyond every float
-        return False
+def compare_rewards(
+    before: Rubric | RewardFunction,
+    after: Rubric | RewardFunction,
+    rollouts: Iterable[Rollout],
+    *,
+    top: int = 10,
+    score_failed: bool = False,
+) -> ComparisonReport:
+    """Score rollouts with two rewards, and compare.
 
+    `after` scores copies of the rollouts, so that what `before` changes in them has no effect.
 
-def _move(before: ResultRow, after: ResultRow, error: str | None = None) -> RowMove:
-    return RowMove(
-        told_id(before["id"]),
-        told_id(before["group"]),
-        before["score"],
-        after["score"],
-        before["components"],
-        after["components"],
-        error,
+    Example:
+        >>> from guerdon import Rollout, NumericAnswer
+        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
+        ...     {"role": "assistant", "content": "A: 43"}]})
+        >>> strict, lenient = NumericAnswer(), NumericAnswer(tolerance=1.0)
+        >>> report = compare_rewards(strict, lenient, [rollout])
+        >>> str(report.changes[0]), report.comparison.moved[0].difference
+        ('tolerance: 0.0 → 1.0', 1.0)
+
+    Args:
+        before: A rubric, which is reset before each rollout, or a reward function.
+        after: A rubric or a reward function.
+        rollouts: Any number. For batch functions, those of a group must be consecutive.
+        top: How many rollouts, and flipped pairs, are listed, from 0.
+        score_failed: Whether to score episodes that ended with an error; by default their rows
+            are invalid.
+
+    Raises:
+        RolloutError: A reward is a batch function and a group is split.
+        InvalidArgumentError: `top` is not an int >= 0.
+    """
+    start = perf_counter()
+    changes = tuple(changes_of_rewards(before, after))
+    originals, copies = itertools.tee(_with_copies(rollouts))
+    comparison = compare_rows(
+        score_rollouts(before, (each for each, _ in originals), score_failed=score_failed),
+        score_rollouts(after, (each for _, each in copies), score_failed=score_failed),
+        top=top,
     )
+    return ComparisonReport(
+        comparison,
+        changes,
+        scorer_of(before).fingerprint,
+        scorer_of(after).fingerprint,
+        seconds=perf_counter() - start,
+    )
+
+
+def _with_copies(rollouts: Iterable[Rollout]) -> Iterator[tuple[Rollout, Rollout]]:
+    """Each rollout with a copy that is made before either reward has seen it."""
+    for rollout in rollouts:
+        yield rollout, copy.deepcopy(rollout)

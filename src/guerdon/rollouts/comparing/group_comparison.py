@@ -1,37 +1,193 @@
-"""`GroupComparison`: how the rollouts of a group rank, before and after."""
+"""`GroupComparison`: how the rollouts of a group rank before and after, and Kendall's τ_b."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import json
+import math
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import combinations, pairwise
 from typing import Any
 
-from guerdon.rollouts.comparing.ranking import PairCounts, count_pairs
-from guerdon.rollouts.comparing.telling import told_id
+from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.keys import group_key
 from guerdon.rollouts.scoring.summary import Mean
 
-__all__ = ["Flip", "GroupComparison", "GroupMove", "GroupTally"]
+__all__ = [
+    "Flip",
+    "GroupComparison",
+    "GroupMove",
+    "GroupRanks",
+    "PairCounts",
+    "brief",
+    "count_pairs",
+    "fields_of",
+]
 
-# How many groups are told one by one, and of each how many of its best rollouts.
+# How many groups are listed, and how many of the best rollouts of each.
 MAX_GROUPS = 100
 MAX_BEST = 5
 
-# In a group with more rollouts, only those that are neighbours by their score before are looked at
-# for examples; the counts are exact all the same.
+# In a larger group, only neighbours by their score before are examples of flips; the counts are
+# exact.
 MAX_COMBINED = 200
 
-# Characters of a group's key from which on its digest is kept.
+# Characters of a group's key above which its digest is kept, and of an id that are kept.
 MAX_KEY = 64
+MAX_ID = 200
+
+
+def brief(value: Any) -> Any:
+    """An id or a group as JSON data; if it is long, the beginning of its text.
+
+    Example:
+        >>> brief(["q7", 1]), len(brief("x" * 1000))
+        (['q7', 1], 201)
+    """
+    data = as_text(value)
+    if data is None or type(data) in (bool, int, float):
+        return data
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return data if len(text) <= MAX_ID else text[:MAX_ID] + "…"
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass as JSON data; those of `PairCounts` among them."""
+    data: dict[str, Any] = {}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if isinstance(value, PairCounts):
+            data |= value.to_dict()
+        elif isinstance(value, tuple):
+            data[each.name] = [one.to_dict() if hasattr(one, "to_dict") else one for one in value]
+        else:
+            data[each.name] = value
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """How the order of the pairs in a group changed; each pair is counted once.
+
+    Example:
+        >>> count_pairs([0.1, 0.2, 0.3], [0.1, 0.3, 0.2])
+        PairCounts(kept=2, flipped=1, ties_broken=0, ties_made=0, tied=0)
+
+    Attributes:
+        kept: The same one is better before and after.
+        flipped: Another one is better after.
+        ties_broken: Equal before only.
+        ties_made: Equal after only.
+        tied: Equal before and after.
+    """
+
+    kept: int = 0
+    flipped: int = 0
+    ties_broken: int = 0
+    ties_made: int = 0
+    tied: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return self.kept + self.flipped + self.ties_broken + self.ties_made + self.tied
+
+    @property
+    def tau(self) -> float | None:
+        """Kendall's τ_b, in [-1, 1]: 1 if the order is the same, -1 if it is reversed.
+
+        With P pairs kept, Q flipped, X ties broken and Y ties made::
+
+            τ_b = (P − Q) / √((P + Q + Y) (P + Q + X))
+
+        None if all scores are equal before or after. M. G. Kendall, "The Treatment of Ties in
+        Ranking Problems", Biometrika 33 (1945).
+        """
+        strict = self.kept + self.flipped
+        before, after = strict + self.ties_made, strict + self.ties_broken
+        if not before or not after:
+            return None
+        return (self.kept - self.flipped) / math.sqrt(before * after)
+
+    def __add__(self, other: PairCounts) -> PairCounts:
+        return PairCounts(
+            self.kept + other.kept,
+            self.flipped + other.flipped,
+            self.ties_broken + other.ties_broken,
+            self.ties_made + other.ties_made,
+            self.tied + other.tied,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """The counts as JSON data."""
+        return {"pairs": self.pairs} | {
+            each.name: getattr(self, each.name) for each in fields(self)
+        }
+
+
+def count_pairs(before: Sequence[float], after: Sequence[float]) -> PairCounts:
+    """Count how the order of every pair of rollouts changed, in O(n log n).
+
+    The flipped pairs are the inversions that are left when the rollouts are sorted by their score
+    before: W. R. Knight, "A Computer Method for Calculating Kendall's Tau with Ungrouped Data",
+    Journal of the American Statistical Association 61 (1966).
+
+    Example:
+        >>> count_pairs([1.0, 1.0, 0.0], [0.5, 0.0, 0.5])
+        PairCounts(kept=0, flipped=1, ties_broken=1, ties_made=1, tied=0)
+
+    Args:
+        before: The scores before, (n,), finite.
+        after: The scores of the same rollouts after, (n,), finite.
+
+    Raises:
+        InvalidArgumentError: The numbers of scores differ.
+    """
+    if len(before) != len(after):
+        raise InvalidArgumentError(
+            f"`after` must have {len(before)} scores, as many as `before`, got {len(after)}"
+        )
+    together = sorted(zip(before, after, strict=True))
+    pairs = _pairs(len(together))
+    tied_before, tied_after, tied = _ties(before), _ties(after), _ties(together)
+    flipped, _ = _inversions([score for _, score in together])
+    return PairCounts(
+        kept=pairs - tied_before - tied_after + tied - flipped,
+        flipped=flipped,
+        ties_broken=tied_before - tied,
+        ties_made=tied_after - tied,
+        tied=tied,
+    )
+
+
+def _pairs(count: int) -> int:
+    return count * (count - 1) // 2
+
+
+def _ties(values: Iterable[object]) -> int:
+    return sum(map(_pairs, Counter(values).values()))
+
+
+def _inversions(values: list[float]) -> tuple[int, list[float]]:
+    """The number of pairs in the wrong order, and the values sorted."""
+    if len(values) < 2:
+        return 0, values
+    half = len(values) // 2
+    in_left, left = _inversions(values[:half])
+    in_right, right = _inversions(values[half:])
+    across = sum(len(left) - bisect_right(left, value) for value in right)
+    return in_left + in_right + across, sorted(left + right)
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Two rollouts of a group that changed places.
+    """Two rollouts of a group whose order changed.
 
     Attributes:
         group: The group.
@@ -53,82 +209,69 @@ class Flip:
         return min(self.before[0] - self.before[1], self.after[1] - self.after[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair as JSON can hold it."""
-        return {
-            "group": self.group,
-            "better_before": self.better_before,
-            "better_after": self.better_after,
-            "before": list(self.before),
-            "after": list(self.after),
-        }
+        """The pair as JSON data."""
+        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """How the ranking within one group changed, among the rollouts that are valid in both.
+    """How the ranking within one group changed, among the rollouts with two valid scores.
 
     Attributes:
         group: The group.
-        rows: How many rollouts it has.
-        both: How many of them are valid in both.
-        pairs: What became of their pairs.
-        best_before: The ids of those with the highest score before, the first 5.
-        best_after: The ids of those with the highest score after, the first 5.
-        best: ``same``, ``changed`` where none that was best still is, or ``tied`` where a tie at
-            the top was made or broken.
+        rows: The number of its rollouts.
+        valid_in_both: How many of them have a valid score before and after.
+        pairs: How the order of their pairs changed.
+        tau: Kendall's τ_b.
+        best: ``same``; ``changed`` if none of the best before is among the best after; ``tied`` if
+            a tie for the best was made or broken.
+        best_before: The ids of those with the highest score before, up to 5.
+        best_after: The ids of those with the highest score after, up to 5.
     """
 
     group: Any
     rows: int
-    both: int
+    valid_in_both: int
     pairs: PairCounts
+    tau: float | None
+    best: str
     best_before: tuple[Any, ...]
     best_after: tuple[Any, ...]
-    best: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The group as JSON can hold it."""
-        return {
-            "group": self.group,
-            "rows": self.rows,
-            "valid_in_both": self.both,
-            **pairs_as_dict(self.pairs),
-            "tau": self.pairs.tau,
-            "best": self.best,
-            "best_before": list(self.best_before),
-            "best_after": list(self.best_after),
-        }
+        """The group as JSON data."""
+        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupComparison:
     """How the rankings within groups changed.
 
-    Only rollouts that are valid in both are ranked, and only against others of their group.
+    Only rollouts with a valid score before and after are ranked, within their group.
 
     Attributes:
-        groups: How many groups there are.
-        compared: How many have two or more rollouts that are valid in both.
-        alone: How many rollouts have no group.
-        pairs: What became of the pairs, over all groups.
-        with_flips: How many groups have a pair that flipped.
-        tau: The mean of Kendall's τ_b over the groups that have one; None where none has.
-        with_tau: How many have one: those whose scores aren't all equal before or after.
+        groups: The number of groups.
+        compared: How many have two or more rollouts that are ranked.
+        rows_without_group: How many rollouts have no group.
+        pairs: How the order of the pairs changed, over all groups.
+        with_flips: How many groups have a flipped pair.
+        mean_tau: The mean of Kendall's τ_b over the groups that have one; None without any.
+        with_tau: How many groups have one: their scores are neither all equal before nor after.
         best_changed: In how many groups none of the best before is among the best after.
-        best_tied: In how many the best are others, since a tie at the top was made or broken.
-        dead_before: In how many all scores are equal before, so that methods that normalise
+        best_tied: In how many groups a tie for the best was made or broken.
+        dead_before: In how many groups all scores are equal before, so that methods that normalize
             within a group learn nothing from them.
-        dead_after: In how many they are equal after.
-        moved: The groups with the most flipped pairs, up to 100; those without any aren't told.
-        flips: The clearest of the pairs that flipped, by the smaller of their two gaps.
+        dead_after: In how many groups all scores are equal after.
+        moved: The groups with the most flipped pairs, up to 100; those without any aren't listed.
+        flips: The clearest of the flipped pairs, by the smaller of their two gaps.
     """
 
     groups: int
     compared: int
-    alone: int
+    rows_without_group: int
     pairs: PairCounts
     with_flips: int
-    tau: float | None
+    mean_tau: float | None
     with_tau: int
     best_changed: int
     best_tied: int
@@ -138,39 +281,13 @@ class GroupComparison:
     flips: tuple[Flip, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The groups as JSON can hold them."""
-        return {
-            "groups": self.groups,
-            "compared": self.compared,
-            "rows_without_group": self.alone,
-            **pairs_as_dict(self.pairs),
-            "with_flips": self.with_flips,
-            "mean_tau": self.tau,
-            "with_tau": self.with_tau,
-            "best_changed": self.best_changed,
-            "best_tied": self.best_tied,
-            "dead_before": self.dead_before,
-            "dead_after": self.dead_after,
-            "moved": [each.to_dict() for each in self.moved],
-            "flips": [each.to_dict() for each in self.flips],
-        }
-
-
-def pairs_as_dict(counts: PairCounts) -> dict[str, int]:
-    """The counts as JSON can hold them."""
-    return {
-        "pairs": counts.pairs,
-        "kept": counts.kept,
-        "flipped": counts.flipped,
-        "ties_broken": counts.ties_broken,
-        "ties_made": counts.ties_made,
-        "tied": counts.tied,
-    }
+        """The groups as JSON data."""
+        return fields_of(self)
 
 
 @dataclass(slots=True)
 class _Group:
-    """What is kept of a group: of each rollout that is valid in both, its id and two scores."""
+    """The ranked rollouts of a group: their ids and scores."""
 
     name: Any
     rows: int = 0
@@ -178,24 +295,14 @@ class _Group:
     before: array[float] = field(default_factory=lambda: array("d"))
     after: array[float] = field(default_factory=lambda: array("d"))
 
-    def best(self, scores: array[float]) -> list[int]:
-        highest = max(scores)
-        return [place for place, score in enumerate(scores) if score == highest]
-
     def move(self) -> GroupMove:
-        before, after = self.best(self.before), self.best(self.after)
+        before, after = _places_of_best(self.before), _places_of_best(self.after)
         best = "same"
         if before != after:
             best = "tied" if set(before) & set(after) else "changed"
-        return GroupMove(
-            self.name,
-            self.rows,
-            len(self.ids),
-            count_pairs(self.before, self.after),
-            tuple(self.ids[place] for place in before[:MAX_BEST]),
-            tuple(self.ids[place] for place in after[:MAX_BEST]),
-            best,
-        )
+        pairs = count_pairs(self.before, self.after)
+        ids = (tuple(self.ids[place] for place in each[:MAX_BEST]) for each in (before, after))
+        return GroupMove(self.name, self.rows, len(self.ids), pairs, pairs.tau, best, *ids)
 
     def flips(self) -> Iterator[Flip]:
         order = sorted(zip(self.before, self.after, self.ids, strict=True), key=lambda e: e[:2])
@@ -207,84 +314,73 @@ class _Group:
                 )
 
 
-class GroupTally:
-    """Collects rollouts by their group; those of a group may stand anywhere."""
+def _places_of_best(scores: array[float]) -> list[int]:
+    highest = max(scores)
+    return [place for place, score in enumerate(scores) if score == highest]
+
+
+class GroupRanks:
+    """Collects the scores of rollouts by group; the rollouts of a group may be anywhere."""
 
     def __init__(self) -> None:
         self._groups: dict[Any, _Group] = {}
-        self._alone = 0
+        self._without = 0
 
-    def add(self, group: Any, found: Any, scores: tuple[float, float] | None) -> None:
+    def add(self, group: Any, id: Any, scores: tuple[float, float] | None) -> None:
         """Add a rollout.
 
         Args:
-            group: Its group; None where it has none.
-            found: Its id.
-            scores: Before and after; None where it isn't valid in both.
+            group: Its group; None if it has none.
+            id: Its id.
+            scores: Its scores before and after; None if one of them isn't valid.
         """
         if group is None:
-            self._alone += 1
+            self._without += 1
             return
-        key = _key(group)
+        key: Any = str(group_key(group))
+        if len(key) > MAX_KEY:
+            key = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         kept = self._groups.get(key)
         if kept is None:
-            kept = self._groups[key] = _Group(told_id(group))
+            kept = self._groups[key] = _Group(brief(group))
         kept.rows += 1
         if scores is not None:
-            kept.ids.append(told_id(found))
+            kept.ids.append(brief(id))
             kept.before.append(scores[0])
             kept.after.append(scores[1])
 
-    def result(self, *, top: int) -> GroupComparison | None:
-        """The comparison; None where no rollout has a group.
+    def compare(self, *, top: int) -> GroupComparison | None:
+        """The comparison; None if no rollout has a group.
 
         Args:
-            top: How many flipped pairs are told.
+            top: How many flipped pairs are listed.
         """
         if not self._groups:
             return None
         ranked = [group for group in self._groups.values() if len(group.ids) > 1]
         moves = [group.move() for group in ranked]
-        taus = Mean()
-        for tau in (move.pairs.tau for move in moves):
-            if tau is not None:
-                taus.total += tau
-                taus.count += 1
+        tau = Mean()
+        for move in moves:
+            if move.tau is not None:
+                tau.add(move.tau)
         flipped = [(move, group) for move, group in zip(moves, ranked, strict=True)
                    if move.pairs.flipped]  # fmt: skip
+        flips = (flip for _, group in flipped for flip in group.flips())
+        most = heapq.nlargest(
+            MAX_GROUPS, (move for move, _ in flipped), key=lambda move: move.pairs.flipped
+        )
         return GroupComparison(
             groups=len(self._groups),
             compared=len(moves),
-            alone=self._alone,
-            pairs=_total(move.pairs for move in moves),
+            rows_without_group=self._without,
+            pairs=sum((move.pairs for move in moves), PairCounts()),
             with_flips=len(flipped),
-            tau=taus.value,
-            with_tau=taus.count,
+            mean_tau=tau.value,
+            with_tau=tau.count,
             best_changed=sum(move.best == "changed" for move in moves),
             best_tied=sum(move.best == "tied" for move in moves),
             dead_before=sum(min(group.before) == max(group.before) for group in ranked),
             dead_after=sum(min(group.after) == max(group.after) for group in ranked),
-            moved=_most(MAX_GROUPS, (move for move, _ in flipped)),
-            flips=tuple(
-                heapq.nlargest(
-                    top,
-                    (flip for _, group in flipped for flip in group.flips()),
-                    key=lambda flip: flip.clarity,
-                )
-            ),
+            moved=tuple(most),
+            flips=tuple(heapq.nlargest(top, flips, key=lambda flip: flip.clarity)),
         )
-
-
-def _most(count: int, moves: Iterable[GroupMove]) -> tuple[GroupMove, ...]:
-    return tuple(heapq.nlargest(count, moves, key=lambda move: move.pairs.flipped))
-
-
-def _total(counts: Iterable[PairCounts]) -> PairCounts:
-    return sum(counts, PairCounts())
-
-
-def _key(group: Any) -> Any:
-    key = str(group_key(group))
-    if len(key) <= MAX_KEY:
-        return key
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,20 +1,17 @@
-"""`ComparisonJob`: two rewards that a person named, on a file of rollouts."""
+"""`ComparisonJob`: score a file of rollouts with two rewards, and compare."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
-from guerdon._loading import (
-    PREFIX,
-    split_spec,
-)
+from guerdon._loading import PREFIX, split_spec
 from guerdon.config.pipeline import is_pipeline_file
+from guerdon.config.schema import RewardConfig
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.comparing.changes import (
     RewardChange,
@@ -22,28 +19,26 @@ from guerdon.rollouts.comparing.changes import (
     changes_of_configs,
     changes_of_rewards,
 )
-from guerdon.rollouts.comparing.comparison import ComparisonTally
-from guerdon.rollouts.comparing.report import ComparisonReport
-from guerdon.rollouts.scoring.desk import Desk, Settings
-from guerdon.rollouts.scoring.files import Line, name_of_file, open_file
-from guerdon.rollouts.scoring.formats import reader_of
-from guerdon.rollouts.scoring.function_scorer import FunctionScorer
-from guerdon.rollouts.scoring.grouping import batches_of
-from guerdon.rollouts.scoring.interrupts import Interrupts
-from guerdon.rollouts.scoring.scorers import RolloutScorer
+from guerdon.rollouts.comparing.comparison import Comparison, ComparisonReport
+from guerdon.rollouts.scoring.execution import Interrupts
+from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline
+from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
+from guerdon.rollouts.scoring.scorers import FunctionScorer, RubricScorer
 from guerdon.rubrics.composer import RubricComposer
+from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ComparisonJob"]
 
 PROGRESS_SECONDS = 0.2
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ComparisonJob:
     """Scores every rollout of a file with two rewards, and compares.
 
-    Both are loaded into this process, and each reads the rollouts for itself, one or one group at
-    a time. See `ComparisonTally` for what is kept.
+    Both rewards are loaded into this process. Each reads the rollouts itself, one or one group at
+    a time, so that neither sees what the other changes in them.
 
     Example:
         >>> import json, pathlib
@@ -52,19 +47,18 @@ class ComparisonJob:
         ...     {"role": "assistant", "content": "A: 42"}]}))
         >>> job = ComparisonJob("guerdon:NumericAnswer", "guerdon:ExactMatch", "rollouts.jsonl")
         >>> report = job.run()
-        >>> report.comparison.rows, str(report.changes[0]), report.comparison.movement.mean
-        (1, "the reward: 'NumericAnswer' → 'ExactMatch'", -1.0)
+        >>> report.comparison.rows, str(report.changes[0])
+        (1, "the reward: 'NumericAnswer' → 'ExactMatch'")
 
     Attributes:
         before: A reward as ``reward.yaml``, ``module:name`` or ``file.py:name``.
-        after: Another, or the same.
-        rollouts: The file; ``-`` is standard input.
+        after: Another reward, or the same.
+        rollouts: The file of rollouts; ``-`` is standard input.
         by: A column to break the comparison down by.
-        top: How many rollouts, and flipped pairs, are told one by one, from 0.
-        format: How the rollouts are written: ``jsonl``, or ``tau-bench``.
-        score_failed: Whether an episode that ended with an error is scored all the same.
-        at: Where the schedules of reward files stand: the episode and the training step.
-        progress: Called now and then with how many rows are done and how many bytes are read.
+        top: How many rollouts, and flipped pairs, are listed, from 0.
+        format: The format of the rollouts: ``jsonl`` or ``tau-bench``.
+        score_failed: Whether to score episodes that ended with an error.
+        at: The position of the schedules of reward files: the episode and the training step.
     """
 
     before: str
@@ -75,128 +69,127 @@ class ComparisonJob:
     format: str = "jsonl"
     score_failed: bool = False
     at: int | None = None
-    progress: Callable[[int, int], None] | None = None
-    _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
 
-    def run(self) -> ComparisonReport:
-        """Score all rows with both; ctrl-C ends it early, and what is finished is compared.
+    def run(self, progress: Callable[[int, int], None] | None = None) -> ComparisonReport:
+        """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
+
+        Args:
+            progress: Called now and then with the number of finished rows and of bytes read.
 
         Raises:
             LoadError: A reward can't be loaded.
-            RewardConfigError: The file of a reward can't be meant.
-            ServiceUnavailableError: A service of a reward isn't there.
-            InvalidArgumentError: The arguments don't go together.
-            RolloutError: There is no rollout to score. (Broken rows are rows that failed.)
+            RewardConfigError: A reward file is invalid.
+            ServiceUnavailableError: A service of a reward isn't available.
+            InvalidArgumentError: The options are invalid, or exclude each other.
+            RolloutError: There is no rollout to score. (Invalid lines are rows that failed.)
         """
-        tally = ComparisonTally(top=self.top)
-        specs = (self.before, self.after)
-        if self.at is not None and not any(map(is_pipeline_file, specs)):
+        comparison = Comparison(self.top)
+        if self.at is not None and not any(map(is_pipeline_file, (self.before, self.after))):
             raise InvalidArgumentError(
-                f"neither {self.before} nor {self.after} is a reward file, so that there are no "
-                "schedules to stand at a place"
+                f"--at requires a reward file with schedules; neither {self.before} nor "
+                f"{self.after} is one"
             )
-        read = reader_of(self.format)
         with contextlib.ExitStack() as stack:
-            # What a reward prints may not get between the lines of the report.
+            # What a reward prints must not get between the lines of the report.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-            seen = set(sys.modules)
-            before = stack.enter_context(self._desk(self.before, by=self.by))
-            _refuse_namesakes(self.before, self.after, set(sys.modules) - seen)
-            after = stack.enter_context(self._desk(self.after))
-            changes = self._changes(before, after)
+            loaded = set(sys.modules)
+            before = stack.enter_context(self._pipeline(self.before))
+            _refuse_namesakes(self.before, self.after, set(sys.modules) - loaded)
+            after = stack.enter_context(self._pipeline(self.after))
+            changes = self._changes(_reward_of(before), _reward_of(after))
             file = stack.enter_context(open_file(self.rollouts))
             together = before.takes_groups or after.takes_groups
-            batches = batches_of(file, self.rollouts, read, together=together)
+            batches = read_batches(file, self.rollouts, format=self.format, together=together)
             start = perf_counter()
-            stack.enter_context(self._interrupts)
-            interrupted = self._score(batches, before, after, tally)
+            interrupted = _compare(batches, before, after, comparison, progress)
             seconds = perf_counter() - start
-        if not tally.rows and not interrupted:
-            raise RolloutError(f"{name_of_file(self.rollouts)} holds no rollouts: it is empty")
+        if not comparison.rows and not interrupted:
+            raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
         return ComparisonReport(
-            tally.result(), tuple(changes), before.fingerprint, after.fingerprint, seconds,
-            interrupted,
-        )  # fmt: skip
+            comparison, tuple(changes), before.fingerprint, after.fingerprint, seconds, interrupted
+        )
 
-    def _desk(self, spec: str, *, by: str | None = None) -> Desk:
-        at = self.at if is_pipeline_file(spec) else None
-        return Desk(Settings(spec, by=by, score_failed=self.score_failed, at=at))
+    def _pipeline(self, reward: str) -> ScoringPipeline:
+        at = self.at if is_pipeline_file(reward) else None
+        return ScoringPipeline(
+            ScoringJob(self.rollouts, reward, by=self.by, score_failed=self.score_failed, at=at)
+        )
 
-    def _changes(self, before: Desk, after: Desk) -> list[RewardChange]:
-        one, other = _reward(before), _reward(after)
+    def _changes(
+        self, before: Rubric | RewardFunction, after: Rubric | RewardFunction
+    ) -> list[RewardChange]:
         if not (is_pipeline_file(self.before) and is_pipeline_file(self.after)):
-            return changes_of_rewards(one, other)
-        from guerdon.config.schema import RewardConfig
-
-        configs = map(RewardConfig.from_file, (self.before, self.after))
-        changes = changes_of_configs(*configs)
-        if isinstance(one, RubricComposer) and isinstance(other, RubricComposer):
-            changes += changes_of_code(one, other, changes)
+            return changes_of_rewards(before, after)
+        changes = changes_of_configs(*map(RewardConfig.from_file, (self.before, self.after)))
+        if isinstance(before, RubricComposer) and isinstance(after, RubricComposer):
+            changes += changes_of_code(before, after, changes)
         return changes
 
-    def _score(
-        self, batches: Iterator[list[Line]], before: Desk, after: Desk, tally: ComparisonTally
-    ) -> bool:
-        """Score all there is; whether it was interrupted."""
-        interrupts, read, told = self._interrupts, 0, 0.0
+
+def _reward_of(pipeline: ScoringPipeline) -> Rubric | RewardFunction:
+    scorer = pipeline.scorer
+    assert isinstance(scorer, RubricScorer | FunctionScorer)
+    return scorer.rubric if isinstance(scorer, RubricScorer) else scorer.function
+
+
+def _compare(
+    batches: Iterator[list[Line]],
+    before: ScoringPipeline,
+    after: ScoringPipeline,
+    comparison: Comparison,
+    progress: Callable[[int, int], None] | None,
+) -> bool:
+    """Score all batches with both rewards; returns whether ctrl-C ended it."""
+    read, reported = 0, 0.0
+    with Interrupts() as interrupts:
         try:
-            while not interrupts.asked:
-                interrupts.allowed = True
-                lines = next(batches, None)
-                both = (before.score(lines), after.score(lines)) if lines is not None else None
-                interrupts.allowed = False
-                if lines is None or both is None:
-                    break
-                for one, other, part in zip(both[0].rows, both[1].rows, both[0].parts, strict=True):
-                    tally.add(one, other, part=part)
+            while not interrupts.requested:
+                with interrupts.allowed():
+                    lines = next(batches, None)
+                    if lines is None:
+                        break
+                    one, other = before.score(lines), after.score(lines)
+                for pair in zip(one.rows, other.rows, one.parts, strict=True):
+                    comparison.add(*pair)
                 read += sum(len(line) for _, line in lines)
-                if self.progress is not None and perf_counter() - told > PROGRESS_SECONDS:
-                    told = perf_counter()
-                    self.progress(tally.rows, read)
+                if progress is not None and perf_counter() - reported > PROGRESS_SECONDS:
+                    reported = perf_counter()
+                    progress(comparison.rows, read)
         except KeyboardInterrupt:
             return True
-        return interrupts.asked
-
-
-def _reward(desk: Desk) -> Any:
-    scorer = desk.scorer
-    if isinstance(scorer, FunctionScorer):
-        return scorer.function
-    assert isinstance(scorer, RolloutScorer)  # a sandbox is not asked for
-    return scorer.rubric
+        return interrupts.requested
 
 
 def _refuse_namesakes(before: str, after: str, loaded: set[str]) -> None:
-    """Refuse two rewards that import different modules by one name: the second would get the first.
+    """Refuse rewards that import different modules by one name: the second would get the first's.
 
     Args:
-        before: The reward that is loaded already.
-        after: The one that is to be loaded.
-        loaded: The names of the modules that loading the first has brought.
+        before: The reward that is loaded.
+        after: The reward that is loaded next.
+        loaded: The names of the modules that loading the first added.
 
     Raises:
         InvalidArgumentError: There is such a module.
     """
-    folders = [_folder(spec) for spec in (before, after)]
+    folders = [_folder_of(reward) for reward in (before, after)]
     own = Path(split_spec(before)[0]).resolve() if not is_pipeline_file(before) else None
     for name in sorted(loaded):
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is None or not (path := Path(file).resolve()).is_relative_to(folders[0]):
             continue
         namesake = folders[1] / path.relative_to(folders[0])
-        # A file that is named itself is loaded by a name that is its own.
+        # The file of a reward is loaded under a name of its own.
         if path == own or name.startswith(PREFIX) or not namesake.is_file():
             continue
         if namesake.read_bytes() != path.read_bytes():
             raise InvalidArgumentError(
-                f"{path} and {namesake} are both the module {name!r}, and one process can only "
-                "have one of them: give one another name"
+                f"{path} and {namesake} are both the module {name!r}, and a process can only load "
+                "one of them; rename one"
             )
 
 
-def _folder(spec: str) -> Path:
-    """Where the modules of a reward lie."""
-    if is_pipeline_file(spec):
-        return Path(spec).resolve().parent
-    source = split_spec(spec)[0]
-    return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
+def _folder_of(reward: str) -> Path:
+    """The folder of the modules of a reward."""
+    source = reward if is_pipeline_file(reward) else split_spec(reward)[0]
+    is_file = is_pipeline_file(reward) or source.endswith(".py")
+    return Path(source).resolve().parent if is_file else Path.cwd()

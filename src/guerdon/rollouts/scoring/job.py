@@ -1,4 +1,4 @@
-"""`Job`: a file of rollouts in, a file of result rows out, in bounded memory."""
+"""`ScoringJob`: score a file of rollouts into a file of result rows, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,52 +6,72 @@ import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
-from guerdon.config.pipeline import is_pipeline_file
+from guerdon._validation import check_integer
+from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.rollouts.scoring.desk import Desk, Settings
-from guerdon.rollouts.scoring.files import Line, name_of_file, open_file, parse_line
-from guerdon.rollouts.scoring.formats import reader_of
-from guerdon.rollouts.scoring.grouping import batches_of
-from guerdon.rollouts.scoring.interrupts import Interrupts
-from guerdon.rollouts.scoring.output import RowWriter, read_finished
-from guerdon.rollouts.scoring.row_credit import CreditSettings
-from guerdon.rollouts.scoring.rows import ResultRow
-from guerdon.rollouts.scoring.sandboxing import SandboxSettings
-from guerdon.rollouts.scoring.scorers import RolloutScorer
-from guerdon.rollouts.scoring.summary import Summary
-from guerdon.rollouts.scoring.threads import score_in_threads
-from guerdon.rollouts.scoring.workers import score_in_workers
+from guerdon.rollouts.scoring.execution import (
+    Interrupts,
+    ScoredChunk,
+    score_here,
+    score_in_processes,
+    score_in_threads,
+)
+from guerdon.rollouts.scoring.reading import (
+    Line,
+    name_of_file,
+    open_file,
+    parse_line,
+    read_batches,
+)
+from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
+from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
+from guerdon.rollouts.scoring.scorers import (
+    RubricScorer,
+    SandboxScorer,
+    SandboxSettings,
+    Scorer,
+    score_together,
+    scorer_of,
+    unless_failed,
+)
+from guerdon.rollouts.scoring.summary import GroupSummary, Summary, gates_of, group_stats
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.types.rollout import Rollout
 
-__all__ = ["Job", "JobReport"]
+__all__ = ["ScoredBatch", "ScoringJob", "ScoringPipeline", "ScoringReport"]
 
 FLUSH_SECONDS = 1.0
 
+# The parts of a breakdown for rollouts without the column, and for lines that can't be read.
+NO_VALUE = "(none)"
+UNREADABLE = "(unreadable)"
+
 
 @dataclass(slots=True)
-class JobReport:
+class ScoringReport:
     """How a run ended.
 
     Example:
-        >>> report = JobReport(Summary(), "0123456789abcdef", seconds=2.0, scored=500)
-        >>> report.scored / report.seconds, report.interrupted
+        >>> report = ScoringReport(Summary(), "0123456789abcdef", seconds=2.0, scored=500)
+        >>> report.rate, report.interrupted
         (250.0, False)
 
     Attributes:
-        summary: Over all rows, those of an earlier run that was resumed included.
-        fingerprint: The reward's.
+        summary: The summary of all rows, including those of an earlier run that was resumed.
+        fingerprint: The fingerprint of the reward.
         seconds: How long scoring took.
         scored: How many rows this run scored.
-        resumed: How many an earlier run had finished.
-        interrupted: Whether ctrl-C ended it; every finished row is written.
-        sandbox: What was in force where the reward ran in a sandbox: ``level``, ``promise``,
-            ``limits``, ``allow_read``.
+        resumed: How many rows an earlier run had finished.
+        interrupted: Whether ctrl-C ended the run; every finished row is written.
+        sandbox: The sandbox that the reward ran in: ``level``, ``promise``, ``limits``,
+            ``allow_read``.
     """
 
     summary: Summary
@@ -62,38 +82,42 @@ class JobReport:
     interrupted: bool = False
     sandbox: dict[str, Any] | None = None
 
+    @property
+    def rate(self) -> float:
+        """How many rows were scored per second."""
+        return self.scored / self.seconds if self.seconds else 0.0
 
-@dataclass(slots=True)
-class Job:
-    """Scores every rollout of a JSONL file.
+
+@dataclass(frozen=True, slots=True)
+class ScoringJob:
+    """Scores every rollout of a file. It can be sent to another process.
 
     Example:
         >>> import json, pathlib
         >>> path = pathlib.Path("rollouts.jsonl")
         >>> _ = path.write_text(json.dumps({"id": 1, "ground_truth": "42", "messages": [
         ...     {"role": "assistant", "content": "A: 42"}]}))
-        >>> report = Job("rollouts.jsonl", "guerdon:NumericAnswer", out="scored.jsonl").run()
+        >>> report = ScoringJob("rollouts.jsonl", "guerdon:NumericAnswer", out="scored.jsonl").run()
         >>> report.summary.rows, report.summary.score.value
         (1, 1.0)
 
     Attributes:
-        rollouts: The file; ``-`` is standard input.
+        rollouts: The file of rollouts; ``-`` is standard input.
         reward: The reward as ``reward.yaml``, ``module:name`` or ``file.py:name``.
         out: The file for the result rows; ``-`` is standard output, None writes none.
-        workers: How many processes score, at least 1. Each loads the reward itself; in a sandbox
-            it is loaded once.
-        resume: Go on after the rows that stand in `out`.
+        workers: The number of processes that score, from 1. Each loads the reward itself; in a
+            sandbox it is the number of calls that run at the same time.
+        resume: Whether to continue after the rows in `out`.
         by: A column to break the summary down by.
-        passing: The score from which on the summary counts a row as passed.
-        progress: Called now and then with how many rows are done and how many bytes are read.
-        format: How the rollouts are written: ``jsonl``, or ``tau-bench``.
-        parameters: What a reward function is given by name.
-        credit: How credit is assigned; None assigns none. With credit, and with a reward function
-            of batches, the rollouts of a group are scored together and stand together in the file.
-        score_failed: Whether an episode that ended with an error (a row whose ``ended`` is
-            ``error``) is scored all the same; else its row is invalid.
-        sandbox: Where the reward runs, which is loaded nowhere else; None is this process.
-        at: Where the schedules of a reward pipeline stand: the episode and the training step.
+        passing: The score from which the summary counts a row as passed.
+        format: The format of the rollouts: ``jsonl`` or ``tau-bench``.
+        parameters: Keyword arguments for a reward function.
+        credit: How credit is assigned; None assigns none. With credit, and with a batch function,
+            the rollouts of a group are scored together and must be consecutive.
+        score_failed: Whether to score episodes that ended with an error (``"ended": "error"``);
+            by default their rows are invalid.
+        sandbox: The sandbox in which alone the reward is loaded; None is this process.
+        at: The position of the schedules of a reward file: the episode and the training step.
     """
 
     rollouts: str
@@ -103,114 +127,103 @@ class Job:
     resume: bool = False
     by: str | None = None
     passing: float | None = None
-    progress: Callable[[int, int], None] | None = None
     format: str = "jsonl"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
     score_failed: bool = False
     sandbox: SandboxSettings | None = None
     at: int | None = None
-    _interrupts: Interrupts = field(default_factory=Interrupts, init=False, repr=False)
-    _read: int = field(default=0, init=False, repr=False)
-    _told: float = field(default=0.0, init=False, repr=False)
 
-    def run(self) -> JobReport:
-        """Score all rows; ctrl-C ends it early and keeps what is finished.
+    def run(self, progress: Callable[[int, int], None] | None = None) -> ScoringReport:
+        """Score all rows; ctrl-C ends the run early and keeps the finished rows.
+
+        Args:
+            progress: Called about once a second with the number of finished rows and of bytes
+                read.
 
         Raises:
             LoadError: The reward can't be loaded.
-            RewardConfigError: The file of a reward pipeline can't be meant.
-            InvalidArgumentError: The arguments don't go together.
-            RolloutError: There is no rollout to score. (Broken rows are rows of the result.)
-            RolloutError: `out` was not made by this reward from these rollouts.
-            ScoringError: The result can't be written.
-            ScoringError: A worker process died.
+            RewardConfigError: The reward file is invalid.
+            InvalidArgumentError: The options are invalid, or exclude each other.
+            RolloutError: There is no rollout to score, or `out` was not made by this reward from
+                these rollouts. (Invalid lines are rows of the result.)
+            ScoringError: The result can't be written, or a worker process died.
             SandboxUnavailableError: The sandbox doesn't work on this machine.
         """
         self._check()
-        settings = Settings(
-            self.reward, self.by, self.passing, self.parameters, self.credit, self.score_failed,
-            self.sandbox, self.at,
-        )  # fmt: skip
-        desk = Desk(settings, self.workers)
-        self._check_order(desk)
-        report = JobReport(desk.summary, desk.fingerprint, sandbox=desk.sandbox)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(desk)
+            pipeline = stack.enter_context(ScoringPipeline(self))
+            if self.workers > 1 or self.resume:
+                self._check_order(pipeline.scorer)
+            report = ScoringReport(
+                pipeline.new_summary(), pipeline.fingerprint, sandbox=pipeline.sandbox
+            )
             file = stack.enter_context(open_file(self.rollouts))
-            lines = reader_of(self.format)
-            batches = batches_of(file, self.rollouts, lines, together=desk.takes_groups)
-            batches, size = self._pass_over_finished(batches, desk, report)
-            writer = stack.enter_context(RowWriter(self.out, keep=size))
-            if self.out == "-":  # what a reward prints may not get between the rows
+            batches = read_batches(
+                file, self.rollouts, format=self.format, together=pipeline.takes_groups
+            )
+            kept = 0
+            if self.resume:
+                batches, kept = self._skip_finished(batches, pipeline, report)
+            writer = stack.enter_context(RowWriter(self.out, keep=kept))
+            if self.out == "-":  # what a reward prints must not get between the rows
                 stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+            interrupts = stack.enter_context(Interrupts())
             start = perf_counter()
-            stack.enter_context(self._interrupts)
             try:
-                for lines_out, rows, read in self._score(desk, settings, batches, report):
-                    writer.write(lines_out)
-                    report.scored += rows
-                    self._tell(report, read, writer)
+                chunks = self._chunks(batches, pipeline, report.summary, interrupts)
+                self._write(chunks, writer, report, progress)
             except KeyboardInterrupt:
-                report.interrupted = True
-            report.interrupted |= self._interrupts.asked
-            if self.progress is not None:
-                self.progress(report.resumed + report.scored, self._read)
+                interrupts.requested = True
+            report.interrupted = interrupts.requested
             report.seconds = perf_counter() - start
         if not report.summary.rows and not report.interrupted:
-            raise RolloutError(f"{name_of_file(self.rollouts)} holds no rollouts: it is empty")
+            raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
         return report
 
     def _check(self) -> None:
-        if self.workers < 1:
-            raise InvalidArgumentError(f"workers is {self.workers}; it takes at least 1")
+        check_integer("workers", self.workers, low=1)
         if self.resume and self.out in (None, "-"):
-            raise InvalidArgumentError("resuming needs the file to go on with: --out FILE")
+            raise InvalidArgumentError("--resume requires the file to continue: --out FILE")
         if self.sandbox is not None and self.credit is not None and ":" in self.credit.state_key:
             raise InvalidArgumentError(
-                f"the state key {self.credit.state_key} would run outside of the sandbox; beside "
-                "a reward in a sandbox it takes 'last', 'last-K' or 'history'"
+                f"the state key {self.credit.state_key} would run outside of the sandbox; with a "
+                "sandbox it must be 'last', 'last-K' or 'history'"
             )
-        whole = is_pipeline_file(self.reward)
-        reward = self.reward if whole else self.reward.rpartition(":")[0]
-        inputs = {"rollouts": self.rollouts, "reward": reward}
-        for what, path in inputs.items():
-            there = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
-            if there and os.path.samefile(str(self.out), path):
-                raise InvalidArgumentError(f"{self.out} is the file of the {what}")
+        is_file = is_pipeline_file(self.reward)
+        reward = self.reward if is_file else self.reward.rpartition(":")[0]
+        for what, path in (("rollouts", self.rollouts), ("reward", reward)):
+            exist = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
+            if exist and os.path.samefile(str(self.out), path):
+                raise InvalidArgumentError(f"`out` must not be the file of the {what}: {self.out}")
 
-    def _check_order(self, desk: Desk) -> None:
-        """Refuse what would score a row by which rows came before it in the same process."""
-        if self.workers == 1 and not self.resume:
-            return
-        names = _observing(desk.scorer.rubric) if isinstance(desk.scorer, RolloutScorer) else []
+    def _check_order(self, scorer: Scorer) -> None:
+        """Refuse a reward that scores a row by the rows before it in the same process."""
+        names = _observed(scorer) if isinstance(scorer, RubricScorer) else []
         if names:
-            with desk:  # which is open
-                option = "--workers over 1" if self.workers > 1 else "--resume"
-                raise InvalidArgumentError(
-                    f"{option} doesn't go with {self.reward}: it normalises {', '.join(names)} by "
-                    "the scores seen before, so that rows would depend on how they are shared "
-                    "out; declare a score_range, or use normalize: false"
-                )
+            option = "--workers over 1" if self.workers > 1 else "--resume"
+            raise InvalidArgumentError(
+                f"{option} can't be used with {self.reward}: it normalizes {', '.join(names)} by "
+                "the scores seen before, so that a score would depend on the worker; declare a "
+                "score_range, or use normalize: false"
+            )
 
-    def _pass_over_finished(
-        self, batches: Iterator[list[Line]], desk: Desk, report: JobReport
+    def _skip_finished(
+        self, batches: Iterator[list[Line]], pipeline: ScoringPipeline, report: ScoringReport
     ) -> tuple[Iterator[list[Line]], int]:
-        """Count the rows that stand in `out`, passing over their rollouts.
+        """Count the rows of `out` and skip their rollouts.
 
         Returns:
-            What is left to score, and how many bytes of `out` to keep: no batch is kept in part.
+            The batches that are left, and how many bytes of `out` to keep: batches are kept whole.
         """
-        if not self.resume or self.out is None:
-            return batches, 0
-        kept, rows = 0, read_finished(self.out, desk.fingerprint)
+        kept, rows = 0, read_finished(str(self.out), pipeline.fingerprint)
         last: tuple[ResultRow, Line] | None = None
         for lines in batches:
             finished = list(itertools.islice(rows, len(lines)))
             if len(finished) < len(lines):
                 batches = itertools.chain([lines], batches)
                 break
-            desk.count(desk.finished([row for row, _ in finished], lines))
+            pipeline.count(pipeline.finished([row for row, _ in finished], lines), report.summary)
             report.resumed += len(lines)
             kept, last = finished[-1][1], (finished[-1][0], lines[-1])
         if next(rows, None) is not None:
@@ -218,76 +231,225 @@ class Job:
                 f"{self.out} has more rows than {name_of_file(self.rollouts)}, "
                 f"which has {report.resumed}: it was made from other rollouts"
             )
-        if last is not None and not _same(last[0]["id"], last[1]):
+        if last is not None and not _has_id(last[1], last[0]["id"]):
             raise RolloutError(
-                f"row {report.resumed} of {self.out} is {last[0]['id']!r}, and that of "
-                f"{name_of_file(self.rollouts)} is another: it was made from other rollouts"
+                f"row {report.resumed} of {self.out} has the id {last[0]['id']!r}, and "
+                f"{name_of_file(self.rollouts)} has another: it was made from other rollouts"
             )
         return batches, kept
 
-    def _score(
-        self, desk: Desk, settings: Settings, batches: Iterator[list[Line]], report: JobReport
-    ) -> Iterator[tuple[bytes, int, int]]:
-        """Lines of the result, with how many there are and how many bytes were read for them."""
+    def _chunks(
+        self,
+        batches: Iterator[list[Line]],
+        pipeline: ScoringPipeline,
+        summary: Summary,
+        interrupts: Interrupts,
+    ) -> Iterator[ScoredChunk]:
         if self.sandbox is not None:
-            yield from self._score_in_sandbox(desk, batches)
-            return
-        if self.workers == 1:
-            yield from self._score_here(desk, batches)
-            return
-        for chunk in score_in_workers(batches, self.workers, self._interrupts, settings):
-            report.summary.merge(chunk.summary)
-            yield chunk.lines, chunk.rows, chunk.read
+            stop = pipeline.scorer.close
+            return score_in_threads(
+                batches, pipeline, workers=self.workers, stop=stop, interrupts=interrupts
+            )
+        if self.workers > 1:
+            return score_in_processes(
+                batches, partial(ScoringPipeline, self), workers=self.workers, interrupts=interrupts
+            )
+        score = partial(pipeline, into=summary, allowed=interrupts.allowed)
+        return score_here(batches, score, interrupts=interrupts)
 
-    def _score_here(
-        self, desk: Desk, batches: Iterator[list[Line]]
-    ) -> Iterator[tuple[bytes, int, int]]:
-        interrupts = self._interrupts
-        while not interrupts.asked:
-            interrupts.allowed = True
-            lines = next(batches, None)
-            scored = desk.score(lines) if lines is not None else None
-            interrupts.allowed = False
-            if lines is None or scored is None:
-                return
-            desk.count(scored)
-            yield scored.lines, len(lines), sum(len(line) for _, line in lines)
-
-    def _score_in_sandbox(
-        self, desk: Desk, batches: Iterator[list[Line]]
-    ) -> Iterator[tuple[bytes, int, int]]:
-        for scored, lines in score_in_threads(
-            batches, self.workers, score=desk.score, stop=desk.stop, interrupts=self._interrupts
-        ):
-            desk.count(scored)
-            yield scored.lines, len(lines), sum(len(line) for _, line in lines)
-
-    def _tell(self, report: JobReport, read: int, writer: RowWriter) -> None:
-        """Now and then, write what is finished and say how far it is."""
-        self._read += read
-        now = perf_counter()
-        if now - self._told > FLUSH_SECONDS:
-            self._told = now
-            writer.flush()
-            if self.progress is not None:
-                self.progress(report.resumed + report.scored, self._read)
+    def _write(
+        self,
+        chunks: Iterator[ScoredChunk],
+        writer: RowWriter,
+        report: ScoringReport,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        read, reported = 0, 0.0
+        try:
+            for chunk in chunks:
+                writer.write(chunk.encoded)
+                if chunk.summary is not None:
+                    report.summary.merge(chunk.summary)
+                report.scored += chunk.rows
+                read += chunk.read
+                if perf_counter() - reported > FLUSH_SECONDS:
+                    reported = perf_counter()
+                    writer.flush()
+                    if progress is not None:
+                        progress(report.resumed + report.scored, read)
+        finally:
+            if progress is not None:
+                progress(report.resumed + report.scored, read)
 
 
-def _observing(rubric: Rubric) -> list[str]:
-    """The components that composers normalise by the scores seen so far."""
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """The rows of lines that were scored together.
+
+    Attributes:
+        rows: The rows, one per line.
+        parts: The part of the breakdown that each row belongs to, if there is one.
+    """
+
+    rows: list[ResultRow]
+    parts: list[str | None]
+
+
+class ScoringPipeline:
+    """From lines to result rows: parses, scores, assigns credit, encodes and counts.
+
+    Calling it scores batches of lines. It may be called in several threads if the reward runs in
+    a sandbox.
+
+    Args:
+        job: The reward and the options.
+
+    Raises:
+        LoadError: The reward can't be loaded.
+        InvalidArgumentError: The reward has no such parameters, or the credit settings are
+            invalid.
+        SandboxUnavailableError: The sandbox doesn't work on this machine.
+    """
+
+    def __init__(self, job: ScoringJob) -> None:
+        self.job = job
+        # Before the scorer, whose sandbox and services must be closed again.
+        self.credit = RowCredit(job.credit) if job.credit is not None else None
+        self._opened = contextlib.ExitStack()
+        self.scorer: Scorer = self._open_scorer()
+        self.takes_groups = self.scorer.takes_groups or self.credit is not None
+        self.fingerprint = self.scorer.fingerprint
+        if self.credit is not None:
+            self.fingerprint = fingerprint_of(self.fingerprint, *self.credit.identity)
+        if job.score_failed:
+            self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
+        self.scorer.fingerprint = self.fingerprint
+
+    def _open_scorer(self) -> Scorer:
+        job, parameters = self.job, dict(self.job.parameters)
+        if job.sandbox is None:
+            with contextlib.ExitStack() as opening:
+                reward = opening.enter_context(open_reward(job.reward, at=job.at))
+                scorer = opening.enter_context(scorer_of(reward, parameters))
+                self._opened = opening.pop_all()
+            return scorer
+        if is_pipeline_file(job.reward):
+            raise InvalidArgumentError(
+                f"{job.reward} is a reward file, whose rubrics are loaded in this process; a "
+                "sandbox requires a reward in code"
+            )
+        return self._opened.enter_context(
+            SandboxScorer(job.reward, job.sandbox, parameters=parameters, workers=job.workers)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._opened.close()
+
+    @property
+    def sandbox(self) -> dict[str, Any] | None:
+        """The sandbox in effect, as JSON data; None without one."""
+        return self.scorer.described if isinstance(self.scorer, SandboxScorer) else None
+
+    def new_summary(self) -> Summary:
+        """An empty summary of rows of this reward."""
+        gates = tuple(gates_of(self.scorer.rubric)) if isinstance(self.scorer, RubricScorer) else ()
+        return Summary(gates, self.job.passing, GroupSummary() if self.takes_groups else None)
+
+    def __call__(
+        self,
+        batches: Sequence[list[Line]],
+        *,
+        into: Summary | None = None,
+        allowed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> ScoredChunk:
+        """Score batches, encode their rows and count them.
+
+        Args:
+            batches: The lines that are scored together.
+            into: The summary in which to count the rows; None counts them in a new one.
+            allowed: Where ctrl-C may interrupt; the batches before it are kept.
+        """
+        start, interrupted = perf_counter(), False
+        scored: list[ScoredBatch] = []
+        try:
+            with allowed():
+                for lines in batches:
+                    scored.append(self.score(lines))
+        except KeyboardInterrupt:
+            interrupted = True
+        summary = self.new_summary() if into is None else into
+        for batch in scored:
+            self.count(batch, summary)
+        return ScoredChunk(
+            encoded=b"".join(encode_row(row) for batch in scored for row in batch.rows),
+            rows=sum(len(batch.rows) for batch in scored),
+            read=sum(len(line) for lines in batches[: len(scored)] for _, line in lines),
+            batches=len(scored),
+            seconds=perf_counter() - start,
+            interrupted=interrupted,
+            summary=summary if into is None else None,
+        )
+
+    def score(self, lines: Sequence[Line]) -> ScoredBatch:
+        """Score the rollouts of lines together."""
+        rollouts = [self._read(line) for line in lines]
+        rows = score_together(self.scorer, rollouts)
+        if self.credit is not None:
+            pairs = zip(rollouts, rows, strict=True)
+            readable = [(each, row) for each, row in pairs if isinstance(each, Rollout)]
+            if readable:
+                self.credit.add(*zip(*readable, strict=True))
+        return ScoredBatch(rows, [self._part(each) for each in rollouts])
+
+    def finished(self, rows: list[ResultRow], lines: Sequence[Line]) -> ScoredBatch:
+        """The rows of lines that an earlier run scored."""
+        if self.job.by is None:
+            return ScoredBatch(rows, [None] * len(rows))
+        return ScoredBatch(rows, [self._part(self._read(line)) for line in lines])
+
+    def count(self, batch: ScoredBatch, summary: Summary) -> None:
+        """Count the rows of a batch."""
+        for row, part in zip(batch.rows, batch.parts, strict=True):
+            summary.add(row, part)
+        if summary.groups is not None:
+            # A line that can't be read is with a group but belongs to none.
+            known = [row for row in batch.rows if row["group"] is not None] or batch.rows
+            summary.groups.add(group_stats(known, credited=self.credit is not None))
+
+    def _read(self, line: Line) -> Rollout | RolloutError:
+        try:
+            return unless_failed(parse_line(*line), self.job.score_failed, line=line[0])
+        except RolloutError as error:
+            return error
+
+    def _part(self, rollout: Rollout | RolloutError) -> str | None:
+        by = self.job.by
+        if by is None:
+            return None
+        columns = rollout.columns if isinstance(rollout, Rollout) else rollout.row
+        if not isinstance(columns, dict):
+            return UNREADABLE
+        return str(columns[by]) if by in columns else NO_VALUE
+
+
+def _observed(scorer: RubricScorer) -> list[str]:
+    """The components that composers normalize by the scores seen so far."""
     return [
         f"{path}.{name}" if path else name
-        for path, each in [("", rubric), *rubric.named_rubrics()]
-        if isinstance(each, RubricComposer) and each.normalize
-        for name, known in each.ranges().items()
+        for path, rubric in [("", scorer.rubric), *scorer.rubric.named_rubrics()]
+        if isinstance(rubric, RubricComposer) and rubric.normalize
+        for name, known in rubric.ranges().items()
         if known is None or known.source == "observed"
     ]
 
 
-def _same(finished: Any, line: Line) -> bool:
-    """Whether a finished row is that of a line."""
+def _has_id(line: Line, id: Any) -> bool:
+    """Whether the rollout of a line has the id of a finished row."""
     try:
         found = parse_line(*line).id
     except RolloutError as error:
         found = error.row.get("id", line[0]) if isinstance(error.row, dict) else None
-    return bool(finished == found) or finished == str(found)
+    return bool(id == found) or id == str(found)

@@ -15,7 +15,7 @@ from guerdon.rollouts import keys
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import apply_credit, check_options
 from guerdon.rollouts.keys import StateKey
-from guerdon.rollouts.scoring.rows import ResultRow
+from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.rollout import Rollout
 

@@ -1,90 +1,158 @@
-"""Scoring recorded rollouts: a rubric is reset and replayed over each, step by step."""
+"""Scorers: score rollouts with a rubric or a reward function, here or in a sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+import asyncio
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from numbers import Real
+from typing import Any, Self, TypeVar
 
-from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.rollouts.scoring.function_scorer import FunctionScorer
-from guerdon.rollouts.scoring.grouping import groups_of
-from guerdon.rollouts.scoring.own_loop import LoopRunningError, OwnLoop
-from guerdon.rollouts.scoring.rows import (
-    ResultRow,
-    failed_row,
-    invalid_row,
-)
+from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
+from guerdon.rollouts.scoring.reading import groups_of
+from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
 from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.rubrics.functions.conversation import oddities
 from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.placement import place_outputs, places_of
+from guerdon.rubrics.functions.results import failed
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
+from guerdon.sandbox.limits import Limits
+from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.rollout import Rollout
 
-__all__ = ["RolloutScorer", "failure_of", "refuse_parameters", "score_rollouts", "scorer_of"]
+__all__ = [
+    "FunctionScorer",
+    "RubricScorer",
+    "SandboxScorer",
+    "SandboxSettings",
+    "Scorer",
+    "score_rollouts",
+    "scorer_of",
+]
+
+T = TypeVar("T")
 
 
-class RolloutScorer:
-    """Scores one rollout after the other with one rubric.
+class LoopRunningError(AsyncRubricError):
+    """An async reward was called where an event loop is running: no failure of the reward."""
 
-    Use it as a context manager, so that the event loop of an async rubric is closed at the end.
+
+# Raised to the caller instead of being reported in a row.
+_PASSED_ON = (LoopRunningError, KeyboardInterrupt, GeneratorExit)
+
+# Columns with arguments of their own.
+_CONVERSATION = frozenset(("messages", "rollouts_messages", "ground_truth", "ground_truths"))
+
+
+class Scorer(ABC):
+    """Scores rollouts with one reward. Use it as a context manager.
+
+    An async reward runs in an event loop that is kept between rollouts, so that what belongs to
+    the loop, such as connections, survives; it is closed at the end.
+
+    Attributes:
+        fingerprint: The fingerprint of the reward and its parameters.
+        takes_groups: Whether the rollouts of a group are scored together.
+    """
+
+    fingerprint: str
+    takes_groups: bool = False
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the event loop; the scorer can be used again."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+    @abstractmethod
+    def score(self, rollout: Rollout) -> ResultRow:
+        """Score a rollout. Failures are reported in the row, not raised.
+
+        Raises:
+            AsyncRubricError: The reward is async and an event loop is running in this thread.
+        """
+
+    def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Score several rollouts; those of a group together if `takes_groups`.
+
+        Raises:
+            AsyncRubricError: The reward is async and an event loop is running in this thread.
+        """
+        return [self.score(rollout) for rollout in rollouts]
+
+    def failed(self, error: RolloutError) -> ResultRow:
+        """The row of a rollout that can't be read, or whose episode failed."""
+        return failed_row(error, self.fingerprint)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            coroutine.close()
+            raise LoopRunningError(
+                f"{name} is async, and an event loop is running in this thread; score rollouts "
+                "outside of it or in another thread"
+            )
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(coroutine)
+
+
+class RubricScorer(Scorer):
+    """Scores rollouts with a rubric, which is reset and replayed over each.
 
     Example:
         >>> from guerdon import NumericAnswer, Rollout
         >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
         ...     {"role": "user", "content": "6 × 7?"},
         ...     {"role": "assistant", "content": "A: 42"}]})
-        >>> with RolloutScorer(NumericAnswer()) as scorer:
+        >>> with RubricScorer(NumericAnswer()) as scorer:
         ...     scorer.score(rollout)["score"]
         1.0
 
     Args:
-        rubric: The rubric. Nobody else may call it meanwhile.
+        rubric: The rubric. It must not be called elsewhere meanwhile.
     """
 
     def __init__(self, rubric: Rubric) -> None:
+        super().__init__()
         self.rubric = rubric
         self.fingerprint = rubric.fingerprint()
-        self._loop = OwnLoop()
-        self._done = Replay()  # one for all: each begins it anew
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._loop.close()
-
-    @property
-    def takes_groups(self) -> bool:
-        """Whether it scores the rollouts of a group together: a rubric sees one at a time."""
-        return False
-
-    def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
-        """Score rollouts, one after the other."""
-        return [self.score(rollout) for rollout in rollouts]
+        self._replay = Replay()  # reused: each replay begins it anew
 
     def score(self, rollout: Rollout) -> ResultRow:
-        """Score a rollout. What fails is told in the row, not raised.
+        """Score a rollout. Failures are reported in the row, not raised.
 
         Raises:
-            AsyncRubricError: The rubric is async and an event loop is running here already.
+            AsyncRubricError: The rubric is async and an event loop is running in this thread.
         """
-        rubric, done = self.rubric, self._done
+        rubric, done = self.rubric, self._replay
         try:
             if (rubric._traits or rubric._look()).is_async:
-                self._loop.run(replay_async(rubric, rollout.steps, done), type(rubric).__name__)
+                self._run(replay_async(rubric, rollout.steps, done), type(rubric).__name__)
             else:
                 replay(rubric, rollout._steps or rollout.steps, done)
-        except LoopRunningError:
+        except _PASSED_ON:
             raise
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # also sys.exit() and the like: they end a row, not the run
-            said = say_failure(error, done.where(rollout.first_turn))
+        except BaseException as error:  # sys.exit() in a reward ends the row, not the run
             return invalid_row(
                 rollout.id,
                 rollout.group,
-                self.fingerprint,
-                error=said,
+                fingerprint=self.fingerprint,
+                error=say_failure(error, done.where(rollout.first_turn)),
                 components=done.components(),
             )
         return {
@@ -98,39 +166,295 @@ class RolloutScorer:
             "fingerprint": self.fingerprint,
         }
 
+
+class FunctionScorer(Scorer):
+    """Scores rollouts with a reward function, pointwise or group by group.
+
+    Example:
+        >>> from guerdon import Rollout, reward_function
+        >>> @reward_function
+        ... def answered(messages, ground_truth, *, bonus=0.0):
+        ...     return float(ground_truth in messages[-1].text) + bonus
+        >>> rollout = Rollout.from_row({"id": "q7", "ground_truth": "42", "messages": [
+        ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
+        >>> with FunctionScorer(answered, {"bonus": 0.5}) as scorer:
+        ...     scorer.score(rollout)["score"]
+        1.5
+
+    Args:
+        function: The function.
+        parameters: Keyword arguments for the function; they override the columns of a rollout.
+
+    Raises:
+        InvalidArgumentError: The function has no parameter of such a name.
+    """
+
+    def __init__(self, function: RewardFunction, parameters: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.function = function
+        self.takes_groups = function.mode == "batch"
+        self.parameters = dict(parameters or {})
+        for name in self.parameters:
+            if name in _CONVERSATION or not function.parameters.takes(name):
+                accepted = ", ".join(sorted(function.parameters.named)) or "no parameters"
+                raise InvalidArgumentError(
+                    f"{function.__name__} has no parameter {name!r}; it accepts {accepted}"
+                )
+        self.fingerprint = fingerprint_of(function.fingerprint, function.mode, self.parameters)
+
+    def score(self, rollout: Rollout) -> ResultRow:
+        """Score a rollout; a batch function scores it as a group of one.
+
+        Raises:
+            AsyncRubricError: The function is async and an event loop is running in this thread.
+        """
+        return self.score_group([rollout])[0]
+
+    def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Score rollouts; a batch function scores them against each other.
+
+        Failures are reported in the rows, not raised.
+
+        Raises:
+            AsyncRubricError: The function is async and an event loop is running in this thread.
+        """
+        for rollout in rollouts:
+            if not isinstance(rollout, Rollout):
+                raise InvalidArgumentError(
+                    f"expected a Rollout, got {rollout!r:.60}; convert a RolloutRecord with "
+                    "record.to_rollout()"
+                )
+        if self.takes_groups:
+            return self._score_batch(rollouts)
+        return [self._row(rollout, self._result(rollout)) for rollout in rollouts]
+
     def failed(self, error: RolloutError) -> ResultRow:
-        """The row of a rollout that could not be read."""
-        return failed_row(error, self.fingerprint)
+        """The row of a rollout that can't be read, or whose episode failed."""
+        return super().failed(error) | {"reason": None, "notes": []}
+
+    def _result(self, rollout: Rollout) -> EvaluateResult:
+        others = {
+            name: value for name, value in rollout.columns.items() if name not in _CONVERSATION
+        }
+        if self.parameters:
+            others |= self.parameters
+        try:
+            result: EvaluateResult = self._evaluate(
+                rollout.messages, rollout.columns.get("ground_truth"), others
+            )
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # also a cancellation, which is the function's own here
+            result = failed(error)
+        return result
+
+    def _score_batch(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        names = dict.fromkeys(name for rollout in rollouts for name in rollout.columns)
+        columns: dict[str, Any] = {
+            name: [rollout.columns.get(name) for rollout in rollouts]
+            for name in names
+            if name not in _CONVERSATION
+        }
+        messages = [rollout.messages for rollout in rollouts]
+        truths = [rollout.columns.get("ground_truth") for rollout in rollouts]
+        try:
+            results = self._evaluate(messages, truths, columns | self.parameters)
+        except _PASSED_ON:
+            raise
+        except BaseException as error:
+            results = [failed(error) for _ in rollouts]
+        return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
+
+    def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
+        result = self.function.evaluate(messages, ground_truth, others)
+        return self._run(result, self.function.__name__) if self.function.is_async else result
+
+    def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
+        valid = result.is_score_valid
+        row: ResultRow = {
+            "id": rollout.id,
+            "group": rollout.group,
+            "score": result.score if valid else None,
+            "is_score_valid": valid,
+            "components": {},
+            "step_rewards": None,
+            "error": result.error or (None if valid else result.reason or "it was marked invalid"),
+            "fingerprint": self.fingerprint,
+            "reason": result.reason,
+            "notes": oddities(rollout.messages),
+        }
+        if result.metrics:
+            row["components"] = dict(_numbers(result.metrics))
+            rest = {k: v for k, v in result.metrics.items() if k not in row["components"]}
+            if rest:
+                row["metrics"] = rest
+        if result.step_outputs is not None:
+            _add_steps(row, rollout, result)
+        if result.log:
+            row["log"] = result.log
+        return row
+
+
+def _numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The metrics that are finite numbers."""
+    for name, value in metrics.items():
+        if isinstance(value, Real):
+            with contextlib.suppress(OverflowError):  # an int larger than every float
+                if math.isfinite(value):
+                    yield str(name), float(value)
+
+
+def _add_steps(row: ResultRow, rollout: Rollout, result: EvaluateResult) -> None:
+    """Assign the step outputs to assistant turns; outputs without a turn become notes."""
+    turns = [action.turn for action, _ in rollout.steps]
+    places = places_of((action.turn, action.step_id) for action, _ in rollout.steps)
+    placed, misfits = place_outputs(result.step_outputs or (), places)
+    row["step_rewards"] = [
+        placed[place].base_reward if place in placed else None for place in range(len(turns))
+    ]
+    row["notes"] += [str(misfit) for misfit in misfits]
+    row["steps"] = [
+        {"step_index": turns[place], "base_reward": output.base_reward}
+        | ({"reason": output.reason} if output.reason is not None else {})
+        | ({"metrics": output.metrics} if output.metrics else {})
+        for place, output in sorted(placed.items())
+    ]
+
+
+# In a sandbox ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """The sandbox of a reward that isn't trusted.
+
+    Example:
+        >>> from guerdon import Limits
+        >>> SandboxSettings(limits=Limits(seconds=10)).level
+        'auto'
+
+    Attributes:
+        level: ``auto``, ``strict``, ``process``, or the name of a plug-in.
+        limits: The limits of each call.
+        allow_read: Files and folders that the reward may read, besides itself and Python.
+
+    Raises:
+        InvalidArgumentError: The level is ``none``.
+    """
+
+    level: str = "auto"
+    limits: Limits = field(default_factory=Limits)
+    allow_read: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.level == "none":
+            raise InvalidArgumentError("`level` must name a sandbox, got 'none'; leave it out")
+
+
+class SandboxScorer(FunctionScorer):
+    """Scores rollouts with a reward function or a rubric that is loaded in a sandbox alone.
+
+    The rows are those of the same reward without a sandbox, and have the sandbox's level and what
+    the reward printed besides. As many threads as the sandbox has workers can score at once.
+
+    Args:
+        spec: The reward as ``module:name`` or ``file.py:name``.
+        settings: The sandbox. It is opened here and closed with the scorer.
+        parameters: Keyword arguments for a reward function.
+        workers: How many calls run at the same time.
+
+    Raises:
+        LoadError: The reward can't be loaded.
+        SandboxUnavailableError: The level doesn't work on this machine.
+        InvalidArgumentError: The reward has no parameter of such a name.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        settings: SandboxSettings,
+        *,
+        parameters: dict[str, Any] | None = None,
+        workers: int = 1,
+    ) -> None:
+        from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
+
+        self.settings = settings
+        self.sandbox = EvalSandbox(
+            spec,
+            level=settings.level,
+            workers=workers,
+            limits=settings.limits,
+            allow_read=settings.allow_read,
+        )
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(self.sandbox)
+            if self.sandbox.is_rubric:
+                _refuse_parameters(parameters)
+            super().__init__(self.sandbox.function, parameters)
+            opened.pop_all()
+        if self.sandbox.is_rubric:  # as without a sandbox; the level isn't part of a fingerprint
+            self.fingerprint = self.function.fingerprint
+
+    def close(self) -> None:
+        """Close the sandbox; calls that are running end at once, without a result."""
+        self.sandbox.close()
+        super().close()
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The sandbox in effect, as JSON data."""
+        return {
+            "level": self.sandbox.level,
+            "promise": self.sandbox.promise,
+            "limits": asdict(self.settings.limits),
+            "allow_read": list(self.settings.allow_read),
+        }
+
+    def failed(self, error: RolloutError) -> ResultRow:
+        """The row of a rollout that can't be read, or whose episode failed."""
+        row = (
+            failed_row(error, self.fingerprint) if self.sandbox.is_rubric else super().failed(error)
+        )
+        row["sandbox"] = self.sandbox.level
+        return row
+
+    def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
+        row = super()._row(rollout, result)
+        if self.sandbox.is_rubric:  # whose rows have neither
+            for name in ("reason", "notes", "steps", "metrics"):
+                row.pop(name, None)  # type: ignore[misc]
+            if not row["is_score_valid"]:
+                row["step_rewards"] = None
+        row["sandbox"] = self.sandbox.level
+        return row
+
+
+# Any reward --------------------------------------------------------------------------------------
 
 
 def scorer_of(
     reward: Rubric | RewardFunction, parameters: dict[str, Any] | None = None
-) -> RolloutScorer | FunctionScorer:
-    """What scores rollouts with a reward.
+) -> RubricScorer | FunctionScorer:
+    """The scorer of a reward.
 
     Args:
-        reward: A rubric, or a reward function.
-        parameters: What the function is given by name.
+        reward: A rubric or a reward function.
+        parameters: Keyword arguments for a reward function.
 
     Raises:
-        InvalidArgumentError: A rubric takes no parameters; or the function takes others.
+        InvalidArgumentError: The reward has no parameter of such a name.
     """
     if isinstance(reward, RewardFunction):
         return FunctionScorer(reward, parameters)
-    refuse_parameters(parameters)
-    return RolloutScorer(reward)
+    _refuse_parameters(parameters)
+    return RubricScorer(reward)
 
 
-def refuse_parameters(parameters: dict[str, Any] | None) -> None:
-    """Refuse what a rubric is given by name.
-
-    Raises:
-        InvalidArgumentError: There is such a thing.
-    """
+def _refuse_parameters(parameters: dict[str, Any] | None) -> None:
     if parameters:
         raise InvalidArgumentError(
-            f"a rubric takes no parameters, but {sorted(parameters)} were given; reward functions "
-            "on messages take them"
+            f"a rubric has no parameters, got {sorted(parameters)}; reward functions have them"
         )
 
 
@@ -149,42 +473,45 @@ def score_rollouts(
         [1.0, 1.0]
 
     Args:
-        reward: A rubric, which is reset before each; or a reward function. One that scores
-            batches gets the rollouts of a group together, which must follow each other.
-        rollouts: Any number of rollouts; no more than one, or than one group, is held.
-        score_failed: Whether an episode that ended with an error is scored all the same; else its
-            row is invalid and says why.
+        reward: A rubric, which is reset before each rollout, or a reward function. A batch
+            function scores the rollouts of a group together; they must be consecutive.
+        rollouts: Any number of rollouts; one, or one group, is in memory at a time.
+        score_failed: Whether to score episodes that ended with an error; by default their rows
+            are invalid.
 
     Yields:
-        A row for each. What fails is told in its row.
+        One row per rollout. Failures are reported in the rows.
 
     Raises:
-        RolloutError: The reward scores batches, and the rollouts of a group stand apart.
+        RolloutError: The reward is a batch function and a group is split.
     """
     with scorer_of(reward) as scorer:
         if scorer.takes_groups:
-            for together in groups_of(rollouts):
-                yield from _scored_together(scorer, together, score_failed)
+            for group in groups_of(rollouts):
+                yield from score_together(
+                    scorer, [unless_failed(each, score_failed) for each in group]
+                )
             return
         score = scorer.score
         for rollout in rollouts:
             if "ended" in rollout.columns and rollout.failure and not score_failed:
-                yield scorer.failed(failure_of(rollout))
+                yield scorer.failed(RolloutError(rollout.failure, row=rollout.columns))
             else:
                 yield score(rollout)
 
 
-def failure_of(rollout: Rollout, line: int | None = None) -> RolloutError:
-    """The error of an episode that failed, for its row."""
-    return RolloutError(str(rollout.failure), line=line, row=rollout.columns)
+def unless_failed(
+    rollout: Rollout, score_failed: bool, *, line: int | None = None
+) -> Rollout | RolloutError:
+    """The rollout; an error if its episode failed and such episodes aren't scored."""
+    failure = None if score_failed else rollout.failure
+    return rollout if failure is None else RolloutError(failure, line=line, row=rollout.columns)
 
 
-def _scored_together(
-    scorer: RolloutScorer | FunctionScorer, rollouts: Sequence[Rollout], score_failed: bool
-) -> Iterator[ResultRow]:
-    """The rows of a group; the episodes that failed are compared with nobody."""
-    counted = [each for each in rollouts if score_failed or each.failure is None]
-    rows = iter(scorer.score_group(counted) if counted else ())
-    for rollout in rollouts:
-        failed = not score_failed and rollout.failure is not None
-        yield scorer.failed(failure_of(rollout)) if failed else next(rows)
+def score_together(scorer: Scorer, rollouts: Sequence[Rollout | RolloutError]) -> list[ResultRow]:
+    """Score the rollouts of a group; errors get an invalid row and aren't compared with."""
+    readable = [each for each in rollouts if isinstance(each, Rollout)]
+    rows = iter(scorer.score_group(readable) if readable else ())
+    return [
+        scorer.failed(each) if isinstance(each, RolloutError) else next(rows) for each in rollouts
+    ]

@@ -1,34 +1,37 @@
-"""`Summary`: what a run over many rollouts gave, in bounded memory."""
+"""`Summary`: counts and means over result rows and their groups, in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
-from guerdon.rollouts.scoring.group_summary import GroupSummary
-from guerdon.rollouts.scoring.rows import ResultRow
+from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.containers import Gate, Sequential
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["Mean", "Summary", "gates_of"]
+__all__ = ["GroupStats", "GroupSummary", "Mean", "Summary", "gates_of", "group_stats"]
 
-# How many values of the column to break down by, and kinds of failures, are told apart.
+# How many values of the column to break down by, and kinds of failures, are counted separately.
 MAX_PARTS = 100
 OTHERS = "(others)"
 
-# Characters of an error that the summary tells.
+# How many groups are listed.
+MAX_GROUPS = 100
+
+# Characters of an error that are kept.
 MAX_TEXT = 500
 
 
 @dataclass(slots=True)
 class Mean:
-    """A mean that grows.
+    """A running mean.
 
     Attributes:
         total: The sum of the values.
-        count: How many there were.
+        count: The number of values.
     """
 
     total: float = 0.0
@@ -36,8 +39,179 @@ class Mean:
 
     @property
     def value(self) -> float | None:
-        """The mean; None of nothing, and where the sum is beyond every float."""
-        return self.total / self.count if self.count and isfinite(self.total) else None
+        """The mean; None without values, or if the sum overflows."""
+        return self.total / self.count if self.count and math.isfinite(self.total) else None
+
+    def add(self, total: float, count: int = 1) -> None:
+        """Add values by their sum."""
+        self.total += total
+        self.count += count
+
+
+# Groups ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """The statistics of one group.
+
+    Attributes:
+        group: The group; None for rollouts without one.
+        rows: The number of its rollouts.
+        scores: The valid scores.
+        steps: How many steps have an advantage.
+        shared_steps: How many of them share their state with another step of the group.
+        anchors: The number of anchor groups of each size, from 1.
+        dead_anchors: How many anchor groups of two or more have equal returns.
+        uncredited: Whether no credit could be assigned.
+    """
+
+    group: Any
+    rows: int
+    scores: tuple[float, ...]
+    steps: int = 0
+    shared_steps: int = 0
+    anchors: dict[int, int] = field(default_factory=dict)
+    dead_anchors: int = 0
+    uncredited: bool = False
+
+    @property
+    def dead(self) -> bool:
+        """Whether two or more scores are all equal, so that there is nothing to learn from them."""
+        return len(self.scores) > 1 and min(self.scores) == max(self.scores)
+
+    @property
+    def mean_score(self) -> float | None:
+        """The mean of the valid scores."""
+        if not self.scores:
+            return None
+        try:
+            return math.fsum(self.scores) / len(self.scores)
+        except OverflowError:  # only the sum overflows
+            return math.fsum(score / len(self.scores) for score in self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statistics as JSON data."""
+        return {
+            "group": self.group,
+            "rows": self.rows,
+            "scores": list(self.scores),
+            "mean_score": self.mean_score,
+            "dead": self.dead,
+            "steps": self.steps,
+            "shared_steps": self.shared_steps,
+        }
+
+
+def group_stats(rows: Sequence[ResultRow], *, credited: bool) -> GroupStats:
+    """The statistics of one group.
+
+    Args:
+        rows: The rows of the group.
+        credited: Whether their steps should have advantages.
+    """
+    scores = tuple(row["score"] for row in rows if row["score"] is not None)
+    steps = [
+        step for row in rows for step in row.get("steps", ()) if step.get("advantage") is not None
+    ]
+    returns: dict[int, list[float]] = {}
+    for step in steps:
+        if "anchor" in step:
+            returns.setdefault(step["anchor"], []).append(step["return_to_go"])
+    sizes = Counter(map(len, returns.values()))
+    return GroupStats(
+        rows[0]["group"],
+        len(rows),
+        scores,
+        steps=len(steps),
+        shared_steps=sum(size * count for size, count in sizes.items() if size > 1),
+        anchors=dict(sorted(sizes.items())),
+        dead_anchors=sum(len(each) > 1 and min(each) == max(each) for each in returns.values()),
+        uncredited=credited and bool(scores) and not steps,
+    )
+
+
+@dataclass(slots=True)
+class GroupSummary:
+    """Counts over groups, in bounded memory.
+
+    Example:
+        >>> summary = GroupSummary()
+        >>> summary.add(
+        ...     GroupStats("q7", 2, (1.0, 1.0), steps=4, shared_steps=2, anchors={1: 2, 2: 1}))
+        >>> summary.groups, summary.dead, summary.anchor_coverage
+        (1, 1, 0.5)
+
+    Attributes:
+        groups: The number of groups.
+        without: How many rollouts have no group.
+        alone: How many groups have a single valid score, with nothing to compare it with.
+        dead: How many groups have two or more scores, all equal.
+        uncredited: How many groups got no credit.
+        steps: How many steps have an advantage.
+        shared_steps: How many of them share their state with another step of their group.
+        anchors: The number of anchor groups of each size.
+        dead_anchors: How many anchor groups of two or more have equal returns.
+        first: The statistics of the first groups.
+    """
+
+    groups: int = 0
+    without: int = 0
+    alone: int = 0
+    dead: int = 0
+    uncredited: int = 0
+    steps: int = 0
+    shared_steps: int = 0
+    anchors: Counter[int] = field(default_factory=Counter)
+    dead_anchors: int = 0
+    first: list[GroupStats] = field(default_factory=list)
+
+    @property
+    def anchor_coverage(self) -> float | None:
+        """The share of the steps that share their state with another; None without steps."""
+        return self.shared_steps / self.steps if self.steps else None
+
+    def add(self, stats: GroupStats) -> None:
+        """Count a group."""
+        if stats.group is None:
+            self.without += stats.rows
+        else:
+            self.groups += 1
+            self.alone += len(stats.scores) == 1
+            self.dead += stats.dead
+            if len(self.first) < MAX_GROUPS:
+                self.first.append(stats)
+        self.uncredited += stats.uncredited
+        self.steps += stats.steps
+        self.shared_steps += stats.shared_steps
+        self.anchors.update(stats.anchors)
+        self.dead_anchors += stats.dead_anchors
+
+    def merge(self, other: GroupSummary) -> None:
+        """Add the counts of another summary."""
+        for name in ("groups", "without", "alone", "dead", "uncredited", "steps", "shared_steps",
+                     "dead_anchors"):  # fmt: skip
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.anchors.update(other.anchors)
+        self.first = (self.first + other.first)[:MAX_GROUPS]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON data."""
+        return {
+            "groups": self.groups,
+            "rows_without_group": self.without,
+            "groups_of_one": self.alone,
+            "dead_groups": self.dead,
+            "uncredited_groups": self.uncredited,
+            "steps": self.steps,
+            "anchor_coverage": self.anchor_coverage,
+            "anchor_sizes": {str(size): count for size, count in sorted(self.anchors.items())},
+            "dead_anchors": self.dead_anchors,
+            "by_group": [stats.to_dict() for stats in self.first],
+        }
+
+
+# Rows --------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -56,50 +230,54 @@ class Summary:
 
     Attributes:
         gates: The paths of the rubrics that can stop an evaluation.
-        passing: The score from which on a row counts as passed; None counts none.
-        rows: How many rows there were.
-        failed: How many of them have no valid score.
-        zeros: How many have a valid score of 0.0.
-        passed: How many have a valid score of at least `passing`.
-        dealt_with: How many have a valid score beside a failure that the reward dealt with.
-        score: The mean of the valid scores.
-        components: The mean of each component, over the rows that have it.
-        stopped: How many rows each gate stopped.
-        failures: How many rows failed with each kind of error.
-        first_failures: What the first of each kind says.
-        parts: The same for each value of the column that the run is broken down by.
+        passing: The score from which a row counts as passed; None counts none.
+        groups: The summary of the groups; None if groups don't matter.
+        rows: The number of rows.
+        failed: How many rows have no valid score.
+        zeros: How many valid rows have a score of 0.
+        passed: How many valid rows passed.
+        dealt_with: How many valid rows report a failure that the reward handled.
         noted: How many rows have a note.
-        groups: Over the groups of the rollouts; None where groups don't matter.
+        score: The mean of the valid scores.
+        components: The mean of each component over the valid rows that have it.
+        stopped: How many rows each gate stopped.
+        failures: How many rows failed, by the name of the exception.
+        first_failures: The first error of each kind.
+        parts: The summary of each value of the column that the run is broken down by.
     """
 
     gates: tuple[str, ...] = ()
     passing: float | None = None
+    groups: GroupSummary | None = None
     rows: int = 0
     failed: int = 0
     zeros: int = 0
     passed: int = 0
     dealt_with: int = 0
+    noted: int = 0
     score: Mean = field(default_factory=Mean)
     components: dict[str, Mean] = field(default_factory=dict)
-    stopped: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-    parts: dict[str, Summary] = field(default_factory=dict)
-    noted: int = 0
+    stopped: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
     first_failures: dict[str, str] = field(default_factory=dict)
-    groups: GroupSummary | None = None
+    parts: dict[str, Summary] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of the valid rows that passed; None without valid rows."""
+        return self.passed / self.score.count if self.score.count else None
 
     def add(self, row: ResultRow, part: str | None = None) -> None:
-        """Count a row, and count it for `part`, if there is one."""
+        """Count a row, and count it for a part of the breakdown."""
         self.rows += 1
         self.noted += bool(row.get("notes"))
         score = row["score"]
         if score is None:
             self.failed += 1
-            kind = self._count(self.failures, _kind(row["error"]))
-            self.first_failures.setdefault(kind, (row["error"] or "")[:MAX_TEXT])
+            error = row["error"] or ""
+            self._count_failures(_kind_of(error), 1, error[:MAX_TEXT])
         else:
-            self.score.total += score
-            self.score.count += 1
+            self.score.add(score)
             self.zeros += score == 0.0
             self.dealt_with += row["error"] is not None
             if self.passing is not None:
@@ -114,97 +292,72 @@ class Summary:
             mean = means.get(name)
             if mean is None:
                 mean = means[name] = Mean()
-            mean.total += value
+            mean.total += value  # inlined: this is the innermost loop of a run
             mean.count += 1
         for gate in self.gates:
             if (components.get(gate) if gate else score) == 0.0:
-                self.stopped[gate] = self.stopped.get(gate, 0) + 1
+                self.stopped[gate] += 1
 
     def merge(self, other: Summary) -> None:
-        """Count all that `other` has counted."""
+        """Add the counts of another summary."""
         for name in ("rows", "failed", "zeros", "passed", "dealt_with", "noted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        _merge_mean(self.score, other.score)
+        self.score.add(other.score.total, other.score.count)
         for name, mean in other.components.items():
-            _merge_mean(self.components.setdefault(name, Mean()), mean)
-        for gate, count in other.stopped.items():
-            self.stopped[gate] = self.stopped.get(gate, 0) + count
+            self.components.setdefault(name, Mean()).add(mean.total, mean.count)
+        self.stopped.update(other.stopped)
         for kind, count in other.failures.items():
-            counted = self._count(self.failures, kind, count)
-            self.first_failures.setdefault(counted, other.first_failures.get(kind, ""))
+            self._count_failures(kind, count, other.first_failures.get(kind, ""))
         for name, part in other.parts.items():
             self._part(name).merge(part)
         if self.groups is not None and other.groups is not None:
             self.groups.merge(other.groups)
 
-    def empty(self) -> Summary:
-        """A summary that counts the same and has counted nothing."""
-        groups = None if self.groups is None else GroupSummary()
-        return Summary(self.gates, self.passing, groups=groups)
-
     def to_dict(self) -> dict[str, Any]:
-        """The summary as JSON can hold it."""
-        out: dict[str, Any] = {
+        """The summary as JSON data."""
+        accuracy = {"passing": self.passing, "accuracy": self.accuracy}
+        return {
             "rows": self.rows,
             "valid": self.rows - self.failed,
             "failed": self.failed,
             "zeros": self.zeros,
             "mean_score": self.score.value,
-        }
-        if self.passing is not None:
-            out |= {"passing": self.passing, "accuracy": self.accuracy}
-        out |= {
+            **(accuracy if self.passing is not None else {}),
             "components": {
                 name: {"mean": mean.value, "rows": mean.count}
                 for name, mean in self.components.items()
             },
-            "stopped": {gate: self.stopped.get(gate, 0) for gate in self.gates},
-            "failures": self.failures,
+            "stopped": {gate: self.stopped[gate] for gate in self.gates},
+            "failures": dict(self.failures),
             "first_failures": self.first_failures,
             "dealt_with": self.dealt_with,
             "noted": self.noted,
-        }
-        if self.groups is not None:
-            out["groups"] = self.groups.to_dict()
-        if self.parts:
-            out["by"] = {name: part.to_dict() for name, part in self.parts.items()}
-        return out
-
-    @property
-    def accuracy(self) -> float | None:
-        """The share of the valid rows that passed; None where there is none."""
-        return self.passed / self.score.count if self.score.count else None
+            **({"groups": self.groups.to_dict()} if self.groups is not None else {}),
+            **({"by": {name: each.to_dict() for name, each in self.parts.items()}}
+               if self.parts else {}),
+        }  # fmt: skip
 
     def _part(self, name: str) -> Summary:
         if name not in self.parts and len(self.parts) >= MAX_PARTS:
             name = OTHERS
         return self.parts.setdefault(name, Summary(self.gates, self.passing))
 
-    def _count(self, counts: dict[str, int], name: str, count: int = 1) -> str:
-        """Count something by its name, and tell by which it was counted."""
-        if name not in counts and len(counts) >= MAX_PARTS:
-            name = OTHERS
-        counts[name] = counts.get(name, 0) + count
-        return name
+    def _count_failures(self, kind: str, count: int, first: str) -> None:
+        if kind not in self.failures and len(self.failures) >= MAX_PARTS:
+            kind = OTHERS
+        self.failures[kind] += count
+        self.first_failures.setdefault(kind, first)
 
 
-def _merge_mean(mean: Mean, other: Mean) -> None:
-    mean.total += other.total
-    mean.count += other.count
-
-
-def _kind(error: str | None) -> str:
+def _kind_of(error: str) -> str:
     """The name of the exception in the text of a row's error."""
-    for part in (error or "").split(": "):
-        if part.isidentifier():
-            return part
-    return "unknown"
+    return next((part for part in error.split(": ") if part.isidentifier()), "unknown")
 
 
 def gates_of(rubric: Rubric) -> Iterator[str]:
-    """The paths of the rubrics that can stop an evaluation by scoring 0.
+    """Yield the paths of the rubrics that can stop an evaluation by scoring 0.
 
-    Those are all `Gate` and, of a `Sequential`, all children but the last.
+    Those are every `Gate` and, in a `Sequential`, every child but the last.
     """
     if isinstance(rubric, Gate):
         yield ""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from guerdon.errors import RolloutError, ScoringError
-from guerdon.rollouts.scoring.output import BUFFER, RowWriter, read_finished
+from guerdon.rollouts.scoring.result_rows import BUFFER, RowWriter, read_finished
 
 
 def line(id, fingerprint="f"):
@@ -94,7 +94,7 @@ def test_a_file_that_can_not_be_written_is_named(tmp_path, name):
 def test_a_full_disk_says_what_to_do():
     writer = RowWriter("/dev/full")
     writer.write(b"a\n")
-    with pytest.raises(ScoringError, match=r"No space left.*make room and go on with --resume"):
+    with pytest.raises(ScoringError, match=r"No space left.*free some space and continue"):
         writer.flush()
     writer.__exit__(None, None, None)
 
@@ -126,7 +126,7 @@ def test_a_line_that_was_cut_off_is_not_finished(finished, cut):
 
 
 def test_another_reward_is_refused(finished):
-    with pytest.raises(RolloutError, match="scored by reward g, this one is f") as caught:
+    with pytest.raises(RolloutError, match="scored by reward g, but this reward is f") as caught:
         finished(line("a") + line("b", "g"))
     assert caught.value.line == 2
 
@@ -135,19 +135,19 @@ def test_another_reward_is_refused(finished):
     "other", [b"x\n", b"[]\n", b"3\n", b'"text"\n', b"null\n", b'{"id": 1}\n', b"\n", b"\xff\n"]
 )
 def test_what_is_no_result_row_is_refused(finished, other):
-    with pytest.raises(RolloutError, match="something else than result rows") as caught:
+    with pytest.raises(RolloutError, match="lines that are not result rows") as caught:
         finished(line("a") + other)
     assert caught.value.line == 2
 
 
 @pytest.mark.parametrize("other", [b"precious notes", b"x", b'[{"id": 1', b"\xff"])
 def test_what_can_not_be_the_beginning_of_a_result_row_is_refused(finished, path, other):
-    with pytest.raises(RolloutError, match="something else than result rows"):
+    with pytest.raises(RolloutError, match="lines that are not result rows"):
         finished(other)
 
 
 def test_a_row_without_a_score_is_no_result_row(finished):
-    with pytest.raises(RolloutError, match="something else than result rows"):
+    with pytest.raises(RolloutError, match="lines that are not result rows"):
         finished(b'{"id": 1, "fingerprint": "f"}\n')
 
 
@@ -163,7 +163,7 @@ def test_rows_of_functions_and_of_credit_are_result_rows(finished):
 
 def test_a_row_with_a_key_that_no_result_has_is_refused(finished):
     row = json.loads(line("a")) | {"advantage": 0.5}
-    with pytest.raises(RolloutError, match="something else than result rows"):
+    with pytest.raises(RolloutError, match="lines that are not result rows"):
         finished(json.dumps(row).encode() + b"\n")
 
 
@@ -182,5 +182,5 @@ def test_rows_are_read_one_at_a_time(path):
 
 
 def test_what_is_no_file_has_nothing_to_go_on_from(tmp_path):
-    with pytest.raises(RolloutError, match="is no regular file"):
+    with pytest.raises(RolloutError, match="is not a regular file"):
         list(read_finished(str(tmp_path), "f"))

@@ -1,19 +1,19 @@
-"""OwnLoop: one event loop for all async rewards of a scorer."""
+"""The event loop of a scorer, in which its async reward runs."""
 
 import asyncio
 import inspect
 
 import pytest
 
+from guerdon import NumericAnswer
 from guerdon.errors import AsyncRubricError
-from guerdon.rollouts.scoring.own_loop import LoopRunningError, OwnLoop
+from guerdon.rollouts.scoring.scorers import LoopRunningError, RubricScorer
 
 
 @pytest.fixture
 def loop():
-    own = OwnLoop()
-    yield own
-    own.close()
+    with RubricScorer(NumericAnswer()) as scorer:
+        yield scorer
 
 
 async def running():
@@ -25,7 +25,7 @@ async def raises(error):
 
 
 def test_all_coroutines_wait_in_the_same_loop(loop):
-    assert loop.run(running(), "r") is loop.run(running(), "r")
+    assert loop._run(running(), "r") is loop._run(running(), "r")
 
 
 def test_what_belongs_to_the_loop_survives_from_call_to_call(loop):
@@ -35,19 +35,19 @@ def test_what_belongs_to_the_loop_survives_from_call_to_call(loop):
     async def end(task):
         return await task
 
-    assert loop.run(end(loop.run(begin(), "r")), "r") == "given"
+    assert loop._run(end(loop._run(begin(), "r")), "r") == "given"
 
 
 def test_a_coroutine_beside_a_running_loop_is_refused_and_closed(loop):
     async def main():
         coroutine = running()
         with pytest.raises(LoopRunningError, match="quality is async, and an event loop is"):
-            loop.run(coroutine, "quality")
+            loop._run(coroutine, "quality")
         return coroutine
 
     assert inspect.getcoroutinestate(asyncio.run(main())) == inspect.CORO_CLOSED
     assert issubclass(LoopRunningError, AsyncRubricError)
-    assert isinstance(loop.run(running(), "quality"), asyncio.AbstractEventLoop)
+    assert isinstance(loop._run(running(), "quality"), asyncio.AbstractEventLoop)
 
 
 class Mine(BaseException):
@@ -58,11 +58,11 @@ class Mine(BaseException):
     "error", [ValueError("no"), asyncio.CancelledError(), SystemExit(3), Mine("mine")], ids=repr
 )
 def test_what_a_coroutine_raises_goes_through_and_the_loop_goes_on(loop, error):
-    first = loop.run(running(), "r")
+    first = loop._run(running(), "r")
     with pytest.raises(type(error)) as raised:
-        loop.run(raises(error), "r")
+        loop._run(raises(error), "r")
     assert raised.value is error or isinstance(error, asyncio.CancelledError)
-    assert loop.run(running(), "r") is first
+    assert loop._run(running(), "r") is first
 
 
 def test_closing_closes_the_loop_and_what_it_still_does(loop):
@@ -79,8 +79,8 @@ def test_closing_closes_the_loop_and_what_it_still_does(loop):
         await asyncio.sleep(0)
         return task
 
-    first = loop.run(running(), "r")
-    task = loop.run(begin(), "r")
+    first = loop._run(running(), "r")
+    task = loop._run(begin(), "r")
     loop.close()
     assert first.is_closed()
     assert (ended, task.cancelled()) == (["task"], True)
@@ -88,13 +88,13 @@ def test_closing_closes_the_loop_and_what_it_still_does(loop):
 
 def test_it_may_be_closed_twice_and_used_again(loop):
     loop.close()  # it was never used
-    first = loop.run(running(), "r")
+    first = loop._run(running(), "r")
     loop.close()
     loop.close()
-    assert loop.run(running(), "r") is not first
+    assert loop._run(running(), "r") is not first
 
 
 def test_no_loop_is_left_behind_for_others(loop):
-    loop.run(running(), "r")
+    loop._run(running(), "r")
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.scoring import files, read_rollouts
-from guerdon.rollouts.scoring.files import decode_line, parse_line, read_lines
+from guerdon.rollouts.scoring import read_rollouts, reading
+from guerdon.rollouts.scoring.reading import decode_line, parse_line, read_lines
 from guerdon.types import Rollout
 
 ROW = b'{"id": 1, "messages": [{"role": "assistant", "content": "x"}]}'
@@ -45,19 +45,19 @@ def test_only_newlines_end_lines():
 
 
 def test_a_line_that_is_too_long_is_cut_off_and_the_rest_goes_on(monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE", 4)
+    monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert lines_of(b"abc\nabcdefghijklm\nxyz\n") == [(1, b"abc\n"), (2, b"abcde"), (3, b"xyz\n")]
 
 
 @pytest.mark.parametrize("length", range(4, 20))
 def test_the_line_after_one_that_is_too_long_is_whole_whatever_the_length(monkeypatch, length):
-    monkeypatch.setattr(files, "MAX_LINE", 4)
+    monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert lines_of(b"a" * length + b"\nxyz\n")[1:] == [(2, b"xyz\n")]
     assert len(lines_of(b"a" * length)) == 1
 
 
 def test_long_blank_lines_are_never_held_whole(monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE", 4)
+    monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert [len(line) <= 5 for _, line in lines_of(b" " * 1000 + b"\nxyz\n")] == [True, True]
 
 
@@ -82,7 +82,7 @@ def test_a_mark_at_the_beginning_of_the_file_is_passed_over():
 
 
 def test_a_mark_elsewhere_is_no_json():
-    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+    with pytest.raises(RolloutError, match="the line is not valid JSON") as caught:
         parse_line(2, BOM + ROW)
     assert caught.value.line == 2
 
@@ -114,20 +114,20 @@ def test_text_is_utf8():
     ],
 )
 def test_what_is_no_json_is_said_with_its_line(line):
-    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+    with pytest.raises(RolloutError, match="the line is not valid JSON") as caught:
         parse_line(5, line)
     assert caught.value.line == 5
 
 
 def test_a_line_that_is_too_long_is_refused(monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE", 10)
+    monkeypatch.setattr(reading, "MAX_LINE", 10)
     with pytest.raises(RolloutError, match="the line has more than 10 bytes") as caught:
         parse_line(3, ROW)
     assert caught.value.line == 3
 
 
 def test_a_line_as_long_as_may_be_is_taken(monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE", len(ROW))
+    monkeypatch.setattr(reading, "MAX_LINE", len(ROW))
     assert [parse_line(*line).id for line in lines_of(ROW)] == [1]
 
 
@@ -213,7 +213,7 @@ def test_a_line_is_decoded_whatever_it_holds(line, value):
     ids=["empty", "broken", "bytes", "nan", "two", "deep", "huge", "mark"],
 )
 def test_a_line_that_is_no_json_says_which(line):
-    with pytest.raises(RolloutError, match="the line is no JSON") as caught:
+    with pytest.raises(RolloutError, match="the line is not valid JSON") as caught:
         decode_line(7, line)
     assert caught.value.line == 7
 
@@ -223,7 +223,7 @@ def test_a_mark_stands_at_the_beginning_alone():
 
 
 def test_a_line_that_is_too_long_is_not_decoded(monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE", 4)
+    monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert decode_line(1, b"1234") == 1234
     with pytest.raises(RolloutError, match="more than 4 bytes"):
         decode_line(1, b"12345")

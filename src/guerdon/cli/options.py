@@ -1,0 +1,99 @@
+"""The options, the exit codes and the checks that commands share."""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+from typing import Annotated
+
+import typer
+
+from guerdon.cli.console import warn
+from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts.scoring.reading import FORMATS
+
+__all__ = [
+    "AsJson", "At", "By", "Environment", "ExitCode", "Format", "Host", "Port", "Rollouts",
+    "ScoreFailed", "Token", "check_token", "warn_if_exposed",
+]  # fmt: skip
+
+
+class ExitCode(IntEnum):
+    """The exit codes of the command."""
+
+    OK = 0
+    FAILED = 1  # rows failed, or problems were found
+    ERROR = 2  # the command could not run
+    INTERRUPTED = 130  # ctrl-C
+    BROKEN_PIPE = 141  # the reader of standard output left
+
+
+Rollouts = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROLLOUTS",
+        help="One rollout per line: id, group, messages, ground_truth, and any other columns. "
+        "[bold]-[/bold] reads standard input.",
+    ),
+]
+Format = Annotated[str, typer.Option(metavar="|".join(FORMATS), help="The format of the rollouts.")]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Break the results down by a column of the rollouts."),
+]
+ScoreFailed = Annotated[
+    bool,
+    typer.Option(
+        "--score-failed",
+        help="Also score episodes that ended with an error; by default their rows are invalid.",
+    ),
+]
+At = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="The position of the schedules of reward files: the episode, and the training step. "
+        "By default the start.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")]
+
+Environment = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENV",
+        help="A folder with an environment.py, [bold]file.py:name[/bold], "
+        "[bold]module:name[/bold], or a registered name.",
+    ),
+]
+Host = Annotated[str, typer.Option(help="The address to listen on; loopback by default.")]
+Port = Annotated[
+    int, typer.Option("--port", "-p", min=0, max=65535, help="0 lets the system choose.")
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GUERDON_TOKEN",
+        help="The bearer token that clients must send. The variable is safer: other users can see "
+        "a command line.",
+    ),
+]
+
+
+def check_token(token: str | None) -> None:
+    """Refuse an empty variable, which would start the server without a token.
+
+    Raises:
+        InvalidArgumentError: The variable is set and empty, and there is no option.
+    """
+    if token is None and os.environ.get("GUERDON_TOKEN") == "":
+        raise InvalidArgumentError("GUERDON_TOKEN is set and empty; set a token, or unset it")
+
+
+def warn_if_exposed(host: str, token: str | None) -> None:
+    """Warn of a server that others can reach without a token."""
+    from guerdon.envs.server.guard import is_loopback
+
+    if token is None and not is_loopback(host):
+        warn(f"anyone who can reach {host} can use this server; --token requires a token")

@@ -1,0 +1,340 @@
+"""Scoring batches of lines in order: in this process, in threads, or in worker processes.
+
+All three share one driver, `_in_order`, which reads ahead in bounds, yields the results in the
+order of the lines, and ends cleanly on ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from time import perf_counter
+from types import FrameType
+from typing import Any, Self, TypeAlias
+
+from guerdon.errors import GuerdonError, ScoringError
+from guerdon.rollouts.scoring.reading import Line
+from guerdon.rollouts.scoring.summary import Summary
+
+__all__ = ["Interrupts", "ScoredChunk", "score_here", "score_in_processes", "score_in_threads"]
+
+# A chunk takes about this long, so that little is lost when a run ends and little is sent between
+# processes; and it has at most so many batches.
+CHUNK_SECONDS = 0.5
+CHUNK_BATCHES = 512
+
+# Batches of lines; the lines of a batch are scored together.
+Batches: TypeAlias = list[list[Line]]
+
+
+@dataclass(slots=True)
+class ScoredChunk:
+    """The result of consecutive batches.
+
+    Attributes:
+        encoded: The result rows as JSONL.
+        rows: The number of rows.
+        read: The number of bytes that their lines have.
+        batches: The number of batches.
+        seconds: How long scoring took.
+        interrupted: Whether ctrl-C ended it before its last batch.
+        summary: The summary of the rows; None if the summary of the run has them already.
+    """
+
+    encoded: bytes
+    rows: int
+    read: int
+    batches: int
+    seconds: float
+    interrupted: bool = False
+    summary: Summary | None = None
+
+
+class Interrupts:
+    """While it is entered, ctrl-C raises KeyboardInterrupt only inside `allowed`.
+
+    Elsewhere it is recorded in `requested`; a second ctrl-C is raised anywhere. Outside the main
+    thread, which alone can handle signals, it changes nothing.
+
+    Attributes:
+        requested: Whether the run is to end.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._allowed = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    @contextlib.contextmanager
+    def allowed(self) -> Iterator[None]:
+        """A context in which ctrl-C raises KeyboardInterrupt."""
+        self._allowed = True
+        try:
+            yield
+        finally:
+            self._allowed = False
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        again, self.requested = self.requested, True
+        if self._allowed or again:
+            self._allowed = False
+            raise KeyboardInterrupt
+
+
+def score_here(
+    batches: Iterator[list[Line]],
+    score: Callable[[Batches], ScoredChunk],
+    *,
+    interrupts: Interrupts,
+) -> Iterator[ScoredChunk]:
+    """Score batches in this thread.
+
+    Ctrl-C ends it at once; the batches that are finished are yielded.
+
+    Args:
+        batches: The lines that are scored together.
+        score: Scores batches. It handles KeyboardInterrupt.
+        interrupts: Where ctrl-C is allowed and recorded.
+
+    Yields:
+        The result of each chunk, in order.
+
+    Raises:
+        GuerdonError: What reading the lines raised, after the results of the lines before.
+    """
+
+    def submit(chunk: Batches) -> Future[ScoredChunk]:
+        future: Future[ScoredChunk] = Future()
+        future.set_result(score(chunk))
+        return future
+
+    return _in_order(batches, submit, interrupts=interrupts, finishes=Future.done, ahead=1)
+
+
+def score_in_threads(
+    batches: Iterator[list[Line]],
+    score: Callable[[Batches], ScoredChunk],
+    *,
+    workers: int,
+    stop: Callable[[], None],
+    interrupts: Interrupts,
+) -> Iterator[ScoredChunk]:
+    """Score batches in threads that wait for a sandbox.
+
+    Ctrl-C ends it at once; the batches that are finished and next in order are yielded.
+
+    Args:
+        batches: The lines that are scored together.
+        score: Scores batches, in a thread.
+        workers: The number of threads.
+        stop: Ends what is being scored, so that the threads return.
+        interrupts: Where ctrl-C is allowed and recorded.
+
+    Yields:
+        The result of each batch, in order.
+
+    Raises:
+        GuerdonError: What reading the lines raised, after the results of the lines before.
+    """
+
+    def finishes(future: Future[ScoredChunk]) -> bool:
+        return future.done() and not future.cancelled() and future.exception() is None
+
+    with ThreadPoolExecutor(workers, "guerdon-score") as pool:
+        try:
+            yield from _in_order(
+                batches,
+                lambda chunk: pool.submit(score, chunk),
+                interrupts=interrupts,
+                finishes=finishes,
+                ahead=2 * workers + 1,
+                largest=1,
+            )
+        finally:
+            stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def score_in_processes(
+    batches: Iterator[list[Line]],
+    open_score: Callable[[], Callable[[Batches], ScoredChunk]],
+    *,
+    workers: int,
+    interrupts: Interrupts,
+) -> Iterator[ScoredChunk]:
+    """Score batches in worker processes.
+
+    After ctrl-C the chunks that are running are finished; a second ctrl-C ends them.
+
+    Args:
+        batches: The lines that are scored together.
+        open_score: Called once in each process; returns what scores batches there.
+        workers: The number of processes.
+        interrupts: Where ctrl-C is allowed and recorded.
+
+    Yields:
+        The result of each chunk, in order.
+
+    Raises:
+        ScoringError: A process died.
+        GuerdonError: What reading the lines raised, after the results of the lines before.
+    """
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), _start_worker, (open_score,)
+    )
+
+    def submit(chunk: Batches) -> Future[ScoredChunk]:
+        with _blocked_interrupts():  # submitting may start a process, which inherits this
+            return pool.submit(_score_in_worker, chunk)
+
+    try:
+        yield from _in_order(
+            batches,
+            submit,
+            interrupts=interrupts,
+            finishes=lambda future: not future.cancel(),
+            ahead=2 * workers + 1,
+        )
+    except BaseException as error:  # also a closed generator: no chunk is waited for
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise ScoringError(
+                "a worker process died (was it killed, or out of memory?); the rows that were "
+                "finished are kept, continue with --resume"
+            ) from None
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_order(
+    batches: Iterator[list[Line]],
+    submit: Callable[[Batches], Future[ScoredChunk]],
+    *,
+    interrupts: Interrupts,
+    finishes: Callable[[Future[ScoredChunk]], bool],
+    ahead: int,
+    largest: int = CHUNK_BATCHES,
+) -> Iterator[ScoredChunk]:
+    """Yield the results of chunks in order, with up to `ahead` of them submitted.
+
+    After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't
+    finish are yielded.
+    """
+    pending: deque[Future[ScoredChunk]] = deque()
+    failed: list[GuerdonError] = []
+    readable = _until_error(batches, failed)
+    size = 1
+    while True:
+        reading = 0.0
+        while len(pending) < ahead and not interrupts.requested:
+            start = perf_counter()
+            chunk = _interruptible(interrupts, list, itertools.islice(readable, size))
+            reading = max(reading, perf_counter() - start)
+            if not chunk:
+                break
+            pending.append(submit(chunk))
+        if interrupts.requested:
+            pending = deque(itertools.takewhile(finishes, pending))
+        if not pending:
+            break
+        scored = _interruptible(interrupts, pending[0].result)
+        if scored is None:  # ctrl-C
+            continue
+        pending.popleft()
+        yield scored
+        if scored.interrupted:
+            interrupts.requested = True
+            return
+        wished = scored.batches * CHUNK_SECONDS / max(scored.seconds, reading, 1e-6)
+        size = max(1, min(largest, int(wished), 2 * scored.batches))
+    if failed and not interrupts.requested:
+        raise failed[0]
+
+
+def _until_error(batches: Iterator[list[Line]], failed: list[GuerdonError]) -> Iterator[list[Line]]:
+    """The batches up to where reading them raised."""
+    try:
+        yield from batches
+    except GuerdonError as error:
+        failed.append(error)
+
+
+def _interruptible(interrupts: Interrupts, call: Callable[..., Any], *args: Any) -> Any:
+    """The result of a call; None if the first ctrl-C interrupted it."""
+    first = not interrupts.requested
+    try:
+        with interrupts.allowed():
+            return call(*args)
+    except KeyboardInterrupt:
+        if not first:
+            raise
+        interrupts.requested = True
+        return None
+
+
+@contextlib.contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Block ctrl-C, if the system can; a process that is started here inherits that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# In a worker process -----------------------------------------------------------------------------
+
+# What scores here; an error is raised with the first chunk, since it would break the pool at start.
+_score: Callable[[Batches], ScoredChunk] | GuerdonError
+
+
+def _start_worker(open_score: Callable[[], Callable[[Batches], ScoredChunk]]) -> None:
+    global _score
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles ctrl-C
+    sys.stdout = sys.stderr  # what a reward prints must not get between the rows
+    # The parent has shown the warnings about the reward's file.
+    logging.getLogger("guerdon.config").addHandler(logging.NullHandler())
+    try:
+        _score = open_score()
+    except GuerdonError as error:
+        _score = error
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _score_in_worker(chunk: Batches) -> ScoredChunk:
+    if isinstance(_score, GuerdonError):
+        raise _score
+    return _score(chunk)

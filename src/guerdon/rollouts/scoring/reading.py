@@ -1,0 +1,284 @@
+"""Reading recorded rollouts from a file: line by line, or group by group."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import IO, Any, TypeAlias, TypeVar
+
+from guerdon._validation import check_choice
+from guerdon.errors import RolloutError
+from guerdon.rollouts.keys import group_key
+from guerdon.types.rollout import Rollout
+
+__all__ = [
+    "FORMATS", "Line", "decode_line", "groups_of", "lines_by_group", "name_of_file", "open_file",
+    "parse_line", "read_batches", "read_lines", "read_rollouts", "read_tau_bench",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+# A line of JSONL with its number, from 1.
+Line: TypeAlias = "tuple[int, bytes]"
+
+# Bytes of a line; of a file that is read as a whole; rollouts of a group, which share memory.
+MAX_LINE = 64 * 1024 * 1024
+MAX_FILE = 1024 * 1024 * 1024
+MAX_GROUP = 10_000
+
+# Some editors write it at the beginning of a file.
+BOM = "\ufeff".encode()
+
+# The group key of a line that can't be read.
+UNREADABLE = object()
+
+
+# Files -------------------------------------------------------------------------------------------
+
+
+def name_of_file(path: str) -> str:
+    """The name of a file of rollouts in messages; ``-`` is standard input."""
+    return "standard input" if path == "-" else path
+
+
+def open_file(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    """Open a file of rollouts; ``-`` is standard input, which stays open.
+
+    Raises:
+        RolloutError: The file can't be read.
+    """
+    if path == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise RolloutError(f"can't read {path}: {error.strerror}") from error
+
+
+def read_lines(file: IO[bytes]) -> Iterator[Line]:
+    """Yield the lines of a file that aren't blank, with their numbers, in bounded memory.
+
+    A line longer than `MAX_LINE` is cut off after one byte more than that.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE and not line.endswith(b"\n"):
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(MAX_LINE)
+        elif line.isspace() or (number == 1 and not line.removeprefix(BOM).strip()):
+            continue
+        yield number, line
+
+
+def read_tau_bench(file: IO[bytes]) -> Iterator[Line]:
+    """Yield the conversations of a τ-bench file as lines of rollouts, grouped by task.
+
+    Such a file is a JSON array of ``{task_id, trial, reward, info, traj}``. ``traj`` becomes the
+    messages, the task in ``info`` the ground truth, and the task's number the group; the other
+    columns are kept. The file is read as a whole.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO(b'[{"task_id": 3, "trial": 1, "reward": 0.0, "traj": [],'
+        ...                   b' "info": {"task": {"actions": [], "outputs": []}}}]')
+        >>> [(number, line)] = read_tau_bench(file)
+        >>> json.loads(line)["id"], json.loads(line)["group"]
+        ('3-1', 3)
+
+    Args:
+        file: The open file.
+
+    Yields:
+        Lines, numbered by the position of the record in the array, from 1.
+
+    Raises:
+        RolloutError: The file isn't an array of records, or is too large.
+    """
+    data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise RolloutError(f"a tau-bench file must have at most {MAX_FILE:,} bytes")
+    try:
+        records = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RolloutError(f"the file is not valid JSON: {error}") from None
+    if not isinstance(records, list):
+        raise RolloutError(
+            f"a tau-bench file must be an array of records, got {type(records).__name__}"
+        )
+    tasks: dict[str, list[Line]] = {}
+    for number, record in enumerate(records, start=1):
+        row = _tau_bench_row(record)
+        task = json.dumps(row.get("group")) if isinstance(row, dict) else ""
+        tasks.setdefault(task, []).append((number, json.dumps(row).encode()))
+    for lines in tasks.values():
+        yield from lines
+
+
+def _tau_bench_row(record: Any) -> Any:
+    """The row of a record; anything but an object is returned unchanged and fails when scored."""
+    if not isinstance(record, dict):
+        return record
+    columns = {name: value for name, value in record.items() if name != "traj"}
+    info = record.get("info")
+    task = info.get("task") if isinstance(info, dict) else None
+    names = [str(record[name]) for name in ("task_id", "trial") if name in record]
+    own = {"group": record.get("task_id"), "messages": record.get("traj"), "ground_truth": task}
+    return ({"id": "-".join(names)} if names else {}) | own | columns
+
+
+FORMATS: dict[str, Callable[[IO[bytes]], Iterator[Line]]] = {
+    "jsonl": read_lines,
+    "tau-bench": read_tau_bench,
+}
+
+
+# Rollouts ----------------------------------------------------------------------------------------
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def decode_line(number: int, line: bytes) -> Any:
+    """Decode a line of JSON.
+
+    Raises:
+        RolloutError: The line isn't valid JSON, or is too long.
+    """
+    if len(line) > MAX_LINE:
+        raise RolloutError(f"the line has more than {MAX_LINE:,} bytes", line=number)
+    try:
+        return _decoder.decode((line.removeprefix(BOM) if number == 1 else line).decode().strip())
+    except (ValueError, RecursionError) as error:
+        raise RolloutError(f"the line is not valid JSON: {error}", line=number) from None
+
+
+def parse_line(number: int, line: bytes) -> Rollout:
+    """Parse a line of JSONL as a rollout.
+
+    Args:
+        number: The line's number, from 1.
+        line: The line.
+
+    Raises:
+        RolloutError: The line isn't valid JSON, or isn't a rollout.
+    """
+    return Rollout.from_row(decode_line(number, line), line=number)
+
+
+def read_rollouts(lines: Iterable[bytes | str]) -> Iterator[Rollout]:
+    """Read rollouts from lines of JSONL, such as those of an open file.
+
+    Example:
+        >>> line = '{"messages": [{"role": "assistant", "content": "42"}]}'
+        >>> [rollout.id for rollout in read_rollouts([line, line])]
+        [1, 2]
+
+    Args:
+        lines: Lines with one rollout each; blank lines are skipped.
+
+    Yields:
+        One rollout per line.
+
+    Raises:
+        RolloutError: A line isn't a rollout; the error has the line's number.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.isspace():
+            yield parse_line(number, line.encode() if isinstance(line, str) else line)
+
+
+# Groups ------------------------------------------------------------------------------------------
+
+
+def read_batches(
+    file: IO[bytes], path: str, *, format: str, together: bool
+) -> Iterator[list[Line]]:
+    """Read the lines that are scored together: one at a time, or those of a group.
+
+    Args:
+        file: The open file.
+        path: Its path. A regular file is checked for split groups before anything is scored; a
+            stream can't be.
+        format: The file's format, a key of `FORMATS`.
+        together: Whether the rollouts of a group are scored together.
+
+    Raises:
+        InvalidArgumentError: There is no such format.
+        RolloutError: A group is split, or has too many rollouts.
+    """
+    read = FORMATS[check_choice("format", format, FORMATS)]
+    if not together:
+        return ([line] for line in read(file))
+    if os.path.isfile(path):
+        deque(lines_by_group(read(file)), maxlen=0)
+        file.seek(0)
+    return lines_by_group(read(file))
+
+
+def groups_of(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
+    """Yield the rollouts of each group, which must be consecutive.
+
+    Raises:
+        RolloutError: A group is split, or has too many rollouts.
+    """
+    numbered = enumerate(rollouts, start=1)
+    for group in _runs(numbered, lambda item: group_key(item[1].group)):
+        yield [rollout for _, rollout in group]
+
+
+def lines_by_group(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the lines of each group; a line that can't be read joins the group before it.
+
+    Raises:
+        RolloutError: A group is split, or has too many rollouts.
+    """
+    return _runs(lines, _key_of_line)
+
+
+def _key_of_line(line: Line) -> Hashable:
+    try:
+        row = decode_line(*line)
+    except RolloutError:
+        return UNREADABLE
+    return group_key(row.get("group")) if isinstance(row, dict) else None
+
+
+def _runs(
+    numbered: Iterable[tuple[int, T]], key_of: Callable[[tuple[int, T]], Hashable]
+) -> Iterator[list[tuple[int, T]]]:
+    """Yield runs of items with the same key; an item whose key is None is a run of its own."""
+    last_line: dict[int, int] = {}  # by digest of the key: a file may have many groups
+    run: list[tuple[int, T]] = []
+    current: Hashable = None
+    for item in numbered:
+        key = key_of(item)
+        if key is UNREADABLE and 0 < len(run) < MAX_GROUP:
+            run.append(item)
+            continue
+        if run and (key is None or key != current):
+            yield run
+            run = []
+        if not run and type(key) is str and hash(key) in last_line:
+            raise RolloutError(
+                f"group {key} is split: it ends at line {last_line[hash(key)]} and continues here. "
+                "Its rollouts are scored together, so sort the file by group",
+                line=item[0],
+            )
+        run.append(item)
+        current = key
+        if type(key) is str:
+            last_line[hash(key)] = item[0]
+        if len(run) > MAX_GROUP:
+            raise RolloutError(f"group {key} has more than {MAX_GROUP:,} rollouts", line=item[0])
+    if run:
+        yield run
