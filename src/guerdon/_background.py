@@ -16,11 +16,12 @@ import threading
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
-__all__ = ["as_asyncio", "background_loop", "no_waiting", "run", "wait_for"]
+__all__ = ["SyncWrapper", "as_asyncio", "background_loop", "no_waiting", "run", "wait_for"]
 
 T = TypeVar("T")
 
@@ -143,3 +144,30 @@ def wait_for(awaitable: Awaitable[T]) -> T:
         if inspect.iscoroutine(awaitable):
             awaitable.close()
         raise
+
+
+class SyncWrapper:
+    """An async object for sync code; all of them share the background loop.
+
+    Args:
+        wrapped: An async context manager with an async `close`.
+    """
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    def close(self) -> None:
+        """Close it."""
+        run(self._wrapped.close())
+
+    def __enter__(self) -> Self:
+        run(self._wrapped.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -61,7 +62,7 @@ class Registry(Generic[T]):
         Raises:
             InvalidArgumentError: The name is invalid or taken, or the object is invalid.
         """
-        if not isinstance(name, str) or not name.replace("-", "").replace(".", "").isidentifier():
+        if not isinstance(name, str) or re.fullmatch(r"[\w.-]+", name) is None:
             raise InvalidArgumentError(
                 f"`name` must consist of letters, digits, '-', '_' and '.', got {shown(name)}"
             )
@@ -87,12 +88,14 @@ class Registry(Generic[T]):
                         f"can't import {self.kind} {name!r} ({entry.value}): {error!r}"
                     ) from error
                 return found
-        raise self._error(
-            f"there is no {self.kind} {shown(name)}; {did_you_mean(name, self.names())}"
-        )
+        raise self._error(f"there is no {self.kind} {shown(name)}; {self.hint(name)}")
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
+
+    def hint(self, name: object) -> str:
+        """Return the closest name to an unknown one, or all names, for an error message."""
+        return did_you_mean(name, self.names())
 
     def names(self) -> list[str]:
         """Return every name, sorted."""

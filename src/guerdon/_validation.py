@@ -6,8 +6,12 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import GuerdonError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 __all__ = [
     "as_finite",
@@ -15,9 +19,12 @@ __all__ = [
     "check_integer",
     "check_number",
     "check_seconds",
+    "check_token",
     "did_you_mean",
+    "field_errors",
     "is_finite",
     "shown",
+    "summarize",
 ]
 
 _LONGEST = 60
@@ -177,6 +184,45 @@ def check_choice(
     near = get_close_matches(value, known, n=1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise error(f"`{name}` must be {_listed(known)}, got {shown(value)}{hint}")
+
+
+def check_token(token: str | None) -> str | None:
+    """Return a bearer token that can be sent in a header, or None; see RFC 6750, section 2.1.
+
+    Example:
+        >>> check_token("s3cret")
+        's3cret'
+
+    Raises:
+        InvalidArgumentError: The token is empty, or contains a space, a line break or a character
+            outside ASCII. The message doesn't include it.
+    """
+    if token is None:
+        return None
+    if not isinstance(token, str) or not token or not all("!" <= each <= "~" for each in token):
+        raise InvalidArgumentError(
+            "`token` must be printable ASCII without spaces or line breaks; files often end with a "
+            "line break"
+        )
+    return token
+
+
+def field_errors(error: ValidationError) -> list[dict[str, Any]]:
+    """Return what pydantic found wrong as JSON-compatible dicts: ``type``, ``loc`` and ``msg``."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [dict(each) for each in found]
+
+
+def summarize(error: ValidationError) -> str:
+    """Return what pydantic found wrong in one line, at most three fields of it."""
+    errors = field_errors(error)
+    parts = []
+    for each in errors[:3]:
+        where = ".".join(map(str, each["loc"]))
+        parts.append(f"{where}: {each['msg']}" if where else each["msg"])
+    if len(errors) > 3:
+        parts.append(f"and {len(errors) - 3} more")
+    return "; ".join(parts)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ def check(
     environment.
     """  # fmt: skip
     from guerdon.envs.checking import check_environment
-    from guerdon.envs.finding import find_environment
+    from guerdon.envs.registry import find_environment
 
     given = _read(actions) if actions is not None else None
     with contextlib.redirect_stdout(sys.stderr):  # what the environment prints isn't the report

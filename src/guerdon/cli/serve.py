@@ -74,8 +74,8 @@ def serve(
     stops. The routes: /ws for sessions; /health, /metadata, /schema, /config, /config/audit,
     /metrics, /openapi.json; and /reset, /step, /state, where each call has a new environment.
     """  # fmt: skip
-    from guerdon.envs.amounts import check_amount, check_seconds
-    from guerdon.envs.finding import find_environment
+    from guerdon._validation import check_number, check_seconds
+    from guerdon.envs.registry import find_environment
     from guerdon.envs.server import ServerLimits, create_app
     from guerdon.envs.server import serve as serve_app
 
@@ -86,7 +86,9 @@ def serve(
         max_connections=max(4000, 2 * max_sessions),
         step_timeout_s=step_timeout,
         idle_timeout_s=idle_timeout,
-        max_message_bytes=int(check_amount("--max-message-mb", max_message_mb, "MB") * 2**20),
+        max_message_bytes=int(
+            check_number("--max-message-mb", max_message_mb, low=0, low_open=True) * 2**20
+        ),
     )
     check_seconds("--grace", grace)
     options.check_token(token)

@@ -1,91 +1,98 @@
-"""Environments by name: registered in code, or by another package's entry points."""
+"""The registry of environments, and finding the environment that a user names."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import threading
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from guerdon._loading import load_module, load_object
+from guerdon._registry import Registry
+from guerdon._validation import shown
+from guerdon.envs.environment import Environment
 from guerdon.errors import InvalidArgumentError, LoadError
 
-__all__ = ["EnvironmentRegistry", "environments"]
+__all__ = ["environments", "find_environment"]
 
-ENTRY_POINTS = "guerdon.environments"
+# The file of a folder that contains its environment.
+FILE = "environment.py"
 
 
-class EnvironmentRegistry:
-    """Factories of environments by name.
+def _check_factory(factory: Any) -> None:
+    if not callable(factory):
+        raise InvalidArgumentError(
+            f"`factory` must be an environment class or a function that returns an environment, "
+            f"got {shown(factory)}"
+        )
 
-    What a package offers under the entry points ``guerdon.environments`` is there without being
-    registered; a name that was registered in code comes first.
+
+#: Factories of environments by name; other packages add theirs by the entry points
+#: ``guerdon.environments``.
+environments: Registry[Callable[[], Any]] = Registry(
+    "environment", "guerdon.environments", check=_check_factory
+)
+
+
+def find_environment(target: str) -> Callable[[], Any]:
+    """Return the factory of the environment that a user names.
 
     Example:
-        >>> from guerdon.envs import EnvironmentRegistry
-        >>> registry = EnvironmentRegistry()
-        >>> registry.register("nothing", lambda: None)
-        >>> "nothing" in registry.names()
-        True
-        >>> registry.factory("nothin")
-        Traceback (most recent call last):
-        guerdon.errors.LoadError: there is no environment 'nothin'; did you mean 'nothing'?
+        >>> find_environment("guerdon:Environment").__name__
+        'Environment'
+
+    Args:
+        target: A folder whose ``environment.py`` contains one environment class; ``module:name``
+            or ``file.py:name`` of an environment class or of a function that returns an
+            environment; or a registered name.
+
+    Raises:
+        LoadError: There is no such environment, or it can't be imported.
     """
-
-    def __init__(self) -> None:
-        self._factories: dict[str, Callable[[], Any]] = {}
-        self._lock = threading.Lock()
-
-    def register(self, name: str, factory: Callable[[], Any], *, replace: bool = False) -> None:
-        """Register a factory.
-
-        Args:
-            name: Letters, digits, ``-``, ``_`` and ``.``.
-            factory: An environment class, or a function without arguments that makes one.
-            replace: Whether it may take the place of another.
-
-        Raises:
-            InvalidArgumentError: The name can't be one or is taken, or the factory is none.
-        """
-        if not isinstance(name, str) or re.fullmatch(r"[\w.-]+", name) is None:
-            raise InvalidArgumentError(
-                f"{name!r} can't be a name; it takes letters, digits, '-', '_' and '.'"
+    if target and Path(target).is_dir():
+        return _in_folder(Path(target))
+    if ":" in target:
+        found = load_object(target)
+        if not callable(found) or (isinstance(found, type) and not issubclass(found, Environment)):
+            raise LoadError(
+                f"{target} must be an Environment class or a function that returns an environment, "
+                f"got {shown(found)}",
+                spec=target,
             )
-        if not callable(factory):
-            raise InvalidArgumentError(f"{factory!r:.60} makes no environment")
-        with self._lock:
-            if name in self._factories and not replace:
-                raise InvalidArgumentError(
-                    f"there is an environment {name!r} already; replace=True replaces it"
-                )
-            self._factories[name] = factory
-
-    def factory(self, name: str) -> Callable[[], Any]:
-        """What makes the environment of that name.
-
-        Raises:
-            LoadError: There is none, or what offers it can't be imported.
-        """
-        if name in self._factories:
-            return self._factories[name]
-        for entry in entry_points(group=ENTRY_POINTS, name=name):
-            try:
-                found: Callable[[], Any] = entry.load()
-            except Exception as error:
-                raise LoadError(
-                    f"the environment {name!r} ({entry.value}) can't be imported: {error!r}"
-                ) from error
-            return found
-        known = self.names()
-        near = difflib.get_close_matches(name, known, n=1)
-        said = f"did you mean {near[0]!r}?" if near else f"there are {known or 'none'}"
-        raise LoadError(f"there is no environment {name!r}; {said}")
-
-    def names(self) -> list[str]:
-        """Every name, sorted."""
-        return sorted({*self._factories, *(each.name for each in entry_points(group=ENTRY_POINTS))})
+        return found  # type: ignore[no-any-return]
+    if target not in environments:
+        raise LoadError(
+            f"{shown(target)} is not a folder, not module:name and not a registered environment; "
+            f"{environments.hint(target)}"
+        )
+    return environments[target]
 
 
-#: Where the library itself looks names up.
-environments = EnvironmentRegistry()
+def _in_folder(folder: Path) -> Callable[[], Any]:
+    path = folder / FILE
+    if not path.is_file():
+        raise LoadError(
+            f"{folder} has no {FILE}; put the environment class there, or name it as file.py:name",
+            spec=str(folder),
+        )
+    classes = _environment_classes(load_module(str(path)))
+    if len(classes) != 1:
+        names = [each.__name__ for each in classes] or "none"
+        raise LoadError(
+            f"{path} must contain one environment class, found {names}; name it, as in {path}:Name",
+            spec=str(folder),
+        )
+    return classes[0]
+
+
+def _environment_classes(module: ModuleType) -> list[type[Environment[Any, Any, Any]]]:
+    """The public environment classes that a module itself defines."""
+    found = [
+        each
+        for name, each in vars(module).items()
+        if isinstance(each, type)
+        and issubclass(each, Environment)
+        and each.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+    return list(dict.fromkeys(found))  # a class with two names counts once

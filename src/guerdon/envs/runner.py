@@ -26,8 +26,8 @@ import anyio
 from pydantic import ValidationError
 
 from guerdon._background import no_waiting, wait_for
+from guerdon._validation import summarize
 from guerdon.envs.environment import Environment, StepRecorder
-from guerdon.envs.invalid import say_invalid
 from guerdon.errors import (
     EnvDefinitionError,
     EnvError,
@@ -325,7 +325,7 @@ def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:
         return action_type.model_validate(action)
     except ValidationError as error:
         raise InvalidActionError(
-            f"the action is not a valid {action_type.__name__}: {say_invalid(error)}"
+            f"the action is not a valid {action_type.__name__}: {summarize(error)}"
         ) from error
 
 

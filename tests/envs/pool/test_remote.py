@@ -313,7 +313,7 @@ def test_where_nobody_listens_the_pool_doesnt_open():
             with pytest.raises(ConnectionLostError, match="can't connect"):
                 async with pool:
                     pass
-            with pytest.raises(InvalidArgumentError, match="isn't open"):
+            with pytest.raises(InvalidArgumentError, match="is not open"):
                 await pool.reset_batch()
 
         play(main)

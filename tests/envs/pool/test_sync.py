@@ -84,7 +84,7 @@ def test_a_stream_that_is_broken_off_may_be_followed_by_another_at_once(blocking
         for _ in pool.as_completed([BLOCK, Move()]):
             break
         assert [slot for slot, _ in pool.as_completed([None, Move()])] == [1]
-        with pytest.raises(InvalidArgumentError, match="slot 0 is still at an earlier call"):
+        with pytest.raises(InvalidArgumentError, match="slot 0 is still in an earlier call"):
             pool.step_batch([Move(), None])
         kind.gate.set()
         pool.reset_batch()
@@ -93,7 +93,7 @@ def test_a_stream_that_is_broken_off_may_be_followed_by_another_at_once(blocking
 
 def test_what_cant_be_meant_is_refused_as_by_the_async_pool():
     pool = EnvPool(World, n=1).sync()
-    with pytest.raises(InvalidArgumentError, match="isn't open"):
+    with pytest.raises(InvalidArgumentError, match="is not open"):
         pool.reset_batch()
     with pool:
         for call in (
@@ -105,7 +105,7 @@ def test_what_cant_be_meant_is_refused_as_by_the_async_pool():
             with pytest.raises(InvalidArgumentError):
                 call()
     pool.close()
-    with pytest.raises(InvalidArgumentError, match="isn't open"):
+    with pytest.raises(InvalidArgumentError, match="is not open"):
         pool.step_batch([Move()])
 
 

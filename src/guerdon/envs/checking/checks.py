@@ -11,10 +11,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from guerdon._background import as_asyncio, background_loop
-from guerdon._validation import check_integer, check_seconds
+from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.checking.sampling import sample_actions
 from guerdon.envs.environment import COMPONENTS, ERROR
-from guerdon.envs.invalid import say_invalid
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.envs.server.messages import observation_json, state_json
 from guerdon.errors import (
@@ -469,7 +468,7 @@ def _model(kind: type[Action], given: Any, place: int) -> Action:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        raise _Found(f"actions[{place}]: {say_invalid(error)}") from error
+        raise _Found(f"actions[{place}]: {summarize(error)}") from error
 
 
 def _rubrics(environment: Any) -> list[tuple[str, Rubric]]:

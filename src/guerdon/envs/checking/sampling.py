@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from guerdon.envs.invalid import say_invalid
+from guerdon._validation import summarize
 from guerdon.errors import InvalidArgumentError
 from guerdon.types.action import Action
 
@@ -72,7 +72,7 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
             ) from error
     if len(made) < count and failed is not None:
         raise InvalidArgumentError(
-            f"no {action_type.__name__} can be made up from its schema ({say_invalid(failed)}); "
+            f"no {action_type.__name__} can be made up from its schema ({summarize(failed)}); "
             "give some actions"
         ) from failed
     return made

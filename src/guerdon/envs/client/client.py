@@ -11,7 +11,7 @@ import httpx
 from pydantic import BaseModel
 
 from guerdon._background import run
-from guerdon._validation import check_seconds
+from guerdon._validation import check_seconds, check_token
 from guerdon.envs.client.config_updates import (
     SessionUpdates,
     is_report,
@@ -34,7 +34,6 @@ from guerdon.envs.client.transport import (
     websocket_url,
 )
 from guerdon.envs.environment import set_types
-from guerdon.envs.tokens import check_token
 from guerdon.errors import (
     ConnectionLostError,
     InvalidArgumentError,

@@ -9,7 +9,8 @@ from typing import Any, Generic, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from guerdon._background import run
+from guerdon._background import SyncWrapper, run
+from guerdon._validation import check_token
 from guerdon.envs.client.config_updates import (
     field_error_line,
     is_report,
@@ -18,8 +19,6 @@ from guerdon.envs.client.config_updates import (
 )
 from guerdon.envs.client.session import parse_result
 from guerdon.envs.client.transport import http_url, httpx_options
-from guerdon.envs.sync_face import SyncFace
-from guerdon.envs.tokens import check_token
 from guerdon.errors import (
     ClientError,
     ClientTimeoutError,
@@ -208,7 +207,7 @@ class HTTPEnvClient:
         await self.close()
 
 
-class SyncClient(SyncFace, Generic[ActT, ObsT, StateT]):
+class SyncClient(SyncWrapper, Generic[ActT, ObsT, StateT]):
     """The methods that both clients have, for synchronous code.
 
     All synchronous clients share one event loop, in a thread of its own.

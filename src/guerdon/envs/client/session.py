@@ -21,8 +21,8 @@ from websockets.exceptions import (
     WebSocketException,
 )
 
+from guerdon._validation import summarize
 from guerdon.envs.client.transport import NetworkTransport, WebSocket, WebSocketTransport
-from guerdon.envs.invalid import say_invalid
 from guerdon.errors import (
     ClientTimeoutError,
     ConnectionLostError,
@@ -118,7 +118,7 @@ def validated(fields: Any, kind: type[ModelT], *, what: str, server: str) -> Mod
         return kind.model_validate(fields)
     except ValidationError as error:
         raise InvalidObservationError(
-            f"{server} sent {what} that is not a {kind.__name__}: {say_invalid(error)}"
+            f"{server} sent {what} that is not a {kind.__name__}: {summarize(error)}"
         ) from error
 
 

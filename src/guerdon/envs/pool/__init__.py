@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from guerdon.envs.pool.calls import *
+    from guerdon.envs.pool.backend import *
     from guerdon.envs.pool.pool import *
     from guerdon.envs.pool.remote import *
-    from guerdon.envs.pool.sync import *
-    from guerdon.envs.pool.threads import *
 
-__getattr__, __dir__ = lazy_names(__name__, "pool", "sync", "calls", "threads", "remote")
+__getattr__, __dir__ = lazy_names(__name__, "pool", "backend", "remote")

@@ -5,29 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from guerdon.envs.amounts import check_seconds
-from guerdon.envs.finding import find_environment
-from guerdon.envs.pool.arguments import (
-    check_action,
-    check_actions,
-    check_options,
-    check_seeds,
-    check_slots,
-)
-from guerdon.envs.pool.calls import PoolBackend, PoolCall
+from guerdon._background import SyncWrapper, run
+from guerdon._validation import check_integer, check_seconds, shown
+from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
+from guerdon.envs.registry import find_environment
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidActionError, InvalidArgumentError
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action
 from guerdon.types.observation import GenericObservation, Observation
 
-if TYPE_CHECKING:
-    from guerdon.envs.pool.sync import SyncEnvPool
-
-__all__ = ["EnvPool"]
+__all__ = ["EnvPool", "SyncEnvPool"]
 
 
 class EnvPool:
@@ -35,7 +26,7 @@ class EnvPool:
 
     An environment that raises, hangs or dies doesn't disturb the others: its slot gets an
     observation with ``reward=None``, ``done=True`` and ``metadata["error"]``, and its next reset
-    makes a new one. Nothing is reset by itself.
+    makes a new environment. Slots are never reset automatically.
 
     Example:
         >>> import anyio
@@ -58,19 +49,18 @@ class EnvPool:
         [1.0, 0.0]
 
     Args:
-        env: A factory (an environment class, or a function that makes one), the address of a
-            server, with its scheme or port, or what `guerdon serve` takes: a registered name, a
-            folder, ``module:name`` or ``file.py:name``.
-        n: How many environments.
+        env: A factory (an environment class, or a function that returns an environment), the
+            address of a server, with its scheme or port, or what `guerdon serve` accepts: a
+            registered name, a folder, ``module:name`` or ``file.py:name``.
+        n: The number of environments, at least 1.
         timeout_s: Seconds that a reset or a step may take.
-        observation_type: What to make of a server's observations.
+        observation_type: The class of a server's observations.
         token: The server's token.
-        backend: Where the environments are, for those who bring their own.
+        backend: Runs the environments, instead of `env`.
 
     Raises:
-        InvalidArgumentError: An argument can't be meant.
-        LoadError: No environment has that name.
-        LoadError: What a folder or a spec names isn't there, or is no environment.
+        InvalidArgumentError: An argument is invalid.
+        LoadError: There is no such environment.
     """
 
     def __init__(
@@ -83,9 +73,7 @@ class EnvPool:
         token: str | None = None,
         backend: PoolBackend | None = None,
     ) -> None:
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise InvalidArgumentError(f"n is {n!r}; it takes an int of at least 1")
-        self.n = n
+        self.n = check_integer("n", n, low=1)
         self.timeout_s = check_seconds("timeout_s", timeout_s)
         self._backend = backend or _backend(env, n, observation_type, token)
         self._busy: dict[int, PoolCall] = {}
@@ -98,9 +86,7 @@ class EnvPool:
         return self.n
 
     def sync(self) -> SyncEnvPool:
-        """The same pool for code that awaits nothing."""
-        from guerdon.envs.pool.sync import SyncEnvPool
-
+        """Return the same pool for sync code."""
         return SyncEnvPool(self)
 
     async def reset_batch(
@@ -111,27 +97,27 @@ class EnvPool:
         options: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> list[Observation]:
-        """Begin an episode in each slot, or in some. A slot still at a step ends that first.
+        """Begin an episode in each slot, or in some. A slot that is in a step ends it first.
 
         Args:
-            seeds: One for each of the slots; an int ``s`` stands for ``s, s + 1, …``.
-            slots: Which slots; by default all.
-            options: What else each environment's reset takes, one dict for each of the slots,
+            seeds: One for each of the slots; an int ``s`` means ``s, s + 1, …``.
+            slots: The slots to reset; by default all.
+            options: Further arguments of each environment's reset, one dict for each of the slots,
                 such as ``[{"task": 3}, {"task": 8}]``.
-            **kwargs: What else every environment's reset takes.
+            **kwargs: Further arguments of every environment's reset.
 
         Returns:
             The first observations, in the order of the slots.
 
         Raises:
-            InvalidArgumentError: There is no such slot, or not one seed or dict for each.
+            InvalidArgumentError: A slot doesn't exist, or the seeds or options don't match.
         """
-        chosen = check_slots(slots, self.n)
-        given = check_seeds(seeds, len(chosen))
-        extras = check_options(options, kwargs, len(chosen))
+        chosen = _check_slots(slots, self.n)
+        given = _check_seeds(seeds, len(chosen))
+        extras = _check_options(options, kwargs, len(chosen))
         self._check_open()
         if "seed" in kwargs:
-            raise InvalidArgumentError("a pool takes seeds, one for each slot, not a seed")
+            raise InvalidArgumentError("pass `seeds`, one for each slot, instead of `seed`")
         await self._settled(chosen)
         self._check_open()
         batch = _Batch(len(chosen))
@@ -157,8 +143,8 @@ class EnvPool:
             Observations in the order of the actions; None for slots that were skipped.
 
         Raises:
-            InvalidArgumentError: There isn't one action for each slot, one is none, or a slot is
-                still at an earlier step.
+            InvalidArgumentError: There isn't one action for each slot, an action is invalid, or a
+                slot is still in an earlier step.
         """
         limit = self.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
         stepped = self._stepped(actions)
@@ -177,17 +163,17 @@ class EnvPool:
         *,
         timeout_s: float | None = None,
     ) -> AsyncIterator[tuple[int, Observation]]:
-        """Take steps, and give each observation as soon as it is there.
+        """Take steps, and yield each observation as soon as it is available.
 
-        `send` gives a slot that has answered its next action, and the iteration goes on with
-        it, so that nobody waits for the slowest.
+        `send` starts the next step of a slot whose observation was yielded, and the iteration
+        goes on with it, so that no slot waits for the slowest.
 
         Args:
             actions: One for each slot, a model or a dict; None skips the slot.
             timeout_s: Seconds that each may take, instead of the pool's own.
 
         Yields:
-            Slots and their observations, in the order in which they are done.
+            Slots and their observations, in the order in which they end.
 
         Raises:
             InvalidArgumentError: As `step_batch`.
@@ -200,27 +186,25 @@ class EnvPool:
             while stream.outstanding:
                 call = await stream.done.get()
                 stream.outstanding -= 1
-                yield call.slot, _told(call)
+                yield call.slot, _observation(call)
         finally:
             for slot in [slot for slot, its in self._streams.items() if its is stream]:
                 del self._streams[slot]
             if not stream.outstanding:
-                for clock in stream.clocks:
-                    clock.cancel()
+                for timer in stream.timers:
+                    timer.cancel()
 
     def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
-        """Give a slot its next action, inside of an `as_completed`.
+        """Start the next step of a slot, during an `as_completed`.
 
         Raises:
-            InvalidArgumentError: The slot is in no `as_completed` that is under way, or still at
-                an earlier step; or the action is none.
+            InvalidArgumentError: The slot is not in an `as_completed` that is running, or is still
+                in an earlier step; or the action is invalid.
         """
-        check_slots([slot], self.n)
+        _check_slots([slot], self.n)
         if slot not in self._streams:
-            raise InvalidArgumentError(
-                f"slot {slot} is in no as_completed that is under way; send is for those"
-            )
-        self._into_stream(self._streams[slot], [(slot, check_action(slot, action))])
+            raise InvalidArgumentError(f"slot {slot} is not in an as_completed that is running")
+        self._into_stream(self._streams[slot], [(slot, _check_action(slot, action))])
 
     async def close(self) -> None:
         """Close every environment. Closing twice does nothing."""
@@ -228,7 +212,7 @@ class EnvPool:
             self._is_open = False
             for call in list(self._busy.values()):
                 self._backend.give_up(call)
-                call.finish(None, EnvError("the pool was closed meanwhile"))
+                call.finish(None, EnvError("the pool was closed"))
             await self._backend.close()
 
     # Inside --------------------------------------------------------------------------------------
@@ -237,10 +221,10 @@ class EnvPool:
         if not calls:
             return []
         self._begin(calls)
-        clock = asyncio.get_running_loop().call_later(limit, self._expire, calls, limit)
-        await batch.done  # where that is cancelled, the clock still ends what hangs
-        clock.cancel()
-        return [_told(call) for call in calls]
+        timer = asyncio.get_running_loop().call_later(limit, self._expire, calls, limit)
+        await batch.done  # if that is cancelled, the timer still ends what hangs
+        timer.cancel()
+        return [_observation(call) for call in calls]
 
     def _into_stream(self, stream: _Stream, stepped: list[tuple[int, Any]]) -> None:
         calls = []
@@ -251,8 +235,8 @@ class EnvPool:
         stream.outstanding += len(calls)
         self._begin(calls)
         loop = asyncio.get_running_loop()
-        stream.clocks = [clock for clock in stream.clocks if clock.when() > loop.time()]
-        stream.clocks.append(loop.call_later(stream.limit, self._expire, calls, stream.limit))
+        stream.timers = [timer for timer in stream.timers if timer.when() > loop.time()]
+        stream.timers.append(loop.call_later(stream.limit, self._expire, calls, stream.limit))
 
     def _begin(self, calls: list[PoolCall]) -> None:
         for call in calls:
@@ -278,30 +262,30 @@ class EnvPool:
                 )
 
     async def _settled(self, slots: list[int]) -> None:
-        """Wait for calls that somebody has left under way."""
+        """Wait for calls whose batch was cancelled."""
         while any(slot in self._busy for slot in slots):
             self._freed.clear()
             await self._freed.wait()
 
     def _stepped(self, actions: Sequence[Any]) -> list[tuple[int, Any]]:
         self._check_open()
-        check_actions(actions, self.n)
+        _check_actions(actions, self.n)
         stepped = []
         for slot, action in enumerate(actions):
             if action is not None:
                 self._refuse_busy(slot)
-                stepped.append((slot, check_action(slot, action)))
+                stepped.append((slot, _check_action(slot, action)))
         return stepped
 
     def _refuse_busy(self, slot: int) -> None:
         if slot in self._busy:
             raise InvalidArgumentError(
-                f"slot {slot} is still at an earlier call; wait for it, or reset it"
+                f"slot {slot} is still in an earlier call; wait for it, or reset it"
             )
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise InvalidArgumentError("the pool isn't open; use it as `async with EnvPool(…)`")
+            raise InvalidArgumentError("the pool is not open; use it as `async with EnvPool(…)`")
         if self._home != (asyncio.get_running_loop(), os.getpid()):
             raise InvalidArgumentError(
                 "the pool belongs to another event loop or process; open one in each"
@@ -309,7 +293,7 @@ class EnvPool:
 
     async def __aenter__(self) -> Self:
         if self._is_open:
-            raise InvalidArgumentError("the pool is open already")
+            raise InvalidArgumentError("the pool is already open")
         await self._backend.open()
         self._home = asyncio.get_running_loop(), os.getpid()
         self._is_open = True
@@ -325,7 +309,7 @@ class EnvPool:
 
 
 class _Batch:
-    """Waits until so many calls have ended: one future for all of them."""
+    """Waits until several calls have ended: one future for all of them."""
 
     __slots__ = ("_left", "done")
 
@@ -334,7 +318,7 @@ class _Batch:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def one(self, call: PoolCall) -> None:
-        """One of them has ended."""
+        """Handle the end of a call."""
         self._left -= 1
         if not self._left and not self.done.done():
             self.done.set_result(None)
@@ -343,29 +327,164 @@ class _Batch:
 class _Stream:
     """Calls of one `as_completed`."""
 
-    __slots__ = ("clocks", "done", "limit", "outstanding")
+    __slots__ = ("done", "limit", "outstanding", "timers")
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.outstanding = 0
         self.done: asyncio.Queue[PoolCall] = asyncio.Queue()
-        self.clocks: list[asyncio.TimerHandle] = []
+        self.timers: list[asyncio.TimerHandle] = []
 
     def one(self, call: PoolCall) -> None:
-        """One of them has ended."""
+        """Handle the end of a call."""
         self.done.put_nowait(call)
 
 
-def _told(call: PoolCall) -> Observation:
-    """What a slot gets: its observation, or one that says what went wrong."""
+def _observation(call: PoolCall) -> Observation:
+    """The observation of a slot, or one that contains the error."""
     if call.observation is not None:
         return call.observation
     assert call.error is not None
-    # An action that was refused before the environment saw it has ended nothing.
+    # An action that was refused before the environment received it ends no episode.
     return Observation(
         done=not isinstance(call.error, InvalidActionError),
         metadata={"error": say_failure(call.error)},
     )
+
+
+class SyncEnvPool(SyncWrapper):
+    """An `EnvPool` for sync code; made by `EnvPool.sync`.
+
+    Example:
+        >>> from guerdon import EnvPool
+        >>> def main():
+        ...     with EnvPool("http://localhost:8000", n=16).sync() as pool:
+        ...         pool.reset_batch(seeds=0)
+        ...         return pool.step_batch([{"message": "hi"}] * 16)
+    """
+
+    def __init__(self, pool: EnvPool) -> None:
+        super().__init__(pool)
+        self.async_pool = pool
+
+    def __len__(self) -> int:
+        return self.async_pool.n
+
+    def reset_batch(
+        self,
+        seeds: int | Sequence[int | None] | None = None,
+        slots: Sequence[int] | None = None,
+        *,
+        options: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> list[Observation]:
+        """See `EnvPool.reset_batch`."""
+        return run(self.async_pool.reset_batch(seeds, slots, options=options, **kwargs))
+
+    def step_batch(
+        self,
+        actions: Sequence[Action | Mapping[str, Any] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Observation | None]:
+        """See `EnvPool.step_batch`."""
+        return run(self.async_pool.step_batch(actions, timeout_s=timeout_s))
+
+    def as_completed(
+        self,
+        actions: Sequence[Action | Mapping[str, Any] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> Iterator[tuple[int, Observation]]:
+        """See `EnvPool.as_completed`."""
+        stream = self.async_pool.as_completed(actions, timeout_s=timeout_s)
+
+        async def following() -> tuple[int, Observation] | None:
+            return await anext(stream, None)
+
+        try:
+            while (found := run(following())) is not None:
+                yield found
+        finally:
+            run(_end(stream))
+
+    def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
+        """See `EnvPool.send`."""
+
+        async def sending() -> None:
+            self.async_pool.send(slot, action)
+
+        run(sending())
+
+
+async def _end(stream: Any) -> None:
+    await stream.aclose()
+
+
+def _check_actions(actions: Any, n: int) -> None:
+    if isinstance(actions, (str, bytes)) or not isinstance(actions, Sequence):
+        raise InvalidArgumentError(
+            f"`actions` must be a list with one for each slot, got {shown(actions)}"
+        )
+    if len(actions) != n:
+        raise InvalidArgumentError(
+            f"`actions` must have one for each of the {n} slots, None to skip, got {len(actions)}"
+        )
+
+
+def _check_slots(slots: Sequence[int] | None, n: int) -> list[int]:
+    if slots is None:
+        return list(range(n))
+    if isinstance(slots, (str, bytes)) or not isinstance(slots, Iterable):
+        raise InvalidArgumentError(f"`slots` must be a list of slots, got {shown(slots)}")
+    chosen = [check_integer("slot", slot, low=0, high=n - 1) for slot in slots]
+    if len(set(chosen)) < len(chosen):
+        raise InvalidArgumentError(f"`slots` must contain each slot once, got {chosen}")
+    return chosen
+
+
+def _check_action(slot: int, action: Any) -> Any:
+    if not isinstance(action, (Action, Mapping)):
+        raise InvalidArgumentError(
+            f"`actions[{slot}]` must be an Action, a dict, or None to skip, got {shown(action)}"
+        )
+    return action
+
+
+def _check_seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | None]:
+    if seeds is None:
+        return [None] * count
+    if isinstance(seeds, int):
+        given: list[int | None] = [seeds + place for place in range(count)]
+    else:
+        is_list = isinstance(seeds, Sequence) and not isinstance(seeds, (str, bytes))
+        given = list(seeds) if is_list else []
+    wrong = [seed for seed in given if not (seed is None or _is_seed(seed))]
+    if isinstance(seeds, bool) or wrong or len(given) != count:
+        raise InvalidArgumentError(
+            f"`seeds` must be an integer >= 0, or a list with one or None for each of the {count} "
+            f"slots, got {shown(seeds)}"
+        )
+    return given
+
+
+def _is_seed(seed: object) -> bool:
+    return isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
+
+
+def _check_options(
+    options: Sequence[Mapping[str, Any]] | None, common: Mapping[str, Any], count: int
+) -> list[Mapping[str, Any]]:
+    if options is None:
+        return [common] * count
+    given = options if isinstance(options, Sequence) else []
+    dicts = [each for each in given if isinstance(each, Mapping) and "seed" not in each]
+    if len(dicts) != len(given) or len(dicts) != count:
+        raise InvalidArgumentError(
+            f"`options` must be a list with one dict, without a seed, for each of the {count} "
+            f"slots, got {shown(options)}"
+        )
+    return [{**common, **each} for each in dicts]
 
 
 def _backend(
@@ -378,13 +497,11 @@ def _backend(
         from guerdon.envs.pool.remote import RemoteBackend
 
         return RemoteBackend(env, n, observation_type=observation_type, token=token)
-    from guerdon.envs.pool.threads import ThreadBackend
-
     if isinstance(env, str):
         return ThreadBackend(find_environment(env), n)
     if not callable(env):
         raise InvalidArgumentError(
-            f"env is {env!r:.60}; it takes a factory of environments, a server's address, or a "
-            "registered name"
+            "`env` must be an environment class or a function that returns an environment, a "
+            f"server's address, or a registered name, got {shown(env)}"
         )
     return ThreadBackend(env, n)

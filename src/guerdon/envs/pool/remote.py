@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from guerdon._validation import check_token
 from guerdon.envs.client.session import (
     RemoteSession,
     encode_message,
@@ -14,8 +15,7 @@ from guerdon.envs.client.session import (
     parse_result,
 )
 from guerdon.envs.client.transport import websocket_url
-from guerdon.envs.pool.calls import PoolBackend, PoolCall
-from guerdon.envs.tokens import check_token
+from guerdon.envs.pool.backend import PoolBackend, PoolCall
 from guerdon.errors import EpisodeError, InvalidActionError, ServerError
 from guerdon.types.observation import Observation
 

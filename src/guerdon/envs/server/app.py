@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from guerdon._validation import check_token
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
 from guerdon.envs.configured import with_pipeline
@@ -23,7 +24,6 @@ from guerdon.envs.server.http import HttpFace, answer
 from guerdon.envs.server.hub import Hub
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.logs import log
-from guerdon.envs.tokens import check_token
 from guerdon.errors import EnvError, GuerdonError, InvalidArgumentError, LaunchError
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from guerdon.envs.invalid import field_errors
+from guerdon._validation import field_errors
 from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.configuring import change, tell
 from guerdon.envs.server.hub import Hub

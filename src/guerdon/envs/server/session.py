@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from guerdon.envs.invalid import field_errors, say_invalid
+from guerdon._validation import field_errors, summarize
 from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.configuring import refusal
 from guerdon.envs.server.connection import ClientGoneError, Connection
@@ -283,7 +283,7 @@ class Session:
 
 
 def _invalid(what: str, error: ValidationError) -> Problem:
-    said = f"{what} is not valid: {say_invalid(error)}"
+    said = f"{what} is not valid: {summarize(error)}"
     return Problem(ErrorCode.VALIDATION_ERROR, said, errors=field_errors(error))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from guerdon.envs.amounts import check_seconds
+from guerdon._validation import check_seconds
 from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observing import first_messages, shown

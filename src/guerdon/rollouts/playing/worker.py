@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from guerdon._background import background_loop, run
-from guerdon.envs.amounts import check_seconds
+from guerdon._validation import check_seconds
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.playing.adapters import ForeignAdapter, OwnAdapter, adapter_of

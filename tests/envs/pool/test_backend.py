@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from guerdon import Environment, EnvPool
-from guerdon.envs.pool.threads import ThreadBackend
+from guerdon.envs.pool.backend import ThreadBackend
 from guerdon.errors import EpisodeError
 from tests.envs.worlds import SOON, AsyncDown, Board, Half, Move, World, taken, unsigned
 

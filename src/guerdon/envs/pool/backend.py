@@ -1,20 +1,118 @@
-"""`ThreadBackend`: a pool's environments in this process."""
+"""`PoolBackend`, which runs the environments of a pool, and `ThreadBackend` for this process."""
 
 from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from guerdon.envs.pool.calls import PoolBackend, PoolCall
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
 from guerdon.errors import EpisodeError
+from guerdon.types.observation import Observation
 
-__all__ = ["ThreadBackend"]
+__all__ = ["PoolBackend", "PoolCall", "ThreadBackend"]
 
-FOREVER_S = 1e9
+# The pool's own clock bounds the calls.
+LONG_S = 1e9
+
+
+class PoolCall:
+    """One reset or one step of one slot.
+
+    Example:
+        >>> from guerdon import Observation
+        >>> from guerdon.envs import PoolCall
+        >>> ended = []
+        >>> call = PoolCall(3, ended.append, action={"column": 2})
+        >>> call.is_reset
+        False
+        >>> call.finish(Observation(done=True))
+        >>> ended[0].slot, ended[0].observation.done
+        (3, True)
+
+    Attributes:
+        slot: The slot.
+        action: The agent's action; None for a reset.
+        seed: The seed of a reset.
+        extra: Further arguments of a reset; None for a step.
+        observation: The result.
+        error: The exception that was raised instead.
+        running: For the backend's own use.
+        over: Whether it has ended, or was given up.
+    """
+
+    __slots__ = (
+        "_finished", "action", "error", "extra", "observation", "over", "running", "seed", "slot",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        slot: int,
+        finished: Callable[[PoolCall], None],
+        *,
+        action: Any = None,
+        seed: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.slot = slot
+        self.action = action
+        self.seed = seed
+        self.extra = extra
+        self.observation: Observation | None = None
+        self.error: BaseException | None = None
+        self.running: Any = None
+        self.over = False
+        self._finished = finished
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether it begins an episode."""
+        return self.extra is not None
+
+    def finish(self, observation: Observation | None, error: BaseException | None = None) -> None:
+        """Set the result, in the event loop; the result of a call that is over is dropped."""
+        if not self.over:
+            self.over = True
+            self.observation, self.error = observation, error
+            self._finished(self)
+
+
+class PoolBackend(ABC):
+    """Runs the environments of a pool; used in one event loop, with one call per slot at a time.
+
+    Example:
+        >>> from guerdon import EnvPool, Observation
+        >>> from guerdon.envs import PoolBackend
+        >>> class Nowhere(PoolBackend):
+        ...     async def open(self): ...
+        ...     def submit(self, calls):
+        ...         for call in calls:
+        ...             call.finish(Observation(done=True))
+        ...     def give_up(self, call): ...
+        ...     async def close(self): ...
+        >>> with EnvPool(backend=Nowhere(), n=2).sync() as pool:
+        ...     [observation.done for observation in pool.reset_batch()]
+        [True, True]
+    """
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Prepare, and raise what is wrong before the first reset."""
+
+    @abstractmethod
+    def submit(self, calls: Sequence[PoolCall]) -> None:
+        """Start calls of different slots; each ends with its `finish`, in the event loop."""
+
+    @abstractmethod
+    def give_up(self, call: PoolCall) -> None:
+        """Abandon a call; the slot's next reset makes a new environment."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close every environment, and what runs them."""
 
 
 class ThreadBackend(PoolBackend):
@@ -55,8 +153,7 @@ class ThreadBackend(PoolBackend):
 
     def _new_runner(self) -> EnvRunner:
         assert self._threads is not None
-        # The pool's own clock bounds the calls.
-        return EnvRunner(self._factory, self._threads, timeout_s=FOREVER_S, replaces_failed=True)
+        return EnvRunner(self._factory, self._threads, timeout_s=LONG_S, replaces_failed=True)
 
     def submit(self, calls: Sequence[PoolCall]) -> None:
         """Start calls: sync steps in threads, all else as tasks."""

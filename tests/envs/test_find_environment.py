@@ -7,8 +7,7 @@ import textwrap
 import pytest
 
 from guerdon import Environment
-from guerdon.envs.finding import find_environment
-from guerdon.envs.registry import environments
+from guerdon.envs.registry import environments, find_environment
 from guerdon.errors import LoadError
 from tests.envs.worlds import World
 
@@ -132,12 +131,12 @@ def test_a_class_of_a_module():
 
 
 def test_a_registered_name(monkeypatch):
-    monkeypatch.setattr(environments, "_factories", {"maze": World})
+    monkeypatch.setattr(environments, "_entries", {"maze": World})
     assert find_environment("maze") is World
 
 
 def test_a_folder_comes_before_a_registered_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(environments, "_factories", {"maze_g": World})
+    monkeypatch.setattr(environments, "_entries", {"maze_g": World})
     folder(tmp_path / "maze_g", name="FromFolder")
     assert find_environment("maze_g").__name__ == "FromFolder"
 
@@ -146,14 +145,14 @@ def test_a_folder_comes_before_a_registered_name(tmp_path, monkeypatch):
 
 
 def test_an_unknown_name_tells_what_it_could_be_and_what_was_near(monkeypatch):
-    monkeypatch.setattr(environments, "_factories", {"maze": World})
-    with pytest.raises(LoadError, match=r"'maez' is no folder.*did you mean 'maze'\?"):
+    monkeypatch.setattr(environments, "_entries", {"maze": World})
+    with pytest.raises(LoadError, match=r"'maez' is not a folder.*did you mean 'maze'\?"):
         find_environment("maez")
 
 
 @pytest.mark.parametrize("target", ["nowhere/at/all", "environment.py"])
 def test_what_is_neither_a_folder_nor_a_spec_nor_registered(target):
-    with pytest.raises(LoadError, match=r"is no folder, no module:name"):
+    with pytest.raises(LoadError, match=r"is not a folder, not module:name"):
         find_environment(target)
 
 
@@ -185,7 +184,7 @@ def test_a_folder_named_environment_py_is_no_file(tmp_path):
 )
 def test_a_folder_with_none_or_two_says_which_and_how_to_name_one(tmp_path, text, said):
     path = folder(tmp_path / "maze_h", text)
-    with pytest.raises(LoadError, match=rf"but {said}.*environment\.py:") as caught:
+    with pytest.raises(LoadError, match=rf"found {said}.*environment\.py:") as caught:
         find_environment(str(path))
     assert caught.value.spec == str(path)
 
@@ -208,7 +207,7 @@ def test_a_folder_that_fails_to_import_tells_why_with_its_own_traceback(
     with pytest.raises(LoadError, match=said) as caught:
         find_environment(str(path))
     assert os.path.join("maze_i", "environment.py") in caught.value.traceback
-    assert "guerdon/envs/finding" not in caught.value.traceback
+    assert "guerdon/envs/registry" not in caught.value.traceback
 
 
 def test_a_package_that_fails_to_import_can_be_mended_and_found(tmp_path):
@@ -221,7 +220,7 @@ def test_a_package_that_fails_to_import_can_be_mended_and_found(tmp_path):
 
 @pytest.mark.parametrize("name", ["Board", "SOON", "Value"])
 def test_a_spec_of_something_else_is_refused(name):
-    with pytest.raises(LoadError, match="name an Environment class or what makes one"):
+    with pytest.raises(LoadError, match="must be an Environment class or a function"):
         find_environment(f"tests.envs.worlds:{name}")
 
 

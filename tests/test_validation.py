@@ -1,25 +1,48 @@
-"""check_token: what can be sent as a bearer token."""
+"""Argument checks: check_seconds, check_token."""
 
+import math
 import string
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import EnvClient, create_app
-from guerdon.envs.tokens import check_token
+from guerdon._validation import check_seconds, check_token
 from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import World
+
+
+@given(st.floats(min_value=0, exclude_min=True, allow_infinity=False) | st.integers(1, 10**300))
+def test_check_seconds_returns_a_finite_number_above_0_as_a_float(amount):
+    checked = check_seconds("timeout_s", amount)
+    assert type(checked) is float
+    assert checked == float(amount)
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [0, 0.0, -0.0, -1, -1e-9, math.nan, math.inf, -math.inf, True, False, None, "5", b"5",
+     Decimal(5), 1j, [5], 10**400, -(10**400)],
+    ids=repr,
+)  # fmt: skip
+def test_check_seconds_refuses_anything_else(amount):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^`timeout_s` must be a number of seconds above 0, got "
+    ):
+        check_seconds("timeout_s", amount)
+
 
 sendable = st.text(string.ascii_letters + string.digits + string.punctuation, min_size=1)
 
 
 @given(sendable)
-def test_printable_ascii_is_given_back_as_it_is(token):
+def test_check_token_returns_printable_ascii(token):
     assert check_token(token) == token
 
 
-def test_none_is_no_token():
+def test_check_token_accepts_none():
     assert check_token(None) is None
 
 
@@ -38,14 +61,14 @@ UNSENDABLE = [
 
 
 @pytest.mark.parametrize("token", [*UNSENDABLE, 3, b"secret", ["secret"], True], ids=repr)
-def test_what_can_not_be_sent_is_refused_without_being_told(token):
+def test_check_token_refuses_what_cannot_be_sent_without_showing_it(token):
     with pytest.raises(InvalidArgumentError, match="printable ASCII without spaces") as caught:
         check_token(token)
     assert "secret" not in str(caught.value)
 
 
 @given(sendable, st.characters(exclude_characters=string.printable), st.data())
-def test_one_odd_character_anywhere_is_enough(token, odd, data):
+def test_check_token_refuses_one_odd_character_anywhere(token, odd, data):
     place = data.draw(st.integers(0, len(token)))
     with pytest.raises(InvalidArgumentError):
         check_token(token[:place] + odd + token[place:])
@@ -55,6 +78,6 @@ def test_one_odd_character_anywhere_is_enough(token, odd, data):
     lambda token: create_app(World, token=token),
     lambda token: EnvClient("http://127.0.0.1:1", token=token),
 ], ids=["server", "client"])  # fmt: skip
-def test_server_and_client_refuse_what_would_never_match(use):
+def test_create_app_and_env_client_refuse_a_token_that_cannot_be_sent(use):
     with pytest.raises(InvalidArgumentError, match="printable ASCII"):
         use("secret\n")
