@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Findings, Measured
-from guerdon.tracking.normalizer import RewardNormalizer
+from guerdon import RewardNormalizer
 
 REWARDS = 1_000_000
 ENVIRONMENTS = 16
@@ -62,7 +62,7 @@ def _ours(columns: Columns) -> list[tuple[float, float]]:
     normalizer = RewardNormalizer()
     normalizer(reward=columns[0], env_id=columns[1])
     scales = map(normalizer.scale, range(ENVIRONMENTS))
-    return [(scale.centre, scale.spread) for scale in scales]
+    return [(scale.center, scale.spread) for scale in scales]
 
 
 def _bare(columns: Columns) -> list[tuple[float, float]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from guerdon.tracking.normalizer import *
     from guerdon.tracking.records import *
     from guerdon.tracking.sending import *
+    from guerdon.tracking.statistics import *
     from guerdon.tracking.tensorboard import *
     from guerdon.tracking.trackers import *
     from guerdon.tracking.wandb import *
@@ -25,9 +26,10 @@ __getattr__, __dir__ = lazy_names(
         "log": "TrackedRun",
         "logger": "RewardLogger",
         "mlflow": "MlflowTracker",
-        "normalizer": "RewardNormalizer Scale",
+        "normalizer": "RewardNormalizer",
         "records": "TrackedRecord metric_name reward_fields",
         "sending": "TrackerStatus",
+        "statistics": "Scale",
         "tensorboard": "TensorBoardTracker",
         "trackers": "TrackerBackend",
         "wandb": "WandbTracker",

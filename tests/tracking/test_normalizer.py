@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from guerdon import RewardNormalizer
 from guerdon.errors import InvalidArgumentError, StateError
-from guerdon.tracking.normalizer import RewardNormalizer
 
 MEANS = ["running_mean_std", "population"]
 METHODS = ["running_mean_std", "min_max", "percentile", "population"]
@@ -34,8 +34,8 @@ def stored(normalizer):
 
 def same_scale(one, other):
     assert one.count == other.count
-    largest = max(abs(one.centre), one.spread, 1e-300)
-    assert one.centre == pytest.approx(other.centre, rel=1e-9, abs=1e-9 * largest)
+    largest = max(abs(one.center), one.spread, 1e-300)
+    assert one.center == pytest.approx(other.center, rel=1e-9, abs=1e-9 * largest)
     assert one.spread == pytest.approx(other.spread, rel=1e-9, abs=1e-9 * largest)
 
 
@@ -57,7 +57,7 @@ def same_scale(one, other):
         ("population", [1.0, 3.0], [0.0, 1.0]),
     ],
 )
-def test_one_reward_after_the_other(method, rewards, expected):
+def test_call_normalizes_single_rewards(method, rewards, expected):
     normalizer = RewardNormalizer(method)
     found = [normalizer(reward=reward, env_id="chess") for reward in rewards]
     assert found == pytest.approx(expected, abs=1e-12)
@@ -74,48 +74,48 @@ def test_one_reward_after_the_other(method, rewards, expected):
         ("population", [each / math.sqrt(61 / 3) for each in (-3.0, -1.0, 6.0, -6.0, -2.0)]),
     ],
 )
-def test_an_array_is_taken_in_at_once_and_then_normalised(method, expected):
+def test_call_adds_an_array_before_normalizing_it(method, expected):
     normalizer = RewardNormalizer(method)
     found = normalizer([1.0, 3.0, 10.0, -2.0, 2.0], env_id=[0, 0, 1, 2, 2])
     assert found.tolist() == pytest.approx(expected)
 
 
-def test_of_a_population_each_environment_counts_the_same():
+def test_population_weights_environments_equally():
     normalizer = RewardNormalizer("population")
     normalizer([0.0] * 999 + [1.0], env_id=[0] * 999 + [1])
     assert normalizer.scale() == normalizer.scale(0)
-    assert (normalizer.scale().centre, normalizer.scale().spread) == (0.5, 0.5)
+    assert (normalizer.scale().center, normalizer.scale().spread) == (0.5, 0.5)
 
 
-def test_rare_extremes_do_not_matter_to_percentiles():
+def test_percentile_ignores_rare_extremes():
     rewards = [*range(99), 1e9]
     normalizer = RewardNormalizer("percentile")
     found = normalizer(rewards, env_id="chess")
-    assert normalizer.scale("chess").centre == 4.0  # the fifth of a hundred
+    assert normalizer.scale("chess").center == 4.0  # the fifth of a hundred
     assert found[94] == 1.0
     assert found[99] == 10.0
 
 
-def test_percentiles_can_be_chosen():
+def test_percentiles_argument_sets_the_range():
     normalizer = RewardNormalizer("percentile", percentiles=(25, 75))
     normalizer(list(range(1, 101)), env_id="chess")
-    assert (normalizer.scale("chess").centre, normalizer.scale("chess").spread) == (25.0, 50.0)
+    assert (normalizer.scale("chess").center, normalizer.scale("chess").spread) == (25.0, 50.0)
 
 
-def test_rewards_are_cut_to_the_range():
+def test_clip_range_clips_rewards():
     normalizer = RewardNormalizer("min_max", clip_range=(0.25, 0.5))
     assert normalizer([0.0, 10.0, 3.0], env_id=1).tolist() == [0.25, 0.5, 0.3]
     assert normalizer(10.0, env_id=1) == 0.5
     assert RewardNormalizer(clip_range=None)([0.0] * 999 + [1.0], 1).max() > 10
 
 
-def test_by_default_nothing_is_beyond_ten():
+def test_clip_range_is_ten_by_default():
     normalizer = RewardNormalizer()
     assert normalizer([0.0] * 999 + [1.0], 1).max() == 10.0
     assert normalizer(-5.0, 1) == -10.0
 
 
-def test_environments_can_be_pooled():
+def test_per_environment_false_pools_rewards():
     pooled = RewardNormalizer(per_environment=False)
     assert pooled([1.0, 3.0]).tolist() == [-1.0, 1.0]
     assert pooled(2.0, env_id="whatever") == 0.0
@@ -128,7 +128,7 @@ ORDERS = [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]
 
 @EVERY
 @pytest.mark.parametrize("factor", [1.0, -1e9, 1e-9])
-def test_what_differs_by_rounding_alone_is_the_same(method, factor):
+def test_call_treats_rounding_differences_as_equal(method, factor):
     rewards = [factor * reward for reward in ORDERS] * 10
     assert rewards[0] != rewards[1]
     normalizer = RewardNormalizer(method)
@@ -137,7 +137,7 @@ def test_what_differs_by_rounding_alone_is_the_same(method, factor):
 
 
 @EVERY
-def test_what_differs_by_more_than_rounding_does_not_count_as_the_same(method):
+def test_call_keeps_differences_larger_than_rounding(method):
     normalizer = RewardNormalizer(method)
     found = normalizer([1e9, 1e9 + 1e-3], env_id="chess")
     assert found[1] - found[0] == pytest.approx(2.0 if method in MEANS else 1.0)
@@ -149,7 +149,7 @@ def test_what_differs_by_more_than_rounding_does_not_count_as_the_same(method):
 @pytest.mark.parametrize("offset", [0.0, 1e9, -1e12])
 @pytest.mark.parametrize("as_array", [True, False])
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=50))
-def test_mean_and_deviation_are_exact_whatever_the_offset(offset, as_array, noise):
+def test_running_mean_std_is_exact_at_any_offset(offset, as_array, noise):
     rewards = [offset + each for each in noise]
     normalizer = RewardNormalizer()
     if as_array:
@@ -161,13 +161,13 @@ def test_mean_and_deviation_are_exact_whatever_the_offset(offset, as_array, nois
     mean = sum(exact) / len(exact)
     variance = sum((reward - mean) ** 2 for reward in exact) / len(exact)
     scale = normalizer.scale(1)
-    assert scale.centre == pytest.approx(float(mean), rel=1e-14, abs=1e-11)
+    assert scale.center == pytest.approx(float(mean), rel=1e-14, abs=1e-11)
     assert scale.spread == pytest.approx(math.sqrt(variance), rel=1e-9, abs=abs(offset) * 1e-15)
 
 
 @pytest.mark.parametrize("size", [1, 5, 16_384, 100_000])
 @pytest.mark.parametrize("ids", [16, 1000], ids=lambda ids: f"{ids} environments")
-def test_blocks_of_rows_give_what_numpy_gives(size, ids):
+def test_running_mean_std_of_blocks_equals_numpy(size, ids):
     dice = np.random.default_rng(size)
     rewards, env_id = 1e9 + dice.normal(size=size), dice.integers(0, ids, size)
     normalizer = RewardNormalizer()
@@ -176,14 +176,14 @@ def test_blocks_of_rows_give_what_numpy_gives(size, ids):
         own = rewards[env_id == one]
         scale = normalizer.scale(one)
         assert scale.count == len(own)
-        assert scale.centre == pytest.approx(own.mean(), rel=1e-15)
+        assert scale.center == pytest.approx(own.mean(), rel=1e-15)
         assert scale.spread == pytest.approx((own - own[0]).std(), rel=1e-9, abs=1e-12)
-        expected = (own - scale.centre) / (scale.spread or 1)
+        expected = (own - scale.center) / (scale.spread or 1)
         assert found[env_id == one].tolist() == pytest.approx(expected.clip(-10, 10).tolist())
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_batches_far_from_0_lose_no_digits(merged):
+def test_running_mean_std_of_large_batches_loses_no_digits(merged):
     batches = 1e9 + np.random.default_rng(0).normal(size=(50, 1_000))
     normalizer = RewardNormalizer()
     for batch in batches:
@@ -195,7 +195,7 @@ def test_batches_far_from_0_lose_no_digits(merged):
     assert normalizer.scale("far").spread == pytest.approx(expected, rel=1e-12)
 
 
-def test_ten_million_rewards_far_from_0_lose_no_digits():
+def test_running_mean_std_of_ten_million_rewards_loses_no_digits():
     normalizer = RewardNormalizer()
     dice = np.random.default_rng(0)
     noise = dice.normal(size=100_000)
@@ -209,7 +209,7 @@ def test_ten_million_rewards_far_from_0_lose_no_digits():
     for each, count in ((normalizer, 10**7), (one_by_one, 10**5)):
         scale = each.scale("far")
         assert scale.count == count
-        assert scale.centre == pytest.approx(1e9, rel=1e-15)
+        assert scale.center == pytest.approx(1e9, rel=1e-15)
         assert scale.spread == pytest.approx(deviation, rel=1e-9)
 
 
@@ -219,7 +219,7 @@ def test_ten_million_rewards_far_from_0_lose_no_digits():
 @EVERY
 @QUICK
 @given(rows=ROWS)
-def test_an_array_teaches_what_its_rewards_teach_one_by_one(method, rows):
+def test_call_with_an_array_equals_single_calls(method, rows):
     at_once, one_by_one = RewardNormalizer(method), RewardNormalizer(method)
     at_once(*columns(rows))
     last = [one_by_one(reward, env_id) for reward, env_id in rows][-1]
@@ -233,7 +233,7 @@ def test_an_array_teaches_what_its_rewards_teach_one_by_one(method, rows):
 @EVERY
 @QUICK
 @given(parts=st.lists(ROWS, min_size=1, max_size=4))
-def test_workers_that_are_merged_know_what_one_would(method, parts):
+def test_merge_equals_one_normalizer_with_all_rewards(method, parts):
     alone = RewardNormalizer(method)
     workers = [RewardNormalizer(method) for _ in parts]
     for worker, part in zip(workers, parts, strict=True):
@@ -247,7 +247,7 @@ def test_workers_that_are_merged_know_what_one_would(method, parts):
 
 
 @EVERY
-def test_a_merge_leaves_the_others_as_they_were(method):
+def test_merge_leaves_the_others_unchanged(method):
     other, together = RewardNormalizer(method), RewardNormalizer(method)
     other([1.0, 2.0], env_id="chess")
     before = other.state_dict()
@@ -256,7 +256,7 @@ def test_a_merge_leaves_the_others_as_they_were(method):
     assert other.state_dict() == before
 
 
-def test_one_merged_with_itself_knows_all_twice():
+def test_merge_with_itself_counts_all_twice():
     normalizer = RewardNormalizer()
     normalizer([1.0, 3.0], env_id="chess")
     normalizer.merge(normalizer)
@@ -264,7 +264,7 @@ def test_one_merged_with_itself_knows_all_twice():
 
 
 @pytest.mark.parametrize("method", EXACT)
-def test_threads_lose_no_reward(method):
+def test_call_from_threads_loses_no_reward(method):
     shared, alone = RewardNormalizer(method), RewardNormalizer(method)
     rewards = np.random.default_rng(0).normal(size=(40, 50))
 
@@ -288,7 +288,7 @@ def test_threads_lose_no_reward(method):
 @EVERY
 @QUICK
 @given(rows=ROWS, cut=st.integers(0, 40))
-def test_it_goes_on_from_a_state_exactly_as_if_it_had_never_stopped(method, rows, cut):
+def test_load_state_dict_continues_exactly(method, rows, cut):
     whole, after = RewardNormalizer(method), RewardNormalizer(method)
     for row in rows[:cut]:
         whole(*row)
@@ -297,7 +297,7 @@ def test_it_goes_on_from_a_state_exactly_as_if_it_had_never_stopped(method, rows
     assert after.state_dict() == whole.state_dict()
 
 
-def test_a_state_of_many_percentiles_goes_on_exactly():
+def test_load_state_dict_continues_exactly_with_many_rewards():
     dice = np.random.default_rng(0)
     whole, after = RewardNormalizer("percentile"), RewardNormalizer("percentile")
     whole(dice.normal(size=10_000), env_id=1)
@@ -310,7 +310,7 @@ def test_a_state_of_many_percentiles_goes_on_exactly():
 @pytest.mark.parametrize(
     "again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
 )
-def test_a_copy_learns_by_itself(method, again):
+def test_copies_are_independent(method, again):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     before = normalizer.state_dict()
@@ -325,70 +325,72 @@ def test_a_copy_learns_by_itself(method, again):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"method": "mean"}, "the state has method 'mean'"),
-        ({"per_environment": False}, "per_environment False; here it is True"),
-        ({"frozen": 1}, "frozen is 1"),
-        ({"more": 1}, "doesn't fit a normaliser"),
-        ({"environments": {}}, "a list of up to 1,000 pairs"),
-        ({"environments": [["a", {}, 1]]}, r"environments\[0\] is .* a pair"),
-        ({"environments": [["a", {}]]}, r"environments\[0\]: \{\} is no state; it holds count"),
-        ({"environments": [[1.5, {}]]}, r"environments\[0\]: env_id is 1.5"),
-        ({"environments": None}, "environments is None"),
+        ({"method": "mean"}, "`method` of the state must be .* got 'mean'"),
+        ({"per_environment": False}, "`per_environment` of the state must be True, got False"),
+        ({"frozen": 1}, "`frozen` must be True or False, got 1"),
+        ({"more": 1}, "the state must have the keys"),
+        ({"environments": {}}, "`environments` must be a list of up to 1,000 pairs"),
+        ({"environments": [["a", {}, 1]]}, r"environments\[0\] must be a pair"),
+        ({"environments": [["a", {}]]}, r"environments\[0\]: a state must have the keys count"),
+        ({"environments": [[1.5, {}]]}, r"environments\[0\]: `env_id` must be .* got 1.5"),
+        ({"environments": None}, "`environments` must be .* got None"),
     ],
     ids=str,
 )
-def test_a_state_that_does_not_fit_is_refused_whole(method, change, said):
+def test_load_state_dict_and_merge_reject_an_invalid_state_as_a_whole(method, change, said):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     before = normalizer.state_dict()
     for load in (normalizer.load_state_dict, normalizer.merge):
-        with pytest.raises(StateError, match=said):
+        with pytest.raises(StateError, match=expected):
             load({**before, **change})
     assert normalizer.state_dict() == before
 
 
 WRONG = [
-    ("running_mean_std", {"count": 0}, "count is 0"),
-    ("running_mean_std", {"count": True}, "count is True"),
-    ("running_mean_std", {"origin": math.nan}, "origin is nan"),
+    ("running_mean_std", {"count": 0}, "`count` must be .* got 0"),
+    ("running_mean_std", {"count": True}, "`count` must be .* got True"),
+    ("running_mean_std", {"origin": math.nan}, "`origin` must be .* got nan"),
     ("running_mean_std", {"offset": 1e300}, r"a number up to 2e\+100"),
-    ("running_mean_std", {"squares": -1.0}, "squares is -1.0"),
-    ("min_max", {"lowest": 9.0}, "lowest is 9.0, above highest"),
-    ("min_max", {"highest": "1"}, "highest is '1'"),
-    ("percentile", {"levels": []}, "levels is"),
-    ("percentile", {"levels": [[3.0, 1.0]]}, r"levels\[0\] is .* sorted"),
-    ("percentile", {"levels": [[1.0, math.inf]]}, r"levels\[0\] is"),
+    ("running_mean_std", {"squares": -1.0}, "`squares` must be at least 0, got -1.0"),
+    ("min_max", {"lowest": 9.0}, "`lowest` must be at most `highest`, 3.0, got 9.0"),
+    ("min_max", {"highest": "1"}, "`highest` must be .* got '1'"),
+    ("percentile", {"levels": []}, "`levels` must be 1 to 64 lists"),
+    ("percentile", {"levels": [[3.0, 1.0]]}, r"`levels\[0\]` must be .* sorted"),
+    ("percentile", {"levels": [[1.0, math.inf]]}, r"`levels\[0\]` must be"),
     ("percentile", {"levels": [[1.0] * 2048], "count": 2048}, "fewer than 2,048"),
-    ("percentile", {"levels": [[1.0]]}, "don't stand for 2 rewards"),
-    ("percentile", {"compactions": []}, "one for each level"),
-    ("percentile", {"compactions": [-1]}, "counts are needed"),
-    ("percentile", {"compactions": [1]}, "so many rewards never came"),
-    ("running_mean_std", {"count": 10**400}, "a whole number from 1 to 2"),
+    ("percentile", {"levels": [[1.0]]}, "must represent `count`, 2, rewards"),
+    ("percentile", {"compactions": []}, "one entry per level"),
+    ("percentile", {"compactions": [-1]}, "must be integers >= 0"),
+    ("percentile", {"compactions": [1]}, "must be possible with `count` rewards"),
+    ("running_mean_std", {"count": 10**400}, r"an integer in \[1, 2\^53\]"),
 ]
 
 
 @pytest.mark.parametrize(("method", "change", "said"), WRONG, ids=lambda value: str(value)[:40])
-def test_statistics_that_cannot_be_are_refused(method, change, said):
+def test_load_state_dict_rejects_impossible_statistics(method, change, said):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     state = stored(normalizer)
     state["environments"][0][1].update(change)
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=expected):
         normalizer.load_state_dict(state)
     assert normalizer.scale("chess").count == 2
 
 
-def test_percentiles_of_a_state_must_be_those_that_are_asked_for():
+def test_load_state_dict_rejects_other_percentiles():
     state = RewardNormalizer("percentile").state_dict()
-    with pytest.raises(StateError, match=r"percentiles \[5.0, 95.0\]; here it is \[1.0, 99.0\]"):
+    with pytest.raises(
+        StateError, match=r"`percentiles` of the state must be \[1.0, 99.0\], got \[5.0, 95.0\]"
+    ):
         RewardNormalizer("percentile", percentiles=(1, 99)).load_state_dict(state)
 
 
-def test_an_environment_cannot_be_there_twice():
+def test_load_state_dict_rejects_a_duplicate_environment():
     normalizer = RewardNormalizer()
     normalizer(1.0, "chess")
     state = normalizer.state_dict()
-    with pytest.raises(StateError, match="'chess' is there already"):
+    with pytest.raises(StateError, match="duplicate id 'chess'"):
         normalizer.load_state_dict({**state, "environments": state["environments"] * 2})
 
 
@@ -396,7 +398,7 @@ def test_an_environment_cannot_be_there_twice():
 
 
 @EVERY
-def test_frozen_it_normalises_and_takes_nothing_in(method):
+def test_freeze_stops_updates(method):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     before = normalizer.state_dict()["environments"]
@@ -414,19 +416,19 @@ def test_frozen_it_normalises_and_takes_nothing_in(method):
 
 
 @pytest.mark.parametrize("method", ["running_mean_std", "min_max", "percentile"])
-def test_frozen_it_knows_no_new_environment(method):
+def test_freeze_rejects_an_unknown_environment(method):
     normalizer = RewardNormalizer(method)
     normalizer(1.0, env_id="chess")
     normalizer.freeze()
-    said = r"no reward of environment 'go': it is frozen, and it knows \['chess'\]"
+    expected = r"environment 'go' has no rewards yet; the normalizer is frozen; known: \['chess'\]"
     for reward in (1.0, [1.0, 2.0]):
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=expected):
             normalizer(reward, env_id="go")
     with pytest.raises(InvalidArgumentError, match="frozen; unfreeze"):
         normalizer.merge(RewardNormalizer(method))
 
 
-def test_frozen_a_population_takes_a_new_environment_on_its_scale():
+def test_freeze_of_a_population_accepts_an_unknown_environment():
     normalizer = RewardNormalizer("population")
     normalizer([1.0, 3.0], env_id="chess")
     normalizer.freeze()
@@ -434,7 +436,7 @@ def test_frozen_a_population_takes_a_new_environment_on_its_scale():
     assert normalizer.environments == ["chess"]
 
 
-def test_where_rewards_never_differed_it_divides_by_1():
+def test_call_divides_by_1_if_rewards_are_equal():
     normalizer = RewardNormalizer()
     normalizer([5.0, 5.0], env_id="chess")
     normalizer.freeze()
@@ -442,10 +444,10 @@ def test_where_rewards_never_differed_it_divides_by_1():
 
 
 @EVERY
-def test_frozen_from_the_start_it_knows_nothing(method):
+def test_freeze_before_the_first_reward_rejects_rewards(method):
     normalizer = RewardNormalizer(method)
     normalizer.freeze()
-    with pytest.raises(InvalidArgumentError, match=r"it is frozen, and it knows \[\]"):
+    with pytest.raises(InvalidArgumentError, match=r"the normalizer is frozen; known: \[\]"):
         normalizer(1.0, env_id="chess")
 
 
@@ -456,89 +458,92 @@ def test_frozen_from_the_start_it_knows_nothing(method):
 @pytest.mark.parametrize(
     ("reward", "env_id", "said"),
     [
-        (math.nan, "a", "the reward is nan; finite numbers"),
-        (math.inf, "a", "the reward is inf"),
-        (1e101, "a", r"the reward is 1e\+101; finite numbers up to 1e\+100"),
-        (True, "a", "the reward is True"),
-        (10**400, "a", "the reward is 1000"),
-        ("1", "a", "reward is '1'; it takes one value, a list or an array"),
-        (None, "a", "reward is None, as where scoring failed: .* leave it out"),
-        (np.float32("nan"), "a", "the reward is"),
-        (1.0, None, "env_id is missing"),
-        (1.0, 1.5, "env_id is 1.5; an id is a whole number, or a text"),
-        (1.0, True, "env_id is True"),
-        (1.0, ["a"], r"env_id is \['a'\]"),
-        (1.0, "a" * 1_001, "up to 1,000 letters"),
-        ([1.0, math.nan, 2.0, -math.inf], ["a", "b", "c", "d"], "reward is nan in rows 1, 3"),
+        (math.nan, "a", "`reward` must be a finite number up to 1e\\+100, got nan"),
+        (math.inf, "a", "got inf"),
+        (1e101, "a", r"got 1e\+101"),
+        (True, "a", "got True"),
+        (10**400, "a", "got <int>|got 1000"),
+        ("1", "a", "`reward` must be a single value, a list or an array, got '1'"),
+        (None, "a", "`reward` must be a number, got None, .* leave it out"),
+        (np.float32("nan"), "a", "`reward` must be"),
+        (1.0, None, "`env_id` is required"),
+        (1.0, 1.5, "`env_id` must be an integer or a string of up to 1,000 characters, got 1.5"),
+        (1.0, True, "got True"),
+        (1.0, ["a"], r"`env_id` must be .* got \['a'\]"),
+        (1.0, "a" * 1_001, "up to 1,000 characters"),
+        ([1.0, math.nan, 2.0, -math.inf], ["a", "b", "c", "d"], "got nan in rows 1, 3"),
         ([1.0] * 9 + [math.nan] * 9, "a", "rows 9, 10, 11, 12, 13 and 4 more"),
-        ([1.0, None], "a", "reward is None in row 1"),
-        ([1.0, True], "a", "reward is True in row 1"),
-        ([1.0, "1"], "a", "reward is '1' in row 1"),
-        ([1.0, 10**400], "a", "reward can't be read|reward is 1000"),
-        ([[1.0], [1.0, 2.0]], "a", r"reward can't be read|reward is \[1.0\] in"),
-        (np.array([True, False]), "a", "reward holds bool values"),
-        (np.array([1j]), "a", "reward holds complex128 values"),
-        (np.array(["1"]), "a", "reward holds <U1 values"),
-        (np.array([1.0, -1e101]), "a", r"reward is -1e\+101 in row 1"),
-        (np.ma.array([1.0, 2.0], mask=[True, False]), "a", "reward is masked in places"),
-        (np.array([1e101]), "a", r"reward is 1e\+101 in row 0"),
-        ([1.0, 2.0], ["a"], r"env_id has shape \(1,\) and reward \(2,\)"),
-        ([1.0, 2.0], [["a", "b"]], r"env_id has shape \(1, 2\)"),
-        ([1.0, 2.0], None, "env_id is missing"),
-        ([1.0], {"a"}, "env_id is {'a'}; it takes one value, a list or"),
-        ([1.0, 2.0], ["a", 1.5], "env_id is 1.5, in row 1"),
-        ([1.0, 2.0], ["a", True], "env_id is True, in row 1"),
-        ([1.0, 2.0], ["a", None], "env_id is None, in row 1"),
-        ([1.0, 2.0], np.array([0.0, 1.0]), "env_id is 0.0, in rows 0, 1"),
-        ([1.0, 2.0], ["a", "b" * 1_001], "up to 1,000 letters"),
+        ([1.0, None], "a", "got None in row 1"),
+        ([1.0, True], "a", "got True in row 1"),
+        ([1.0, "1"], "a", "got '1' in row 1"),
+        ([1.0, 10**400], "a", "`reward` can't be read|got 1000|got <int>"),
+        ([[1.0], [1.0, 2.0]], "a", r"`reward` can't be read|got \[1.0\] in"),
+        (np.array([True, False]), "a", "must contain numbers, got dtype bool"),
+        (np.array([1j]), "a", "got dtype complex128"),
+        (np.array(["1"]), "a", "got dtype <U1"),
+        (np.array([1.0, -1e101]), "a", r"got -1e\+101 in row 1"),
+        (np.ma.array([1.0, 2.0], mask=[True, False]), "a", "`reward` must not be masked"),
+        (np.array([1e101]), "a", r"got 1e\+101 in row 0"),
+        ([1.0, 2.0], ["a"], r"`env_id` has shape \(1,\) and `reward` \(2,\)"),
+        ([1.0, 2.0], [["a", "b"]], r"`env_id` has shape \(1, 2\)"),
+        ([1.0, 2.0], None, "`env_id` is required"),
+        ([1.0], {"a"}, "`env_id` must be a single value, a list or an array, got {'a'}"),
+        ([1.0, 2.0], ["a", 1.5], "got 1.5 in row 1"),
+        ([1.0, 2.0], ["a", True], "got True in row 1"),
+        ([1.0, 2.0], ["a", None], "got None in row 1"),
+        ([1.0, 2.0], np.array([0.0, 1.0]), "got 0.0 in rows 0, 1"),
+        ([1.0, 2.0], ["a", "b" * 1_001], "up to 1,000 characters"),
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_cannot_be_meant_is_refused_whole(method, reward, env_id, said):
+def test_call_rejects_invalid_arguments_as_a_whole(method, reward, env_id, said):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     before = normalizer.state_dict()
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=expected):
         normalizer(reward, env_id)
     assert normalizer.state_dict() == before
 
 
 @EVERY
-def test_one_environment_too_many_is_refused_whole(method):
+def test_max_environments_rejects_a_call_as_a_whole(method):
     normalizer = RewardNormalizer(method, max_environments=3)
     normalizer([1.0, 3.0], env_id=["a", "b"])
     before = normalizer.state_dict()
-    said = "no room for environment 'c' and 1 more: 2 are known, and max_environments is 3"
-    with pytest.raises(InvalidArgumentError, match=said):
+    expected = "can't add environment 'c' and 1 more: 2 are known, and `max_environments` is 3"
+    with pytest.raises(InvalidArgumentError, match=expected):
         normalizer([1.0, 1.0, 1.0], env_id=["a", "c", "d"])
     many = RewardNormalizer(method)
     many([1.0, 1.0], env_id=["c", "d"])
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=expected):
         normalizer.merge(many)
     assert normalizer.state_dict() == before
     normalizer(1.0, env_id="c")
-    with pytest.raises(InvalidArgumentError, match="no room for environment 'd': 3 are known"):
+    with pytest.raises(InvalidArgumentError, match="can't add environment 'd': 3 are known"):
         normalizer(1.0, env_id="d")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"method": "mean"}, "method is 'mean'; it must be one of 'running_mean_std', 'min_max'"),
-        ({"method": None}, "method is None"),
-        ({"per_environment": 1}, "per_environment is 1; it must be True or False"),
-        ({"clip_range": (1, -1)}, r"clip_range is \(1, -1\); two finite numbers that rise"),
-        ({"clip_range": (0, math.inf)}, "clip_range is"),
-        ({"clip_range": 10}, "clip_range is 10"),
-        ({"percentiles": (5, 101)}, "within 0 and 100, that rise"),
-        ({"percentiles": (50, 50)}, "percentiles is"),
-        ({"max_environments": 0}, "a whole number from 1"),
-        ({"max_environments": 2.5}, "a whole number from 1"),
+        ({"method": "mean"}, "`method` must be 'running_mean_std', 'min_max'"),
+        ({"method": None}, "`method` must be .* got None"),
+        ({"per_environment": 1}, "`per_environment` must be True or False, got 1"),
+        (
+            {"clip_range": (1, -1)},
+            r"`clip_range` must be two finite, increasing numbers, got \(1, -1\)",
+        ),
+        ({"clip_range": (0, math.inf)}, "`clip_range` must be"),
+        ({"clip_range": 10}, "got 10"),
+        ({"percentiles": (5, 101)}, r"increasing numbers in \[0, 100\]"),
+        ({"percentiles": (50, 50)}, "`percentiles` must be"),
+        ({"max_environments": 0}, "`max_environments` must be an integer >= 1, got 0"),
+        ({"max_environments": 2.5}, "got 2.5"),
     ],
     ids=str,
 )
-def test_arguments_that_cannot_be_meant_are_refused(arguments, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_reward_normalizer_rejects_invalid_arguments(arguments, said):
+    with pytest.raises(InvalidArgumentError, match=expected):
         RewardNormalizer(**arguments)
 
 
@@ -558,7 +563,7 @@ def test_arguments_that_cannot_be_meant_are_refused(arguments, said):
     ],
     ids=["list", "tuple", "int64", "int8", "uint64", "mixed", "object"],
 )
-def test_ids_may_be_whole_numbers_of_any_kind(ids):
+def test_call_accepts_integer_ids_of_any_type(ids):
     normalizer = RewardNormalizer()
     assert normalizer([1.0, 3.0, 9.0], ids).tolist() == [-1.0, 1.0, 0.0]
     assert normalizer.environments == [3, 5]
@@ -578,7 +583,7 @@ def test_ids_may_be_whole_numbers_of_any_kind(ids):
     ids=str,
 )
 @pytest.mark.parametrize("as_array", [False, True])
-def test_ids_may_lie_anywhere(ids, as_array):
+def test_call_accepts_integer_ids_of_any_size(ids, as_array):
     normalizer = RewardNormalizer()
     kinds = {-128: np.int8, 2**64 - 1: np.uint64, 2**80: object}
     given = np.array(ids, dtype=kinds.get(ids[0], np.int64)) if as_array else ids
@@ -586,7 +591,7 @@ def test_ids_may_lie_anywhere(ids, as_array):
     assert sorted(normalizer.environments) == sorted(set(ids))
 
 
-def test_a_number_and_its_text_are_two_environments():
+def test_call_distinguishes_a_number_from_its_text():
     normalizer = RewardNormalizer()
     assert normalizer([1.0, 5.0, 3.0], [1, "1", 1]).tolist() == [-1.0, 0.0, 1.0]
     assert normalizer.environments == [1, "1"]
@@ -595,14 +600,14 @@ def test_a_number_and_its_text_are_two_environments():
     assert other.environments == [1, "1"]
 
 
-def test_ids_may_be_an_array_of_texts():
+def test_call_accepts_an_array_of_strings_as_ids():
     normalizer = RewardNormalizer()
     assert normalizer(np.array([1.0, 3.0]), np.array(["a", "a"])).tolist() == [-1.0, 1.0]
     assert normalizer(3.0, np.str_("a")) == pytest.approx(1 / math.sqrt(2))
     assert {type(each) for each in normalizer.environments} == {str}
 
 
-def test_what_comes_out_has_the_shape_of_what_went_in():
+def test_call_returns_the_shape_of_the_rewards():
     normalizer = RewardNormalizer()
     found = normalizer(np.array([[1, 3], [5, 5]]), np.array([[0, 0], [1, 1]]))
     assert found.tolist() == [[-1.0, 1.0], [0.0, 0.0]]
@@ -612,14 +617,14 @@ def test_what_comes_out_has_the_shape_of_what_went_in():
 
 
 @EVERY
-def test_no_rewards_give_none(method):
+def test_call_without_rewards_returns_an_empty_array(method):
     normalizer = RewardNormalizer(method)
     for env_id in ([], "chess", np.array([], dtype=int), np.array([], dtype=str)):
         assert normalizer([], env_id).shape == (0,)
     assert normalizer.environments == []
 
 
-def test_the_rewards_that_are_given_stay_as_they_are():
+def test_call_leaves_the_given_array_unchanged():
     rewards = np.array([1.0, 3.0])
     RewardNormalizer()(rewards, "chess")
     assert rewards.tolist() == [1.0, 3.0]
@@ -631,7 +636,7 @@ def test_the_rewards_that_are_given_stay_as_they_are():
     st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=20),
     st.floats(-1e100, 1e100),
 )
-def test_whatever_the_rewards_a_number_comes_out(method, rewards, later):
+def test_call_returns_finite_numbers(method, rewards, later):
     normalizer = RewardNormalizer(method, clip_range=None)
     assert np.isfinite(normalizer(rewards, "chess")).all()
     normalizer.freeze()

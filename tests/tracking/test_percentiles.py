@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon.tracking.normalizer.percentiles import CAPACITY, Percentiles
+from guerdon.tracking.percentiles import CAPACITY, Percentiles
 
 PERCENTS = [0, 0.1, 1, 5, 25, 50, 75, 95, 99, 99.9, 100]
 
@@ -47,7 +47,7 @@ def shapes(size):
 
 
 @given(st.lists(st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=60))
-def test_few_rewards_have_exact_percentiles(values):
+def test_percentile_of_few_rewards_is_exact(values):
     one_by_one = Percentiles()
     for value in values:
         one_by_one.add(value)
@@ -58,7 +58,7 @@ def test_few_rewards_have_exact_percentiles(values):
         assert one_by_one.percentile(percent) == expected
 
 
-def test_just_below_its_capacity_nothing_is_lost():
+def test_percentile_below_the_capacity_is_exact():
     sketch = sketch_of(range(CAPACITY - 1))
     assert sketch.scale().rank_error == 0
     assert sketch.percentile(50) == CAPACITY // 2 - 1
@@ -68,7 +68,7 @@ def test_just_below_its_capacity_nothing_is_lost():
 
 @pytest.mark.parametrize("shape", shapes(1))
 @pytest.mark.parametrize("way", ["at once", "in parts", "one by one", "merged"])
-def test_ranks_are_off_by_no_more_than_the_bound(shape, way):
+def test_percentile_is_within_the_rank_error(shape, way):
     values = shapes(30_000)[shape]
     if way == "at once":
         sketch = sketch_of(values)
@@ -89,7 +89,7 @@ def test_ranks_are_off_by_no_more_than_the_bound(shape, way):
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, 9_000), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
-def test_however_it_is_merged_the_bound_holds(sizes, seed):
+def test_merge_stays_within_the_rank_error(sizes, seed):
     dice = np.random.default_rng(seed)
     parts = [dice.normal(dice.normal(), size=size) for size in sizes]
     sketch = Percentiles()
@@ -100,7 +100,7 @@ def test_however_it_is_merged_the_bound_holds(sizes, seed):
     assert sum(len(level) << n for n, level in enumerate(sketch.levels)) == sketch.count
 
 
-def test_what_it_keeps_is_bounded():
+def test_percentiles_use_bounded_memory():
     sketch = Percentiles()
     part = sketch_of(np.random.default_rng(0).normal(size=500_000))
     for _ in range(40):
@@ -111,7 +111,7 @@ def test_what_it_keeps_is_bounded():
     assert sketch.scale().rank_error <= bound(20_000_000)
 
 
-def test_in_practice_ranks_are_off_by_far_less():
+def test_percentile_is_usually_far_within_the_rank_error():
     values = np.random.default_rng(1).normal(size=1_000_000)
     sketch = Percentiles()
     for part in np.array_split(values, 100):
