@@ -102,7 +102,7 @@ def test_log_step_accepts_other_number_types(tmp_path, step, reward, component, 
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({"step": -1}, r"`step` must be an integer in \[0, 2\*\*63\), got -1"),
         ({"step": 2**63}, "got 9223372036854775808"),
@@ -127,11 +127,11 @@ def test_log_step_accepts_other_number_types(tmp_path, step, reward, component, 
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),
 )
-def test_log_step_rejects_invalid_arguments_as_a_whole(tmp_path, kept, changed, said):
+def test_log_step_rejects_invalid_arguments_as_a_whole(tmp_path, kept, changed, expected):
     tracker = kept()
     given = {"step": 1, "episode": 0, "reward": 0.5, "components": {"a": 1.0}, "env_id": "e"}
     with RewardLogger(tracker, path=tmp_path) as logger:
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=expected):
             logger.log_step(**(given | changed))
         logger.log_step(**given)
     assert len(tracker.records) == 1
@@ -271,7 +271,7 @@ def test_log_config_update_accepts_the_change_of_a_live_reward(tmp_path, kept):
 
 
 @pytest.mark.parametrize(
-    ("what", "more", "said"),
+    ("what", "more", "expected"),
     [
         ("a.weight", {}, "`before` and `after` of 'a.weight' are required"),
         ("a.weight", {"before": 1}, "are required"),
@@ -284,10 +284,10 @@ def test_log_config_update_accepts_the_change_of_a_live_reward(tmp_path, kept):
     ],
     ids=str,
 )
-def test_log_config_update_rejects_invalid_arguments(tmp_path, kept, what, more, said):
+def test_log_config_update_rejects_invalid_arguments(tmp_path, kept, what, more, expected):
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=expected):
             logger.log_config_update(what, **more)
         logger.log_config_update("a.weight", before=1, after=2)
     assert [record.change["number"] for record in tracker.records] == [1]
@@ -344,9 +344,10 @@ def test_log_step_warns_once_about_a_growing_number_of_names(tmp_path, kept, cap
             components, env_id = ({name: 1.0}, "e") if kind == "components" else ({}, name)
             logger.log_step(number, 0, 1.0, components, env_id)
     assert tracker.steps == list(range(2_500))
-    [said] = [record.message for record in caplog.records]
+    [expected] = [record.message for record in caplog.records]
     assert (
-        f"more than 1,000 {kind} with different names were logged, such as 'question-1000'" in said
+        f"more than 1,000 {kind} with different names were logged, such as 'question-1000'"
+        in expected
     )
 
 
@@ -354,7 +355,7 @@ def test_log_step_warns_once_about_a_growing_number_of_names(tmp_path, kept, cap
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({"backend": "wandbb"}, "there is no tracker 'wandbb'; did you mean 'wandb'?"),
         ({"backend": []}, "at least one tracker"),
@@ -375,8 +376,8 @@ def test_log_step_warns_once_about_a_growing_number_of_names(tmp_path, kept, cap
     ],
     ids=str,
 )
-def test_reward_logger_rejects_invalid_arguments(tmp_path, arguments, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_reward_logger_rejects_invalid_arguments(tmp_path, arguments, expected):
+    with pytest.raises(InvalidArgumentError, match=expected):
         RewardLogger(**({"backend": "jsonl", "path": tmp_path} | arguments))
 
 

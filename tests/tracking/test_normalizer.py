@@ -323,7 +323,7 @@ def test_copies_are_independent(method, again):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"method": "mean"}, "`method` of the state must be .* got 'mean'"),
         ({"per_environment": False}, "`per_environment` of the state must be True, got False"),
@@ -337,7 +337,7 @@ def test_copies_are_independent(method, again):
     ],
     ids=str,
 )
-def test_load_state_dict_and_merge_reject_an_invalid_state_as_a_whole(method, change, said):
+def test_load_state_dict_and_merge_reject_an_invalid_state_as_a_whole(method, change, expected):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     before = normalizer.state_dict()
@@ -367,8 +367,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("method", "change", "said"), WRONG, ids=lambda value: str(value)[:40])
-def test_load_state_dict_rejects_impossible_statistics(method, change, said):
+@pytest.mark.parametrize(("method", "change", "expected"), WRONG, ids=lambda value: str(value)[:40])
+def test_load_state_dict_rejects_impossible_statistics(method, change, expected):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     state = stored(normalizer)
@@ -456,7 +456,7 @@ def test_freeze_before_the_first_reward_rejects_rewards(method):
 
 @EVERY
 @pytest.mark.parametrize(
-    ("reward", "env_id", "said"),
+    ("reward", "env_id", "expected"),
     [
         (math.nan, "a", "`reward` must be a finite number up to 1e\\+100, got nan"),
         (math.inf, "a", "got inf"),
@@ -496,7 +496,7 @@ def test_freeze_before_the_first_reward_rejects_rewards(method):
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_call_rejects_invalid_arguments_as_a_whole(method, reward, env_id, said):
+def test_call_rejects_invalid_arguments_as_a_whole(method, reward, env_id, expected):
     normalizer = RewardNormalizer(method)
     normalizer([1.0, 3.0], env_id="chess")
     before = normalizer.state_dict()
@@ -524,7 +524,7 @@ def test_max_environments_rejects_a_call_as_a_whole(method):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({"method": "mean"}, "`method` must be 'running_mean_std', 'min_max'"),
         ({"method": None}, "`method` must be .* got None"),
@@ -542,7 +542,7 @@ def test_max_environments_rejects_a_call_as_a_whole(method):
     ],
     ids=str,
 )
-def test_reward_normalizer_rejects_invalid_arguments(arguments, said):
+def test_reward_normalizer_rejects_invalid_arguments(arguments, expected):
     with pytest.raises(InvalidArgumentError, match=expected):
         RewardNormalizer(**arguments)
 
