@@ -33,7 +33,7 @@ def test_the_diagnostics_say_what_gives_no_signal():
     assert diagnostics.dead_anchors == 1
     assert diagnostics.dead_groups == ("h",)
     assert diagnostics.singletons == ("i", "j")
-    assert diagnostics.masked == {"g": "marked invalid"}
+    assert diagnostics.masked == {"g": "marked invalid in row 8"}
     assert diagnostics.notes == (
         "Trajectories that don't count: 'g'.",
         "Groups with one valid trajectory and nothing to compare it with: 'i', 'j'.",

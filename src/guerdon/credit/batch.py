@@ -136,7 +136,9 @@ class StepBatch:
         base = read_floats(columns["rewards"], "rewards")
         trajectories = read_ids(columns["trajectory"], size, "trajectory")
         groups = read_ids(columns.get("group", [None] * size), size, "group")
-        order = _canonical_order(trajectories, groups, read_steps(columns["step"], "step"))
+        _check_one_group(trajectories, groups)
+        place = groups.codes * len(trajectories.ids) + trajectories.codes
+        order = _canonical_order(place, read_steps(columns["step"], "step"))
         masked = _masked(valid, trajectories)
         counts = np.ones(len(trajectories.ids), np.bool_)
         counts[list(masked)] = False
@@ -149,13 +151,9 @@ class StepBatch:
             scores = _sums(base[is_rewarded], trajectories, rows[is_rewarded], counts)
         else:
             scores = _scores(episode_score, trajectories, counts)
-        begins = _begins(trajectories.codes[rows])
-        starts = np.flatnonzero(begins)
-        kept = trajectories.codes[rows[starts]]
-        group_codes = groups.codes[rows[starts]]
-        group_begins = _begins(group_codes)
-        group_of = np.cumsum(group_begins) - 1
-        of_trajectory = np.cumsum(begins) - 1
+        kept, starts, of_trajectory = np.unique(place[rows], return_index=True, return_inverse=True)
+        group_codes, kept = np.divmod(kept, max(len(trajectories.ids), 1))
+        used_groups, group_of = np.unique(group_codes, return_inverse=True)
         of_group = group_of[of_trajectory]
         codes, keys = _states(columns.get("state"), rows, of_group)
         return cls(
@@ -172,7 +170,7 @@ class StepBatch:
             group_of=group_of,
             scores=scores[kept],
             trajectory_ids=tuple(trajectories.ids[code] for code in kept.tolist()),
-            group_ids=tuple(groups.ids[code] for code in group_codes[group_begins].tolist()),
+            group_ids=tuple(groups.ids[code] for code in used_groups.tolist()),
             has_groups=group is not None,
             state_keys=keys,
             masked={trajectories.ids[code]: why for code, why in masked.items()},
@@ -300,58 +298,66 @@ def _common_length(columns: Mapping[str, Column]) -> int:
     return lengths["rewards"]
 
 
-def _begins(codes: Integers) -> NDArray[np.bool_]:
-    """Whether a run of equal codes begins."""
-    begins: NDArray[np.bool_] = np.diff(codes, prepend=-1) != 0
-    return begins
-
-
 def _runs(codes: Integers) -> Iterable[tuple[int, int]]:
     """The start and end of each run of equal codes."""
-    return pairwise([*np.flatnonzero(_begins(codes)).tolist(), len(codes)])
+    return pairwise([*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), len(codes)])
 
 
-def _canonical_order(trajectories: Numbered, groups: Numbered, step: NDArray[Any]) -> Integers:
-    """Sort the rows by group, trajectory and step."""
-    codes, first = trajectories.codes, trajectories.first_rows()
-    group_of = groups.codes[first]
+def _check_one_group(trajectories: Numbered, groups: Numbered) -> None:
+    codes, group_of = trajectories.codes, groups.codes[trajectories.first_rows()]
     wrong = np.flatnonzero(groups.codes != group_of[codes])
     if len(wrong):
-        one = codes[wrong[0]]
+        one, other = codes[wrong[0]], groups.codes[wrong[0]]
         raise row_error(
             f"trajectory {trajectories.ids[one]!r} of group {groups.ids[group_of[one]]!r} is in "
-            f"group {groups.ids[groups.codes[wrong[0]]]!r}",
+            f"group {groups.ids[other]!r}",
             wrong,
             expected="trajectory ids must be unique in the batch, such as (group, number)",
         )
-    place = np.empty(len(first), np.int64)
-    place[np.lexsort((trajectories.ranks(), groups.ranks()[group_of]))] = np.arange(len(first))
-    place = place[codes]
-    rises = place[1:] > place[:-1]
-    rises |= (place[1:] == place[:-1]) & (step[1:] > step[:-1])
-    if rises.all():
-        return np.arange(len(step))
+
+
+def _canonical_order(place: Integers, step: NDArray[Any]) -> Integers:
+    """Sort the rows by group and trajectory, which `place` numbers, and by step."""
     order: Integers = np.lexsort((step, place))
-    codes, step = codes[order], step[order]
-    repeated = (codes[1:] == codes[:-1]) & (step[1:] == step[:-1])
+    place, step = place[order], step[order]
+    repeated = (place[1:] == place[:-1]) & (step[1:] == step[:-1])
     if repeated.any():
         raise row_error("a step of a trajectory is repeated", order[1:][repeated])
     return order
+
+
+def _by_row(given: PerTrajectory, name: str, trajectories: Numbered) -> Column:
+    """Read an argument with an entry for each row, for each trajectory or by id; (N,)."""
+    codes, ids = trajectories.codes, trajectories.ids
+    if isinstance(given, Mapping):
+        missing = [one for one in ids if one not in given]
+        if missing:
+            raise CreditError(
+                f"`{name}` lacks the trajectories {listed(map(repr, missing), len(missing))}"
+            )
+        return [given[ids[code]] for code in codes.tolist()]
+    entries = read_column(given, name)
+    if len(entries) == len(ids):  # in the order of their first rows
+        place = np.argsort(np.argsort(trajectories.first_rows()))
+        return [entries[index] for index in place[codes].tolist()]
+    if len(entries) != len(codes):
+        raise CreditError(
+            f"`{name}` must have {len(codes)} entries (one for each row) or {len(ids)} (one for "
+            f"each trajectory), got {len(entries)}"
+        )
+    return entries
 
 
 def _masked(valid: PerTrajectory | None, trajectories: Numbered) -> dict[int, str]:
     """The codes of the invalid trajectories, and why they are invalid."""
     if valid is None:
         return {}
-    entries, is_by_row = _entries(valid, "valid", trajectories)
-    array = read_array(entries, "valid")
+    array = read_array(_by_row(valid, "valid", trajectories), "valid")
     if array.ndim != 1 or not np.isin(array, (0, 1)).all():
         raise CreditError("`valid` must contain booleans")
     rows: dict[int, list[int]] = defaultdict(list)
-    for place in np.flatnonzero(array == 0).tolist():
-        rows[int(trajectories.codes[place]) if is_by_row else place].append(place)
-    if not is_by_row:
-        return dict.fromkeys(rows, "marked invalid")
+    for row in np.flatnonzero(array == 0).tolist():
+        rows[int(trajectories.codes[row])].append(row)
     return {
         code: f"marked invalid in row{'s' * (len(some) > 1)} {listed(some, len(some))}"
         for code, some in rows.items()
@@ -360,15 +366,12 @@ def _masked(valid: PerTrajectory | None, trajectories: Numbered) -> dict[int, st
 
 def _scores(given: PerTrajectory, trajectories: Numbered, counts: NDArray[np.bool_]) -> Floats:
     """The score of each trajectory, (T,); that of an invalid one may be anything."""
-    entries, is_by_row = _entries(given, "episode_score", trajectories)
-    scores = read_floats(entries, "episode_score")
-    if is_by_row:
-        by_row, codes = scores, trajectories.codes
-        scores = by_row[trajectories.first_rows()]
-        is_same = (by_row == scores[codes]) | (np.isnan(by_row) & np.isnan(scores)[codes])
-        wrong = np.flatnonzero(~is_same & counts[codes])
-        if len(wrong):
-            raise row_error("`episode_score` differs within a trajectory", wrong)
+    by_row = read_floats(_by_row(given, "episode_score", trajectories), "episode_score")
+    codes, scores = trajectories.codes, by_row[trajectories.first_rows()]
+    is_same = (by_row == scores[codes]) | (np.isnan(by_row) & np.isnan(scores)[codes])
+    wrong = np.flatnonzero(~is_same & counts[codes])
+    if len(wrong):
+        raise row_error("`episode_score` differs within a trajectory", wrong)
     _check_trajectories(
         ~np.isfinite(scores) & counts, trajectories, "`episode_score` is not finite"
     )
@@ -386,25 +389,6 @@ def _sums(
         "neither a reward nor an `episode_score`",
     )
     return np.bincount(codes, rewards, total).astype(np.float64)
-
-
-def _entries(given: PerTrajectory, name: str, trajectories: Numbered) -> tuple[Column, bool]:
-    """Read an argument by row, by trajectory or by id; also return whether it is by row."""
-    size, ids = len(trajectories.codes), trajectories.ids
-    if isinstance(given, Mapping):
-        missing = [one for one in ids if one not in given]
-        if missing:
-            raise CreditError(
-                f"`{name}` lacks the trajectories {listed(map(repr, missing), len(missing))}"
-            )
-        return [given[one] for one in ids], False
-    entries = read_column(given, name)
-    if len(entries) not in (size, len(ids)):
-        raise CreditError(
-            f"`{name}` must have {size} entries (one for each row) or {len(ids)} (one for each "
-            f"trajectory), got {len(entries)}"
-        )
-    return entries, len(entries) != len(ids)
 
 
 def _check_trajectories(wrong: NDArray[np.bool_], trajectories: Numbered, problem: str) -> None:

@@ -56,24 +56,15 @@ def read_column(value: Any, name: str) -> Column:
 
 
 def read_array(value: Any, name: str) -> NDArray[Any]:
-    """Return anything that numpy can read as an array."""
-    if isinstance(value, np.ma.MaskedArray):  # np.asarray would return what is under the mask
-        value = _unmasked(value, name)
+    """Return anything that numpy can read as an array; masked numbers become NaN."""
     try:
-        return np.asarray(value)
+        if np.ma.is_masked(value):
+            return np.asarray(value.astype(np.float64).filled(np.nan))
+        return np.asarray(value.data if isinstance(value, np.ma.MaskedArray) else value)
     except Exception as error:  # tensors on a GPU, ragged lists: each library raises its own
         raise CreditError(
             f"`{name}` can't be read as an array: {error}; make it rectangular, in main memory"
         ) from error
-
-
-def _unmasked(value: Any, name: str) -> NDArray[Any]:
-    masked = np.ma.getmaskarray(value)
-    if not masked.any():
-        return np.asarray(value.data)
-    if value.ndim != 1 or value.dtype.kind not in "iuf":
-        raise CreditError(f"`{name}` has masked entries, which only columns of numbers may have")
-    return np.where(masked, np.nan, value.data)
 
 
 def read_floats(value: ArrayLike, name: str) -> Floats:
@@ -100,23 +91,18 @@ def _is_number_or_none(item: Any) -> bool:
 
 
 def read_steps(value: Column, name: str) -> NDArray[Any]:
-    """Return finite numbers in their own dtype, so that large integers keep every digit."""
+    """Return finite numbers; integers stay integers, so that large ones keep every digit."""
     array = read_array(value, name)
-    if array.dtype == object or array.dtype == np.float16:
+    if array.dtype.kind not in "iu" or array.ndim != 1:
         array = read_floats(array, name)
-    if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size):
-        raise CreditError(
-            f"`{name}` must contain one number for each row, got {array.dtype} values of shape "
-            f"{array.shape}"
-        )
-    wrong = np.flatnonzero(~np.isfinite(array)) if array.dtype.kind == "f" else ()
+    wrong = np.flatnonzero(~np.isfinite(array))
     if len(wrong):
         raise row_error(f"`{name}` is not finite", wrong)
     return array
 
 
 class Numbered(NamedTuple):
-    """Values numbered in the order in which they first appear.
+    """Values and their numbers.
 
     Attributes:
         codes: The number of each value, (N,).
@@ -132,29 +118,18 @@ class Numbered(NamedTuple):
         first[self.codes[::-1]] = np.arange(len(self.codes))[::-1]  # the last assignment stays
         return first
 
-    def ranks(self) -> Integers:
-        """Return the position of each id in an order that depends on the ids alone.
-
-        Strings, integers and floats are in their own order, other types in that of their ``repr``.
-        """
-        ids = [one.item() if isinstance(one, np.generic) else one for one in self.ids]
-        kinds = set(map(type, ids))
-        if not (len(kinds) == 1 and kinds <= {str, int, float, bytes}):
-            ids = [(type(one).__qualname__, repr(one)) for one in ids]
-        positions = np.empty(len(ids), np.int64)
-        positions[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-        return positions
-
 
 def number(keys: Iterable[Hashable], size: int) -> Numbered:
-    """Number ``size`` keys."""
+    """Number ``size`` keys in the order in which they first appear."""
     known: dict[Hashable, int] = defaultdict(count().__next__)
     codes = np.fromiter(map(known.__getitem__, keys), np.int64, size)
     return Numbered(codes, list(known))
 
 
 def read_ids(values: Any, size: int, name: str) -> Numbered:
-    """Number ids.
+    """Number ids in an order that depends on the ids alone.
+
+    Strings, integers and floats are in their own order, other types in that of their ``repr``.
 
     Raises:
         CreditError: An id is NaN, has no hash, or sorts differently in every process.
@@ -168,18 +143,21 @@ def read_ids(values: Any, size: int, name: str) -> Numbered:
     except Exception:  # whatever __hash__ and __eq__ of the id's class raise
         wrong = [row for row, value in enumerate(values) if not is_hashable(value)]
         raise row_error(f"`{name}` is not hashable", wrong or range(size)) from None
-    for problem, is_wrong in (
-        ("has no order that is the same in every process", lambda one: not _has_stable_order(one)),
-        ("is NaN", lambda one: one != one),
-    ):
-        codes = [code for code, one in enumerate(found.ids) if is_wrong(one)]
-        if codes:
-            raise row_error(
-                f"`{name}` {problem}",
-                np.flatnonzero(np.isin(found.codes, codes)),
-                expected="use strings, numbers, None, or tuples of these",
-            )
-    return found
+    codes = [code for code, one in enumerate(found.ids) if not _has_stable_order(one)]
+    if codes:
+        raise row_error(
+            f"`{name}` has no order that is the same in every process",
+            np.flatnonzero(np.isin(found.codes, codes)),
+            expected="use strings, numbers other than NaN, None, or tuples of these",
+        )
+    keys = [one.item() if isinstance(one, np.generic) else one for one in found.ids]
+    kinds = set(map(type, keys))
+    if not (len(kinds) == 1 and kinds <= {str, int, float, bytes}):
+        keys = [(type(one).__qualname__, repr(one)) for one in keys]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    positions = np.empty(len(keys), np.int64)
+    positions[order] = np.arange(len(keys))
+    return Numbered(positions[found.codes], [found.ids[code] for code in order])
 
 
 def is_hashable(value: Any) -> bool:
@@ -197,6 +175,6 @@ def _has_stable_order(one: Any) -> bool:
     if isinstance(one, str | bytes):
         return True
     try:
-        return not isinstance(one, Set) and " at 0x" not in repr(one)
-    except Exception:  # whatever __repr__ of the id's class raises
+        return one == one and not isinstance(one, Set) and " at 0x" not in repr(one)
+    except Exception:  # whatever the id's class raises
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -118,23 +118,20 @@ def group_similar(texts: Sequence[str], threshold: float) -> Integers:
     group_of: dict[str, int] = {}
     templates: list[str] = []
     for text in dict.fromkeys(texts):
-        similar = _similar_templates(templates, text, threshold)
-        group_of[text] = next(similar, len(templates))
-        if group_of[text] == len(templates):
+        matcher = SequenceMatcher(None, "", text, autojunk=False)  # caches what it knows of `text`
+        for group, template in enumerate(templates):
+            matcher.set_seq1(template)
+            if (
+                matcher.real_quick_ratio() >= threshold
+                and matcher.quick_ratio() >= threshold
+                and _ratio_reaches(threshold, template, text)
+            ):
+                group_of[text] = group
+                break
+        else:
+            group_of[text] = len(templates)
             templates.append(text)
     return np.fromiter((group_of[text] for text in texts), np.int64, len(texts))
-
-
-def _similar_templates(templates: list[str], text: str, threshold: float) -> Iterator[int]:
-    matcher = SequenceMatcher(None, "", text, autojunk=False)  # caches what it finds out of `text`
-    for group, template in enumerate(templates):
-        matcher.set_seq1(template)
-        if (
-            matcher.real_quick_ratio() >= threshold
-            and matcher.quick_ratio() >= threshold
-            and _ratio_reaches(threshold, template, text)
-        ):
-            yield group
 
 
 def _ratio_reaches(threshold: float, template: str, text: str) -> bool:

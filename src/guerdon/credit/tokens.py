@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from guerdon.credit.columns import Floats, read_array, read_floats, row_error
 from guerdon.errors import CreditError
@@ -53,30 +51,24 @@ def to_token_advantages(
             "`mask` must be 2-d, (rows, tokens), with booleans or 0 and 1, got "
             f"{written.dtype} values of shape {written.shape}"
         )
-    written = written.astype(np.bool_)
-    if index is not None:
-        return _by_index(values, written, read_array(index, "index"))
-    if len(written) != len(values):
-        raise CreditError(
-            f"without `index`, `mask` must have one row for each of {len(values)} advantages, "
-            f"got {len(written)}"
-        )
-    spread: Floats = np.where(written, values[:, None], 0.0)
-    return spread
-
-
-def _by_index(values: Floats, written: NDArray[np.bool_], index: NDArray[Any]) -> Floats:
-    if index.shape != written.shape or (index.dtype.kind not in "iu" and index.size):
+    if index is None:
+        if len(written) != len(values):
+            raise CreditError(
+                f"without `index`, `mask` must have one row for each of {len(values)} advantages, "
+                f"got {len(written)}"
+            )
+        places = np.repeat(np.arange(len(values))[:, None], written.shape[1], axis=1)
+    else:
+        places = read_array(index, "index")
+    if places.shape != written.shape or (places.dtype.kind not in "iu" and places.size):
         raise CreditError(
             f"`index` must have integers and the mask's shape {written.shape}, got "
-            f"{index.dtype} values of shape {index.shape}"
+            f"{places.dtype} values of shape {places.shape}"
         )
-    wrong = ((index < -1) | (index >= len(values))) & written
-    if wrong.any():
-        raise row_error(
-            f"`index` is not in [-1, {len(values) - 1}]", np.flatnonzero(wrong.any(axis=1))
-        )
-    used = written & (index >= 0)
+    wrong = np.flatnonzero((((places < -1) | (places >= len(values))) & (written != 0)).any(axis=1))
+    if len(wrong):
+        raise row_error(f"`index` is not in [-1, {len(values) - 1}]", wrong)
+    used = (written != 0) & (places >= 0)
     result = np.zeros(written.shape)
-    result[used] = values[index[used]]
+    result[used] = values[places[used]]
     return result
