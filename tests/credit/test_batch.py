@@ -36,7 +36,7 @@ def refusal_of(**changes):
     return refusal.value
 
 
-def test_nothing_that_was_given_is_changed():
+def test_step_batch_leaves_its_arguments_unchanged():
     arrays = {name: np.array(column) for name, column in COLUMNS.items()}
     arrays["rewards"][2] = NAN
     given = arrays | {"episode_score": np.array([1.0, 0.0]), "valid": np.array([True, True])}
@@ -63,17 +63,17 @@ class Tensor:
 
 
 @pytest.mark.parametrize("form", [tuple, np.array, Tensor, deque], ids=lambda form: form.__name__)
-def test_columns_may_have_any_form(form):
+def test_step_batch_accepts_lists_tuples_and_arrays(form):
     given = {name: form(column) for name, column in COLUMNS.items()}
     assert credit(**given).advantage.tolist() == ADVANTAGES
 
 
-def test_a_range_is_a_column():
+def test_step_batch_accepts_a_range():
     out = run(gigpo, [1.0, 0.0], group=[0, 0], trajectory=range(2), step=[0, 0], state=range(2))
     assert out.mask.all()
 
 
-def test_numbers_may_be_of_any_kind():
+def test_step_batch_accepts_numbers_of_any_kind():
     out = credit(rewards=[0, Fraction(1), None, np.float32(0)])
     assert out.advantage.tolist() == ADVANTAGES
 
@@ -82,7 +82,7 @@ def test_step_ids_may_have_gaps_and_be_negative():
     assert credit(step=[-3, 2.5, 7, 2**40]).advantage.tolist() == ADVANTAGES
 
 
-def test_ids_of_several_types_are_sorted_all_the_same():
+def test_step_batch_sorts_ids_of_several_types():
     trajectory = [("x", 1), ("x", 1), None, None]
     assert credit(trajectory=trajectory).advantage.tolist() == ADVANTAGES
 
@@ -98,26 +98,26 @@ def test_ids_of_several_types_are_sorted_all_the_same():
     ],
     ids=["rows", "trajectories", "mapping", "array", "larger mapping"],
 )
-def test_scores_come_by_row_by_trajectory_or_by_id(score):
+def test_step_batch_accepts_scores_by_row_by_trajectory_or_by_id(score):
     assert credit(episode_score=score).episode.tolist() == [1.0, 1.0, -1.0, -1.0]
 
 
-def test_scores_of_trajectories_are_in_the_order_of_their_first_rows():
+def test_step_batch_scores_of_trajectories_are_in_the_order_of_their_first_rows():
     trajectory = ["z", "a", "a", "z"]
     assert credit(trajectory=trajectory, episode_score=[3, 1]).episode.tolist() == [1, -1, -1, 1]
 
 
-def test_without_scores_the_rewards_that_were_given_are_summed():
+def test_step_batch_without_scores_sums_the_rewards():
     out = credit(rewards=[NAN, 3.0, 1.0, NAN], default_step_reward=100.0)
     assert out.episode.tolist() == [1.0, 1.0, -1.0, -1.0]
 
 
-def test_the_default_stands_for_a_missing_reward():
+def test_step_batch_uses_the_default_for_a_missing_reward():
     out = credit(rewards=[NAN, 3.0, 1.0, NAN], default_step_reward=0.5)
     assert out.returns.tolist() == [3.5, 3.0, 1.5, 0.5]
 
 
-def test_the_score_is_added_at_the_end_of_a_trajectory_without_rewards():
+def test_step_batch_the_score_is_added_at_the_end_of_a_trajectory_without_rewards():
     out = credit(
         rewards=[NAN, NAN, 0.25, NAN],
         step=[1, 0, 0, 1],
@@ -132,7 +132,7 @@ def test_the_score_is_added_at_the_end_of_a_trajectory_without_rewards():
     [[True, True, False, True], [True, False], {"a": 1, "b": 0}, np.array([1, 1, 0, 0])],
     ids=["rows", "trajectories", "mapping", "array"],
 )
-def test_rows_of_an_invalid_trajectory_take_no_part(valid):
+def test_step_batch_rows_of_an_invalid_trajectory_take_no_part(valid):
     out = credit(valid=valid, rewards=[0.0, 1.0, INF, NAN], state=["s", "t", object(), "u"])
     assert out.mask.tolist() == [True, True, False, False]
     assert out.advantage.tolist() == [0.0] * 4
@@ -140,21 +140,21 @@ def test_rows_of_an_invalid_trajectory_take_no_part(valid):
     assert out.anchor.tolist() == [0, 1, -1, -1]
 
 
-def test_an_invalid_trajectory_needs_no_score():
+def test_step_batch_an_invalid_trajectory_needs_no_score():
     out = credit(valid={"a": True, "b": False}, episode_score=[1.0, NAN])
     assert out.mask.tolist() == [True, True, False, False]
     out = credit(valid=[True, False], rewards=[0.0, 1.0, NAN, NAN])
     assert out.mask.tolist() == [True, True, False, False]
 
 
-def test_where_nothing_is_valid_nothing_has_an_advantage():
+def test_step_batch_where_nothing_is_valid_nothing_has_an_advantage():
     out = credit(valid=[False, False])
     assert not out.mask.any()
     assert out.advantage.tolist() == [0.0] * 4
     assert out.anchor.tolist() == [-1] * 4
 
 
-def test_an_empty_batch_is_empty():
+def test_step_batch_accepts_no_rows():
     out = run(gigpo, [], group=[], trajectory=[], step=[], state=[], history=2)
     assert out.advantage.shape == out.anchor.shape == out.mask.shape == (0,)
     assert out.diagnostics.notes == ("The batch is empty.",)
@@ -170,26 +170,26 @@ def masked(values, *places):
 @pytest.mark.parametrize(
     "rewards", [masked([0.0, 1.0, 99.0, 0.0], 2), masked([0, 1, 99, 0], 2)], ids=["floats", "ints"]
 )
-def test_what_is_masked_was_not_given(rewards):
+def test_step_batch_treats_masked_rewards_as_missing(rewards):
     without = credit(rewards=[0.0, 1.0, None, 0.0], default_step_reward=0.25)
     out = credit(rewards=rewards, default_step_reward=0.25)
     assert out.advantage.tolist() == without.advantage.tolist()
     assert out.returns.tolist() == [1.0, 1.0, 0.25, 0.0]
 
 
-def test_a_masked_score_was_not_given():
+def test_step_batch_treats_a_masked_score_as_missing():
     assert refusal_of(episode_score=masked([1.0, 7.0], 1)).rows == (2,)
     out = credit(episode_score=masked([1.0, 7.0], 1), valid=[True, False])
     assert out.advantage[:2].tolist() == [0.0, 0.0]
 
 
-def test_an_array_that_masks_nothing_is_one_like_any_other():
+def test_step_batch_accepts_a_masked_array_without_masked_entries():
     given = {name: np.ma.array(column) for name, column in COLUMNS.items()}
     assert credit(**given).advantage.tolist() == ADVANTAGES
 
 
 @pytest.mark.parametrize("name", ["group", "trajectory", "step", "state", "valid"])
-def test_what_every_row_needs_is_not_masked(name):
+def test_step_batch_rejects_masked_entries_in_required_columns(name):
     given = {**COLUMNS, "valid": [True] * 4}[name]
     assert name in str(refusal_of(**{name: masked(given, 3)}))
 
@@ -212,13 +212,13 @@ class Name:
     [frozenset("ab"), OPAQUE, ("q", OPAQUE), (1, ("q", frozenset("ab"))), Name(OPAQUE)],
     ids=["set", "address", "address in a tuple", "set in a tuple", "address in a field"],
 )
-def test_an_id_whose_order_changes_from_process_to_process_is_refused(column, one):
+def test_step_batch_rejects_ids_whose_order_changes_between_processes(column, one):
     refusal = refusal_of(**{column: [one, one, "b", "b"]})
     assert "has no order that is the same in every process in rows 0, 1" in str(refusal)
     assert refusal.rows == (0, 1)
 
 
-def test_an_id_of_a_class_of_ones_own_that_is_told_by_its_content_is_taken():
+def test_step_batch_accepts_ids_that_compare_by_content():
     ids = [Name("a"), Name("a"), Name(("b", 1)), Name(("b", 1))]
     assert credit(trajectory=ids).advantage.tolist() == ADVANTAGES
 
@@ -237,12 +237,12 @@ class Incomparable:
 
 
 @pytest.mark.parametrize("column", ["group", "trajectory"])
-def test_an_id_whose_hash_raises_is_named(column):
+def test_step_batch_rejects_ids_whose_hash_raises(column):
     refusal = refusal_of(**{column: ["a", Unhashable(), "b", Unhashable()]})
     assert f"`{column}` is not hashable in rows 1, 3" in str(refusal)
 
 
-def test_ids_whose_comparing_raises_are_refused():
+def test_step_batch_rejects_ids_whose_comparison_raises():
     refusal = refusal_of(trajectory=[Incomparable() for _ in range(4)])
     assert "`trajectory` is not hashable" in str(refusal)
     assert refusal.rows
@@ -250,7 +250,7 @@ def test_ids_whose_comparing_raises_are_refused():
 
 @pytest.mark.parametrize("rewards", [list, tuple, deque], ids=lambda form: form.__name__)
 @pytest.mark.parametrize("truth", [True, np.True_], ids=["Python's", "numpy's"])
-def test_a_truth_among_floats_is_no_number(rewards, truth):
+def test_step_batch_rejects_booleans_among_rewards(rewards, truth):
     refusal = refusal_of(rewards=rewards([0.0, truth, 0.5, truth]))
     assert "`rewards` is not a number in rows 1, 3" in str(refusal)
     assert refusal.rows == (1, 3)
@@ -259,7 +259,7 @@ def test_a_truth_among_floats_is_no_number(rewards, truth):
 @pytest.mark.parametrize(
     "score", [[True, 0.5], {"a": True, "b": 0.5}, [1.0, 1.0, False, False]], ids=str
 )
-def test_a_truth_among_scores_is_no_number(score):
+def test_step_batch_rejects_booleans_among_scores(score):
     assert "`episode_score` is not a number" in str(refusal_of(episode_score=score))
 
 
@@ -377,13 +377,13 @@ def test_a_truth_among_scores_is_no_number(score):
     ],
     ids=lambda value: None if type(value) is dict else re.sub(r"\W+", " ", str(value)),
 )
-def test_what_cannot_be_meant_is_refused_with_its_rows(changes, message, rows):
+def test_step_batch_rejects_invalid_columns_with_their_rows(changes, message, rows):
     refusal = refusal_of(**changes)
     assert message in str(refusal)
     assert refusal.rows == rows
 
 
-def test_a_refusal_names_the_first_few_rows_and_has_them_all():
+def test_step_batch_error_lists_the_first_rows_and_has_all_of_them():
     refusal = refusal_of(**{name: column * 3 for name, column in COLUMNS.items()})
     assert refusal.rows == tuple(range(4, 12))
     assert "in rows 4, 5, 6, 7, 8 and 3 more" in str(refusal)

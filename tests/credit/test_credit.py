@@ -25,7 +25,7 @@ def example(**changes):
     return run(gigpo, **(columns | changes))
 
 
-def test_the_diagnostics_say_what_gives_no_signal():
+def test_credit_diagnostics_report_what_gives_no_signal():
     diagnostics = example().diagnostics
     # s t s u | s s | s | s: in g and h two shared states of two steps each, of 8 valid steps
     assert diagnostics.anchor_sizes.tolist() == [2, 1, 1, 2, 1, 1]
@@ -41,7 +41,7 @@ def test_the_diagnostics_say_what_gives_no_signal():
     )
 
 
-def test_a_trajectory_is_masked_for_its_rows():
+def test_credit_a_trajectory_is_masked_for_its_rows():
     valid = [True, False, True, True, True, True, True, True, False]
     assert example(valid=valid).diagnostics.masked == {
         "a": "marked invalid in row 1",
@@ -49,20 +49,20 @@ def test_a_trajectory_is_masked_for_its_rows():
     }
 
 
-def test_a_batch_without_a_shared_state_is_told():
+def test_credit_diagnostics_report_that_no_state_is_shared():
     credit = example(state=range(9))
     assert credit.diagnostics.anchor_coverage == 0.0
     assert any("No two steps share a state" in note for note in credit.diagnostics.notes)
 
 
-def test_scores_that_the_returns_cannot_see_are_told():
+def test_credit_diagnostics_report_scores_that_returns_do_not_include():
     table = {"group": ["g"] * 2, "trajectory": ["a", "b"], "step": [0, 0], "state": ["s", "s"]}
     blind = run(gigpo, [0.0, 0.0], **table, episode_score=[1.0, 0.0])
     assert any("don't include the score" in note for note in blind.diagnostics.notes)
     assert run(gigpo, [NAN, NAN], **table, episode_score=[1.0, 0.0]).diagnostics.notes == ()
 
 
-def test_without_anchors_there_is_no_coverage():
+def test_credit_without_anchors_there_is_no_coverage():
     diagnostics = run(
         grpo, [1.0, 0.0], group=["g"] * 2, trajectory=["a", "b"], step=[0, 0]
     ).diagnostics
@@ -71,24 +71,24 @@ def test_without_anchors_there_is_no_coverage():
     assert diagnostics.notes == ()
 
 
-def test_nothing_is_said_of_groups_where_none_were_given():
+def test_credit_diagnostics_do_not_mention_groups_without_group_ids():
     credit = run(reinforce_pp, [1.0, 1.0], trajectory=["a", "b"], step=[0, 0])
     assert credit.diagnostics.dead_groups == ()
     assert credit.diagnostics.notes == ()
 
 
-def test_many_ids_are_named_only_in_part():
+def test_credit_diagnostics_list_only_the_first_ids():
     size = 9
     notes = run(grpo, [1.0] * size, group=range(size), trajectory=range(size), step=[0] * size)
     assert "0, 1, 2, 3, 4 and 4 more." in notes.diagnostics.notes[0]
 
 
-def test_diagnostics_are_computed_once():
+def test_credit_diagnostics_are_computed_once():
     credit = example()
     assert credit.diagnostics is credit.diagnostics
 
 
-def test_a_credit_is_frozen_and_can_be_pickled():
+def test_credit_a_credit_is_frozen_and_can_be_pickled():
     credit = example()
     with pytest.raises(dataclasses.FrozenInstanceError):
         credit.advantage = np.zeros(9)
@@ -97,7 +97,7 @@ def test_a_credit_is_frozen_and_can_be_pickled():
     assert copied.diagnostics.notes == credit.diagnostics.notes
 
 
-def test_all_parts_have_the_shape_of_the_rows():
+def test_credit_all_parts_have_the_shape_of_the_rows():
     credit = example()
     for part in (credit.advantage, credit.episode, credit.step, credit.returns):
         assert (part.shape, part.dtype) == ((9,), np.float64)

@@ -45,7 +45,7 @@ TABLE = {
 
 @pytest.mark.skipif(not FILE.is_file(), reason=f"the authors' numbers aren't at hand: {FILE}")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_authors_numbers_come_out(name):
+def test_gigpo_reproduces_the_numbers_of_its_authors(name):
     cases = json.loads(FILE.read_text(encoding="utf-8"))
     assert set(cases) == set(NAMES)
     inputs, outputs = cases[name]["inputs"], cases[name]["outputs"]
@@ -75,7 +75,7 @@ def test_the_authors_numbers_come_out(name):
     assert credit.anchor.tolist() == outputs["step_group"]
 
 
-def test_by_the_mean_as_in_the_paper():
+def test_gigpo_by_the_mean_as_in_the_paper():
     credit = run(gigpo, REWARDS, **TABLE, normalize="mean")
     # a: R_0 = 1 + 0.5 · 2 = 2, R_1 = 2
     assert credit.returns.tolist() == [2.0, 2.0, 0.0, 0.0]
@@ -88,7 +88,7 @@ def test_by_the_mean_as_in_the_paper():
     assert credit.mask.all()
 
 
-def test_by_mean_and_deviation_as_in_the_paper():
+def test_gigpo_by_mean_and_deviation_as_in_the_paper():
     credit = run(gigpo, REWARDS, **TABLE)
     # scores 3, 0, 0: mean 1, σ² = (4 + 1 + 1) / 2 = 3; 2 / (1.7320508 + 1e-6) = 1.1546998
     np.testing.assert_allclose(
@@ -99,7 +99,7 @@ def test_by_mean_and_deviation_as_in_the_paper():
     np.testing.assert_allclose(credit.advantage, credit.episode + credit.step, atol=0)
 
 
-def test_over_rows_a_longer_trajectory_weighs_more():
+def test_gigpo_over_rows_a_longer_trajectory_weighs_more():
     credit = run(gigpo, REWARDS, **TABLE, normalize="mean", episode_stats="rows")
     # scores of the rows 3, 3, 0, 0: mean 1.5
     assert credit.episode.tolist() == [1.5, 1.5, -1.5, -1.5]
@@ -108,13 +108,13 @@ def test_over_rows_a_longer_trajectory_weighs_more():
     np.testing.assert_allclose(credit.episode, [0.8660249] * 2 + [-0.8660249] * 2, atol=1e-7)
 
 
-def test_omega_weighs_the_step():
+def test_gigpo_omega_weighs_the_step():
     credit = run(gigpo, REWARDS, **TABLE, normalize="mean", omega=0.5)
     # 2 + 0.5 · 4/3, 2 + 0, −1 − 0.5 · 2/3
     np.testing.assert_allclose(credit.advantage, [8 / 3, 2, -4 / 3, -4 / 3], atol=1e-12)
 
 
-def test_the_convex_joint_shares_between_episode_and_step():
+def test_gigpo_the_convex_joint_shares_between_episode_and_step():
     credit = run(gigpo, REWARDS, **TABLE, normalize="mean", joint="convex", omega=0.25)
     # 0.25 · 2 + 0.75 · 4/3, 0.25 · 2, −0.25 − 0.75 · 2/3
     np.testing.assert_allclose(credit.advantage, [1.5, 0.5, -0.75, -0.75], atol=1e-12)
@@ -146,7 +146,7 @@ def by_plain_loops(rewards, group, trajectory, state, score, gamma, omega):
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), gamma=st.floats(0, 1), omega=st.floats(0, 3))
-def test_it_agrees_with_plain_loops(seed, gamma, omega):
+def test_gigpo_agrees_with_plain_loops(seed, gamma, omega):
     rng = np.random.default_rng(seed)
     trajectory = np.repeat(np.arange(9), rng.integers(1, 6, 9)).tolist()
     rewards = (rng.integers(-4, 5, len(trajectory)) / 4).tolist()
@@ -176,7 +176,7 @@ def test_it_agrees_with_plain_loops(seed, gamma, omega):
         ("raw", "rows", [0.0, 0.0]),  # two entries in the statistics, both 7
     ],
 )
-def test_a_group_of_one(singleton, stats, expected):
+def test_gigpo_a_group_of_one(singleton, stats, expected):
     credit = run(
         gigpo,
         [3.0, 4.0],
@@ -190,7 +190,7 @@ def test_a_group_of_one(singleton, stats, expected):
     assert credit.episode.tolist() == expected
 
 
-def test_a_row_of_its_own_has_its_raw_score_over_rows():
+def test_gigpo_a_row_of_its_own_has_its_raw_score_over_rows():
     credit = run(
         gigpo,
         [7.0],
@@ -204,7 +204,7 @@ def test_a_row_of_its_own_has_its_raw_score_over_rows():
     assert credit.advantage.tolist() == [7.0]
 
 
-def test_revisits_are_in_the_anchor_group():
+def test_gigpo_revisits_are_in_the_anchor_group():
     credit = run(
         gigpo,
         [0.0, 0.0, 1.0],
@@ -219,7 +219,7 @@ def test_revisits_are_in_the_anchor_group():
     assert credit.step.tolist() == [-0.375, 0.0, 0.375]
 
 
-def test_an_anchor_group_stays_inside_its_group():
+def test_gigpo_an_anchor_group_stays_inside_its_group():
     credit = run(
         gigpo, [1.0, 0.0], group=["g", "h"], trajectory=["a", "b"], step=[0, 0], state=["s", "s"]
     )
@@ -227,7 +227,7 @@ def test_an_anchor_group_stays_inside_its_group():
     assert credit.advantage.tolist() == [0.0, 0.0]
 
 
-def test_equal_scores_and_returns_give_exactly_0():
+def test_gigpo_equal_scores_and_returns_give_exactly_0():
     third = 0.1 + 0.2  # not 0.3
     credit = run(
         gigpo, [third] * 7, group=["g"] * 7, trajectory=range(7), step=[0] * 7, state=["s"] * 7
@@ -235,7 +235,7 @@ def test_equal_scores_and_returns_give_exactly_0():
     assert credit.advantage.tolist() == [0.0] * 7
 
 
-def test_small_differences_survive_a_large_offset():
+def test_gigpo_small_differences_survive_a_large_offset():
     scores = [1e8, 1e8 + 0.25, 1e8 + 0.5, 1e8 + 0.25]
     credit = run(
         gigpo,
@@ -251,12 +251,12 @@ def test_small_differences_survive_a_large_offset():
     assert credit.step.tolist() == [-0.25, 0.0, 0.25, 0.0]
 
 
-def test_values_that_no_float_can_square_are_refused():
+def test_gigpo_rejects_values_too_large_to_square():
     with pytest.raises(CreditError, match="too large"):
         run(gigpo, [1e200, -1e200], group=[0, 0], trajectory=[0, 1], step=[0, 0], state=[0, 0])
 
 
-def test_sums_that_no_float_can_hold_are_refused():
+def test_gigpo_rejects_sums_too_large_for_a_float():
     with pytest.raises(CreditError, match="too large"):
         run(gigpo, [1.7e308] * 2, group=[0, 0], trajectory=[0, 0], step=[0, 1], state=[0, 1])
 
@@ -287,7 +287,7 @@ def test_sums_that_no_float_can_hold_are_refused():
     ],
     ids=lambda value: "-".join(f"{k}={v}" for k, v in value.items()) if type(value) is dict else "",
 )
-def test_an_option_that_cannot_be_meant_is_refused(options, message):
+def test_gigpo_rejects_an_invalid_option(options, message):
     with pytest.raises(CreditError) as refusal:
         run(gigpo, REWARDS, **(TABLE | options))
     assert message in str(refusal.value)
@@ -314,7 +314,7 @@ def test_hgpo_averages_the_depths_by_their_length():
     assert credit.anchor.tolist() == [0, 1, 2, 0, 1, 3, 4, 1, 3]
 
 
-def test_alpha_says_how_much_more_a_deeper_group_weighs():
+def test_hgpo_alpha_weighs_deeper_groups():
     even = run(hgpo, WON, **HISTORY, history=1, alpha=0).step[1]
     deep = run(hgpo, WON, **HISTORY, history=1, alpha=2).step[1]
     assert even == pytest.approx((2 / 3 + 1 / 2) / 2)
@@ -329,13 +329,13 @@ def test_hgpo_without_history_has_the_step_advantages_of_gigpo():
     np.testing.assert_array_equal(with_episode.advantage, plain.advantage)
 
 
-def test_hgpo_refuses_a_negative_alpha():
+def test_hgpo_rejects_a_negative_alpha():
     with pytest.raises(CreditError, match="`alpha` must be a finite number >= 0, got -1"):
         run(hgpo, WON, **HISTORY, alpha=-1)
 
 
 @pytest.mark.parametrize("history", [1_000, np.int64(1_000)], ids=["int", "numpy"])
-def test_history_may_be_longer_than_every_trajectory(history):
+def test_gigpo_history_may_be_longer_than_every_trajectory(history):
     deepest, long = run(hgpo, WON, **HISTORY, history=3), run(hgpo, WON, **HISTORY, history=history)
     assert long.anchor.tolist() == deepest.anchor.tolist()
     assert np.isfinite(long.advantage).all()

@@ -23,7 +23,7 @@ TABLE = {"group": list("ggggh"), "trajectory": list("aabcd"), "step": [0, 1, 0, 
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_trajectory_against_its_group(method, expected):
+def test_grpo_and_relatives_a_trajectory_against_its_group(method, expected):
     credit = run(method, REWARDS, **TABLE, gamma=0.5)
     np.testing.assert_allclose(credit.advantage, expected, atol=1e-7)
     np.testing.assert_array_equal(credit.episode, credit.advantage)
@@ -57,6 +57,6 @@ def test_reinforce_pp_takes_returns_not_scores():
 
 
 @pytest.mark.parametrize("method", [grpo, dr_grpo, rloo, reinforce_pp], ids=lambda m: m.__name__)
-def test_a_discount_above_1_is_refused(method):
+def test_grpo_and_relatives_reject_a_discount_above_1(method):
     with pytest.raises(CreditError, match=r"`gamma` must be in \[0, 1\], got 2"):
         run(method, REWARDS, **TABLE, gamma=2)

@@ -112,7 +112,7 @@ def test_mt_grpo_compares_turns_inside_a_group():
     np.testing.assert_allclose(credit.advantage, [-0.70710578, 0.70710578, 0.0], atol=2e-6)
 
 
-def test_relatives_may_leave_the_deviation_out():
+def test_process_estimators_without_the_standard_deviation():
     table = {"group": ["g"] * 2, "trajectory": ["a", "b"], "step": [0, 0], "normalize": "mean"}
     assert run(group_normalized_returns, [3.0, 1.0], **table).advantage.tolist() == [1.0, -1.0]
     # the turn 1, −1 and as much for the outcome
@@ -121,17 +121,17 @@ def test_relatives_may_leave_the_deviation_out():
 
 @pytest.mark.parametrize("method", [group_normalized_returns, mt_grpo], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("options", [{"normalize": None}, {"gamma": -1}], ids=str)
-def test_an_option_that_cannot_be_meant_is_refused(method, options):
+def test_process_estimators_rejects_an_invalid_option(method, options):
     with pytest.raises(CreditError, match=next(iter(options))):
         run(method, [1.0], group=["g"], trajectory=["a"], step=[0], **options)
 
 
-def test_pure_is_the_worst_that_is_to_come():
+def test_pure_is_the_lowest_later_reward():
     credit = run(pure, [0.9, 0.2, 0.7, -1.0, 5.0], trajectory=list("aaabb"), step=[0, 1, 2, 1, 0])
     assert credit.advantage.tolist() == [0.2, 0.2, 0.7, -1.0, -1.0]
 
 
-def test_pure_leaves_out_steps_that_nobody_judged():
+def test_pure_ignores_steps_without_a_reward():
     credit = run(
         pure, [0.9, NAN, 0.7, NAN], trajectory=["a"] * 4, step=range(4), default_step_reward=9
     )

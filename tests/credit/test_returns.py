@@ -10,7 +10,7 @@ from guerdon.errors import CreditError
 from tests.credit.calls import run
 
 
-def test_a_return_is_the_reward_and_what_follows_at_a_discount():
+def test_discounted_returns_a_return_is_the_reward_and_what_follows_at_a_discount():
     # 1 + 0.5 · (2 + 0.5 · 4) = 3, 2 + 0.5 · 4 = 4, 4; and 8 + 0.5 · 2 = 9, 2
     returns = run(
         discounted_returns,
@@ -22,7 +22,7 @@ def test_a_return_is_the_reward_and_what_follows_at_a_discount():
     assert returns.tolist() == [3.0, 4.0, 4.0, 9.0, 2.0]
 
 
-def test_the_order_of_the_rows_does_not_matter():
+def test_discounted_returns_the_order_of_the_rows_does_not_matter():
     returns = run(
         discounted_returns,
         [4.0, 2.0, 1.0, 8.0, 2.0],
@@ -33,7 +33,7 @@ def test_the_order_of_the_rows_does_not_matter():
     assert returns.tolist() == [4.0, 2.0, 3.0, 9.0, 4.0]
 
 
-def test_invalid_rows_have_0():
+def test_discounted_returns_invalid_rows_have_0():
     returns = run(
         discounted_returns, [1.0, 2.0], trajectory=["a", "b"], step=[0, 0], valid=[True, False]
     )
@@ -45,7 +45,7 @@ def test_invalid_rows_have_0():
     st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=7), max_size=6),
     st.floats(0, 1),
 )
-def test_it_is_the_recursion(rewards, gamma):
+def test_discounted_returns_equal_the_recursion(rewards, gamma):
     expected = []
     for one in rewards:
         later, backwards = 0.0, []
@@ -63,15 +63,15 @@ def test_it_is_the_recursion(rewards, gamma):
     assert returns.tolist() == expected
 
 
-def test_a_sum_that_no_float_can_hold_is_refused():
+def test_discounted_returns_reject_sums_too_large_for_a_float():
     with pytest.raises(CreditError, match="too large"):
         run(discounted_returns, [1.7e308] * 2, trajectory=["a"] * 2, step=[0, 1])
 
 
-def test_a_discount_above_1_is_refused():
+def test_discounted_returns_reject_a_discount_above_1():
     with pytest.raises(CreditError, match=r"`gamma` must be in \[0, 1\], got 2"):
         run(discounted_returns, [1.0], trajectory=["a"], step=[0], gamma=2)
 
 
-def test_it_has_the_shape_of_the_rows():
+def test_discounted_returns_have_the_shape_of_the_rows():
     assert run(discounted_returns, np.empty(0), trajectory=[], step=[]).shape == (0,)

@@ -56,7 +56,7 @@ thresholds = st.sampled_from([0.05, 0.5, 0.6, 2 / 3, 0.75, 0.8, 6 / 7, 0.9, 0.95
 
 @settings(max_examples=150)
 @given(st.lists(st.text("ab", max_size=9), max_size=9), thresholds)
-def test_short_texts_of_two_letters_are_grouped_as_difflib_does(
+def test_group_similar_short_texts_of_two_letters_are_grouped_as_difflib_does(
     states: list[str], threshold: float
 ) -> None:
     assert group_similar(states, threshold).tolist() == greedy(states, threshold)
@@ -64,7 +64,9 @@ def test_short_texts_of_two_letters_are_grouped_as_difflib_does(
 
 @settings(max_examples=60)
 @given(st.lists(st.text(max_size=12), max_size=8), thresholds)
-def test_any_unicode_is_grouped_as_difflib_does(states: list[str], threshold: float) -> None:
+def test_group_similar_any_unicode_is_grouped_as_difflib_does(
+    states: list[str], threshold: float
+) -> None:
     assert group_similar(states, threshold).tolist() == greedy(states, threshold)
 
 
@@ -73,7 +75,7 @@ def test_any_unicode_is_grouped_as_difflib_does(states: list[str], threshold: fl
 )
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(20, 180), edits=st.integers(1, 25))
-def test_the_threshold_at_the_very_ratio_groups_as_difflib_does(
+def test_group_similar_the_threshold_at_the_very_ratio_groups_as_difflib_does(
     letters: str, seed: int, length: int, edits: int
 ) -> None:
     random = Random(seed)
@@ -89,7 +91,7 @@ def test_the_threshold_at_the_very_ratio_groups_as_difflib_does(
             assert group_similar(states, threshold).tolist() == greedy(states, threshold)
 
 
-def test_long_texts_around_templates_are_grouped_as_difflib_does() -> None:
+def test_group_similar_long_texts_around_templates_are_grouped_as_difflib_does() -> None:
     random = Random(0)
     letters = "etaoins hrdlu"
     templates = ["".join(random.choices(letters, k=250)) for _ in range(6)]
@@ -100,7 +102,7 @@ def test_long_texts_around_templates_are_grouped_as_difflib_does() -> None:
 
 
 @pytest.mark.parametrize("letters", [300, 70_000], ids=["2 bytes each", "4 bytes each"])
-def test_many_different_letters_are_told_apart(letters: int) -> None:
+def test_group_similar_distinguishes_many_different_letters(letters: int) -> None:
     places = [*range(0x20, 0xD800), *range(0xE000, 0x20000)][:letters]
     text = "".join(map(chr, places))
     edits = [text[:100] + "?" + text[101:], text[:150] + text[151:] + "!"]
@@ -112,13 +114,13 @@ def test_many_different_letters_are_told_apart(letters: int) -> None:
     )
 
 
-def test_runs_of_one_letter_are_grouped_as_difflib_does() -> None:
+def test_group_similar_runs_of_one_letter_are_grouped_as_difflib_does() -> None:
     states = ["." * left + "@" + "." * right for left in (0, 90, 150) for right in (10, 150, 160)]
     for threshold in (0.7, 0.9, 0.99):
         assert group_similar(states, threshold).tolist() == greedy(states, threshold)
 
 
-def test_grids_that_differ_in_one_cell_are_together() -> None:
+def test_group_similar_grids_that_differ_in_one_cell_are_together() -> None:
     rows = ["#####################"] + ["#...................#"] * 19 + ["#####################"]
     grid = "\n".join(rows)[:447]
     grid += "." * (447 - len(grid))
@@ -128,7 +130,7 @@ def test_grids_that_differ_in_one_cell_are_together() -> None:
     assert group_similar([grid, moved], 0.95).tolist() == [0, 0]
 
 
-def test_a_text_joins_the_first_similar_group_and_not_the_most_similar() -> None:
+def test_group_similar_a_text_joins_the_first_similar_group_and_not_the_most_similar() -> None:
     assert ratio("aaaaab", "aaaabb") < 0.85 < ratio("aaaaab", "aaaaabb")
     states = ["aaaaab", "aaaabb", "aaaaabb"]
 
@@ -136,13 +138,13 @@ def test_a_text_joins_the_first_similar_group_and_not_the_most_similar() -> None
     assert group_similar(states, 0.85).tolist() == [0, 1, 0]
 
 
-def test_a_text_is_compared_with_the_first_of_a_group_alone() -> None:
+def test_group_similar_a_text_is_compared_with_the_first_of_a_group_alone() -> None:
     assert ratio("aaaa", "aaab") == ratio("aaab", "aabb") == 0.75
 
     assert group_similar(["aaaa", "aaab", "aabb"], 0.75).tolist() == [0, 0, 1]
 
 
-def test_the_template_comes_first_where_the_order_matters() -> None:
+def test_group_similar_the_template_comes_first_where_the_order_matters() -> None:
     one, other = "tide", "diet"
     assert (ratio(one, other), ratio(other, one)) == (0.25, 0.5)
 
@@ -150,15 +152,15 @@ def test_the_template_comes_first_where_the_order_matters() -> None:
     assert group_similar([other, one], 0.5).tolist() == [0, 0]
 
 
-def test_equal_texts_share_a_group_at_threshold_1() -> None:
+def test_group_similar_equal_texts_share_a_group_at_threshold_1() -> None:
     assert group_similar(["ab", "ba", "ab", "", "ba", ""], 1.0).tolist() == [0, 1, 0, 2, 1, 2]
 
 
-def test_an_empty_text_is_similar_to_empty_texts_alone() -> None:
+def test_group_similar_an_empty_text_is_similar_to_empty_texts_alone() -> None:
     assert group_similar(["", " ", "", "  "], 0.01).tolist() == [0, 1, 0, 1]
 
 
-def test_groups_are_int64_and_none_for_no_states() -> None:
+def test_group_similar_returns_int64_and_is_empty_without_texts() -> None:
     groups = group_similar([], 0.9)
 
     assert groups.dtype == np.int64

@@ -80,7 +80,7 @@ class Unhashable:
     ],
     ids=str,
 )
-def test_the_same_state_is_one_of_equal_type_and_content(states):
+def test_anchors_the_same_state_is_one_of_equal_type_and_content(states):
     assert anchors(states) == [0, 1, 0]
 
 
@@ -89,11 +89,11 @@ def test_the_same_state_is_one_of_equal_type_and_content(states):
     [np.array(["a", "b", "a"]), np.array([1, 2, 1]), np.array([[1, 2], [2, 1], [1, 2]])],
     ids=["text", "numbers", "rows"],
 )
-def test_states_may_be_an_array(states):
+def test_anchors_states_may_be_an_array(states):
     assert anchors(states) == [0, 1, 0]
 
 
-def test_dataclasses_are_the_same_where_their_fields_are():
+def test_anchors_dataclasses_compare_by_their_fields():
     states = [Place(1, 2), Place(1, 2), Place(1.0, 2), Place(True, 2), Unhashable(1), Unhashable(1)]
     assert list(anchors(states)) == [0, 0, 1, 2, 3, 3]
 
@@ -106,7 +106,7 @@ class Board:
     turn: int = 0
 
 
-def test_a_dataclass_of_lists_and_arrays_is_a_state():
+def test_anchors_a_dataclass_of_lists_and_arrays_is_a_state():
     states = [Board([1, [2]]), Board(np.arange(3)), Board([1, [2]]), Board([1, [2.0]])]
     assert list(anchors([*states, Board(np.arange(3)), Board([1, [2]], turn=1)])) == [
         0,
@@ -118,7 +118,7 @@ def test_a_dataclass_of_lists_and_arrays_is_a_state():
     ]
 
 
-def test_a_dataclass_in_a_state_is_one_too():
+def test_anchors_a_dataclass_in_a_state_is_one_too():
     states = [{"board": Board({1, 2})}, (Board({1}),), {"board": Board({2, 1})}]
     assert list(anchors(states)) == [0, 1, 0]
 
@@ -165,7 +165,7 @@ class Half:
     ],
     ids=["hash", "type error", "inside", "field", "no content", "items", "unset field"],
 )
-def test_whatever_a_state_raises_is_told_with_its_row(state, kind):
+def test_anchors_errors_of_a_state_are_reported_with_its_row(state, kind):
     with pytest.raises(CreditError, match=f"states can't be compared: {kind}") as refusal:
         anchors(["a", state, "b", state])
     assert refusal.value.rows == (1, 3)
@@ -188,18 +188,18 @@ def nested():
     ],
     ids=["object", "generator", "inside", "endless", "class"],
 )
-def test_a_state_that_cannot_be_compared_is_refused_with_its_row(state, kind):
+def test_anchors_rejects_states_without_content_with_their_rows(state, kind):
     with pytest.raises(CreditError, match=f"states can't be compared: {kind}") as refusal:
         anchors(["a", state, "b", state])
     assert refusal.value.rows == (1, 3)
     assert "rows 1, 3" in str(refusal.value)
 
 
-def test_the_state_of_an_invalid_row_may_be_anything():
+def test_anchors_the_state_of_an_invalid_row_may_be_anything():
     assert anchors(["a", object(), "a"], valid=[True, False, True]) == [0, -1, 0]
 
 
-def test_a_bare_string_is_no_column_of_states():
+def test_anchors_rejects_a_string_as_column():
     with pytest.raises(
         CreditError,
         match="`state` must be a sequence or an array with one entry for each row, got a str",
@@ -207,13 +207,13 @@ def test_a_bare_string_is_no_column_of_states():
         run(gigpo, [0.0], group=[0], trajectory=[0], step=[0], state="a")
 
 
-def test_similar_texts_share_a_group_at_the_threshold():
+def test_anchors_similar_texts_share_a_group_at_the_threshold():
     states = ["go to shelf 1", "look", "go to shelf 2"]
     assert anchors(states, similarity=0.9) == [0, 1, 0]
     assert anchors(states, similarity=1.0) == [0, 1, 2]
 
 
-def test_similarity_stays_inside_a_group():
+def test_anchors_similarity_stays_inside_a_group():
     credit = run(
         gigpo,
         [0.0] * 2,
@@ -226,7 +226,7 @@ def test_similarity_stays_inside_a_group():
     assert credit.anchor.tolist() == [0, 1]
 
 
-def test_similarity_is_by_the_order_of_trajectory_and_step_whatever_that_of_the_rows():
+def test_anchors_similarity_does_not_depend_on_the_order_of_the_rows():
     # b is near a and near c, which aren't near each other: who comes first decides.
     states = ["aaaaaa", "aaabbb", "bbbbbb"]
     table = {"group": ["g"] * 3, "step": [0] * 3, "similarity": 0.5}
@@ -237,14 +237,14 @@ def test_similarity_is_by_the_order_of_trajectory_and_step_whatever_that_of_the_
     assert other.tolist() == [1, 0, 0]
 
 
-def test_ids_of_numpy_are_in_the_order_of_numbers():
+def test_anchors_ids_of_numpy_are_in_the_order_of_numbers():
     states = ["aaaaaa", "aaabbb", "bbbbbb"]
     table = {"group": ["g"] * 3, "step": [0] * 3, "state": states, "similarity": 0.5}
     ids = list(np.array([10, 2, 1]))  # as text 1, 10, 2
     assert run(gigpo, [0.0] * 3, trajectory=ids, **table).anchor.tolist() == [1, 0, 0]
 
 
-def test_similarity_compares_texts_only():
+def test_anchors_similarity_compares_texts_only():
     with pytest.raises(CreditError, match="`state` is not text in row 1; `similarity`") as refusal:
         anchors(["a", 1], similarity=0.9)
     assert refusal.value.rows == (1,)
@@ -272,11 +272,11 @@ WALKS = {
         (9, [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 7, 8]),
     ],
 )
-def test_with_history_the_states_before_must_be_the_same(history, expected):
+def test_anchors_with_history_the_states_before_must_be_the_same(history, expected):
     assert run(gigpo, [0.0] * 12, **WALKS, history=history).anchor.tolist() == expected
 
 
-def test_history_is_in_the_order_of_the_steps():
+def test_anchors_history_is_in_the_order_of_the_steps():
     order = np.random.default_rng(0).permutation(12)
     shuffled = {name: [column[row] for row in order] for name, column in WALKS.items()}
     credit = run(gigpo, [0.0] * 12, **shuffled, history=2)
@@ -285,6 +285,6 @@ def test_history_is_in_the_order_of_the_steps():
     )
 
 
-def test_states_whose_comparing_raises_are_refused():
+def test_anchors_rejects_states_whose_comparison_raises():
     with pytest.raises(CreditError, match="state"):
         anchors([Incomparable(), Incomparable(), "b"])

@@ -49,7 +49,7 @@ def rewards(aligned):
 # What fits
 
 
-def test_rewards_go_to_the_steps_that_are_named():
+def test_aligner_sets_the_rewards_of_the_named_steps():
     batch = align(result([(2, -0.5), (0, 0.25)]), {"a": steps(0, 1, 2)})
     assert rewards(batch["a"]) == [0.25, None, -0.5]
     assert (batch["a"].score, batch["a"].is_score_valid, batch["a"].error) == (1.0, True, None)
@@ -57,31 +57,31 @@ def test_rewards_go_to_the_steps_that_are_named():
     assert str(batch.report) == "everything fitted"
 
 
-def test_the_turn_names_a_step_wherever_it_stands_in_the_record():
+def test_aligner_finds_a_turn_at_any_position():
     batch = align(result([(5, 0.5), (3, 0.25)]), {"a": steps(5, 4, 3)})
     assert rewards(batch["a"]) == [0.5, None, 0.25]
     assert not batch.report
 
 
-def test_step_ids_name_steps_and_are_told_apart_from_turns():
+def test_aligner_distinguishes_step_ids_from_turns():
     recorded = steps(0, 1, names=("1", "look"))
     batch = align(result([("1", 0.5), (1, 0.25)]), {"a": recorded})
     assert rewards(batch["a"]) == [0.5, 0.25]
     assert not batch.report
 
 
-def test_a_step_that_no_result_names_keeps_its_reward():
+def test_aligner_a_step_that_no_result_names_keeps_its_reward():
     recorded = steps(0, 1)
     recorded[0].base_reward = 0.125
     assert rewards(align(result([(1, 1.0)]), {"a": recorded})["a"]) == [0.125, 1.0]
     assert rewards(align(result(), {"a": recorded})["a"]) == [0.125, None]
 
 
-def test_one_result_is_that_of_one_rollout():
+def test_aligner_accepts_one_result_for_one_rollout():
     assert align(result(score=0.5), {"a": steps(0)}).final_scores == [0.5]
 
 
-def test_results_are_those_of_the_ids_in_order():
+def test_aligner_matches_results_and_ids_by_position():
     recorded = {"a": steps(0), "b": steps(0), "c": steps(0)}
     results = [result([(0, each)], score=each) for each in (3.0, 1.0, 2.0)]
     batch = align(results, recorded, ["c", "a", "b"])
@@ -92,12 +92,12 @@ def test_results_are_those_of_the_ids_in_order():
     assert len(batch) == 3
 
 
-def test_results_and_ids_may_be_any_sequence():
+def test_aligner_results_and_ids_may_be_any_sequence():
     batch = align((result(score=0.0), result(score=1.0)), {1: steps(0), 2: steps(0)}, (2, 1))
     assert (batch[2].score, batch[1].score) == (0.0, 1.0)
 
 
-def test_an_invalid_score_is_kept_beside_its_reason():
+def test_aligner_an_invalid_score_is_kept_beside_its_reason():
     failed = EvaluateResult(error="the judge did not answer")
     doubted = EvaluateResult(score=0.5, is_score_valid=False, reason="truncated")
     bare = EvaluateResult(score=0.5, is_score_valid=False)
@@ -111,31 +111,31 @@ def test_an_invalid_score_is_kept_beside_its_reason():
     assert not batch.report
 
 
-def test_steps_of_an_invalid_result_have_their_rewards():
+def test_aligner_steps_of_an_invalid_result_have_their_rewards():
     batch = align(result([(0, 0.5)], score=None, error="no score"), {"a": steps(0)})
     assert rewards(batch["a"]) == [0.5]
 
 
-def test_the_group_is_read_from_the_first_step():
+def test_aligner_the_group_is_read_from_the_first_step():
     recorded = steps(0, 1)
     recorded[0].step_info["group"] = "q7"
     assert align(result(), {"a": recorded})["a"].group == "q7"
 
 
-def test_the_steps_of_a_rollout_can_be_aligned(row):
+def test_aligner_the_steps_of_a_rollout_can_be_aligned(row):
     rollout = Rollout.from_row(row("41", "42", id="q7"))
     batch = align(result([(1, 1.0)]), {"q7": rollout.to_step_data()})
     assert rewards(batch["q7"]) == [None, 1.0]
     assert not batch.report
 
 
-def test_the_steps_of_a_rollout_know_its_group(row):
+def test_aligner_the_steps_of_a_rollout_know_its_group(row):
     rollouts = [Rollout.from_row(row("42", id=name, group=name)) for name in "ab"]
     batch = align([result(), result()], {each.id: each.to_step_data() for each in rollouts})
     assert [each.group for each in batch] == ["a", "b"]
 
 
-def test_nothing_is_nothing():
+def test_aligner_accepts_no_rollouts():
     batch = align([], {}, [])
     assert (len(batch), batch.final_scores, batch.step_lists, len(batch.report)) == (0, [], [], 0)
 
@@ -144,7 +144,7 @@ def test_nothing_is_nothing():
 
 
 @pytest.mark.parametrize("index", [3, -1, 10**30])
-def test_an_index_that_no_step_has(index):
+def test_aligner_reports_an_unknown_index(index):
     batch = align(result([(index, 1.0), (0, 0.5)]), {"a": steps(0, 1, 2)})
     assert problems(batch) == [("no such step", "a", index)]
     assert rewards(batch["a"]) == [0.5, None, None]
@@ -153,14 +153,14 @@ def test_an_index_that_no_step_has(index):
     )
 
 
-def test_an_id_that_no_step_has_is_told_with_those_that_there_are():
+def test_aligner_reports_an_unknown_id_with_the_known_ids():
     batch = align(result([("lok", 1.0)]), {"a": steps(0, 1, names=("look", "go"))})
     assert problems(batch) == [("no such step", "a", "lok")]
     assert str(batch.report).endswith("there is no such step; the ids are ['look', 'go']")
 
 
 @pytest.mark.parametrize("index", ["0", "1", " 1", "-0"])
-def test_text_where_a_number_is_meant(index):
+def test_aligner_reports_text_in_place_of_a_number(index):
     batch = align(result([(index, 1.0)]), {"a": steps(0, 1)})
     assert problems(batch) == [("text for a number", "a", index)]
     assert rewards(batch["a"]) == [None, None]
@@ -172,13 +172,13 @@ def test_text_where_a_number_is_meant(index):
     ["--1", "9" * 5000, "", "²", "1.0", "\ud800", "-"],
     ids=["minuses", "long", "empty", "square", "float", "half", "minus"],
 )
-def test_text_that_is_no_number_is_no_step(index):
+def test_aligner_reports_text_that_is_not_a_number(index):
     batch = align(result([(index, 1.0)]), {"a": steps(0, 1)})
     assert problems(batch) == [("no such step", "a", index)]
 
 
 @pytest.mark.parametrize("outputs", [[(1, 0.5), (1, 0.25)], [(1, 0.5), ("go", 0.25)]])
-def test_of_two_outputs_for_one_step_none_is_taken(outputs):
+def test_aligner_uses_neither_of_two_outputs_for_one_step(outputs):
     batch = align(result([*outputs, (0, 1.0)]), {"a": steps(0, 1, names=("look", "go"))})
     assert problems(batch) == [("two outputs for one step", "a", outputs[-1][0])]
     assert rewards(batch["a"]) == [1.0, None]
@@ -190,7 +190,7 @@ def test_of_two_outputs_for_one_step_none_is_taken(outputs):
     [(steps(0, 0, 1), 0), (steps(0, 1, 2, names=("x", "x")), "x")],
     ids=["number", "id"],
 )
-def test_a_number_that_several_steps_have_means_none_of_them(recorded, index):
+def test_aligner_reports_an_ambiguous_number(recorded, index):
     batch = align(result([(index, 1.0), (recorded[2].step_info["assistant_turn_index"], 0.5)]),
                   {"a": recorded})  # fmt: skip
     assert problems(batch) == [("two steps of one number", "a", index)]
@@ -198,21 +198,21 @@ def test_a_number_that_several_steps_have_means_none_of_them(recorded, index):
 
 
 @pytest.mark.parametrize("number", [None, "0", 0.0, True], ids=repr)
-def test_a_step_without_a_turn_is_told_and_the_others_fit(number):
+def test_aligner_reports_a_step_without_a_turn(number):
     recorded = steps(number, 1)
     batch = align(result([(1, 0.5)]), {"a": recorded})
     assert problems(batch) == [("step without a number", "a", None)]
-    assert "step 0 of its record" in str(batch.report)
+    assert "of step 0 must be an int" in str(batch.report)
     assert rewards(batch["a"]) == [None, 0.5]
 
 
-def test_a_step_without_a_turn_can_be_named_by_its_id():
+def test_aligner_a_step_without_a_turn_can_be_named_by_its_id():
     batch = align(result([("look", 0.5)]), {"a": steps(None, names=("look",))})
     assert rewards(batch["a"]) == [0.5]
     assert problems(batch) == [("step without a number", "a", None)]
 
 
-def test_a_rollout_without_a_result_is_invalid():
+def test_aligner_a_rollout_without_a_result_is_invalid():
     recorded = {"a": steps(0), "b": steps(0), "c": steps(0)}
     batch = align([result(), None], recorded)
     assert problems(batch) == [("no result", "b", None), ("no result", "c", None)]
@@ -223,20 +223,20 @@ def test_a_rollout_without_a_result_is_invalid():
 
 
 @pytest.mark.parametrize("other", [{"score": 1.0}, 0.5, "good", [result()]], ids=type)
-def test_what_is_no_result_is_told(other):
+def test_aligner_reports_an_invalid_result(other):
     batch = align([other], {"a": steps(0)})
     assert problems(batch) == [("no result", "a", None)]
-    assert "is no EvaluateResult" in str(batch.report)
+    assert "must be an EvaluateResult" in str(batch.report)
     assert batch["a"].is_score_valid is False
 
 
 @pytest.mark.parametrize("results", [None, 3, "x", {"score": 1.0}], ids=repr)
-def test_what_is_neither_a_result_nor_a_list_is_refused(results):
+def test_aligner_rejects_invalid_results_arguments(results):
     with pytest.raises(AlignmentError):
         align(results, {"a": steps(0)})
 
 
-def test_more_results_than_rollouts_are_told_one_by_one():
+def test_aligner_reports_each_result_without_a_rollout():
     batch = align([result()] * 3, {"a": steps(0)})
     assert problems(batch) == [("result without a rollout", None, None)] * 2
     assert str(batch.report).splitlines() == [
@@ -245,18 +245,18 @@ def test_more_results_than_rollouts_are_told_one_by_one():
     ]
 
 
-def test_a_rollout_without_recorded_steps_keeps_its_score():
+def test_aligner_a_rollout_without_recorded_steps_keeps_its_score():
     batch = align([result([(0, 1.0)], score=0.5)], {}, ["a"])
     assert problems(batch) == [("no recorded steps", "a", None)]
     assert (batch["a"].steps, batch["a"].score) == ([], 0.5)
 
 
-def test_a_rollout_that_nobody_asked_for_is_told():
+def test_aligner_reports_a_rollout_not_asked_for():
     batch = align([result()], {"a": steps(0), "b": steps(0)}, ["a"])
     assert problems(batch) == [("rollout not asked for", "b", None)]
 
 
-def test_a_rollout_that_is_asked_for_twice_is_there_once():
+def test_aligner_returns_a_repeated_rollout_once():
     batch = align([result(score=0.0), result(score=1.0)], {"a": steps(0)}, ["a", "a"])
     assert problems(batch) == [("rollout asked for twice", "a", None)]
     assert batch.final_scores == [0.0]
@@ -270,7 +270,7 @@ DOWN = "step 1: OSError: down"
 
 
 @pytest.mark.parametrize("name", ["error", "episode_error"])
-def test_the_score_of_an_episode_that_failed_does_not_count_and_is_told(name):
+def test_aligner_masks_the_score_of_a_failed_episode(name):
     recorded = [*steps(0), failed_step(**{name: DOWN})]
     batch = align(result([(0, 0.5)]), {"a": recorded})
     assert problems(batch) == [("failed episode", "a", None)]
@@ -283,28 +283,28 @@ def test_the_score_of_an_episode_that_failed_does_not_count_and_is_told(name):
 
 
 @pytest.mark.parametrize("name", ["error", "episode_error"])
-def test_the_score_of_an_episode_that_failed_counts_where_that_is_asked_for(name):
+def test_aligner_score_failed_keeps_the_score_of_a_failed_episode(name):
     recorded = [*steps(0), failed_step(**{name: DOWN})]
     batch = align(result([(0, 0.5)]), {"a": recorded}, score_failed=True)
     assert not batch.report
     assert (batch["a"].score, batch["a"].is_score_valid, batch["a"].error) == (1.0, True, None)
 
 
-def test_an_episode_that_failed_and_has_no_valid_score_fits():
+def test_aligner_does_not_report_a_failed_episode_without_a_valid_score():
     recorded = [*steps(0), failed_step(error=DOWN)]
     batch = align(result(score=0.0, is_score_valid=False, error="no judge"), {"a": recorded})
     assert not batch.report
     assert batch["a"].error == "no judge"
 
 
-def test_the_report_counts_by_kind():
+def test_aligner_the_report_counts_by_kind():
     batch = align(result([(7, 1.0), (8, 1.0), ("0", 1.0)]), {"a": steps(0)})
     assert batch.report.counts() == {"no such step": 2, "text for a number": 1}
-    assert len(batch.report) == len(batch.report.misfits) == 3
+    assert len(batch.report) == 3
     assert batch.report
 
 
-def test_every_line_names_its_rollout():
+def test_aligner_report_names_the_rollout_in_every_line():
     recorded = {"a": steps(0), "b": steps(None)}
     batch = align([result([(1, 1.0)]), None], recorded)
     assert [str(each).partition(":")[0] for each in batch.report] == [
@@ -315,25 +315,25 @@ def test_every_line_names_its_rollout():
 # Strict
 
 
-def test_strict_raises_and_tells_all_of_it():
+def test_strict_raises_with_all_misfits():
     with pytest.raises(AlignmentError, match=r"2 things don't fit:\n.*\n.*'b'") as caught:
         align([result([(7, 1.0)]), None], {"a": steps(0), "b": steps(0)}, strict=True)
     assert [each.problem for each in caught.value.problems] == ["no such step", "no result"]
 
 
-def test_strict_is_content_where_all_fits():
+def test_aligner_strict_returns_a_batch_if_everything_fits():
     assert align(result([(0, 1.0)]), {"a": steps(0)}, strict=True).final_scores == [1.0]
 
 
 @pytest.mark.parametrize(("own", "asked"), [(False, True), (True, None)])
-def test_a_call_may_be_strict_by_itself(own, asked):
+def test_aligner_strict_can_be_set_for_one_call(own, asked):
     with pytest.raises(AlignmentError):
         RLDataAligner(strict=own).align_data_for_rl_processing(
             [], {"a": steps(0)}, ["a"], strict=asked
         )
 
 
-def test_a_call_may_be_lenient_by_itself():
+def test_aligner_strict_can_be_unset_for_one_call():
     batch = RLDataAligner(strict=True).align_data_for_rl_processing(
         [], {"a": steps(0)}, ["a"], strict=False
     )
@@ -372,7 +372,7 @@ def names_of(step):
 
 
 @given(outputs=OUTPUTS, recorded=STEPS)
-def test_every_output_is_on_exactly_one_step_or_has_a_line(outputs, recorded):
+def test_aligner_puts_every_output_on_one_step_or_reports_it(outputs, recorded):
     batch = align(EvaluateResult(score=1.0, step_outputs=outputs), {"a": recorded})
     told = {(each.problem, each.step_index) for each in batch.report}
     placed = 0
@@ -390,7 +390,7 @@ def test_every_output_is_on_exactly_one_step_or_has_a_line(outputs, recorded):
     for misfit in batch.report:
         if misfit.problem == "two outputs for one step":
             lines += int(misfit.text.partition(" outputs")[0].rpartition(" ")[2])
-        elif misfit.problem not in ("step without a number", "step id that is no text"):
+        elif misfit.problem not in ("step without a number", "step id that is not text"):
             lines += 1
     assert placed + lines == len(outputs)
     unnumbered = sum(type(each.step_info["assistant_turn_index"]) is not int for each in recorded)
@@ -410,7 +410,7 @@ def test_every_output_is_on_exactly_one_step_or_has_a_line(outputs, recorded):
     recorded=st.dictionaries(IDS, STEPS, max_size=4),
     ids=st.lists(IDS, max_size=5),
 )
-def test_nothing_that_was_given_is_changed_and_no_rollout_is_lost(results, recorded, ids):
+def test_aligner_leaves_its_arguments_unchanged_and_returns_every_rollout(results, recorded, ids):
     given = results, recorded, ids
     before = copy.deepcopy(given)
     batch = RLDataAligner().align_data_for_rl_processing(*given)
@@ -431,20 +431,20 @@ def test_nothing_that_was_given_is_changed_and_no_rollout_is_lost(results, recor
 
 
 @given(results=st.lists(RESULTS, max_size=3), recorded=st.dictionaries(IDS, STEPS, max_size=3))
-def test_strict_raises_exactly_where_there_is_a_line(results, recorded):
+def test_aligner_strict_raises_exactly_if_something_is_reported(results, recorded):
     report = align(results, recorded, list(recorded)).report
     if not report:
         align(results, recorded, list(recorded), strict=True)
         return
     with pytest.raises(AlignmentError) as caught:
         align(results, recorded, list(recorded), strict=True)
-    assert list(caught.value.problems) == report.misfits
+    assert list(caught.value.problems) == list(report)
 
 
 # The parts
 
 
-def test_outputs_are_placed_without_rollouts():
+def test_place_outputs_works_without_rollouts():
     placed, misfits = place_outputs(
         [StepOutput(step_index=index, base_reward=1.0) for index in (0, "x", 5)],
         {0: 0, 1: 1, "x": 1},
@@ -453,12 +453,12 @@ def test_outputs_are_placed_without_rollouts():
     assert [each.problem for each in misfits] == ["no such step"]
 
 
-def test_a_misfit_of_no_rollout_says_only_what_is_wrong():
+def test_misfit_without_a_rollout_prints_its_text():
     assert str(Misfit("no result", "it has no result")) == "it has no result"
     assert str(Misfit("no result", "it has no result", 0)) == "rollout 0: it has no result"
 
 
-def test_a_batch_made_by_hand_has_an_empty_report():
+def test_aligner_batch_has_an_empty_report_by_default():
     batch = AlignedBatch([AlignedRollout("a", [], score=0.5), AlignedRollout("b", [], None, False)])
     assert (batch.final_scores, list(batch.report)) == ([0.5, None], [])
     with pytest.raises(KeyError):

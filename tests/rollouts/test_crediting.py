@@ -55,7 +55,7 @@ def test_gigpo_compares_scores_and_steps_in_one_state():
     assert credit.anchor.tolist() == [0, 1, 0, 2]
 
 
-def test_it_is_what_the_estimator_gives_of_the_same_columns():
+def test_apply_credit_equals_the_estimator_on_the_same_columns():
     rollouts = [
         rollout("a", 1.0, "s", "l", "s", rewards=(0.5, None, 0.25), group=1),
         rollout("b", -1.0, "s", group=1),
@@ -79,7 +79,7 @@ def test_it_is_what_the_estimator_gives_of_the_same_columns():
 
 
 @pytest.mark.parametrize("method", ESTIMATORS.names())
-def test_every_method_fills_every_step(method):
+def test_apply_credit_every_method_fills_every_step(method):
     rollouts = [
         rollout(name, score, "s", "l", rewards=(0.5, score), group=1, values=(0.25, 0.5))
         for name, score in (("a", 1.0), ("b", 0.0), ("c", 0.5))
@@ -91,7 +91,7 @@ def test_every_method_fills_every_step(method):
     assert any(value != 0.0 for each in advantages(rollouts) for value in each)
 
 
-def test_what_was_filled_in_before_is_replaced():
+def test_apply_credit_replaces_earlier_advantages():
     rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "s")]
     apply_credit(rollouts, "grpo")
     rollouts[0].is_score_valid = False
@@ -99,7 +99,7 @@ def test_what_was_filled_in_before_is_replaced():
     assert advantages(rollouts) == [[None], [0.0]]
 
 
-def test_a_rollout_without_a_valid_score_takes_part_in_nothing():
+def test_apply_credit_ignores_rollouts_without_a_valid_score():
     rollouts = [rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s"), rollout("c", 9.0, "s", "s",
                 valid=False), rollout("d", None, "s", valid=False)]  # fmt: skip
     apply_credit(rollouts)
@@ -109,7 +109,7 @@ def test_a_rollout_without_a_valid_score_takes_part_in_nothing():
     assert untouched(rollouts[2:])
 
 
-def test_a_state_that_can_not_be_keyed_does_not_matter_where_the_score_is_not_valid():
+def test_apply_credit_ignores_invalid_states_of_invalid_rollouts():
     rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "bad", valid=False)]
 
     def key(step):
@@ -120,13 +120,13 @@ def test_a_state_that_can_not_be_keyed_does_not_matter_where_the_score_is_not_va
     assert advantages(rollouts) == [[0.0], [None]]
 
 
-def test_the_state_key_is_asked_only_where_the_method_has_states():
+def test_apply_credit_calls_the_state_key_only_for_methods_with_states():
     rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "s")]
     apply_credit(rollouts, "grpo", state_key=lambda step: 1 / 0)
     assert not untouched(rollouts)
 
 
-def test_the_state_key_decides_which_steps_are_compared():
+def test_apply_credit_the_state_key_decides_which_steps_are_compared():
     def rollouts():
         return [rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "t", "l")]
 
@@ -142,7 +142,7 @@ def test_the_state_key_decides_which_steps_are_compared():
     }
 
 
-def test_a_batch_of_the_aligner_can_be_credited():
+def test_apply_credit_a_batch_of_the_aligner_can_be_credited():
     recorded = {each.id: each.steps for each in (rollout("a", 0.0, "s"), rollout("b", 0.0, "s"))}
     results = [
         EvaluateResult(score=1.0, step_outputs=[StepOutput(step_index=0, base_reward=0.5)]),
@@ -169,7 +169,7 @@ def grouped():
 GROUPED = [[0.5], [-1.0], [-0.5], [1.0]]
 
 
-def test_groups_are_compared_apart_and_may_stand_mixed():
+def test_apply_credit_compares_groups_separately_in_any_order():
     rollouts = grouped()
     apply_credit(rollouts, "grpo", normalize="mean")
     assert advantages(rollouts) == GROUPED
@@ -184,7 +184,7 @@ def test_groups_are_compared_apart_and_may_stand_mixed():
     ],
     ids=["mapping", "function", "unhashable"],
 )
-def test_groups_may_be_given(group):
+def test_apply_credit_accepts_groups_by_mapping_or_function(group):
     rollouts = grouped()
     for each in rollouts:
         each.group = None
@@ -195,7 +195,7 @@ def test_groups_may_be_given(group):
 GROUPS = [{"task": 1, "level": [2]}, ["q", 1], {"level": [2], "task": 1}, ["q", 1], ["q", 1.5]]
 
 
-def test_groups_of_any_json_are_those_of_a_file():
+def test_apply_credit_groups_by_any_json_value():
     scores = [1.0, 5.0, 0.0, 7.0, 3.0]
     pairs = list(enumerate(zip(scores, GROUPS, strict=True)))
     rollouts = [rollout(i, score, "s", group=group) for i, (score, group) in pairs]
@@ -207,19 +207,19 @@ def test_groups_of_any_json_are_those_of_a_file():
         assert one.steps[0].advantage == one.score - sum(alike) / len(alike)
 
 
-def test_a_function_may_give_a_group_that_no_dict_could_hold():
+def test_apply_credit_accepts_unhashable_groups_of_a_function():
     rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "s")]
     apply_credit(rollouts, "grpo", normalize="mean", group=lambda each: {"task": [1]})
     assert advantages(rollouts) == [[0.5], [-0.5]]
 
 
-def test_without_groups_all_is_one():
+def test_apply_credit_without_groups_makes_one_group():
     rollouts = [rollout(name, score, "s") for name, score in (("a", 1.0), ("b", 0.0))]
     apply_credit(rollouts, "grpo", normalize="mean")
     assert advantages(rollouts) == [[0.5], [-0.5]]
 
 
-def test_a_group_that_some_rollouts_lack_is_refused():
+def test_apply_credit_rejects_a_batch_where_only_some_have_a_group():
     rollouts = grouped()
     rollouts[2].group = None
     with pytest.raises(CreditError, match=r"\['c'\] have no group and others do"):
@@ -227,20 +227,20 @@ def test_a_group_that_some_rollouts_lack_is_refused():
     assert untouched(rollouts)
 
 
-def test_a_mapping_that_lacks_a_rollout_is_refused():
+def test_apply_credit_rejects_a_group_mapping_without_a_rollout():
     rollouts = grouped()
     with pytest.raises(CreditError, match=r"`group` lacks the rollouts \['c', 'd'\]"):
         apply_credit(rollouts, group={"a": 1, "b": 1})
     assert untouched(rollouts)
 
 
-def test_a_rollout_without_steps_or_score_stands_in_nobodys_way():
+def test_apply_credit_accepts_a_rollout_without_steps_and_score():
     rollouts = [*grouped(), AlignedRollout("e", [], None, False, error="no recorded steps")]
     apply_credit(rollouts, "grpo", normalize="mean")
     assert advantages(rollouts) == [*GROUPED, []]
 
 
-def test_a_group_of_one_has_0_and_a_note():
+def test_apply_credit_a_group_of_one_has_0_and_a_note():
     rollouts = [rollout("a", 1.0, "s", "l", group="g")]
     credit = apply_credit(rollouts)
     assert advantages(rollouts) == [[0.0, 0.0]]
@@ -248,7 +248,7 @@ def test_a_group_of_one_has_0_and_a_note():
     assert any("nothing to compare it with" in note for note in credit.diagnostics.notes)
 
 
-def test_an_empty_batch_gives_an_empty_credit_with_a_note():
+def test_apply_credit_an_empty_batch_gives_an_empty_credit_with_a_note():
     for batch in ([], AlignedBatch([])):
         credit = apply_credit(batch)
         assert credit.advantage.tolist() == []
@@ -266,29 +266,29 @@ def refused(rollouts, match, error=CreditError, **options):
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
-def test_a_score_that_is_not_finite_and_marked_valid(score):
+def test_apply_credit_rejects_a_valid_score_that_is_not_finite(score):
     refused([rollout("a", 1.0, "s"), rollout("b", score, "s")], "`episode_score` is not finite")
 
 
-def test_no_score_that_is_marked_valid():
+def test_apply_credit_rejects_a_valid_rollout_without_a_score():
     refused([rollout("a", 1.0, "s"), rollout("b", None, "s")], "'b' is marked valid and has no")
 
 
-def test_a_repeated_step():
+def test_apply_credit_rejects_a_repeated_step():
     twice = rollout("a", 1.0, "s", "s", "s")
     twice.steps[2].system_step_index = 1
     refused([rollout("b", 1.0, "s"), twice], "a step of a trajectory is repeated in row 3")
 
 
-def test_a_rollout_that_is_there_twice():
+def test_apply_credit_rejects_a_repeated_rollout():
     refused([rollout("a", 1.0, "s"), rollout("a", 1.0, "s")], "'a'")
 
 
-def test_a_rollout_in_two_groups():
+def test_apply_credit_rejects_a_rollout_in_two_groups():
     refused([rollout("a", 1.0, "s", group=1), rollout("a", 0.0, "s", group=2)], "'a'")
 
 
-def test_states_that_can_not_be_keyed_name_their_rows():
+def test_apply_credit_reports_the_rows_of_invalid_states():
     def key(step):
         said = step.resulting_messages_history[-2].content
         return said if said != "bad" else object()
@@ -301,14 +301,14 @@ def test_states_that_can_not_be_keyed_name_their_rows():
     )
 
 
-def test_what_a_state_key_raises_is_raised():
+def test_apply_credit_reports_errors_of_the_state_key():
     def key(step):
         raise LookupError("no such room")
 
     refused([rollout("a", 1.0, "s")], "at step 0 of rollout 'a'", state_key=key)
 
 
-def test_gae_without_value_estimates():
+def test_rejects_gae_without_value_estimates():
     refused(
         [rollout("a", 1.0, "s", "l", values=(0.5,))],
         "`values` is not finite in row 1",
@@ -316,24 +316,24 @@ def test_gae_without_value_estimates():
     )
 
 
-def test_returns_that_become_infinite():
+def test_apply_credit_rejects_infinite_returns():
     rollouts = [rollout("a", 1.0, "s", "l", rewards=(1e308, 1e308)), rollout("b", 0.0, "s")]
     refused(rollouts, "too large")
 
 
-def test_a_step_that_two_rollouts_share():
+def test_apply_credit_rejects_a_step_shared_by_rollouts():
     won, lost = rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s")
     lost.steps[0] = won.steps[0]
     refused([won, lost], "a step of rollout 'b' is the same object as one of 'a'")
 
 
-def test_a_step_that_stands_in_a_rollout_twice():
+def test_apply_credit_rejects_a_step_repeated_in_a_rollout():
     twice = rollout("a", 1.0, "s", "s")
     twice.steps[1] = twice.steps[0]
     refused([twice], "a step of rollout 'a' is the same object as one of 'a'")
 
 
-def test_lists_that_share_steps():
+def test_system_gigpo_rejects_shared_steps():
     steps = rollout("a", 1.0, "s").steps
     with pytest.raises(CreditError, match="a step of rollout 1 is the same object as one of 0"):
         system_apply_gigpo_to_batch_steps([steps, steps], [1.0, 0.0])
@@ -354,7 +354,7 @@ def test_lists_that_share_steps():
     ],
     ids=["lists", "mapping", "text", "nothing", "dicts", "no steps", "list as id", "text score"],
 )
-def test_what_is_no_batch(batch, match):
+def test_apply_credit_rejects_what_is_not_a_batch(batch, match):
     with pytest.raises(CreditError, match=match):
         apply_credit(batch)
 
@@ -387,12 +387,12 @@ def test_what_is_no_batch(batch, match):
     ],
     ids=["scores by id", "one score", "lists by id", "one list", "dicts", "lists of lists"],
 )
-def test_what_are_no_lists_of_steps(lists, scores, match):
+def test_system_gigpo_rejects_what_is_not_lists_of_steps(lists, scores, match):
     with pytest.raises(CreditError, match=match):
         system_apply_gigpo_to_batch_steps(lists, scores)
 
 
-def test_a_step_without_messages_has_no_state_of_its_own():
+def test_apply_credit_rejects_a_step_without_messages():
     silent = rollout("b", 0.0, "s", "l")
     silent.steps[1].resulting_messages_history = []
     refused([rollout("a", 1.0, "s"), silent], "step 1 of rollout 'b': it has no messages")
@@ -400,7 +400,7 @@ def test_a_step_without_messages_has_no_state_of_its_own():
     assert silent.steps[1].advantage is not None
 
 
-def test_a_state_key_that_raises_names_the_step_and_the_rollout():
+def test_apply_credit_reports_the_step_where_the_state_key_raised():
     def key(step):
         if step.system_step_index == 1:
             raise LookupError("no such room")
@@ -426,7 +426,7 @@ def test_a_state_key_that_raises_names_the_step_and_the_rollout():
     ],
     ids=["method", "typo", "another's", "valid", "score", "state key"],
 )
-def test_what_there_is_not(options, match):
+def test_apply_credit_rejects_unknown_names(options, match):
     refused([rollout("a", 1.0, "s")], match, InvalidArgumentError, **options)
 
 
@@ -434,12 +434,12 @@ def test_what_there_is_not(options, match):
     "options", [{"gamma": 2.0}, {"gamma": float("nan")}, {"normalize": "std"}, {"omega": -1.0}],
     ids=str,
 )  # fmt: skip
-def test_options_out_of_their_range(options):
+def test_apply_credit_rejects_options_out_of_range(options):
     refused([rollout("a", 1.0, "s"), rollout("b", 0.0, "s")], next(iter(options)),
             (CreditError, InvalidArgumentError), **options)  # fmt: skip
 
 
-def test_options_say_what_they_could_be():
+def test_check_options_lists_the_known_options():
     assert check_options("rloo", {}) is ESTIMATORS["rloo"]
     with pytest.raises(InvalidArgumentError, match=r"grpo has no option 'x'; it has .*normalize"):
         check_options("grpo", {"x": 1})
@@ -460,7 +460,7 @@ def made(batch):
 
 
 @given(batch=BATCHES, data=st.data())
-def test_the_order_of_rollouts_does_not_matter(batch, data):
+def test_apply_credit_the_order_of_rollouts_does_not_matter(batch, data):
     rollouts, others = made(batch), made(batch)
     shuffled = data.draw(st.permutations(others))
     apply_credit(rollouts, gamma=0.9)
@@ -473,7 +473,7 @@ def test_the_order_of_rollouts_does_not_matter(batch, data):
 
 
 @given(batch=BATCHES)
-def test_groups_together_are_groups_one_by_one(batch):
+def test_apply_credit_groups_together_are_groups_one_by_one(batch):
     whole, parts = made(batch), made(batch)
     apply_credit(whole, gamma=0.5)
     for group in "gh":
@@ -482,7 +482,7 @@ def test_groups_together_are_groups_one_by_one(batch):
 
 
 @given(batch=BATCHES)
-def test_steps_have_an_advantage_exactly_where_the_score_is_valid(batch):
+def test_apply_credit_steps_have_an_advantage_exactly_where_the_score_is_valid(batch):
     rollouts = made(batch)
     apply_credit(rollouts)
     for each in rollouts:
@@ -493,7 +493,7 @@ def test_steps_have_an_advantage_exactly_where_the_score_is_valid(batch):
 
 
 @given(batch=BATCHES, omega=st.sampled_from([0.0, 0.5, 1.0]), gamma=st.sampled_from([0.5, 1.0]))
-def test_lists_of_steps_are_credited_alike(batch, omega, gamma):
+def test_system_gigpo_equals_apply_credit(batch, omega, gamma):
     assume(len({group for *_, group in batch}) == 1)
     rollouts, lists = made(batch), [each.steps for each in made(batch)]
     scores = [score for score, *_ in batch]
@@ -504,7 +504,7 @@ def test_lists_of_steps_are_credited_alike(batch, omega, gamma):
     assert [[step.advantage for step in steps] for steps in lists] == advantages(rollouts)
 
 
-def test_all_its_arguments_have_the_names_of_the_plan():
+def test_system_gigpo_has_the_documented_argument_names():
     lists = [rollout("a", 1.0, "s", "l").steps, rollout("b", 0.0, "s").steps]
     system_apply_gigpo_to_batch_steps(
         batch_of_step_data_lists=lists,
@@ -517,13 +517,13 @@ def test_all_its_arguments_have_the_names_of_the_plan():
     assert all(step.advantage is not None for steps in lists for step in steps)
 
 
-def test_the_default_reward_is_that_of_steps_that_have_none():
+def test_system_gigpo_uses_the_default_reward():
     lists = [rollout("a", 1.0, "s", "s", rewards=(None, 1.0)).steps]
     system_apply_gigpo_to_batch_steps(lists, [1.0], default_step_reward=0.5)
     assert [step.return_to_go for step in lists[0]] == [1.5, 1.0]
 
 
-def test_groups_are_read_from_the_first_steps():
+def test_system_gigpo_reads_groups_from_the_first_steps():
     lists = [each.steps for each in grouped()]
     for steps, group in zip(lists, "ghgh", strict=True):
         steps[0].step_info["group"] = group
@@ -532,28 +532,28 @@ def test_groups_are_read_from_the_first_steps():
     assert signs == [1, -1, -1, 1]
 
 
-def test_no_score_is_no_advantage():
+def test_system_gigpo_sets_no_advantage_without_a_score():
     lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
     system_apply_gigpo_to_batch_steps(lists, [1.0, None])
     assert [steps[0].advantage for steps in lists] == [0.0, None]
 
 
 @pytest.mark.parametrize("scores", [[], [1.0], [1.0, 0.0, 0.5]], ids=len)
-def test_there_is_one_score_for_each_rollout(scores):
+def test_system_gigpo_rejects_another_number_of_scores(scores):
     lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
     with pytest.raises(CreditError, match=f"one score for each of 2 rollouts, got {len(scores)}"):
         system_apply_gigpo_to_batch_steps(lists, scores)
     assert all(step.advantage is None for steps in lists for step in steps)
 
 
-def test_a_nan_score_is_refused():
+def test_system_gigpo_rejects_a_nan_score():
     lists = [rollout("a", 1.0, "s").steps, rollout("b", 0.0, "s").steps]
     with pytest.raises(CreditError, match="not finite"):
         system_apply_gigpo_to_batch_steps(lists, [1.0, float("nan")])
     assert all(step.advantage is None for steps in lists for step in steps)
 
 
-def test_an_empty_batch_and_a_rollout_without_steps_give_nothing():
+def test_system_gigpo_accepts_empty_lists():
     assert system_apply_gigpo_to_batch_steps([], []) == []
     lists = [rollout("a", 1.0, "s").steps, [], rollout("b", 0.0, "s").steps]
     for steps in lists[::2]:
@@ -562,7 +562,7 @@ def test_an_empty_batch_and_a_rollout_without_steps_give_nothing():
     assert lists[0][0].advantage > 0 > lists[2][0].advantage
 
 
-def test_rollouts_without_steps_are_noted():
+def test_apply_credit_notes_rollouts_without_steps():
     rollouts = [rollout("a", 1.0), rollout("b", 0.0, "s"), rollout("c", 1.0, "s")]
     notes = apply_credit(rollouts, "grpo").diagnostics.notes
     assert any("without steps" in note and "'a'" in note for note in notes)

@@ -32,27 +32,27 @@ def with_id(chat, name):
     return json.loads(json.dumps(chat).replace("c1", name))
 
 
-def test_the_last_key_is_what_was_said_before_the_step():
+def test_state_key_last_is_the_message_before_the_step():
     first, second = steps(CHAT)
     key = state_key("last")
     assert key(first) == (("user", "A seat?"),)
     assert key(second) == (("user", "Fine."),)
 
 
-def test_the_last_k_are_those_that_are_not_the_assistants():
+def test_state_key_last_k_skips_the_assistant():
     first, second = steps(CHAT)
     key = state_key("last-2")
     assert key(second) == (("tool", "3A"), ("user", "Fine."))
     assert key(first) == (("system", "Be brief."), ("user", "A seat?"))
 
 
-def test_where_there_are_fewer_all_of_them_count():
+def test_state_key_last_k_returns_all_of_fewer_messages():
     assert state_key("last-9")(steps(CHAT)[1]) == (
         ("system", "Be brief."), ("user", "A seat?"), ("tool", "3A"), ("user", "Fine."),
     )  # fmt: skip
 
 
-def test_the_history_is_all_before_the_step_with_the_tools_that_were_called():
+def test_state_key_history_contains_messages_and_tool_calls():
     first, second = steps(CHAT)
     assert state_key("history") is whole_history
     assert whole_history(first) == (("system", "Be brief.", ()), ("user", "A seat?", ()))
@@ -66,19 +66,19 @@ def test_the_history_is_all_before_the_step_with_the_tools_that_were_called():
 
 
 @pytest.mark.parametrize("name", ["last", "last-2", "last-5", "history"])
-def test_identifiers_of_tool_calls_do_not_matter(name):
+def test_state_key_ignores_ids_of_tool_calls(name):
     key = state_key(name)
     assert [*map(key, steps(CHAT))] == [*map(key, steps(with_id(CHAT, "call_77")))]
 
 
 @pytest.mark.parametrize("name", ["last", "last-2", "history"])
-def test_what_the_step_itself_says_and_what_follows_do_not_matter(name):
+def test_state_key_ignores_the_step_and_what_follows(name):
     key = state_key(name)
     other = [*CHAT[:5], {"role": "assistant", "content": "No."}, {"role": "user", "content": "Oh."}]
     assert key(steps(CHAT)[1]) == key(steps(other)[1])
 
 
-def test_the_history_tells_apart_what_the_assistant_did():
+def test_state_key_history_distinguishes_the_assistants_actions():
     other = [*CHAT]
     other[2] = {"role": "assistant", "content": None, "tool_calls": [
         {**CALL, "function": {"name": "seat", "arguments": '{"row": 4}'}}]}  # fmt: skip
@@ -86,18 +86,18 @@ def test_the_history_tells_apart_what_the_assistant_did():
     assert state_key("last-4")(steps(other)[1]) == state_key("last-4")(steps(CHAT)[1])
 
 
-def test_a_conversation_that_begins_with_the_assistant_has_an_empty_key():
+def test_state_key_is_empty_if_the_assistant_begins():
     chat = [{"role": "assistant", "content": "Hello!"}]
     assert [state_key(name)(steps(chat)[0]) for name in ("last", "last-3", "history")] == [()] * 3
 
 
-def test_who_said_it_matters():
+def test_state_key_distinguishes_roles():
     said = [[{"role": role, "content": "3A"}, {"role": "assistant", "content": ""}]
             for role in ("user", "tool")]  # fmt: skip
     assert state_key("last")(steps(said[0])[0]) != state_key("last")(steps(said[1])[0])
 
 
-def test_parts_are_compared_by_content():
+def test_state_key_compares_parts_by_content():
     def chat(part):
         return [{"role": "user", "content": [part]}, {"role": "assistant", "content": "x"}]
 
@@ -114,7 +114,7 @@ def test_parts_are_compared_by_content():
     hash(one)
 
 
-def test_calls_that_are_none_have_a_key_all_the_same():
+def test_state_key_accepts_malformed_calls():
     chat = [
         {"role": "assistant", "content": "", "tool_calls": [{}, {"function": None}]},
         {"role": "user", "content": "?"},
@@ -123,7 +123,7 @@ def test_calls_that_are_none_have_a_key_all_the_same():
     hash(whole_history(steps(chat)[1]))
 
 
-def test_arguments_that_are_no_text_have_a_key_all_the_same():
+def test_state_key_accepts_arguments_that_are_not_text():
     chat = [
         {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1]}}}]},
         {"role": "user", "content": "?"},
@@ -133,7 +133,7 @@ def test_arguments_that_are_no_text_have_a_key_all_the_same():
 
 
 @pytest.mark.parametrize("call", [{"function": "seat"}, {"function": ["seat"]}], ids=repr)
-def test_a_function_that_is_no_object_has_a_key_all_the_same(call):
+def test_state_key_accepts_a_function_that_is_not_an_object(call):
     chat = [
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "user", "content": "?"},
@@ -142,13 +142,13 @@ def test_a_function_that_is_no_object_has_a_key_all_the_same(call):
     hash(whole_history(steps(chat)[1]))
 
 
-def test_a_step_that_says_no_turn_is_the_last_turn_of_its_history():
+def test_state_key_without_a_turn_uses_the_last_turn():
     history = [Message.model_validate(each) for each in CHAT]
     step = StepData(system_step_index=0, resulting_messages_history=history)
     assert state_key("last")(step) == (("user", "Fine."),)
 
 
-def test_a_step_without_an_assistant_turn_is_known_by_all_that_was_said():
+def test_state_key_without_an_assistant_turn_uses_all_messages():
     step = StepData(
         system_step_index=0, resulting_messages_history=[Message(role="user", content="A seat?")]
     )
@@ -156,12 +156,12 @@ def test_a_step_without_an_assistant_turn_is_known_by_all_that_was_said():
 
 
 @pytest.mark.parametrize("name", ["last", "last-3", "history"])
-def test_a_step_without_messages_has_no_state(name):
+def test_state_key_rejects_a_step_without_messages(name):
     with pytest.raises(CreditError, match="it has no messages"):
         state_key(name)(StepData(system_step_index=0, observation_data="start"))
 
 
-def test_answers_to_the_calls_of_one_turn_are_one():
+def test_state_key_counts_the_results_of_one_turn_once():
     said = [
         Message(role="user", content="Fly me."),
         Message(role="assistant", tool_calls=[{"id": "a"}, {"id": "b"}]),
@@ -178,7 +178,7 @@ def test_answers_to_the_calls_of_one_turn_are_one():
     assert state_key("last-2")(step) == (("user", "Fly me."), ("tool", "A"), ("tool", "B"))
 
 
-def test_of_a_history_that_is_cut_off_the_last_turn_is_the_steps_own():
+def test_state_key_of_a_truncated_history_uses_the_last_turn():
     step = StepData(
         system_step_index=7,
         step_info={"assistant_turn_index": 7},
@@ -189,7 +189,7 @@ def test_of_a_history_that_is_cut_off_the_last_turn_is_the_steps_own():
     assert state_key("history")(step) == (("user", "Where?", ()),)
 
 
-def test_a_function_is_a_key_already():
+def test_state_key_returns_a_function_unchanged():
     def room(step):
         return step.observation_data
 
@@ -202,7 +202,7 @@ def test_a_function_is_a_key_already():
      "last-" + "9" * 5000, None, 3, ["last"]],
     ids=lambda name: repr(name)[:12],
 )  # fmt: skip
-def test_what_is_no_state_key_is_refused_with_those_that_there_are(name):
+def test_state_key_rejects_an_unknown_name(name):
     with pytest.raises(InvalidArgumentError, match=r"'last', 'last-K' .*'history'"):
         state_key(name)
 
@@ -212,7 +212,7 @@ TURNS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5)
 
 
 @given(turns=TURNS, count=st.integers(1, 6))
-def test_the_last_k_are_the_end_of_what_was_said(turns, count):
+def test_state_key_last_k_is_the_end_of_the_messages(turns, count):
     chat = []
     for asked, answered in turns:
         chat += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]

@@ -17,7 +17,7 @@ Problem: TypeAlias = Literal[
     "two outputs for one step",
     "two steps of one number",
     "step without a number",
-    "step id that is no text",
+    "step id that is not text",
     "no result",
     "no recorded steps",
     "result without a rollout",

@@ -73,7 +73,7 @@ quick = settings(max_examples=12, deadline=None)
 @each_method
 @quick
 @given(batch=batches, seed=seeds, scored=st.booleans())
-def test_the_order_of_the_rows_never_matters(method, options, batch, seed, scored):
+def test_estimators_do_not_depend_on_the_order_of_the_rows(method, options, batch, seed, scored):
     table = columns(batch)
     if not scored:  # the scores are then sums, of numbers that no binary fraction is equal to
         del table["episode_score"]
@@ -88,7 +88,7 @@ def test_the_order_of_the_rows_never_matters(method, options, batch, seed, score
 @each_method
 @quick
 @given(batch=batches, spoiled=trajectories.filter(len), seed=seeds)
-def test_an_invalid_trajectory_changes_nobody_elses_numbers(method, options, batch, spoiled, seed):
+def test_estimators_ignore_invalid_trajectories(method, options, batch, spoiled, seed):
     table = columns(batch)
     size = len(table["rewards"])
     more = columns([spoiled], first_group=seed % len(batch))
@@ -111,7 +111,7 @@ def test_an_invalid_trajectory_changes_nobody_elses_numbers(method, options, bat
 )
 @quick
 @given(first=batches, second=batches)
-def test_a_merged_batch_equals_its_parts(method, options, first, second):
+def test_estimators_a_merged_batch_equals_its_parts(method, options, first, second):
     one, two = columns(first), columns(second, first_group=len(first))
     merged = {name: one[name] + two[name] for name in one}
     together = assign(method, merged, **options)
@@ -125,7 +125,7 @@ def test_a_merged_batch_equals_its_parts(method, options, first, second):
 @pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo"])
 @quick
 @given(batch=batches)
-def test_the_episode_advantages_of_a_group_sum_to_0(method, batch):
+def test_estimators_the_episode_advantages_of_a_group_sum_to_0(method, batch):
     table = columns(batch)
     credit = assign(method, table)
     _, first = np.unique(table["trajectory"], return_index=True)
@@ -136,7 +136,9 @@ def test_the_episode_advantages_of_a_group_sum_to_0(method, batch):
 @pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo"])
 @quick
 @given(batch=batches, constant=st.sampled_from([-3.0, 0.5, 1024.0, 2.0**26]))
-def test_a_constant_added_to_a_groups_scores_changes_no_episode_advantage(method, batch, constant):
+def test_estimators_a_constant_added_to_a_groups_scores_changes_no_episode_advantage(
+    method, batch, constant
+):
     table = columns([[(round(score, 1), walk) for score, walk in group] for group in batch])
     higher = table | {
         "episode_score": [
@@ -150,7 +152,7 @@ def test_a_constant_added_to_a_groups_scores_changes_no_episode_advantage(method
 
 
 @pytest.mark.parametrize("method", ESTIMATORS.names())
-def test_an_empty_batch_is_empty(method):
+def test_estimators_accepts_no_rows(method):
     names = ["rewards", "group", "trajectory", "step", "state"]
     credit = assign(method, {name: [] for name in names})
     assert credit.advantage.shape == (0,)
@@ -158,17 +160,17 @@ def test_an_empty_batch_is_empty(method):
 
 
 @pytest.mark.parametrize("method", ESTIMATORS.names())
-def test_an_estimator_cites_its_paper(method):
+def test_estimators_an_estimator_cites_its_paper(method):
     assert "arXiv" in ESTIMATORS[method].__doc__
     assert ESTIMATORS[method].__name__ == method
 
 
-def test_the_room_offers_each_name_once():
+def test_package_exports_each_name_once():
     assert guerdon.credit.__all__ == sorted(set(guerdon.credit.__all__))
     assert set(ESTIMATORS.names()) < set(guerdon.credit.__all__)
     assert all(callable(getattr(guerdon.credit, name)) for name in ESTIMATORS.names())
 
 
-def test_importing_the_room_loads_no_numpy():
+def test_package_import_does_not_load_numpy():
     code = "import sys, guerdon.credit; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
