@@ -191,7 +191,7 @@ def _over_http(
     port: int,
     token: str | None,
 ) -> None:
-    from guerdon.envs.server.guard import is_loopback
+    from guerdon.envs.server.access import is_loopback
     from guerdon.services import make_judge_server, serve_mcp
     from guerdon.services.models.model_service import chat_of
 

@@ -93,7 +93,7 @@ def check_token(token: str | None) -> None:
 
 def warn_if_exposed(host: str, token: str | None) -> None:
     """Warn of a server that others can reach without a token."""
-    from guerdon.envs.server.guard import is_loopback
+    from guerdon.envs.server.access import is_loopback
 
     if token is None and not is_loopback(host):
         warn(f"anyone who can reach {host} can use this server; --token requires a token")

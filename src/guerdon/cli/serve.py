@@ -114,7 +114,7 @@ def serve(
 
 
 def _log(log_format: LogFormat, verbose: bool) -> None:
-    from guerdon.envs.server.logs import JsonFormatter, TextFormatter
+    from guerdon.envs.server.monitoring import JsonFormatter, TextFormatter
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.json else TextFormatter())

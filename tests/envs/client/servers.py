@@ -9,7 +9,7 @@ from websockets.asyncio.server import serve as websocket_server
 from websockets.exceptions import ConnectionClosed
 
 from guerdon import Action, Environment, Observation, Rubric, State
-from guerdon.envs.server.running import _listening, _Server, _url
+from guerdon.envs.server.uvicorn_server import _listening, _Server, _url
 
 SOON = 10  # seconds after which what should happen is taken not to happen
 
@@ -102,7 +102,9 @@ class Served:
             with _listening("127.0.0.1", port) as listener:
                 self.url = _url(listener)
                 self.port = listener.getsockname()[1]
-                self._server = _Server(self.app, 1.0, self.url, lambda url: self._started.set())
+                self._server = _Server(
+                    self.app, 1.0, url=self.url, ready=lambda url: self._started.set()
+                )
                 self._server.run(sockets=[listener])
         except BaseException as error:
             self._failure = error

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from guerdon import create_app
 from guerdon.envs import ServerLimits
-from guerdon.envs.server.running import _listening, _Server, _url
+from guerdon.envs.server.uvicorn_server import _listening, _Server, _url
 from tests.envs.server.worlds import SOON, Client, Echo, Raw, Said, Say
 
 GRACE = 5.0
@@ -53,7 +53,7 @@ class Served:
             with _listening("127.0.0.1", 0) as listener:
                 self.url = _url(listener)
                 self.port = listener.getsockname()[1]
-                self.server = Quick(self.app, grace_s, self.url, self._ready)
+                self.server = Quick(self.app, grace_s, url=self.url, ready=self._ready)
                 self.server.run(sockets=[listener])
         except BaseException as error:
             self._failure = error
@@ -98,7 +98,9 @@ class Served:
     @property
     def http(self):
         if not hasattr(self, "_http"):
-            self._http = httpx.Client(base_url=self.url, trust_env=False, timeout=SOON)
+            self._http = httpx.Client(
+                base_url=self.url, trust_env=False, verify=False, timeout=SOON
+            )
         return self._http
 
     @property

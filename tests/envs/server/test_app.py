@@ -16,13 +16,13 @@ from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counte
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((None,), "makes no environment"),
-        (("module:Echo",), "makes no environment"),
-        ((Echo(),), "makes no environment"),
-        ((Echo, dict), "no subclass of Action"),
-        ((Echo, Said), "no subclass of Action"),
-        ((Echo, Say, State), "no subclass of Observation"),
-        ((Echo, Say(text="x")), "no subclass of Action"),
+        ((None,), "`factory` must be"),
+        (("module:Echo",), "`factory` must be"),
+        ((Echo(),), "`factory` must be"),
+        ((Echo, dict), "must be a subclass of Action"),
+        ((Echo, Said), "must be a subclass of Action"),
+        ((Echo, Say, State), "must be a subclass of Observation"),
+        ((Echo, Say(text="x")), "must be a subclass of Action"),
     ],
 )
 def test_arguments_that_cannot_be_meant(arguments, said):

@@ -21,7 +21,7 @@ def test_there_are_many_sessions_by_default():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "5", None, 0.0, [1]], ids=str)
 def test_what_is_no_positive_number_is_refused_by_name(name, value):
-    with pytest.raises(InvalidArgumentError, match=f"^{name} is ") as refused:
+    with pytest.raises(InvalidArgumentError, match=f"^`{name}` must be") as refused:
         ServerLimits(**{name: value})
     assert repr(value) in str(refused.value)
 
@@ -29,7 +29,7 @@ def test_what_is_no_positive_number_is_refused_by_name(name, value):
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_are_whole_and_seconds_need_not_be(name):
     if name.startswith("max_"):
-        with pytest.raises(InvalidArgumentError, match="takes an int over 0"):
+        with pytest.raises(InvalidArgumentError, match="must be an integer >= 1"):
             ServerLimits(**{name: 1.5})
     else:
         assert getattr(ServerLimits(**{name: 1.5}), name) == 1.5

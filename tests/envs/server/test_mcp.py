@@ -6,7 +6,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 from websockets.sync.client import connect
 
-from guerdon.envs.server import mcp
+from guerdon.envs.server.protocol import answer_json_rpc
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_body_too_large_is_refused(serve):
 
 
 def test_a_long_method_is_not_said_again_in_full():
-    answer = mcp.answer({"jsonrpc": "2.0", "id": 1, "method": "x" * 10_000})
+    answer = answer_json_rpc({"jsonrpc": "2.0", "id": 1, "method": "x" * 10_000})
     assert len(answer["error"]["message"]) < 200
 
 

@@ -127,7 +127,7 @@ def test_a_caller_over_http_that_never_reads_is_let_go_too(serve, eventually, co
         b"POST /reset HTTP/1.1\r\nHost: localhost\r\nConnection: " + connection + b"\r\n"
         b'Content-Length: 10\r\n\r\n{"seed":1}'
     )
-    eventually(lambda: served.app._hub.metrics.calls.get("reset"))
+    eventually(lambda: served.app.sessions.metrics.calls.labels("reset")._value.get())
     eventually(lambda: served.connections == 0, within=4)
     assert served.http.post("/reset").status_code == 200
 

@@ -15,7 +15,7 @@ from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.checking.sampling import sample_actions
 from guerdon.envs.environment import COMPONENTS, ERROR
 from guerdon.envs.runner import EnvRunner, EnvThreads
-from guerdon.envs.server.messages import observation_json, state_json
+from guerdon.envs.server.protocol import observation_json, state_json
 from guerdon.errors import (
     EnvError,
     EnvTimeoutError,

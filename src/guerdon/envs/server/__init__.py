@@ -8,7 +8,9 @@ from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
     from guerdon.envs.server.app import *
-    from guerdon.envs.server.limits import *
-    from guerdon.envs.server.running import *
+    from guerdon.envs.server.limits import ServerLimits as ServerLimits
+    from guerdon.envs.server.uvicorn_server import *
 
-__getattr__, __dir__ = lazy_names(__name__, "limits", "app", "running")
+__getattr__, __dir__ = lazy_names(
+    __name__, "app", "uvicorn_server", names={"limits": "ServerLimits"}
+)

@@ -1,16 +1,16 @@
-"""`create_app`: an environment as an ASGI application."""
+"""`create_app`: an environment as a Starlette application."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute
 
 from guerdon._validation import check_token
 from guerdon.config.pipeline import RewardPipeline
@@ -18,12 +18,11 @@ from guerdon.config.schema import RewardConfig
 from guerdon.envs.configured import with_pipeline
 from guerdon.envs.environment import Environment
 from guerdon.envs.runner import make_adapter
-from guerdon.envs.server.connection import Receive, Scope, Send
-from guerdon.envs.server.guard import Guard, is_loopback
-from guerdon.envs.server.http import HttpFace, answer
-from guerdon.envs.server.hub import Hub
-from guerdon.envs.server.limits import ServerLimits
-from guerdon.envs.server.logs import log
+from guerdon.envs.server.access import AccessControl, is_loopback
+from guerdon.envs.server.limits import BodyLimits, ServerLimits
+from guerdon.envs.server.protocol import ProtocolError
+from guerdon.envs.server.routes import Endpoints, error_response
+from guerdon.envs.server.sessions import SessionManager
 from guerdon.errors import EnvError, GuerdonError, InvalidArgumentError, LaunchError
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action
@@ -33,51 +32,83 @@ from guerdon.types.state import State
 __all__ = ["EnvApp", "create_app"]
 
 
-class EnvApp:
-    """An environment as an ASGI application; made by `create_app`.
+class EnvApp(Starlette):
+    """An environment as a Starlette application; made by `create_app`.
+
+    Further routes can be added to it, and it can be mounted in another application, whose lifespan
+    then has to enter ``app.router.lifespan_context(app)``.
 
     Example:
+        >>> from starlette.applications import Starlette
+        >>> from starlette.routing import Mount
         >>> from guerdon import Action, Observation, create_app
-        >>> create_app(lambda: None, Action, Observation).limits.max_sessions
+        >>> app = create_app(lambda: None, Action, Observation)
+        >>> app.limits.max_sessions
         1000
+        >>> outer = Starlette(routes=[Mount("/maze", app)])
 
     Attributes:
-        limits: How much it takes on.
+        limits: The server's limits.
+        sessions: The open sessions.
     """
 
-    def __init__(self, hub: Hub, guard: Guard) -> None:
-        self._hub = hub
-        self._guard = guard
-        self.limits = hub.limits
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, as ASGI has it."""
-        await self._guard(scope, receive, send)
+    def __init__(
+        self,
+        sessions: SessionManager,
+        routes: list[BaseRoute],
+        *,
+        token: str | None,
+        allowed_hosts: Collection[str],
+    ) -> None:
+        self.sessions = sessions
+        self.limits = limits = sessions.limits
+        self._on_loopback: bool | None = None
+        super().__init__(
+            routes=routes,
+            lifespan=lambda app: sessions.running(),
+            middleware=[
+                Middleware(
+                    AccessControl,
+                    token=token,
+                    allowed_hosts=allowed_hosts,
+                    on_loopback=lambda: self._on_loopback,
+                ),
+                Middleware(
+                    BodyLimits,
+                    max_bytes=limits.max_message_bytes,
+                    timeout_s=limits.handshake_timeout_s,
+                    metrics=sessions.metrics,
+                ),
+            ],
+            exception_handlers=dict.fromkeys(
+                (ProtocolError, HTTPException, ClientDisconnect, Exception), error_response
+            ),
+        )
 
     def listens_on(self, host: str) -> None:
-        """Say which address the server listens on, where it is known; `serve` does."""
-        self._guard.loopback_only = is_loopback(host)
+        """Sets the address that the server listens on, as `serve` does."""
+        self._on_loopback = is_loopback(host)
 
     async def check(self) -> None:
-        """Make the environment once.
+        """Makes the environment once.
 
         Raises:
             GuerdonError: It can't be made, or has no rubric.
         """
         try:
-            await self._hub.look()
+            await self.sessions.configuration()
         except GuerdonError:
             raise
         except Exception as error:
             raise LaunchError(say_failure(error, "the environment can't be made")) from error
 
     async def drain(self, grace_s: float = 30.0) -> None:
-        """Take no more sessions, and end those there are, each after the answer it is at.
+        """Refuses new sessions, and ends the open ones, each after its present answer.
 
         Args:
             grace_s: Seconds that running steps have.
         """
-        await self._hub.drain(grace_s)
+        await self.sessions.drain(grace_s)
 
 
 def create_app(
@@ -92,7 +123,7 @@ def create_app(
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
 ) -> EnvApp:
-    """Make an ASGI application that serves an environment, over HTTP and WebSocket.
+    """Makes an application that serves an environment, over HTTP and WebSocket.
 
     It speaks OpenEnv's protocol: any client of OpenEnv can connect. Each session has an
     environment of its own.
@@ -104,75 +135,59 @@ def create_app(
         >>> class Said(Observation):
         ...     text: str
         >>> class Echo(Environment[Say, Said, State]):
-        ...     '''Says what it is told.'''  # reset, step and state as in `Environment`
+        ...     '''Repeats a text.'''  # reset, step and state as in `Environment`
         >>> app = create_app(Echo, env_name="echo")  # uvicorn module:app, or guerdon.serve(app)
 
     Args:
         factory: Makes an environment: a class, or a function without arguments.
-        action_type: The class of actions; by default what the environment's class says, for which
-            a function has to make one.
-        observation_type: The class of observations; by default what the environment's class says.
-        env_name: What the environment is called; by default what its metadata say.
-        state_type: The class of states; by default what the environment's class says.
+        action_type: The class of actions; by default that of the environment's class, for which a
+            function has to make one environment.
+        observation_type: The class of observations; by default that of the environment's class.
+        env_name: The environment's name; by default that of its metadata.
+        state_type: The class of states; by default that of the environment's class.
         reward: The reward of every environment, in place of its own: a pipeline, its
-            configuration, a dict like that, or its file.
-        limits: How much the server takes on.
-        token: What clients must send as ``Authorization: Bearer …``; by default nothing.
-        allowed_hosts: Names that the server goes by, where it listens on the loopback and is
-            reached by another name, and sites whose pages may use it.
+            configuration, a dict like it, or its file.
+        limits: The server's limits.
+        token: The token that clients must send as ``Authorization: Bearer …``; by default none.
+        allowed_hosts: Further host names of the server if it listens on the loopback, and sites
+            whose pages may use it.
 
     Raises:
-        InvalidArgumentError: An argument can't be meant.
-        EnvDefinitionError: What a function makes is no environment, or has no rubric. Of a class
-            that is said when the server starts, before the first session.
-        EnvError: The function raised.
+        InvalidArgumentError: An argument is invalid.
+        EnvDefinitionError: The factory made something else than an environment, or one without a
+            rubric. For a class this is raised when the server starts.
+        EnvError: The factory raised.
     """
+    if not callable(factory):
+        raise InvalidArgumentError(
+            f"`factory` must be an Environment class or a function, got {factory!r:.60}"
+        )
     pipeline = RewardPipeline.of(reward) if reward is not None else None
     own = _environment_class(factory, pipeline, may_make=action_type is None)
-    actions: type[Action] = action_type or own.action_type
-    observations: type[Observation] = observation_type or own.observation_type
-    states: type[State] = state_type or own.state_type
-    _check(factory, actions, observations, token)
-    hub = Hub(factory, actions, limits or ServerLimits(), pipeline=pipeline)
-    face = HttpFace(hub, env_name, (actions, observations, states))
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        hub.start()
-        await hub.look()  # what is wrong with the environment is said before anybody connects
-        try:
-            yield
-        finally:
-            await hub.drain(grace_s=1.0)
-            hub.close()
-            if pipeline is not None:
-                await pipeline.close_async()
-
-    http = Starlette(
-        routes=face.routes(),
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+    types: dict[str, Any] = {
+        "action_type": action_type or own.action_type,
+        "observation_type": observation_type or own.observation_type,
+        "state_type": state_type or own.state_type,
+    }
+    for name, base in (("action_type", Action), ("observation_type", Observation)):
+        if not (isinstance(types[name], type) and issubclass(types[name], base)):
+            raise InvalidArgumentError(
+                f"`{name}` must be a subclass of {base.__name__}, got {types[name]!r:.60}"
+            )
+    sessions = SessionManager(
+        factory, types["action_type"], limits or ServerLimits(), pipeline=pipeline
     )
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
-        if scope["type"] == "websocket" and path == "/ws":
-            await hub.websocket(scope, receive, send)  # past what each message would pass through
-        elif scope["type"] == "websocket" and path == "/mcp":
-            await hub.mcp(scope, receive, send)
-        else:
-            await http(scope, receive, send)
-
-    return EnvApp(hub, Guard(app, token=token, allowed_hosts=allowed_hosts))
+    routes = Endpoints(sessions, env_name, **types).routes()
+    return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)
 
 
 def _environment_class(
     factory: Any, pipeline: RewardPipeline | None, *, may_make: bool
 ) -> type[Environment[Any, Any, Any]]:
-    """The class of what a factory makes; of a function, that is seen when it makes one."""
+    """Returns the class of the environments; a function has to make one for that."""
     if isinstance(factory, type) and issubclass(factory, Environment):
         return factory
-    if not callable(factory) or not may_make:
+    if not may_make:
         return Environment
     try:
         make = factory if pipeline is None else with_pipeline(factory, pipeline)
@@ -181,32 +196,6 @@ def _environment_class(
     except GuerdonError:
         raise
     except (Exception, SystemExit) as error:
-        raise EnvError(
-            say_failure(error, "the environment can't be made"), exception=error
-        ) from error
+        message = say_failure(error, "the environment can't be made")
+        raise EnvError(message, exception=error) from error
     return type(adapter.environment)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    """What isn't there, or not by that method: told as JSON, as everything else."""
-    assert isinstance(error, HTTPException)
-    refusal = answer({"detail": error.detail}, error.status_code)
-    refusal.headers.update(error.headers or {})
-    return refusal
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    said = say_failure(error)
-    log("request failed", level="error", trace=error, path=request.url.path, error=said)
-    return answer({"detail": {"message": said, "code": "EXECUTION_ERROR"}}, 500)
-
-
-def _check(factory: Any, actions: Any, observations: Any, token: str | None) -> None:
-    if not callable(factory):
-        raise InvalidArgumentError(
-            f"{factory!r:.60} makes no environment; give an Environment class or a function"
-        )
-    for given, wanted in ((actions, Action), (observations, Observation)):
-        if not (isinstance(given, type) and issubclass(given, wanted)):
-            raise InvalidArgumentError(f"{given!r:.60} is no subclass of {wanted.__name__}")
-    check_token(token)

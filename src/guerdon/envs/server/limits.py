@@ -1,45 +1,49 @@
-"""`ServerLimits`: how much a server takes on, and how long it waits."""
+"""`ServerLimits`, and the middleware that bounds the bodies of requests."""
 
 from __future__ import annotations
 
-import math
+import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass, fields
 
-from guerdon.errors import InvalidArgumentError
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["ServerLimits"]
+from guerdon._validation import check_integer, check_seconds
+from guerdon.envs.server.monitoring import Metrics
+from guerdon.envs.server.protocol import ErrorCode, ProtocolError
+
+__all__ = ["BodyLimits", "ServerLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """How much a server takes on, and how long it waits.
+    """How much a server accepts, and how long it waits.
 
     Example:
         >>> ServerLimits(max_sessions=64, step_timeout_s=5).max_sessions
         64
 
     Attributes:
-        max_sessions: Sessions at the same time, calls of the stateless HTTP face among them; one
-            more is told CAPACITY_REACHED.
-        max_connections: Connections at the same time, also those that have not asked for anything
-            yet; one more is closed.
-        max_threads: Environments that run at the same time; the others wait their turn.
-        max_message_bytes: The largest message; a larger frame closes its connection with 1009, a
-            larger body is answered with 413.
+        max_sessions: Concurrent sessions, calls over HTTP among them; another one is refused with
+            CAPACITY_REACHED.
+        max_connections: Concurrent connections, including those that have not requested anything
+            yet; another one is closed.
+        max_threads: Environments that run at the same time; others wait.
+        max_message_bytes: The largest message. A larger frame closes its connection with 1009, a
+            larger body is refused with 413.
         max_config_bytes: The largest change of the configuration.
-        idle_timeout_s: Seconds after which a session that sends nothing is ended with
-            SESSION_ERROR.
-        step_timeout_s: Seconds that an environment may take for a step, a reset or its making;
-            then it is given up, and told as EXECUTION_ERROR.
-        send_timeout_s: Seconds after which a client that doesn't read, or doesn't end what it
-            has begun to send, is let go.
+        idle_timeout_s: Seconds after which a session that sends nothing ends with SESSION_ERROR.
+        step_timeout_s: Seconds that an environment may take for a step, a reset or its creation
+            before it is abandoned; the client gets EXECUTION_ERROR.
+        send_timeout_s: Seconds after which a client that doesn't read, or doesn't complete what it
+            sends, is disconnected.
         close_timeout_s: Seconds that an environment may take to close.
-        handshake_timeout_s: Seconds that a connection has to ask for something.
-        keepalive_s: Seconds between two pings; a client that doesn't answer one for as long is
-            gone.
+        handshake_timeout_s: Seconds that a connection may take to send a request.
+        keepalive_s: Seconds between two pings, and for the answer to one.
 
     Raises:
-        InvalidArgumentError: One of them is no positive number.
+        InvalidArgumentError: One of them is not a number above 0.
     """
 
     max_sessions: int = 1000
@@ -56,9 +60,68 @@ class ServerLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            whole = field.name.startswith("max_")
-            number = isinstance(value, int) or (isinstance(value, float) and not whole)
-            if isinstance(value, bool) or not number or not value > 0 or math.isinf(value):
-                kind = "an int" if whole else "a number of seconds"
-                raise InvalidArgumentError(f"{field.name} is {value!r}; it takes {kind} over 0")
+            if field.name.startswith("max_"):
+                check_integer(field.name, getattr(self, field.name), low=1)
+            else:
+                check_seconds(field.name, getattr(self, field.name))
+
+
+class BodyLimits:
+    """Middleware that rejects request bodies that are too large or too slow.
+
+    Such a body is not read any further: `ProtocolError` is raised where the application reads it.
+
+    Args:
+        app: The application.
+        max_bytes: The largest body.
+        timeout_s: Seconds that a body may take.
+        metrics: Counts the rejected bodies.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float, metrics: Metrics) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._metrics = metrics
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Calls the application, for an HTTP request with a bounded `receive`."""
+        if scope["type"] == "http":
+            receive = self._bounded(scope, receive)
+        return self._app(scope, receive, send)
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        announced = Headers(scope=scope).get("content-length", "")
+        size = int(announced) if announced.isdecimal() else 0
+        received = 0
+        complete = False
+        deadline: float | None = None
+
+        async def bounded_receive() -> Message:
+            nonlocal received, complete, deadline
+            if complete:
+                return await receive()  # waits until the client leaves
+            if max(size, received) > self._max_bytes:
+                raise self._too_large()
+            deadline = deadline or asyncio.get_running_loop().time() + self._timeout_s
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                message_ = f"the body took longer than {self._timeout_s:g} s"
+                raise self._rejected(408, "slow", message_) from None
+            received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if received > self._max_bytes:
+                raise self._too_large()
+            return message
+
+        return bounded_receive
+
+    def _too_large(self) -> ProtocolError:
+        return self._rejected(413, "size", f"the body is larger than {self._max_bytes} bytes")
+
+    def _rejected(self, status: int, reason: str, message: str) -> ProtocolError:
+        self._metrics.refused.labels(reason).inc()
+        headers = {"connection": "close"}  # the rest of the body is not read
+        return ProtocolError(ErrorCode.VALIDATION_ERROR, message, status=status, headers=headers)

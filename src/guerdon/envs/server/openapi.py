@@ -1,21 +1,25 @@
-"""The OpenAPI document of the HTTP face."""
+"""The OpenAPI document of a server."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
+from pydantic.json_schema import models_json_schema
 
-from guerdon.envs.server.messages import ResetRequest, StepRequest
-from guerdon.types.state import EnvironmentMetadata
+from guerdon.envs.server.protocol import ResetRequest, StepRequest
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
+from guerdon.types.state import EnvironmentMetadata, State
 
-__all__ = ["openapi"]
+__all__ = ["openapi_document"]
 
 PROTOCOL = "1.0.0"
 
-_JSON: dict[str, Any] = {"type": "object"}
-_FAILED = {
+Schema = dict[str, Any]
+
+_OBJECT: Schema = {"type": "object"}
+_ERROR: Schema = {
     "type": "object",
     "required": ["detail"],
     "properties": {
@@ -26,161 +30,125 @@ _FAILED = {
         }
     },
 }
-_INVALID = {
+_FIELD_ERRORS: Schema = {
     "type": "object",
     "required": ["detail"],
     "properties": {"detail": {"type": "array", "items": {"type": "object"}}},
 }
-
-
-def openapi(schemas: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    """Describe the HTTP face.
-
-    Args:
-        schemas: JSON Schemas of ``action``, ``observation`` and ``state``.
-        name: What the environment is called.
-    """
-    parts: dict[str, Any] = {}
-    action = _placed(schemas["action"], "Action", parts)
-    observation = _placed(_inner(schemas["observation"]), "Observation", parts)
-    state = _placed(schemas["state"], "State", parts)
-    step = _placed(_schema(StepRequest), "StepRequest", parts)
-    parts["StepRequest"]["properties"]["action"] = action
-    reset = _placed(_schema(ResetRequest), "ResetRequest", parts)
-    metadata = _placed(_schema(EnvironmentMetadata), "EnvironmentMetadata", parts)
-    parts["Result"] = {
-        "type": "object",
-        "required": ["observation", "reward", "done"],
-        "properties": {
-            "observation": observation,
-            "reward": {"type": ["number", "null"]},
-            "done": {"type": "boolean"},
-            "metadata": {"type": "object"},
-        },
-    }
-    result = {"$ref": "#/components/schemas/Result"}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": name,
-            "version": PROTOCOL,
-            "description": "An environment, a fresh one a call; sessions are at the WebSocket /ws.",
-        },
-        "paths": {
-            "/health": {"get": _plain("Whether the server is there.", _JSON)},
-            "/metadata": {"get": _plain("What the environment is.", metadata)},
-            "/schema": {"get": _plain("Schemas of actions, observations and states.", _JSON)},
-            "/list_environments": {
-                "get": _plain("Its name.", {"type": "array", "items": {"type": "string"}})
-            },
-            "/config": {
-                "get": _plain("What the reward is configured with.", _JSON),
-                "post": _changing("Change that for all sessions, from their next resets on."),
-            },
-            "/config/audit": {
-                "get": _plain("Who changed what, and when.", {"type": "array", "items": _JSON})
-            },
-            "/metrics": {
-                "get": _operation(
-                    "What the server has done, for Prometheus.",
-                    {"200": {"description": "OK", "content": {"text/plain": {}}}},
-                )
-            },
-            "/state": {"get": _calling("The state of a fresh environment.", state)},
-            "/reset": {"post": _calling("Reset a fresh environment.", result, reset, False)},
-            "/step": {"post": _calling("Take a step in a fresh environment.", result, step)},
-            "/mcp": {"post": _operation("JSON-RPC.", _answers(_JSON, "408", "413"), _JSON)},
-        },
-        "components": {"schemas": parts},
-    }
-
-
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return model.model_json_schema()
-
-
-def _inner(schema: dict[str, Any]) -> dict[str, Any]:
-    """An observation as it is sent: its reward and `done` stand beside it."""
-    properties = {
-        key: each for key, each in schema["properties"].items() if key not in ("reward", "done")
-    }
-    required = [key for key in schema.get("required", ()) if key in properties]
-    return {**schema, "properties": properties, "required": required}
-
-
-def _placed(schema: dict[str, Any], name: str, parts: dict[str, Any]) -> dict[str, Any]:
-    """Put a schema among the document's, with what it refers to, and refer to it."""
-    schema = _renamed(schema, name)
-    for key, part in schema.pop("$defs", {}).items():
-        parts[f"{name}.{key}"] = part
-    parts[name] = schema
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _renamed(value: Any, name: str) -> Any:
-    """The same schema, its references leading to where `_placed` puts what they mean."""
-    if isinstance(value, dict):
-        return {
-            key: f"#/components/schemas/{name}.{each.removeprefix('#/$defs/')}"
-            if key == "$ref" and isinstance(each, str)
-            else _renamed(each, name)
-            for key, each in value.items()
-        }
-    return [_renamed(each, name) for each in value] if isinstance(value, list) else value
-
-
-def _plain(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return _operation(summary, _answers(schema))
-
-
-def _changing(summary: str) -> dict[str, Any]:
-    """A change of the configuration, and how it may fail."""
-    answers = _answers(_JSON, "408", "412", "413")
-    answers["422"] = _answer("The change is refused, whole.", _INVALID)
-    return _operation(summary, answers, _JSON)
-
-
-def _calling(
-    summary: str,
-    schema: dict[str, Any],
-    body: dict[str, Any] | None = None,
-    required: bool = True,
-) -> dict[str, Any]:
-    """A call of an environment, and how it may fail."""
-    failures = ("409", "503", "504") if body is None else ("408", "409", "413", "503", "504")
-    answers = _answers(schema, *failures)
-    if body is not None:
-        answers["422"] = _answer("The body is not valid.", _INVALID)
-    return _operation(summary, answers, body, required)
-
-
-_SAID = {
-    "409": "No episode is running, in an environment that wants one.",
-    "408": "The body took too long to come.",
-    "412": "The configuration has been changed since the version that If-Match says.",
+_FAILURES = {
+    "409": "No episode is running, in an environment that requires one.",
+    "408": "The body took too long.",
+    "412": "The configuration has changed since the version in If-Match.",
     "413": "The body is too large.",
     "503": "All sessions are taken, or the server is shutting down.",
     "504": "The environment took too long.",
 }
 
 
-def _answers(schema: dict[str, Any], *failures: str) -> dict[str, Any]:
-    answers = {"200": _answer("OK", schema)}
-    return answers | {status: _answer(_SAID[status], _FAILED) for status in failures}
+def openapi_document(
+    title: str,
+    *,
+    action_type: type[Action],
+    observation_type: type[Observation],
+    state_type: type[State],
+) -> Schema:
+    """Describes the HTTP interface of a server.
 
-
-def _answer(said: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": said, "content": {"application/json": {"schema": schema}}}
+    Args:
+        title: The environment's name.
+        action_type: The class of actions.
+        observation_type: The class of observations.
+        state_type: The class of states.
+    """
+    step_request = create_model("StepRequest", __base__=StepRequest, action=(action_type, ...))
+    result = create_model(
+        "Result",
+        observation=(observation_type, ...),
+        reward=(float | None, ...),
+        done=(bool, ...),
+        metadata=(dict[str, Any], {}),
+    )
+    models: list[type[BaseModel]] = [
+        step_request, ResetRequest, result, observation_type, state_type, EnvironmentMetadata
+    ]  # fmt: skip
+    references, definitions = models_json_schema(
+        [(model, "validation") for model in models],
+        ref_template="#/components/schemas/{model}",
+    )
+    step, reset, results, observation, state, metadata = (
+        references[model, "validation"] for model in models
+    )
+    schemas = definitions["$defs"]
+    # As it is sent: the reward and `done` are beside the observation.
+    sent = schemas[observation["$ref"].rpartition("/")[2]]
+    for field in ("reward", "done"):
+        sent["properties"].pop(field)
+    sent["required"] = [field for field in sent.get("required", ()) if field in sent["properties"]]
+    schemas.setdefault("State", state)
+    names = {"type": "array", "items": {"type": "string"}}
+    change = _operation("Changes it for all sessions.", _OBJECT, body=_OBJECT, failures=("412",))
+    change["responses"]["422"] = _response(
+        "The change is invalid; it is not applied.", _FIELD_ERRORS
+    )
+    calls = ("409", "503", "504")
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": title,
+            "version": PROTOCOL,
+            "description": "Each call has a fresh environment; sessions are at the WebSocket /ws.",
+        },
+        "paths": {
+            "/health": {"get": _operation("Whether the server runs.", _OBJECT)},
+            "/metadata": {"get": _operation("The environment's metadata.", metadata)},
+            "/schema": {"get": _operation("Schemas of action, observation and state.", _OBJECT)},
+            "/list_environments": {"get": _operation("The environment's name.", names)},
+            "/config": {
+                "get": _operation("The reward configuration.", _OBJECT),
+                "post": change,
+            },
+            "/config/audit": {
+                "get": _operation("Its changes.", {"type": "array", "items": _OBJECT})
+            },
+            "/metrics": {
+                "get": {
+                    "summary": "Metrics for Prometheus.",
+                    "responses": {"200": {"description": "OK", "content": {"text/plain": {}}}},
+                }
+            },
+            "/state": {"get": _operation("The state of a fresh one.", state, failures=calls)},
+            "/reset": {
+                "post": _operation(
+                    "Resets a fresh one.", results, body=reset, required=False, failures=calls
+                )
+            },
+            "/step": {"post": _operation("Steps a fresh one.", results, body=step, failures=calls)},
+            "/mcp": {"post": _operation("JSON-RPC.", _OBJECT, body=_OBJECT)},
+        },
+        "components": {"schemas": schemas},
+    }
 
 
 def _operation(
     summary: str,
-    answers: dict[str, Any],
-    body: dict[str, Any] | None = None,
+    answer: Schema,
+    *,
+    body: Schema | None = None,
     required: bool = True,
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"summary": summary, "responses": answers}
+    failures: tuple[str, ...] = (),
+) -> Schema:
+    """Describes an operation, with the failures of reading its body if it has one."""
+    responses = {"200": _response("OK", answer)}
+    operation: Schema = {"summary": summary, "responses": responses}
     if body is not None:
         content = {"application/json": {"schema": body}}
-        found["requestBody"] = {"required": required, "content": content}
-    return found
+        operation["requestBody"] = {"required": required, "content": content}
+        failures = (*failures, "408", "413")
+        if body is not _OBJECT:
+            responses["422"] = _response("The body is not valid.", _FIELD_ERRORS)
+    responses.update((status, _response(_FAILURES[status], _ERROR)) for status in failures)
+    return operation
+
+
+def _response(description: str, schema: Schema) -> Schema:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

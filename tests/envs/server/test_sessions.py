@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from websockets.exceptions import ConnectionClosed
 
 from guerdon import Action, Gate, Observation, Rubric, Sequential, State, WeightedSum
-from guerdon.envs.server.session import _NEXT, SessionState
 from guerdon.errors import EpisodeError
 from tests.envs.server.worlds import (
     CLOSE,
@@ -1008,47 +1007,6 @@ def test_a_client_that_vanishes_from_an_async_step(serve, eventually):
     served.empty()
     assert cancelled.wait(10)
     eventually(lambda: Async.closed == Async.made)
-
-
-# The states
-
-
-def test_a_session_goes_only_where_the_picture_says():
-    assert {state.name: sorted(each.name for each in after) for state, after in _NEXT.items()} == {
-        "OPENING": ["CLOSING", "READY"],
-        "READY": ["CLOSING", "RUNNING"],
-        "RUNNING": ["CLOSING", "READY"],
-        "CLOSING": ["CLOSED"],
-        "CLOSED": [],
-    }
-    assert set(_NEXT) == set(SessionState)
-
-
-def test_states_of_a_living_session(serve, hold, eventually):
-    hold.set()
-    world = hanging(hold, close=lambda self: hold.wait())
-    served = serve(world)
-    client = served.client()
-    client.ask(RESET)
-    (session,) = served.app._hub.sessions
-    assert session.state is SessionState.READY
-    hold.clear()
-    client.say(step("wait"))
-    eventually(lambda: session.state is SessionState.RUNNING)
-    with pytest.raises(RuntimeError, match="from running to opening"):
-        session._to(SessionState.OPENING)
-    with pytest.raises(RuntimeError, match="from running to closed"):
-        session._to(SessionState.CLOSED)
-    hold.set()
-    client.hear()
-    eventually(lambda: session.state is SessionState.READY)
-    hold.clear()
-    client.say(CLOSE)
-    eventually(lambda: session.state is SessionState.CLOSING)
-    hold.set()
-    eventually(lambda: session.state is SessionState.CLOSED)
-    with pytest.raises(RuntimeError, match="from closed to ready"):
-        session._to(SessionState.READY)
 
 
 # Many

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from guerdon import Observation, State
 from guerdon.envs import ServerLimits
-from guerdon.envs.server.hub import Hub
-from guerdon.envs.server.messages import (
+from guerdon.envs.server.protocol import (
     ErrorCode,
-    Problem,
-    error_text,
+    ProtocolError,
+    error_frame,
     observation_json,
-    read,
+    parse_message,
     state_json,
 )
+from guerdon.envs.server.sessions import SessionManager
 from guerdon.errors import InvalidObservationError
 from tests.envs.server.worlds import SOON, Echo, Say, counted
 
@@ -75,7 +75,7 @@ def session_of(events):
 
     async def play():
         world = counted()
-        hub = Hub(world, Say, ServerLimits())
+        manager = SessionManager(world, Say, ServerLimits())
         incoming, sent = iter([{"type": "websocket.connect"}, *events]), []
 
         async def receive():
@@ -85,9 +85,9 @@ def session_of(events):
             sent.append(event)
 
         async with asyncio.timeout(SOON):
-            await hub.websocket({"type": "websocket"}, receive, send)
-        assert not hub.sessions
-        hub.close()
+            await manager({"type": "websocket"}, receive, send)
+        assert not manager.sessions
+        manager.close()
         assert world.made == world.closed == 1
         return sent
 
@@ -139,13 +139,13 @@ def test_each_message_has_one_answer_or_closes_the_session(said):
 def test_reading_gives_a_request_or_says_what_is_wrong(text):
     problem = None
     try:
-        request = read(text)
-    except Problem as raised:
+        request = parse_message(text)
+    except ProtocolError as raised:
         problem = raised
     if problem is not None:
         assert problem.code in CODES
         assert problem.message
-        json.loads(error_text(problem.code, problem.message, problem.more))
+        json.loads(error_frame(problem))
     else:
         message = json.loads(text)
         assert request.type == message["type"]
@@ -212,7 +212,9 @@ def test_an_observation_that_holds_itself_is_an_error():
 
 
 def test_an_error_says_what_it_is_given():
-    text = error_text(ErrorCode.SESSION_ERROR, "gone \ud800", {"since": {1, 2}.__class__})
+    text = error_frame(
+        ProtocolError(ErrorCode.SESSION_ERROR, "gone \ud800", since={1, 2}.__class__)
+    )
     data = json.loads(text)["data"]
     assert (data["code"], data["message"]) == ("SESSION_ERROR", "gone \ud800")
 

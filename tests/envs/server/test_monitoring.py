@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from guerdon.envs.server.logs import JsonFormatter, TextFormatter, log
+from guerdon.envs.server.monitoring import JsonFormatter, TextFormatter, log
 from tests.envs.server.worlds import CLOSE, RESET, Echo, step
 
 

@@ -101,7 +101,7 @@ def test_a_call_over_http_that_runs_ends_too(serve, hold, eventually):
     calling.start()
     assert inside.wait(10)
     served.stop()
-    eventually(lambda: served.app._hub.draining)
+    eventually(lambda: served.app.sessions.draining)
     hold.set()
     calling.join(10)
     assert answers[0].json()["observation"]["text"] == "wait"

@@ -1,0 +1,118 @@
+"""`AccessControl`: middleware that checks the token, the host and the origin of requests."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from guerdon.envs.server.monitoring import log
+
+__all__ = ["AccessControl", "is_loopback"]
+
+OPEN_PATHS = ("/health",)  # for load balancers, which have no token
+
+
+class AccessControl:
+    """Middleware that rejects requests without the token, for another host, or of other sites.
+
+    A server that listens on the loopback accepts only host names of the loopback, so that no web
+    page reaches it by resolving a name of its own to 127.0.0.1. Requests that a browser sends for
+    a page of another site, according to their ``Origin``, are rejected everywhere.
+
+    Args:
+        app: The application.
+        token: The bearer token that ``Authorization`` must contain; None accepts everyone.
+        allowed_hosts: Further host names that are accepted.
+        on_loopback: Returns whether the server listens on the loopback; None if that is unknown.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        allowed_hosts: Collection[str],
+        on_loopback: Callable[[], bool | None],
+    ) -> None:
+        self._app = app
+        self._token = token.encode() if token is not None else None
+        self._hosts = {host.lower() for host in allowed_hosts}
+        self._on_loopback = on_loopback
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Calls the application, or rejects the request."""
+        refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
+        if refusal is None:
+            return self._app(scope, receive, send)
+        status, reason = refusal
+        return self._reject(scope, receive, send, status=status, reason=reason)
+
+    async def _reject(
+        self, scope: Scope, receive: Receive, send: Send, *, status: int, reason: str
+    ) -> None:
+        log("refused", level="warning", status=status, path=scope["path"], reason=reason)
+        if scope["type"] == "websocket":
+            await receive()
+            if "websocket.http.response" not in scope.get("extensions", {}):
+                await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
+                return
+        headers = {"www-authenticate": "Bearer"} if status == 401 else None
+        await JSONResponse({"detail": reason}, status, headers)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        name = _hostname(f"//{host}")
+        on_loopback = self._on_loopback()
+        if on_loopback is None:  # another ASGI server runs this application
+            on_loopback = is_loopback((scope.get("server") or ("",))[0])
+        if on_loopback and not self._is_accepted(name):
+            return 421, (
+                f"the host {host!r:.80} is not accepted; this server listens on the loopback and "
+                "accepts localhost and 127.0.0.1 (add further names with allowed_hosts)"
+            )
+        origin = headers.get("origin")
+        if origin is not None and not self._is_accepted(_hostname(origin), name):
+            return 403, "pages of other sites may not use this server (see allowed_hosts)"
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._token is None or path in OPEN_PATHS:
+            return None
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode("latin-1"), self._token
+        ):
+            return None
+        problem = "wrong token" if given else "no token"
+        return 401, f"{problem}; send the header Authorization: Bearer <token>"
+
+    def _is_accepted(self, name: str, own: str | None = None) -> bool:
+        return bool(name) and (name in self._hosts or name == own or is_loopback(name))
+
+
+def _hostname(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def is_loopback(name: Any) -> bool:
+    """Returns whether an address is one of the loopback.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("::ffff:127.0.0.1"), is_loopback("0.0.0.0")
+        (True, True, False)
+    """
+    try:
+        address = ipaddress.ip_address(str(name))
+        mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
+        return (mapped or address).is_loopback
+    except ValueError:
+        return str(name) == "localhost"

@@ -1,0 +1,174 @@
+"""What a server reports about itself: log lines, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    Summary,
+    generate_latest,
+)
+
+from guerdon.envs.environment import COMPONENTS
+from guerdon.types.observation import Observation
+
+__all__ = ["JsonFormatter", "Metrics", "TextFormatter", "log"]
+
+logger = logging.getLogger("guerdon.server")
+
+
+def log(
+    event: str, *, level: str = "info", trace: BaseException | None = None, **fields: Any
+) -> None:
+    """Logs an event with its fields.
+
+    Args:
+        event: What happened.
+        level: ``debug``, ``info``, ``warning`` or ``error``.
+        trace: An exception whose traceback is logged.
+        **fields: Further values, by name.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    if logger.isEnabledFor(number):
+        logger.log(number, event, exc_info=trace, extra={"fields": fields})
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a log record as a line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line."""
+        line = {
+            **getattr(record, "fields", {}),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        try:
+            return json.dumps(line, default=str, allow_nan=False)
+        except ValueError:  # NaN or infinity
+            return json.dumps({name: str(value) for name, value in line.items()})
+
+
+class TextFormatter(logging.Formatter):
+    """Formats a log record as a line of text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line, with the traceback below it."""
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        fields = getattr(record, "fields", {})
+        values = "".join(f"  {name}={_line(value)}" for name, value in fields.items())
+        text = f"{time} {record.levelname.lower():7} {record.getMessage()}{values}"
+        if record.exc_info:
+            lines = self.formatException(record.exc_info).splitlines()
+            text += "".join(f"\n  | {_printable(line)}" for line in lines)
+        return text
+
+
+def _line(value: object) -> str:
+    """Returns the text of a field, which can't contain a line break."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else repr(line)[1:-1]
+
+
+BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+
+# Environments name their rubrics: more names than these are counted together.
+MAX_COMPONENTS = 200
+OTHERS = "(others)"
+
+
+class Metrics:
+    """What a server counts, in a registry of its own.
+
+    Attributes:
+        sessions: Open sessions.
+        opened: Sessions that were opened.
+        closed: Sessions that ended, by reason.
+        refused: Connections and requests that were refused, by reason.
+        calls: Calls of environments, by method.
+        failures: Failures, by kind.
+        step_seconds: The duration of steps.
+        rewards: Scores, by component; ``""`` is the reward itself.
+    """
+
+    def __init__(self) -> None:
+        self._registry = registry = _Registry(auto_describe=False)
+        self.sessions = Gauge("guerdon_sessions", "Open sessions.", registry=registry)
+        self.opened = Counter(
+            "guerdon_sessions_opened", "Sessions that were opened.", registry=registry
+        )
+        self.closed = Counter(
+            "guerdon_sessions_closed", "Sessions that ended.", ["reason"], registry=registry
+        )
+        self.refused = Counter(
+            "guerdon_refused",
+            "Connections and requests that were refused.",
+            ["reason"],
+            registry=registry,
+        )
+        self.calls = Counter(
+            "guerdon_calls", "Calls of environments.", ["method"], registry=registry
+        )
+        self.failures = Counter("guerdon_failures", "Failures.", ["kind"], registry=registry)
+        self.step_seconds = Histogram(
+            "guerdon_step_seconds", "The duration of steps.", buckets=BUCKETS, registry=registry
+        )
+        self.rewards = Summary(
+            "guerdon_reward",
+            "Scores, by component; an empty one is the reward.",
+            ["component"],
+            registry=registry,
+        )
+        self._components: dict[str, Summary] = {}
+        self._steps: Counter | None = None
+
+    def observe_step(self, seconds: float, observation: Observation | None) -> None:
+        """Counts a step, and the scores of its observation; None if it failed."""
+        if self._steps is None:
+            self._steps = self.calls.labels("step")
+        self._steps.inc()
+        self.step_seconds.observe(seconds)
+        if observation is None:
+            return
+        scores = observation.metadata.get(COMPONENTS)
+        scores = dict(scores) if isinstance(scores, dict) else {}
+        if observation.reward is not None:
+            scores[""] = observation.reward
+        for name, score in scores.items():
+            if isinstance(name, str) and name.isprintable() and isinstance(score, (int, float)):
+                (self._components.get(name) or self._component(name)).observe(float(score))
+
+    def _component(self, name: str) -> Summary:
+        if len(self._components) >= MAX_COMPONENTS:
+            name = OTHERS
+        return self._components.setdefault(name, self.rewards.labels(name))
+
+    def text(self) -> bytes:
+        """Returns everything in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _Registry(CollectorRegistry):
+    """Leaves out the time at which each series was created."""
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in super().collect():
+            metric.samples = [each for each in metric.samples if not each.name.endswith("_created")]
+            yield metric

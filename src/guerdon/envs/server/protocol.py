@@ -1,0 +1,329 @@
+"""The messages of OpenEnv's protocol: parsing requests, writing answers and errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from guerdon._validation import field_errors, summarize
+from guerdon.errors import ConfigConflictError, InvalidObservationError, RewardConfigError
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
+
+__all__ = [
+    "ClientMessage",
+    "ErrorCode",
+    "ProtocolError",
+    "ResetRequest",
+    "StepRequest",
+    "answer_json_rpc",
+    "answer_json_rpc_text",
+    "config_error",
+    "error_frame",
+    "observation_json",
+    "parse_message",
+    "state_json",
+    "validation_error",
+]
+
+
+# Requests -----------------------------------------------------------------------------------------
+
+
+class ResetRequest(BaseModel):
+    """The arguments of a reset; further fields reach environments that accept them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    seed: int | None = Field(default=None, ge=0)
+    episode_id: str | None = Field(default=None, max_length=255)
+
+
+class StepRequest(BaseModel):
+    """The body of a step over HTTP; further fields reach environments that accept them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    action: dict[str, Any]
+    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    request_id: str | None = Field(default=None, max_length=255)
+
+
+class ClientMessage(NamedTuple):
+    """A message that a client sent over a WebSocket."""
+
+    type: str
+    data: Any
+
+
+TYPES = ("reset", "step", "state", "close", "mcp", "config")
+
+
+def parse_message(text: str | bytes | None, max_config_bytes: int = 2**20) -> ClientMessage:
+    """Parses a message of a session.
+
+    Example:
+        >>> parse_message('{"type": "step", "data": {"text": "hi"}}')
+        ClientMessage(type='step', data={'text': 'hi'})
+
+    Args:
+        text: The message; None for a binary frame.
+        max_config_bytes: The largest change of the configuration.
+
+    Raises:
+        ProtocolError: It is not JSON, of an unknown type, or invalid.
+    """
+    if text is None:
+        raise ProtocolError(ErrorCode.INVALID_JSON, "a message is a text frame, not a binary one")
+    try:
+        message = from_json(text, allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(ErrorCode.INVALID_JSON, f"the message is not JSON: {error}") from None
+    if not isinstance(message, dict):
+        raise ProtocolError(
+            ErrorCode.VALIDATION_ERROR,
+            f"a message is an object with a 'type', not {type(message).__name__}",
+        )
+    kind = message.get("type")
+    if kind not in TYPES:
+        raise ProtocolError(
+            ErrorCode.UNKNOWN_TYPE,
+            f"unknown message type {kind!r:.60}; the types are {', '.join(TYPES)}",
+        )
+    if kind == "config" and len(text) > max_config_bytes:
+        raise ProtocolError(
+            ErrorCode.VALIDATION_ERROR,
+            f"a change of the configuration is larger than {max_config_bytes} bytes",
+        )
+    if len(message) > 1 + ("data" in message):
+        unknown = sorted(message.keys() - {"type", "data"})
+        raise ProtocolError(
+            ErrorCode.VALIDATION_ERROR,
+            f"unknown fields {unknown!r:.200}; a message has 'type' and 'data'",
+            errors=[
+                {"type": "extra_forbidden", "loc": [name], "msg": "Extra inputs are not permitted"}
+                for name in unknown
+            ],
+        )
+    return ClientMessage(kind, message.get("data"))
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+
+class ErrorCode(StrEnum):
+    """The protocol's codes of errors."""
+
+    INVALID_JSON = "INVALID_JSON"
+    UNKNOWN_TYPE = "UNKNOWN_TYPE"
+    VALIDATION_ERROR = "VALIDATION_ERROR"
+    EXECUTION_ERROR = "EXECUTION_ERROR"
+    CAPACITY_REACHED = "CAPACITY_REACHED"
+    FACTORY_ERROR = "FACTORY_ERROR"
+    SESSION_ERROR = "SESSION_ERROR"
+    CONFLICT = "CONFLICT"  # an addition: of a change of the configuration
+
+
+class ProtocolError(Exception):
+    """A request that is answered with an error; it never leaves the server.
+
+    `error_frame` makes a WebSocket message of it, and `error_response` an HTTP response.
+
+    Attributes:
+        code: The protocol's code.
+        message: What was wrong, and what would be accepted.
+        status: The status over HTTP.
+        headers: Headers of the HTTP response.
+        details: Further fields, such as ``errors``.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        status: int = 500,
+        headers: Mapping[str, str] | None = None,
+        **details: Any,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.headers = headers
+        self.details = details
+
+
+def error_frame(error: ProtocolError) -> str:
+    """Returns the WebSocket message for an error."""
+    data = {"message": error.message, "code": error.code, **error.details}
+    return json.dumps({"type": "error", "data": data}, default=str)
+
+
+def validation_error(
+    what: str, error: ValidationError, *, loc: tuple[str, ...] = ()
+) -> ProtocolError:
+    """Returns the error for invalid fields.
+
+    Args:
+        what: What is invalid, for the message.
+        error: The fields.
+        loc: Where it is in the request.
+    """
+    errors = [{**each, "loc": [*loc, *each["loc"]]} for each in field_errors(error)]
+    message = f"{what} is not valid: {summarize(error)}"
+    return ProtocolError(ErrorCode.VALIDATION_ERROR, message, status=422, errors=errors)
+
+
+def config_error(error: RewardConfigError) -> ProtocolError:
+    """Returns the error for a rejected change of the configuration."""
+    if isinstance(error, ConfigConflictError):
+        return ProtocolError(ErrorCode.CONFLICT, str(error), status=412, version=error.present)
+    errors = []
+    for problem in error.problems:
+        where, colon, message = problem.partition(": ")
+        loc = ["body", where] if colon else ["body"]
+        errors.append({"type": "config", "loc": loc, "msg": message if colon else problem})
+    return ProtocolError(ErrorCode.VALIDATION_ERROR, str(error), status=422, errors=errors)
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+_UNSENDABLE = (PydanticSerializationError, UnicodeError, ValueError, RecursionError)
+_BESIDE = {"reward", "done"}
+_QUOTE = "'"
+
+
+def observation_json(observation: Observation) -> bytes:
+    """Returns an observation as it is sent.
+
+    Its metadata is inside the observation and, unless it is empty, beside it: older clients read
+    one, newer ones the other.
+
+    Raises:
+        InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
+    """
+    reward: Any = observation.reward
+    if reward is not None and reward.__class__ is not float and isinstance(reward, (bool, int)):
+        reward = float(reward)
+    if reward is not None and (reward.__class__ is not float or reward - reward != 0.0):
+        raise InvalidObservationError(
+            f"the reward of {type(observation).__name__} must be a finite float, got {reward!r:.60}"
+        )
+    parts = [
+        b'{"observation":',
+        _model_json(observation, exclude=_BESIDE),
+        b',"reward":',
+        b"null" if reward is None else repr(reward).encode(),
+        b',"done":true' if observation.done else b',"done":false',
+    ]
+    if observation.metadata:
+        parts += [b',"metadata":', to_json(observation.metadata, inf_nan_mode="constants")]
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def state_json(state: State) -> bytes:
+    """Returns a state as it is sent.
+
+    Raises:
+        InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
+    """
+    return _model_json(state)
+
+
+def _model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
+    name = type(model).__name__
+    try:
+        text: bytes = model.__pydantic_serializer__.to_json(model, exclude=exclude)
+    except _UNSENDABLE as error:
+        path = "".join(_unsendable_path(model))
+        raise InvalidObservationError(f"{name}{path} is not JSON-serializable: {error}") from error
+    # NaN is written as NaN or, if a model inside is configured so, as null.
+    if b"null" in text or b"NaN" in text or b"Infinity" in text:
+        found = _not_finite(model.model_dump())
+        if found:
+            raise InvalidObservationError(
+                f"{name} has {', '.join(found[:5])}, which JSON can't represent; use a finite "
+                "number or None"
+            )
+    return text
+
+
+def _unsendable_path(value: Any, depth: int = 10) -> list[str]:
+    """Returns the path to the first part that is not serializable; it may be a circle."""
+    for name, each in _parts(value):
+        try:
+            to_json(each)
+        except _UNSENDABLE:
+            return [name, *_unsendable_path(each, depth - 1)] if depth else [name]
+    return []
+
+
+def _not_finite(value: Any, path: str = "") -> list[str]:
+    """Returns the floats that JSON can't represent, each with its path."""
+    if isinstance(value, float):
+        return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
+    return [found for name, each in _parts(value) for found in _not_finite(each, f"{path}{name}")]
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the parts of nested data, each with its step in a path."""
+    if isinstance(value, BaseModel):
+        yield from ((f".{name}", each) for name, each in value if name not in _BESIDE)
+    elif isinstance(value, Mapping):
+        yield from ((f".{ascii(key).strip(_QUOTE)}", value[key]) for key in value)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((f"[{place}]", each) for place, each in enumerate(value))
+
+
+# JSON-RPC -----------------------------------------------------------------------------------------
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+
+
+def answer_json_rpc(request: Any) -> dict[str, Any]:
+    """Answers a JSON-RPC request of MCP; environments offer no tools.
+
+    Example:
+        >>> answer_json_rpc({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        {'jsonrpc': '2.0', 'id': 1, 'result': {'tools': []}}
+
+    """
+    fields = request if isinstance(request, dict) else {}
+    number, method = fields.get("id"), fields.get("method")
+    is_id = isinstance(number, (str, int, type(None))) and not isinstance(number, bool)
+    if not is_id:
+        return _rpc_error(None, INVALID_REQUEST, "an id is a string or an integer")
+    if fields.get("jsonrpc") != "2.0" or not isinstance(method, str):
+        message = 'a request has "jsonrpc": "2.0" and a "method"'
+        return _rpc_error(number, INVALID_REQUEST, message)
+    if method == "tools/list":
+        return {"jsonrpc": "2.0", "id": number, "result": {"tools": []}}
+    if method == "tools/call":
+        return _rpc_error(number, INVALID_PARAMS, "unknown tool; tools/list lists none")
+    message = f"unknown method {method!r:.60}; the methods are tools/list and tools/call"
+    return _rpc_error(number, METHOD_NOT_FOUND, message)
+
+
+def answer_json_rpc_text(text: str | bytes | None) -> str:
+    """Answers a JSON-RPC request that is not parsed yet; None for a binary frame."""
+    try:
+        request = from_json(text or b"", allow_inf_nan=False)
+    except (ValueError, RecursionError):
+        return json.dumps(_rpc_error(None, PARSE_ERROR, "the request is not JSON"))
+    return json.dumps(answer_json_rpc(request))
+
+
+def _rpc_error(number: Any, code: int, message: str) -> dict[str, Any]:
+    error = {"code": code, "message": message, "data": None}
+    return {"jsonrpc": "2.0", "id": number, "error": error}

@@ -1,0 +1,324 @@
+"""The routes of a server: its stateless HTTP interface, and the WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from guerdon.envs.runner import EnvRunner
+from guerdon.envs.server.limits import BodyLimits
+from guerdon.envs.server.monitoring import log
+from guerdon.envs.server.openapi import openapi_document
+from guerdon.envs.server.protocol import (
+    ErrorCode,
+    ProtocolError,
+    ResetRequest,
+    StepRequest,
+    answer_json_rpc_text,
+    config_error,
+    state_json,
+    validation_error,
+)
+from guerdon.envs.server.sessions import SessionManager
+from guerdon.errors import RewardConfigError
+from guerdon.rubrics.failure import say_failure
+from guerdon.types.action import Action
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
+
+__all__ = ["Endpoints", "error_response"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class Endpoints:
+    """The endpoints of a server.
+
+    Args:
+        sessions: The sessions, which the calls share their limits with.
+        name: The environment's name; by default that of its metadata.
+        action_type: The class of actions.
+        observation_type: The class of observations.
+        state_type: The class of states.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionManager,
+        name: str | None,
+        *,
+        action_type: type[Action],
+        observation_type: type[Observation],
+        state_type: type[State],
+    ) -> None:
+        self._sessions = sessions
+        self._name = name
+        self._schemas = {
+            "action": action_type.model_json_schema(),
+            "observation": observation_type.model_json_schema(),
+            "state": state_type.model_json_schema(),
+        }
+        self._openapi = openapi_document(
+            name or "environment",
+            action_type=action_type,
+            observation_type=observation_type,
+            state_type=state_type,
+        )
+
+    def routes(self) -> list[BaseRoute]:
+        """Returns all routes."""
+        limits = self._sessions.limits
+        config_limits = Middleware(
+            BodyLimits,
+            max_bytes=limits.max_config_bytes,
+            timeout_s=limits.handshake_timeout_s,
+            metrics=self._sessions.metrics,
+        )
+        return [
+            Route("/health", self.health),
+            Route("/metadata", self.metadata),
+            Route("/schema", self.schema),
+            Route("/list_environments", self.environments),
+            Route("/config", self.config, methods=["GET", "POST"], middleware=[config_limits]),
+            Route("/config/audit", self.audit),
+            Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
+            Route("/state", self.state),
+            Route("/reset", self.reset, methods=["POST"]),
+            Route("/step", self.step, methods=["POST"]),
+            Route("/mcp", self.mcp, methods=["POST"]),
+            WebSocketRoute("/ws", self._sessions),
+            WebSocketRoute("/mcp", _JsonRpc(self._sessions)),
+        ]
+
+    # About the environment ----------------------------------------------------------------------
+
+    async def health(self, request: Request) -> Response:
+        """Reports that the server runs."""
+        return _json_response({"status": "healthy"})
+
+    async def metadata(self, request: Request) -> Response:
+        """Returns the environment's metadata."""
+        await self._sessions.configuration()
+        metadata = self._sessions.metadata
+        return _json_response({**metadata, "name": self._name or metadata["name"]})
+
+    async def environments(self, request: Request) -> Response:
+        """Returns the environment's name in a list."""
+        await self._sessions.configuration()
+        return _json_response([self._name or self._sessions.metadata["name"]])
+
+    async def schema(self, request: Request) -> Response:
+        """Returns the schemas of actions, observations and states."""
+        return _json_response(self._schemas)
+
+    async def metrics(self, request: Request) -> Response:
+        """Returns the metrics in Prometheus' format."""
+        return Response(self._sessions.metrics.text(), headers={"content-type": METRICS_TYPE})
+
+    async def openapi(self, request: Request) -> Response:
+        """Returns the OpenAPI document."""
+        return _json_response(self._openapi)
+
+    # Configuration ------------------------------------------------------------------------------
+
+    async def config(self, request: Request) -> Response:
+        """Returns the reward configuration, or changes it for all sessions.
+
+        The ``ETag`` of the response is for the ``If-Match`` of a change.
+        """
+        live = await self._sessions.configuration()
+        if request.method != "POST":
+            config = await asyncio.to_thread(live.told)  # which waits for a slow rubric
+            return _config_response(config, config["version"])
+        change = await _read_json(request)
+        client = request.client
+        by = f"{client.host}:{client.port}" if client is not None else "an unknown client"
+        versions = _accepted_versions(request)
+        try:
+            answer = await asyncio.to_thread(live.update, change, version=versions, by=by)
+        except RewardConfigError as error:
+            refusal = config_error(error)
+            version = refusal.details.get("version", live.version)
+            refusal.headers = _config_headers(version)
+            raise refusal from error
+        return _config_response(answer, answer["config"]["version"])
+
+    async def audit(self, request: Request) -> Response:
+        """Returns the changes of the configuration."""
+        return _json_response(list((await self._sessions.configuration()).audit))
+
+    # Calls of an environment --------------------------------------------------------------------
+
+    async def state(self, request: Request) -> Response:
+        """Returns the state of a fresh environment."""
+
+        async def call(runner: EnvRunner) -> bytes:
+            return state_json(await runner.state())
+
+        return await self._call(request, "state", call)
+
+    async def reset(self, request: Request) -> Response:
+        """Resets a fresh environment."""
+        body = await _read_json(request)
+        arguments = _validated(ResetRequest, {} if body is None else body)
+
+        async def call(runner: EnvRunner) -> bytes:
+            return await self._sessions.reset(runner, arguments)
+
+        return await self._call(request, "reset", call)
+
+    async def step(self, request: Request) -> Response:
+        """Takes a step in a fresh environment."""
+        arguments = _validated(StepRequest, await _read_json(request))
+        try:
+            action_type = self._sessions.action_type
+            action = _validated(action_type, arguments.action, loc=("body", "action"))
+        except ProtocolError:
+            raise
+        except Exception as error:  # of a validator that the author wrote
+            raise self._sessions.failure("the action", error) from error
+
+        async def call(runner: EnvRunner) -> bytes:
+            await runner.configure()
+            step = runner.step(action, arguments.timeout_s, arguments.model_extra)
+            return await self._sessions.timed_step(step)
+
+        return await self._call(request, "step", call)
+
+    async def mcp(self, request: Request) -> Response:
+        """Answers a JSON-RPC request; always with 200, as in the protocol."""
+        return _json_text_response(answer_json_rpc_text(await request.body()))
+
+    async def _call(
+        self, request: Request, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
+    ) -> Response:
+        """Calls a fresh environment, as long as the client waits."""
+        with self._sessions.slot():
+            calling = asyncio.ensure_future(self._call_environment(what, call))
+            leaving = asyncio.ensure_future(_disconnected(request))
+            try:
+                await asyncio.wait({calling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if not calling.done():
+                    raise ClientDisconnect
+                return _json_text_response(calling.result())
+            finally:
+                leaving.cancel()
+                calling.cancel()
+                await asyncio.wait({calling})
+
+    async def _call_environment(
+        self, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
+    ) -> bytes:
+        try:
+            async with self._sessions.environment() as runner:
+                return await call(runner)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            raise self._sessions.failure(what, error) from error
+
+
+class _JsonRpc:
+    """The ASGI application of the WebSocket of JSON-RPC."""
+
+    def __init__(self, sessions: SessionManager) -> None:
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._sessions.json_rpc(scope, receive, send)
+
+
+# Requests -----------------------------------------------------------------------------------------
+
+
+async def _read_json(request: Request) -> Any:
+    """Returns the body; None if it is empty."""
+    body = await request.body()
+    if not body.strip():
+        return None
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        errors = [{"type": "json_invalid", "loc": ["body"], "msg": str(error)}]
+        raise ProtocolError(
+            ErrorCode.VALIDATION_ERROR, "the body is not JSON", status=422, errors=errors
+        ) from None
+
+
+def _validated(model: type[ModelT], data: Any, loc: tuple[str, ...] = ("body",)) -> ModelT:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise validation_error("the body", error, loc=loc) from None
+
+
+def _accepted_versions(request: Request) -> list[str] | None:
+    """Returns the versions in ``If-Match``; None for any version."""
+    headers = request.headers.getlist("if-match")
+    if not headers or any(header.strip() == "*" for header in headers):
+        return None
+    # A proxy that compresses makes weak tags of strong ones.
+    return [
+        tag.strip().removeprefix("W/").strip('"') for header in headers for tag in header.split(",")
+    ]
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+# Responses ----------------------------------------------------------------------------------------
+
+
+async def error_response(request: Request, error: Exception) -> Response:
+    """Returns the response for an exception: the handler of all exceptions."""
+    if isinstance(error, ProtocolError):
+        detail: Any = error.details.get("errors") if error.status == 422 else None
+        if detail is None:
+            detail = {"message": error.message, "code": error.code, **error.details}
+        return _json_response({"detail": detail}, error.status, error.headers)
+    if isinstance(error, HTTPException):  # of the router
+        return _json_response({"detail": error.detail}, error.status_code, error.headers)
+    if isinstance(error, ClientDisconnect):
+        log("caller left", path=request.url.path)
+        return Response(status_code=499)  # nothing reads it
+    message = say_failure(error)
+    log("request failed", level="error", trace=error, path=request.url.path, error=message)
+    detail = {"message": message, "code": ErrorCode.EXECUTION_ERROR}
+    return _json_response({"detail": detail}, 500)
+
+
+def _json_response(
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Returns JSON in ASCII: the text of an exception may contain surrogates."""
+    text = json.dumps(content, default=str, allow_nan=False)
+    return Response(text, status, headers, media_type="application/json")
+
+
+def _json_text_response(text: str | bytes) -> Response:
+    return Response(text, media_type="application/json")
+
+
+def _config_response(content: Any, version: str) -> Response:
+    return _json_response(content, headers=_config_headers(version))
+
+
+def _config_headers(version: str) -> dict[str, str]:
+    return {"etag": f'"{version}"', "cache-control": "no-cache"}

@@ -1,0 +1,660 @@
+"""`SessionManager`: the sessions of a server, each a WebSocket with an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import json
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from time import monotonic, perf_counter
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
+
+from guerdon.config.live.live import LiveReward
+from guerdon.config.pipeline import RewardPipeline
+from guerdon.envs.configured import with_pipeline
+from guerdon.envs.environment import ERROR, HANDLED
+from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
+from guerdon.envs.server.limits import ServerLimits
+from guerdon.envs.server.monitoring import Metrics, log
+from guerdon.envs.server.protocol import (
+    ErrorCode,
+    ProtocolError,
+    ResetRequest,
+    answer_json_rpc,
+    answer_json_rpc_text,
+    config_error,
+    error_frame,
+    observation_json,
+    parse_message,
+    state_json,
+    validation_error,
+)
+from guerdon.errors import (
+    EnvTimeoutError,
+    EpisodeError,
+    InvalidArgumentError,
+    RewardConfigError,
+)
+from guerdon.rubrics.failure import say_failure
+from guerdon.types.action import Action
+
+__all__ = ["BOUNDED", "UNREAD", "Connection", "Session", "SessionManager"]
+
+# The extension of a scope whose server closes connections of clients that don't read. Its value is
+# a dict; the server writes to its "reason" why it closed the connection.
+BOUNDED = "guerdon.bounded"
+UNREAD = "client does not read"
+
+# Messages that are kept while an answer is computed; clients of the protocol send none.
+EARLY = 16
+
+# Seconds after which the connection is watched during an answer: the client may leave.
+PATIENCE_S = 0.2
+
+_numbers = itertools.count(1)
+
+
+class SessionEnd(Exception):
+    """A session, or the connection to its client, ends.
+
+    Attributes:
+        reason: The reason, for logs and metrics.
+        error: The error that the client is sent first, if any.
+        close_code: The WebSocket's close code; 0 if the client is gone.
+    """
+
+    def __init__(
+        self, reason: str, error: ProtocolError | None = None, *, close_code: int = 1000
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
+        self.close_code = close_code
+
+
+class Connection:
+    """One WebSocket.
+
+    Args:
+        scope: The scope; a server that bounds sending itself has `BOUNDED` among its extensions.
+        receive: Returns the next ASGI event.
+        send: Takes an ASGI event.
+        send_timeout_s: Seconds that a client may take to read a message.
+    """
+
+    __slots__ = ("_bounds", "_early", "_receive", "_send", "_send_timeout_s")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, send_timeout_s: float) -> None:
+        self._bounds: dict[str, str] | None = scope.get("extensions", {}).get(BOUNDED)
+        self._receive = receive
+        self._send = send
+        self._send_timeout_s = send_timeout_s
+        self._early: deque[MutableMapping[str, Any]] = deque()
+
+    async def accept(self) -> None:
+        """Accepts the handshake."""
+        await self._receive()
+        await self._send({"type": "websocket.accept"})
+
+    async def receive(self) -> str | None:
+        """Returns the next message; None for a binary one.
+
+        Raises:
+            SessionEnd: The client has left.
+        """
+        event = self._early.popleft() if self._early else await self._receive()
+        if event["type"] == "websocket.disconnect":
+            raise self._gone()
+        text: str | None = event.get("text")
+        return text
+
+    async def wait_until_gone(self) -> None:
+        """Keeps up to `EARLY` messages for later until the client leaves.
+
+        Raises:
+            SessionEnd: The client has left.
+        """
+        while len(self._early) < EARLY:
+            event = await self._receive()
+            if event["type"] == "websocket.disconnect":
+                raise self._gone()
+            self._early.append(event)
+
+    async def close(self, code: int, reason: str, error: ProtocolError | None = None) -> None:
+        """Closes the connection, after an error if there is one, unless the client has left."""
+        with contextlib.suppress(SessionEnd, RuntimeError):
+            if error is not None:
+                await self.send({"type": "websocket.send", "text": error_frame(error)})
+        with contextlib.suppress(SessionEnd, RuntimeError):
+            await self.send({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def send(self, event: MutableMapping[str, Any]) -> None:
+        """Sends an ASGI event.
+
+        Raises:
+            SessionEnd: The client has left, or doesn't read.
+        """
+        try:
+            if self._bounds is not None:
+                await self._send(event)
+                return
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._send(event)
+        except TimeoutError:
+            raise SessionEnd(UNREAD, close_code=0) from None
+        except OSError:  # what ASGI servers raise if the client has left
+            raise self._gone() from None
+
+    def _gone(self) -> SessionEnd:
+        reason = (self._bounds or {}).get("reason", "client left")
+        return SessionEnd(reason, close_code=0)
+
+
+class SessionManager:
+    """The sessions of a server and its calls without one: their limits, counts and end.
+
+    It is the ASGI application of the sessions' WebSockets. Its methods are called in one event
+    loop.
+
+    Args:
+        factory: Makes an environment.
+        action_type: The class of actions.
+        limits: The server's limits.
+        pipeline: Makes the rubrics of the environments, in place of their own.
+
+    Attributes:
+        live: The reward configuration of all sessions; None before `configuration` was called.
+        metadata: The environment's metadata; empty before that.
+        metrics: What the server counts.
+        sessions: The open sessions.
+        calls: How many calls over HTTP and WebSockets of JSON-RPC are running.
+        draining: Whether the server is shutting down.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        action_type: type[Action],
+        limits: ServerLimits,
+        *,
+        pipeline: RewardPipeline | None = None,
+    ) -> None:
+        self.factory = factory if pipeline is None else with_pipeline(factory, pipeline)
+        self.action_type = action_type
+        self.limits = limits
+        self.live: LiveReward | None = None
+        self.metadata: dict[str, Any] = {}
+        self.metrics = Metrics()
+        self.sessions: set[Session] = set()
+        self.calls = 0
+        self.draining = False
+        self._pipeline = pipeline
+        self._threads: EnvThreads | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> Any:
+        """Checks the environment, and ends the sessions and the threads on exit."""
+        self.close()
+        self.draining = False
+        await self.configuration()
+        try:
+            yield
+        finally:
+            await self.drain(grace_s=1.0)
+            self.close()
+            if self._pipeline is not None:
+                await self._pipeline.close_async()
+
+    # Environments -------------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> EnvThreads:
+        """The threads of the running event loop, in which environments run."""
+        threads = self._threads
+        # Without a lifespan an app may be called in one event loop after another.
+        if threads is None or threads.loop is not asyncio.get_running_loop():
+            threads = self._threads = EnvThreads(self.limits.max_threads)
+        return threads
+
+    def runner(self, configuration: Callable[[], LiveReward | None] | None = None) -> EnvRunner:
+        """Returns a runner of a new environment."""
+        return EnvRunner(
+            self.factory,
+            self.threads,
+            timeout_s=self.limits.step_timeout_s,
+            configuration=configuration or (lambda: self.live),
+        )
+
+    @contextlib.asynccontextmanager
+    async def environment(self) -> Any:
+        """Makes an environment for one call, and closes it."""
+        runner = self.runner()
+        try:
+            await runner.open()
+            yield runner
+        finally:
+            await runner.close(self.limits.close_timeout_s)
+
+    async def configuration(self) -> LiveReward:
+        """Returns the reward configuration of all sessions; first makes an environment to see it.
+
+        Raises:
+            ServiceUnavailableError: A service of the reward can't be reached.
+            Exception: The environment can't be made, or has no rubric.
+        """
+        if self.live is None:
+            if self._pipeline is not None:
+                await asyncio.to_thread(self._pipeline.make)  # reports errors of the file first
+                await self._pipeline.check_services_async()
+            async with self.environment() as runner:
+                metadata, live = await runner.call(self._inspect, "inspecting the environment")
+            if self.live is None:  # a concurrent call may have been faster
+                self.metadata, self.live = metadata, live
+        return self.live
+
+    def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], LiveReward]:
+        environment = adapter.environment
+        config = self._pipeline.config if self._pipeline is not None else None
+        live = environment._live or LiveReward(_copied(environment.rubric), config=config)
+        live.told()  # raises now what it would raise later
+        return environment.get_metadata().model_dump(), live
+
+    # Capacity -----------------------------------------------------------------------------------
+
+    def check_capacity(self) -> None:
+        """Checks that one more session may begin.
+
+        Raises:
+            ProtocolError: All sessions are taken, or the server is shutting down.
+        """
+        active, limit = len(self.sessions) + self.calls, self.limits.max_sessions
+        if self.draining:
+            message, reason = "the server is shutting down", "draining"
+        elif active >= limit:
+            message, reason = f"all {limit} sessions are taken; try again later", "capacity"
+        else:
+            return
+        self.metrics.refused.labels(reason).inc()
+        log("session refused", level="warning", reason=message)
+        raise ProtocolError(
+            ErrorCode.CAPACITY_REACHED,
+            message,
+            status=503,
+            active_sessions=active,
+            max_sessions=limit,
+        )
+
+    @contextlib.contextmanager
+    def slot(self) -> Iterator[None]:
+        """Takes the place of a session for a call.
+
+        Raises:
+            ProtocolError: There is none.
+        """
+        self.check_capacity()
+        self.calls += 1
+        try:
+            yield
+        finally:
+            self.calls -= 1
+
+    # WebSockets ---------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one session over a WebSocket."""
+        connection = Connection(scope, receive, send, self.limits.send_timeout_s)
+        await connection.accept()
+        try:
+            self.check_capacity()
+        except ProtocolError as error:
+            await connection.close(1000, error.code, error)
+            return
+        session = Session(self, connection)
+        self.sessions.add(session)
+        self._count()
+        self.metrics.opened.inc()
+        if self._timer is None:
+            self._end_idle()
+        log("session opened", level="debug", session=session.id, sessions=len(self.sessions))
+        await session.run()
+
+    async def json_rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves JSON-RPC over a WebSocket, which takes the place of a session."""
+        connection = Connection(scope, receive, send, self.limits.send_timeout_s)
+        await connection.accept()
+        try:
+            with self.slot():
+                while True:
+                    async with asyncio.timeout(self.limits.idle_timeout_s):
+                        text = await connection.receive()
+                    text = answer_json_rpc_text(text)
+                    await connection.send({"type": "websocket.send", "text": text})
+        except ProtocolError as error:
+            await connection.close(1013, error.code)
+        except TimeoutError:
+            await connection.close(1000, "idle")
+        except SessionEnd:
+            return  # the client has left
+
+    def remove(self, session: Session, reason: str) -> None:
+        """Removes a session that has ended."""
+        self.sessions.discard(session)
+        self._count()
+        self.metrics.closed.labels(reason).inc()
+        log("session closed", level="debug", session=session.id, reason=reason)
+
+    def _count(self) -> None:
+        self.metrics.sessions.set(len(self.sessions))
+        if self.sessions:
+            self._empty.clear()
+        else:
+            self._empty.set()
+
+    # Failures -----------------------------------------------------------------------------------
+
+    def failure(
+        self,
+        kind: str,
+        error: Exception,
+        *,
+        what: str | None = None,
+        code: ErrorCode = ErrorCode.EXECUTION_ERROR,
+        session: int | None = None,
+    ) -> ProtocolError:
+        """Counts and logs what an environment raised, and returns the error for the client."""
+        message = say_failure(error, what or kind)
+        expected = isinstance(error, (EpisodeError, EnvTimeoutError, InvalidArgumentError))
+        self.report(kind, message, session=session, trace=None if expected else error)
+        status = 500
+        if isinstance(error, EpisodeError):
+            status = 409
+        elif isinstance(error, EnvTimeoutError):
+            status = 504
+        return ProtocolError(code, message, status=status)
+
+    def report(
+        self,
+        kind: str,
+        message: object,
+        *,
+        session: int | None = None,
+        trace: Exception | None = None,
+    ) -> None:
+        """Counts and logs a failure."""
+        self.metrics.failures.labels(kind).inc()
+        log(f"{kind} failed", level="warning", trace=trace, session=session, error=message)
+
+    async def reset(self, runner: EnvRunner, request: ResetRequest) -> bytes:
+        """Begins an episode, counts it, and returns its first observation as JSON."""
+        self.metrics.calls.labels("reset").inc()
+        extra = request.model_extra
+        return observation_json(await runner.reset(request.seed, request.episode_id, extra))
+
+    async def timed_step(self, step: Awaitable[Any], *, session: int | None = None) -> bytes:
+        """Awaits a step, counts it and what failed in it, and returns its observation as JSON."""
+        start = perf_counter()
+        observation = None
+        try:
+            observation = await step
+            seconds = perf_counter() - start
+            text = observation_json(observation)
+        except Exception as error:
+            self.metrics.observe_step(perf_counter() - start, None)
+            raise self.failure("step", error, session=session) from error
+        self.metrics.observe_step(seconds, observation)
+        metadata = observation.metadata
+        if ERROR in metadata:
+            self.report("reward", metadata[ERROR], session=session)
+        elif HANDLED in metadata:
+            self.report("reward_dealt_with", metadata[HANDLED], session=session)
+        return text
+
+    # Time ---------------------------------------------------------------------------------------
+
+    def _end_idle(self) -> None:
+        """Ends idle sessions, again and again as long as there are sessions."""
+        self._timer = None
+        limit = self.limits.idle_timeout_s
+        oldest = monotonic() - limit
+        for session in list(self.sessions):
+            if session.is_waiting and session.last_active < oldest:
+                message = f"the session sent nothing for {limit:g} s"
+                error = ProtocolError(ErrorCode.SESSION_ERROR, message)
+                session.stop(SessionEnd("idle", error))
+        if self.sessions:
+            delay = max(min(limit / 4, 5.0), 0.01)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._end_idle)
+
+    async def drain(self, grace_s: float) -> None:
+        """Refuses new sessions, and ends the open ones, each after its present answer.
+
+        Args:
+            grace_s: Seconds that running steps have before they are abandoned.
+        """
+        self.draining = True
+        error = ProtocolError(ErrorCode.SESSION_ERROR, "the server is shutting down")
+        for now in (False, True):
+            for session in list(self.sessions):
+                session.stop(SessionEnd("server stopping", error, close_code=1001), now=now)
+            self._count()
+            try:
+                async with asyncio.timeout(grace_s):
+                    await self._empty.wait()
+                break
+            except TimeoutError:
+                log("sessions are still running", level="warning", sessions=len(self.sessions))
+
+    def close(self) -> None:
+        """Ends the threads and the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None
+
+
+def _copied(rubric: Any) -> Any:
+    """Returns a rubric that no session scores by, even if all environments share one."""
+    try:
+        return copy.deepcopy(rubric)
+    except Exception:  # it can't be copied: the one of the environment that was made for this
+        return rubric
+
+
+class Session:
+    """One client's WebSocket and its environment.
+
+    Attributes:
+        id: Its number, for the log.
+        live: The reward configuration of this session, if it has changed that for itself.
+        is_waiting: Whether it waits for the client, or for its environment to be made.
+        last_active: When it last answered, on the monotonic clock; infinity before it is open.
+    """
+
+    __slots__ = (
+        "_busy_since",
+        "_connection",
+        "_end",
+        "_manager",
+        "_task",
+        "_threads",
+        "_watching",
+        "id",
+        "is_waiting",
+        "last_active",
+        "live",
+        "runner",
+    )
+
+    def __init__(self, manager: SessionManager, connection: Connection) -> None:
+        self.id = next(_numbers)
+        self.live: LiveReward | None = None
+        self.is_waiting = True
+        self.last_active = math.inf
+        self.runner = manager.runner(lambda: self.live or manager.live)
+        self._manager = manager
+        self._threads = manager.threads
+        self._connection = connection
+        self._task: asyncio.Task[Any] | None = None
+        self._end: SessionEnd | None = None
+        self._busy_since = monotonic()
+        self._watching: asyncio.Task[None] | None = None
+
+    def stop(self, end: SessionEnd, *, now: bool = False) -> None:
+        """Ends the session: at once if it is waiting or `now`, else after its answer."""
+        if now or (self.is_waiting and self._end is None):
+            self._interrupt(end)
+        elif self._end is None:
+            self._end = end
+
+    def _interrupt(self, end: SessionEnd) -> None:
+        self._end = end
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """Serves the session until it ends."""
+        self._task = asyncio.current_task()
+        error = ProtocolError(ErrorCode.SESSION_ERROR, "the server failed")
+        end = SessionEnd("server error", error)
+        try:
+            await self._serve()
+        except SessionEnd as reached:
+            end = reached
+        except asyncio.CancelledError:
+            if self._end is None or self._task is None or self._task.uncancel() > 0:
+                end = SessionEnd("server stopped", close_code=0)
+                raise
+            end = self._end
+        except Exception as failure:
+            log(
+                "session failed", level="error", session=self.id, error=repr(failure), trace=failure
+            )
+        finally:
+            self.is_waiting = False
+            await self._close(end)
+
+    async def _serve(self) -> None:
+        manager, connection = self._manager, self._connection
+        self._begin()
+        try:
+            await self.runner.open()
+        except Exception as error:
+            what = "the environment can't be made"
+            code = ErrorCode.FACTORY_ERROR
+            failure = manager.failure("factory", error, what=what, code=code, session=self.id)
+            raise SessionEnd("factory failed", failure) from error
+        finally:
+            self._finish()
+        while self._end is None:
+            self.is_waiting = True
+            self.last_active = monotonic()
+            text = await connection.receive()
+            self.is_waiting = False
+            self._begin()
+            try:
+                answer = await self._answer(text)
+            except ProtocolError as error:
+                if error.code is not ErrorCode.EXECUTION_ERROR:  # which is counted already
+                    manager.metrics.failures.labels(error.code.lower()).inc()
+                answer = error_frame(error)
+            finally:
+                self._finish()
+            await connection.send({"type": "websocket.send", "text": answer})
+        raise self._end
+
+    async def _answer(self, text: str | None) -> str:
+        manager = self._manager
+        kind, data = parse_message(text, manager.limits.max_config_bytes)
+        if kind == "step":
+            try:
+                action = manager.action_type.model_validate(data)
+            except ValidationError as error:
+                raise validation_error("the action", error) from None
+            except Exception as error:  # of a validator that the author wrote
+                raise manager.failure("the action", error, session=self.id) from error
+            step = self.runner.step(action)
+            observation = await manager.timed_step(step, session=self.id)
+            return f'{{"type":"observation","data":{observation.decode()}}}'
+        if kind == "close":
+            raise SessionEnd("client closed")
+        if kind == "mcp":
+            return json.dumps({"type": "mcp", "data": answer_json_rpc(data)})
+        if kind == "config":
+            return await self._configure(data)
+        return await self._reset_or_state(kind, data)
+
+    async def _reset_or_state(self, kind: str, data: Any) -> str:
+        request = ResetRequest()
+        try:
+            if kind == "reset" and data is not None:
+                request = ResetRequest.model_validate(data)
+        except ValidationError as error:
+            raise validation_error("reset's data", error) from None
+        try:
+            if kind == "state":
+                state = state_json(await self.runner.state())
+                return f'{{"type":"state","data":{state.decode()}}}'
+            observation = await self._manager.reset(self.runner, request)
+        except Exception as error:
+            raise self._manager.failure(kind, error, session=self.id) from error
+        return f'{{"type":"observation","data":{observation.decode()}}}'
+
+    async def _configure(self, change: Any) -> str:
+        """Returns the reward configuration, after a change for this session alone."""
+        common = await self._manager.configuration()
+        if change is None:
+            answer: Any = await asyncio.to_thread((self.live or common).told)
+        else:
+            live = self.live or common.fork()
+            try:
+                answer = await asyncio.to_thread(live.update, change, by=f"session {self.id}")
+            except RewardConfigError as error:
+                raise config_error(error) from error
+            self.live = live
+            if answer["change"] is not None:
+                common.audit.append({**answer["change"], "session": self.id})
+        return json.dumps({"type": "config", "data": answer}, allow_nan=False, default=str)
+
+    # Watching the client while its environment works --------------------------------------------
+
+    def _begin(self) -> None:
+        self._busy_since = monotonic()
+        self._threads.watch(self)
+
+    def _finish(self) -> None:
+        self._threads.alarms.discard(self)
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def ring(self, now: float) -> None:
+        """Watches the connection if the answer takes long; the alarm of a busy session."""
+        if self._watching is None and now - self._busy_since > PATIENCE_S:
+            self._watching = asyncio.ensure_future(self._stop_when_gone())
+
+    async def _stop_when_gone(self) -> None:
+        try:
+            await self._connection.wait_until_gone()
+        except SessionEnd as gone:
+            self._interrupt(gone)
+
+    async def _close(self, end: SessionEnd) -> None:
+        try:
+            if end.close_code:
+                await self._connection.close(end.close_code, end.reason, end.error)
+        finally:
+            try:
+                await self.runner.close(self._manager.limits.close_timeout_s)
+            finally:
+                self._manager.remove(self, end.reason)

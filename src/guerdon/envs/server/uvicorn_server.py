@@ -1,0 +1,263 @@
+"""`serve`: runs an application on uvicorn, with limits on connections and slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import PayloadTooBig
+
+from guerdon.envs.server.app import EnvApp
+from guerdon.envs.server.limits import ServerLimits
+from guerdon.envs.server.monitoring import log
+from guerdon.envs.server.sessions import BOUNDED, UNREAD
+from guerdon.errors import LaunchError
+
+__all__ = ["serve"]
+
+# Seconds that a client has to read the rest once its connection is being closed.
+PARTING_S = 5.0
+
+# Uvicorn's logger, without messages that clients could fill it with; those are counted.
+_uvicorn_logger = logging.getLogger("uvicorn.error.guerdon")
+_uvicorn_logger.addFilter(lambda record: "UTF-8" not in record.getMessage())
+
+
+def serve(
+    app: EnvApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    grace_s: float = 30.0,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serves an environment until SIGTERM or Ctrl-C; then lets running steps end, and stops.
+
+    Example:
+        >>> from guerdon import create_app, serve
+        >>> def main():
+        ...     serve(create_app(MyEnvironment), port=0, ready=print)
+
+    Args:
+        app: The application, made by `create_app`.
+        host: The address to listen on; by default the loopback.
+        port: The port; 0 lets the system choose one.
+        grace_s: Seconds that running steps have when the server stops.
+        ready: Called with the server's URL once it accepts connections.
+
+    Raises:
+        LaunchError: The address can't be listened on, or the environment can't be made.
+        EnvDefinitionError: The environment has no rubric.
+    """
+    with _listening(host, port) as listener:
+        _raise_file_limit()
+        app.listens_on(listener.getsockname()[0])
+        server = _Server(app, grace_s, url=_url(listener), ready=ready)
+        try:
+            server.run(sockets=[listener])
+        except SystemExit as exit_:
+            raise LaunchError("the server didn't start; see the log above") from exit_
+        if not server.started:
+            raise LaunchError("the server didn't start; see the log above")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server; it lets sessions end before it closes their connections."""
+
+    def __init__(
+        self, app: EnvApp, grace_s: float, *, url: str, ready: Callable[[str], None] | None
+    ) -> None:
+        limits = app.limits
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=type("BoundedHTTP", (_BoundedHTTP,), {"limits": limits, "silent": {}}),
+                ws=type("BoundedWebSocket", (_BoundedWebSocket,), {"limits": limits}),
+                ws_max_size=limits.max_message_bytes,
+                ws_per_message_deflate=False,  # it halves the throughput
+                ws_ping_interval=limits.keepalive_s,
+                ws_ping_timeout=limits.keepalive_s,
+                timeout_graceful_shutdown=round(grace_s) or 1,
+                backlog=2048,
+                lifespan="on",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                proxy_headers=False,
+            )
+        )
+        self._env_app = app
+        self._grace_s = grace_s
+        self._url = url
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._env_app.check()  # raises instead of logging a traceback
+        await super().startup(sockets=sockets)
+        if self.started:
+            log("serving", url=self._url)
+            if self._ready is not None:
+                self._ready(self._url)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        log("stopping", url=self._url)
+        draining = asyncio.ensure_future(self._env_app.drain(self._grace_s))
+        while not draining.done() and not self.force_exit:
+            await asyncio.wait({draining}, timeout=0.1)
+        if self.force_exit:  # a second Ctrl-C
+            draining.cancel()
+            await self._env_app.drain(0.1)
+        await super().shutdown(sockets=sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+        self._captured_signals.clear()  # it has stopped as requested, not by the signal
+
+
+class _BoundedHTTP(H11Protocol):
+    """uvicorn's HTTP protocol, with limits on the number of connections and on silence.
+
+    If there are too many connections, the one that has been silent for the longest is closed, so
+    that nobody blocks others with silent connections.
+    """
+
+    limits: ServerLimits
+    silent: dict[_BoundedHTTP, asyncio.TimerHandle]  # connections without a request, by age
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_request()
+        if len(self.connections) > self.limits.max_connections:
+            oldest = next(iter(self.silent))
+            oldest._stop_waiting()
+            oldest.transport.abort()
+
+    def handle_events(self) -> None:
+        before = self.scope
+        super().handle_events()
+        if self.scope is not before:  # a request has arrived
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():  # once the response is read, or not read in time
+            self.loop.call_later(self.limits.send_timeout_s, self.transport.abort)
+        else:
+            self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        self._stop_waiting()
+        wait = self.limits.handshake_timeout_s
+        self.silent[self] = self.loop.call_later(wait, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        timer = self.silent.pop(self, None)
+        if timer is not None:
+            timer.cancel()
+
+
+class _BoundedWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket protocol, which doesn't wait for clients that don't read."""
+
+    limits: ServerLimits
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _uvicorn_logger
+        self._bounds: dict[str, str] = {}
+        self._unread: asyncio.TimerHandle | None = None
+
+    async def run_asgi(self) -> None:
+        extensions: dict[str, Any] = self.scope["extensions"]
+        extensions[BOUNDED] = self._bounds
+        await super().run_asgi()
+        self._part()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True  # a refusal completes it, too
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.limits.send_timeout_s, self._abort_unread)
+
+    def resume_writing(self) -> None:
+        self._stop_unread_timer()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_unread_timer()
+        super().connection_lost(exc)
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._part()
+
+    def handle_parser_exception(self) -> None:
+        too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
+        self._bounds["reason"] = "message too large" if too_large else "no WebSocket"
+        super().handle_parser_exception()
+        self._part()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._part()
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _abort_unread(self) -> None:
+        self._unread = None
+        self._bounds["reason"] = UNREAD
+        self.transport.abort()
+
+    def _part(self) -> None:
+        """Aborts the connection soon, whether or not the client reads the rest."""
+        self.loop.call_later(min(PARTING_S, self.limits.send_timeout_s), self.transport.abort)
+
+
+def _listening(host: str, port: int) -> contextlib.closing[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise LaunchError(f"can't listen on {host}:{port}: {reason}") from error
+    return contextlib.closing(listener)
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _raise_file_limit() -> None:
+    """Allows as many open connections as the system permits."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
