@@ -103,7 +103,7 @@ def test_a_sum_is_rounded_once():
 
 def test_a_sum_too_large_is_an_error():
     rubric = WeightedSum([Fixed(1e308), Fixed(1e308)], [1, 1])
-    with pytest.raises(InvalidScoreError, match=r"WeightedSum\.forward gave inf"):
+    with pytest.raises(InvalidScoreError, match=r"WeightedSum\.forward returned inf"):
         rubric(None, None)
 
 

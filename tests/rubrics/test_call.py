@@ -64,7 +64,7 @@ BAD_IDS = [str(bad)[:8] for bad in BAD]
 @pytest.mark.parametrize("bad", BAD, ids=BAD_IDS)
 def test_score_that_is_no_finite_float_is_refused(bad):
     with pytest.raises(
-        InvalidScoreError, match=r"Gives\.forward gave .*; a score is a finite"
+        InvalidScoreError, match=r"Gives\.forward returned .*; a score must be a finite"
     ) as c:
         Gives(bad)(None, None)
     assert c.value.value is bad
@@ -88,12 +88,12 @@ def test_bad_score_of_a_sync_tree_names_the_path():
     with pytest.raises(InvalidScoreError) as caught:
         rubric(None, None)
     assert str(caught.value) == (
-        "rubric 'rubric_1.rubric': Gives.forward gave nan; a score is a finite float"
+        "rubric 'rubric_1.rubric': Gives.forward returned nan; a score must be a finite float"
     )
 
 
 def test_infinite_sum_of_finite_scores_is_refused():
-    with pytest.raises(InvalidScoreError, match=r"WeightedSum.forward gave inf"):
+    with pytest.raises(InvalidScoreError, match=r"WeightedSum.forward returned inf"):
         WeightedSum([Gives(1e308), Gives(1e308)], [1, 1])(None, None)
 
 

@@ -238,7 +238,7 @@ def test_key_that_hides_a_method_is_refused(key):
 @pytest.mark.parametrize("key", ["a.b", "", ".", 3, None, ("a",), b"a"])
 def test_key_that_is_no_name_is_refused(key):
     rubrics = RubricDict()
-    with pytest.raises(RubricDefinitionError, match="isn't empty and holds no dot"):
+    with pytest.raises(RubricDefinitionError, match="non-empty string without dots"):
         rubrics[key] = Fixed()
     assert list(rubrics) == []
 

@@ -265,8 +265,8 @@ def test_weights_are_updated_by_name():
     ("update", "said"),
     [
         ({"a": 5.0, "c": 1.0}, "'c'; there are ['a', 'b']"),
-        ({"a": 5.0, "b": math.nan}, "weights['b'] is nan"),
-        ({"a": 5.0, "b": True}, "weights['b'] is True"),
+        ({"a": 5.0, "b": math.nan}, "`weights['b']` must be a finite number, got nan"),
+        ({"a": 5.0, "b": True}, "`weights['b']` must be a finite number, got True"),
         ([1.0], "is no mapping"),
     ],
     ids=["unknown", "nan", "bool", "list"],
@@ -292,14 +292,20 @@ def test_factors_multiply_weights():
     [
         ({"a": Gives()}, {}, {}, InvalidArgumentError, "one weight, by its name"),
         ([Gives()], [1.0, 2.0], {}, InvalidArgumentError, "1 rubrics and 2 weights"),
-        ({"a": Gives()}, {"a": math.inf}, {}, InvalidArgumentError, "weights['a'] is inf"),
+        (
+            {"a": Gives()},
+            {"a": math.inf},
+            {},
+            InvalidArgumentError,
+            "`weights['a']` must be a finite number, got inf",
+        ),
         ({"a": Gives()}, {"a": 1.0}, {"episode_end": ["b"]}, InvalidArgumentError, "'b'"),
         ({"a": Gives()}, {"a": 1.0}, {"episode_end": "a"}, InvalidArgumentError, "a list"),
         ({"a": Gives()}, {"a": 1.0}, {"normalize": 1}, InvalidArgumentError, "True or False"),
         (Gives(), {"a": 1.0}, {}, InvalidArgumentError, "no mapping"),
-        ({"weights": Gives()}, {"weights": 1.0}, {}, RubricDefinitionError, "Rubric's own"),
-        ({"a.b": Gives()}, {"a.b": 1.0}, {}, RubricDefinitionError, "no dot"),
-        ({"a": 3}, {"a": 1.0}, {}, RubricDefinitionError, "is no rubric"),
+        ({"weights": Gives()}, {"weights": 1.0}, {}, RubricDefinitionError, "reserved by Rubric"),
+        ({"a.b": Gives()}, {"a.b": 1.0}, {}, RubricDefinitionError, "without dots"),
+        ({"a": 3}, {"a": 1.0}, {}, RubricDefinitionError, "is not a rubric"),
     ],
 )
 def test_what_can_not_be_meant_is_refused(rubrics, weights, options, error, said):
@@ -309,7 +315,12 @@ def test_what_can_not_be_meant_is_refused(rubrics, weights, options, error, said
 
 
 @pytest.mark.parametrize(
-    ("components", "said"), [({"c": 1.0}, "'c'"), ({"a": math.nan}, "a is nan"), (3, "no mapping")]
+    ("components", "said"),
+    [
+        ({"c": 1.0}, "'c'"),
+        ({"a": math.nan}, "`a` must be a finite number, got nan"),
+        (3, "no mapping"),
+    ],
 )
 def test_only_its_components_can_be_combined(components, said):
     with pytest.raises(InvalidArgumentError, match=said):

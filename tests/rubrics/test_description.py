@@ -13,8 +13,8 @@ from guerdon import (
     Sequential,
     WeightedSum,
 )
-from guerdon.rubrics.description import describe
 from guerdon.rubrics.function import as_rubric
+from guerdon.rubrics.state import describe
 
 
 class Number(Rubric):

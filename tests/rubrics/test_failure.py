@@ -36,8 +36,8 @@ def raised(rubric):
         (KeyError("answer"), "KeyError: 'answer'"),
         (TimeoutError(), "TimeoutError"),
         (SystemExit(3), "SystemExit: 3"),
-        (RubricError("a child is no rubric"), "RubricError: a child is no rubric"),
-        (Unsayable(), "Unsayable: (its text can't be made: RuntimeError)"),
+        (RubricError("a child is not a rubric"), "RubricError: a child is not a rubric"),
+        (Unsayable(), "Unsayable: (its message can't be shown: RuntimeError)"),
     ],
     ids=repr,
 )
@@ -60,7 +60,7 @@ def test_a_path_is_told_once_also_where_the_error_says_it_itself():
     error = raised(Sequential(Nothing()))
     assert isinstance(error, InvalidScoreError)
     said = say_failure(error)
-    assert said.startswith("rubric 'rubric_0': InvalidScoreError: Nothing.forward gave None")
+    assert said.startswith("rubric 'rubric_0': InvalidScoreError: Nothing.forward returned None")
     assert said.count("rubric_0") == 1
 
 

@@ -16,10 +16,10 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
-from guerdon.rubrics.fingerprint import (
+from guerdon.rubrics.node import is_async_callable
+from guerdon.rubrics.state import (
     fingerprint_of,
 )
-from guerdon.rubrics.hooks import is_async_callable
 
 
 def plain(action, observation):
@@ -127,13 +127,13 @@ def test_functions_that_cannot_take_an_action_and_an_observation_are_refused(fun
 
 @pytest.mark.parametrize("thing", [Callable, Gate, int])
 def test_classes_are_refused(thing):
-    with pytest.raises(RubricDefinitionError, match=f"{thing.__name__} is a class; make a rubric"):
+    with pytest.raises(RubricDefinitionError, match=f"{thing.__name__} is a class; instantiate it"):
         as_rubric(thing)
 
 
 @pytest.mark.parametrize("thing", [None, 1.0, "guerdon:Rubric", [plain], {"a": plain}])
 def test_other_things_are_refused(thing):
-    with pytest.raises(RubricDefinitionError, match="is no rubric"):
+    with pytest.raises(RubricDefinitionError, match="is not a rubric"):
         as_rubric(thing)
 
 
@@ -144,12 +144,12 @@ def test_extra_arguments_with_defaults_and_stars_are_fine():
 
 def test_hidden_coroutine_is_told_and_not_left_unawaited():
     rubric = Sequential(lambda action, observation: awaited(action, observation))
-    with pytest.raises(AsyncRubricError, match=r"gave an awaitable.*async"):
+    with pytest.raises(AsyncRubricError, match=r"returned an awaitable.*async"):
         rubric(None, None)
 
 
 def test_score_of_a_function_is_checked():
-    with pytest.raises(ValueError, match="None; a score is a finite float"):
+    with pytest.raises(ValueError, match="None; a score must be a finite float"):
         Sequential(lambda action, observation: None)(None, None)
 
 
@@ -189,7 +189,7 @@ async def test_what_offers_an_async_rubric_is_one_everywhere(container):
 
 
 def test_a_class_whose_objects_offer_a_rubric_offers_none():
-    with pytest.raises(RubricDefinitionError, match="Offers is a class; make a rubric"):
+    with pytest.raises(RubricDefinitionError, match="Offers is a class; instantiate it"):
         as_rubric(Offers)
 
 

@@ -16,7 +16,7 @@ from guerdon.rubrics import (
     TrajectoryRubric,
     WeightedSum,
 )
-from guerdon.rubrics.replay import Replay, replay, replay_async
+from guerdon.rubrics.evaluation import Replay, replay, replay_async
 
 
 class Echo(Rubric):
@@ -91,7 +91,7 @@ def two():
 def test_the_score_is_the_sum_of_the_steps():
     done = replayed(Echo(), 0.25, 0.5, -1.0)
     assert (done.score, done.values, done.rewards) == (-0.25, [0.25, 0.5, -1.0], [0.25, 0.5, -1.0])
-    assert not done.told
+    assert not done.handled
 
 
 def test_one_step_is_its_own_score():
@@ -135,7 +135,7 @@ async def test_an_async_tree_gives_the_same():
             assert (one.score, one.rewards) == (other.score, other.rewards)
             assert one.values == other.values
             assert one.components() == other.components()
-            assert list(one.told) == list(other.told)
+            assert list(one.handled) == list(other.handled)
 
 
 @pytest.mark.anyio
@@ -226,7 +226,7 @@ async def test_what_a_guard_dealt_with_is_told_with_its_step(caplog):
     later = await replayed_async(Guarded(AsyncEcho(), on_error="zero"), *actions)
     for done in (sync, later):
         assert (done.score, done.values) == (0.75, [0.25, 0.0, 0.0, 0.5])
-        first, second = done.told
+        first, second = done.handled
         assert first.startswith("step 1: ")
         assert "ValueError: no answer" in first
         assert second.startswith("step 2: ")
@@ -235,7 +235,7 @@ async def test_what_a_guard_dealt_with_is_told_with_its_step(caplog):
 
 
 def test_what_a_guard_dealt_with_on_the_only_step_needs_no_number(caplog):
-    [told] = replayed(Guarded(Echo(), on_error="zero"), ValueError("no answer")).told
+    [told] = replayed(Guarded(Echo(), on_error="zero"), ValueError("no answer")).handled
     assert told == "rubric 'rubric': ValueError: no answer"
     assert "no answer" in caplog.text
 
@@ -243,8 +243,8 @@ def test_what_a_guard_dealt_with_on_the_only_step_needs_no_number(caplog):
 def test_replays_share_nothing_that_was_told(caplog):
     tree = Guarded(Echo(), on_error="zero")
     replayed(tree, ValueError("no answer"), 1.0)
-    assert not replayed(tree, 0.5, 1.0).told
-    assert not Replay().told
+    assert not replayed(tree, 0.5, 1.0).handled
+    assert not Replay().handled
     assert "no answer" in caplog.text
 
 

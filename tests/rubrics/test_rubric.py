@@ -71,7 +71,7 @@ SEEN: list = []
 
 
 def test_rubric_itself_cannot_be_made():
-    with pytest.raises(TypeError, match="Rubric can't be made: write forward") as caught:
+    with pytest.raises(TypeError, match=r"Rubric can't be .*: implement forward") as caught:
         Rubric()
     assert isinstance(caught.value, RubricDefinitionError)
 
@@ -87,7 +87,7 @@ def test_subclass_without_forward_cannot_be_made():
     class Empty(Rubric):
         pass
 
-    with pytest.raises(RubricDefinitionError, match="Empty can't be made: write forward"):
+    with pytest.raises(RubricDefinitionError, match=r"Empty can't be .*: implement forward"):
         Empty()
 
 
@@ -183,7 +183,8 @@ def test_assigned_rubrics_are_children_in_order():
 def test_class_instead_of_instance_is_refused():
     rubric = Fixed()
     with pytest.raises(
-        RubricDefinitionError, match=r"Fixed\.child is the class Fixed; .* Fixed\(…\)"
+        RubricDefinitionError,
+        match=r"Fixed\.child must be a rubric, got .* Fixed; .* Fixed\(…\)",
     ):
         rubric.child = Fixed
 
@@ -193,7 +194,7 @@ def test_class_instead_of_instance_is_refused():
 )
 def test_child_named_like_a_part_of_rubric_is_refused(name):
     rubric = Fixed()
-    with pytest.raises(RubricDefinitionError, match="Rubric's own"):
+    with pytest.raises(RubricDefinitionError, match="reserved by Rubric"):
         setattr(rubric, name, Fixed())
     assert list(rubric.children()) == []
 
@@ -201,7 +202,7 @@ def test_child_named_like_a_part_of_rubric_is_refused(name):
 def test_child_is_not_overwritten_by_something_else():
     rubric = Fixed()
     rubric.child = child = Fixed()
-    with pytest.raises(RubricDefinitionError, match="takes a rubric, or None"):
+    with pytest.raises(RubricDefinitionError, match="assign a rubric, or None"):
         rubric.child = 3
     assert rubric.child is child
     assert list(rubric.children()) == [child]
@@ -217,9 +218,9 @@ def test_plain_attributes_are_no_children():
 
 
 def test_hook_that_is_not_callable_is_refused():
-    with pytest.raises(RubricError, match="a hook is a function, not int"):
+    with pytest.raises(RubricError, match="a hook must be a function, got int"):
         Fixed().register_forward_hook(3)
-    with pytest.raises(RubricError, match="a hook is a function, not str"):
+    with pytest.raises(RubricError, match="a hook must be a function, got str"):
         Fixed().register_forward_pre_hook("x")
 
 

@@ -16,9 +16,8 @@ from guerdon.rubrics import (
     RubricList,
     Sequential,
     WeightedSum,
-    frames,
 )  # fmt: skip
-from guerdon.rubrics.components import add_components
+from guerdon.rubrics.evaluation import Recorder
 from guerdon.types.score import Score
 
 
@@ -149,7 +148,7 @@ def test_bad_number_is_a_failure():
     score = Gate(Fixed(float("nan"))).score(None, None)
     assert score.status == score["rubric"].status == "failed"
     assert isinstance(score.exception, InvalidScoreError)
-    assert "rubric 'rubric': Fixed.forward gave nan" in score.error
+    assert "rubric 'rubric': Fixed.forward returned nan" in score.error
 
 
 def test_caught_failure_of_a_child_is_told_beside_the_value():
@@ -310,18 +309,13 @@ def test_the_flat_components_are_those_of_the_score():
         Sequential(Fixed(0.0), shared),
         Sequential(Guarded(Sequential(Fixed(0.5), Fixed(0.25)), timeout=5)),
     ):
-        recorder = frames.Frame(None)
-        token = frames.enter(recorder)
-        try:
+        with Recorder() as recorder:
             rubric("a", None)
-        finally:
-            frames.leave(token)
-        flat, caught = {}, {}
-        add_components(flat, rubric, recorder.entries[-1][3], "", caught)
-        assert caught == {}
+        recorded = recorder.last(rubric)
+        assert recorded.handled == {}
         if isinstance(rubric, Mean):
             rubric.parts[0].value = 0.5
-        assert flat == rubric.score("a", None).components()
+        assert recorded.components == rubric.score("a", None).components()
 
 
 def test_paths_lead_to_nodes():

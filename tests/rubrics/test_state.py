@@ -206,7 +206,7 @@ def test_refused_state_changes_nothing(key, value, strict):
 
 @pytest.mark.parametrize("state", [None, [("threshold", 1.0)], "threshold"])
 def test_state_that_is_no_mapping_is_refused(state):
-    with pytest.raises(StateError, match="a state is a mapping"):
+    with pytest.raises(StateError, match="a state must be a mapping"):
         Gate(Short()).load_state_dict(state)
 
 
@@ -491,7 +491,7 @@ def test_fingerprint_of_what_is_nested_too_deep_is_an_error():
     thing = [{1}]
     for _ in range(2000):
         thing = [thing]
-    with pytest.raises(RubricError, match="nested more than 100 deep"):
+    with pytest.raises(RubricError, match="nested more than 100 levels deep"):
         Holds(thing).fingerprint()
 
 

@@ -151,7 +151,7 @@ def test_reset_forgets_the_rewards():
 
 
 def test_tree_without_trajectory_rubrics_has_no_step_rewards():
-    with pytest.raises(TrajectoryError, match="Sequential holds no trajectory rubric"):
+    with pytest.raises(TrajectoryError, match="Sequential contains no trajectory rubric"):
         Sequential(Step()).compute_step_rewards()
 
 
@@ -321,7 +321,7 @@ def test_parent_with_its_own_step_rewards_is_asked():
             return self.rewards
 
     assert play(WeightedSum([Own(1, 2.0)], [10.0]), [0.0, 0.0]) == [10.0, 20.0]
-    with pytest.raises(TrajectoryError, match="gave 1 rewards for 2 steps"):
+    with pytest.raises(TrajectoryError, match="returned 1 rewards for 2 steps"):
         play(WeightedSum([Own(1.0)], [10.0]), [0.0, 0.0])
     with pytest.raises(InvalidScoreError):
         play(WeightedSum([Own(1.0, float("nan"))], [10.0]), [0.0, 0.0])
@@ -335,7 +335,7 @@ def test_trajectory_rubric_that_gives_too_few_is_an_error():
         def compute_step_rewards(self):
             return [1.0]
 
-    with pytest.raises(TrajectoryError, match=r"Short.compute_step_rewards gave 1 rewards for 2"):
+    with pytest.raises(TrajectoryError, match=r"Short.compute_step_rewards returned 1 reward.* 2"):
         play(Sequential(Short()), [0.0, 0.0])
 
 

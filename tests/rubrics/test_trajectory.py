@@ -237,17 +237,17 @@ def test_gamma_is_point_99_by_default():
 
 @pytest.mark.parametrize("gamma", [-0.01, 1.01, float("nan"), None, "0.9", True])
 def test_gamma_outside_of_0_to_1_is_refused(gamma):
-    with pytest.raises(InvalidArgumentError, match="gamma is"):
+    with pytest.raises(InvalidArgumentError, match="`gamma` must be"):
         Final(gamma=gamma)
     rubric = Final(gamma=0.25)
-    with pytest.raises(ValueError, match="gamma is"):
+    with pytest.raises(ValueError, match="`gamma` must be"):
         rubric.gamma = gamma
     assert rubric.gamma == 0.25
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), None, "0", True])
 def test_bad_intermediate_reward_is_refused(reward):
-    with pytest.raises(InvalidArgumentError, match="intermediate_reward is"):
+    with pytest.raises(InvalidArgumentError, match="`intermediate_reward` must be"):
         Final(intermediate_reward=reward)
 
 

@@ -12,9 +12,9 @@ from guerdon.cli import options
 from guerdon.cli.console import one_line, print_parts, table
 from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.config.schema import RewardConfig
-from guerdon.rubrics.description import describe
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import describe
 
 __all__ = ["tree"]
 

@@ -15,10 +15,10 @@ from guerdon.config.live.live import LiveReward
 from guerdon.config.schema import RewardConfig
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.fingerprint import MADE_WITH
 from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import MADE_WITH
 
 if TYPE_CHECKING:
     from guerdon.services.client import MCPClient

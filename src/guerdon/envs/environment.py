@@ -29,11 +29,15 @@ from guerdon._background import run
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.evaluation import Evaluation, Recorder, evaluate_step, evaluate_step_async
+from guerdon.rubrics.evaluation import (
+    Evaluation,
+    Recorder,
+    evaluate_step,
+    evaluate_step_async,
+    in_thread,
+)
 from guerdon.rubrics.failure import say_caught, say_failure
-from guerdon.rubrics.frames import current
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.threads import in_thread
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
@@ -500,26 +504,19 @@ class StepRecorder(Recorder):
     """
 
     environment: Environment[Any, Any, Any]
-    details: dict[str, Any] | None = None  # what `score` has written
-
-    def _keep(self, rubric: Rubric, evaluation: Evaluation) -> Evaluation:
-        # An environment inside another's step reports nothing to the other.
-        mine = rubric is self.environment.rubric
-        return super()._keep(rubric, evaluation) if mine else evaluation
 
     def finish(self, observation: ObsT) -> ObsT:
         """Write the last evaluation into the observation that the step returned."""
-        rubric, details = self.environment.rubric, self.details
-        if self.entries:  # the author has called a rubric
-            evaluation = self.last(rubric)
-            if evaluation is not None:
-                evaluation.error = None  # the author has handled it
-                _write(observation, _details(rubric, evaluation, observation.done))
-        elif (
-            details is not None and observation.metadata.get(COMPONENTS) is not details[COMPONENTS]
-        ):
-            _write(observation, details)  # the author has returned another than the scored one
-            if ERROR in details:
+        rubric = self.environment.rubric
+        evaluation = self.last(rubric)
+        if evaluation is None:
+            return observation
+        if evaluation.metadata is None:  # the author has called the rubric
+            evaluation.error = None  # the author has handled it
+            _write(observation, _details(rubric, evaluation, observation.done))
+        elif observation.metadata.get(COMPONENTS) is not evaluation.components:
+            _write(observation, evaluation.metadata)  # it is another than the scored one
+            if evaluation.error is not None:
                 observation.reward = None
         return observation
 
@@ -530,9 +527,10 @@ class StepRecorder(Recorder):
             Exception: The error, if it isn't the rubric's.
         """
         rubric = self.environment.rubric
-        evaluation = self.last(rubric) if self.entries else None
+        evaluation = self.last(rubric)
         if (
             evaluation is None
+            or evaluation.metadata is not None
             or not isinstance(evaluation.observation, Observation)
             or not _is_caused_by(error, evaluation.error)
         ):
@@ -551,12 +549,9 @@ def _is_caused_by(error: Exception, failure: Exception | None) -> bool:
 
 def _scored(rubric: Rubric, evaluation: Evaluation, observation: ObsT) -> ObsT:
     """Write an evaluation and its reward into an observation."""
-    details = _details(rubric, evaluation, observation.done)
+    evaluation.metadata = _details(rubric, evaluation, observation.done)
     observation.reward = evaluation.value
-    _write(observation, details)
-    recorder = current()
-    if isinstance(recorder, StepRecorder) and recorder.environment.rubric is rubric:
-        recorder.details = details
+    _write(observation, evaluation.metadata)
     return observation
 
 

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 from guerdon.rubrics import checks
 from guerdon.rubrics.checks import *
-from guerdon.rubrics.collections import RubricDict, RubricList
-from guerdon.rubrics.containers import Gate, Sequential, WeightedSum
+from guerdon.rubrics.containers import Gate, RubricDict, RubricList, Sequential, WeightedSum
 from guerdon.rubrics.function import FunctionRubric, as_rubric
 from guerdon.rubrics.guards import Guarded
-from guerdon.rubrics.hooks import HookHandle
-from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.rubric import HookHandle, Rubric
 from guerdon.rubrics.trajectory import ExponentialDiscountingTrajectoryRubric, TrajectoryRubric
 
 if TYPE_CHECKING:

@@ -7,25 +7,18 @@ import math
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
+from guerdon._validation import check_number, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
-from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import exact_sum, namer
-from guerdon.rubrics.components import add_components
-from guerdon.rubrics.composer_arguments import (
-    ScoreRange,
-    checked_flag,
-    declared_range,
-    matched_weights,
-    named_rubrics,
-    names_at_end,
-)
-from guerdon.rubrics.concurrency import evaluate
-from guerdon.rubrics.containers import Container, finite_argument
-from guerdon.rubrics.frames import Frame
+from guerdon.rubrics import step_rewards
+from guerdon.rubrics.calling import evaluate_named
+from guerdon.rubrics.containers import Container
+from guerdon.rubrics.evaluation import evaluate
 from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.recording import Recorder, StepScore, add_components
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.step_rewards import exact_sum
 
 __all__ = ["RubricComposer", "ScoreRange"]
 
@@ -33,6 +26,25 @@ logger = logging.getLogger("guerdon.config")
 
 # Held while an observed range grows, which is seldom; one for all, so that composers can be copied.
 _widening = threading.Lock()
+
+
+class ScoreRange(NamedTuple):
+    """Where a rubric's scores lie.
+
+    Example:
+        >>> from guerdon import RegexMatch, RubricComposer
+        >>> RubricComposer({"polite": RegexMatch("please")}, {"polite": 1.0}).ranges()
+        {'polite': ScoreRange(low=0.0, high=1.0, source='declared')}
+
+    Attributes:
+        low: The lowest score.
+        high: The highest score.
+        source: ``"declared"`` by the rubric, or ``"observed"`` so far.
+    """
+
+    low: float
+    high: float
+    source: str
 
 
 class RubricComposer(Container):
@@ -97,16 +109,16 @@ class RubricComposer(Container):
         episode_end: Collection[str] = (),
     ) -> None:
         super().__init__()
-        named = named_rubrics(rubrics)
-        ordered = matched_weights(named, weights)
-        self._at_end = names_at_end(episode_end, named)
+        named = _named_rubrics(rubrics)
+        ordered = _matched_weights(named, weights)
+        self._at_end = _names_at_end(episode_end, named)
         self._weights = {
             name: ordered[name] for name in sorted(named, key=self._at_end.__contains__)
         }
         self._factors: dict[str, float] = {}
         self._observed: dict[str, tuple[float, float]] = {}
         self._told: set[str] = set()
-        self._normalize = checked_flag(normalize)
+        self.normalize = normalize
         for name in self._weights:
             setattr(self, name, as_rubric(named[name]))
 
@@ -131,19 +143,15 @@ class RubricComposer(Container):
                 "the composer has an async member: use `await composer.compute_async(…)`"
             )
         named: dict[str, float] = {}
-        reward = namer(self)(self, action, observation, named, {})
+        reward = evaluate_named(self, action, observation, named, {})
         return reward, self._own(named)
 
     async def compute_async(self, action: Any, observation: Any) -> tuple[float, dict[str, float]]:
         """Like `compute`, on any tree; the components are evaluated at the same time."""
-        recorder = Frame(None)
-        token = frames.enter(recorder)
-        try:
+        with Recorder() as recorder:
             reward = await evaluate(self, action, observation)
-        finally:
-            frames.leave(token)
         named: dict[str, float] = {}
-        add_components(named, self, recorder.entries[-1][3], "", {})
+        add_components(named, {}, recorder.frames[-1])
         return reward, self._own(named)
 
     def combine(self, components: Mapping[str, float]) -> float:
@@ -156,7 +164,7 @@ class RubricComposer(Container):
             InvalidArgumentError: A name is unknown, or a score is no finite number.
         """
         self._known(components, "a component")
-        scores = {name: finite_argument(value, name) for name, value in components.items()}
+        scores = {name: check_number(name, value) for name, value in components.items()}
         return exact_sum(
             self._effective(name) * self._normalized(name, score) for name, score in scores.items()
         )
@@ -176,7 +184,7 @@ class RubricComposer(Container):
 
     @weights.setter
     def weights(self, weights: Mapping[str, float]) -> None:
-        self._weights = matched_weights(self._weights, weights)
+        self._weights = _matched_weights(self._weights, weights)
 
     def update_weights(self, weights: Mapping[str, float]) -> None:
         """Change some weights, all of those that are named or none.
@@ -185,9 +193,7 @@ class RubricComposer(Container):
             InvalidArgumentError: A name is unknown, or a weight is no finite number.
         """
         self._known(weights, "a weight")
-        checked = {
-            name: finite_argument(each, f"weights[{name!r}]") for name, each in weights.items()
-        }
+        checked = {name: check_number(f"weights[{name!r}]", each) for name, each in weights.items()}
         self._weights = {**self._weights, **checked}
         self._reconfigured()
 
@@ -199,9 +205,7 @@ class RubricComposer(Container):
     @factors.setter
     def factors(self, factors: Mapping[str, float]) -> None:
         self._known(factors, "a factor")
-        checked = {
-            name: finite_argument(each, f"factors[{name!r}]") for name, each in factors.items()
-        }
+        checked = {name: check_number(f"factors[{name!r}]", each) for name, each in factors.items()}
         self._factors = {name: each for name, each in checked.items() if each != 1.0}
 
     @property
@@ -235,7 +239,9 @@ class RubricComposer(Container):
 
     @normalize.setter
     def normalize(self, value: bool) -> None:
-        self._normalize = checked_flag(value)
+        if not isinstance(value, bool):
+            raise InvalidArgumentError(f"`normalize` must be True or False, got {shown(value)}")
+        self._normalize = value
 
     @property
     def observed(self) -> dict[str, list[float]]:
@@ -249,7 +255,7 @@ class RubricComposer(Container):
         for name, ends in observed.items():
             if not isinstance(ends, (list, tuple)) or len(ends) != 2:
                 raise InvalidArgumentError(f"observed[{name!r}] is {ends!r:.80}, no low and high")
-            low, high = (finite_argument(end, f"observed[{name!r}]") for end in ends)
+            low, high = (check_number(f"observed[{name!r}]", end) for end in ends)
             if low > high:
                 raise InvalidArgumentError(f"observed[{name!r}] goes from {low} down to {high}")
             checked[name] = (low, high)
@@ -261,7 +267,7 @@ class RubricComposer(Container):
         return {name: self._range_of(name) for name in self._children}
 
     def _range_of(self, name: str) -> ScoreRange | None:
-        declared = declared_range(self._children[name])
+        declared = _declared_range(self._children[name])
         if declared is not None:
             return ScoreRange(*declared, "declared")
         seen = self._observed.get(name)
@@ -295,7 +301,7 @@ class RubricComposer(Container):
 
     def _refresh(self) -> None:
         super()._refresh()
-        declared = {name: declared_range(child) for name, child in self._children.items()}
+        declared = {name: _declared_range(child) for name, child in self._children.items()}
         plain = not self._normalize or all(each == (0.0, 1.0) for each in declared.values())
         self.__dict__["_maps"] = None if plain else list(self._children)
         self.__dict__["_undeclared"] = [name for name, each in declared.items() if each is None]
@@ -303,13 +309,13 @@ class RubricComposer(Container):
         self._set_bounds()
         if self._at_end:
             self.__dict__["_kids_at_end"] = self._kids
-            self.__dict__["_named_kids_at_end"] = self._named_kids
-            self.__dict__["_named_kids"] = tuple(
-                each for each in self._named_kids if each[0] not in self._at_end
+            self.__dict__["_kids"] = tuple(
+                each for each in self._kids if each[0] not in self._at_end
             )
-            self.__dict__["_kids"] = tuple(each[1] for each in self._named_kids)
 
     def _combine(self, scores: Sequence[float]) -> float:
+        if not scores and self._at_end:
+            return StepScore(0.0, None, None, True)  # nothing is due
         for score, low, high in zip(scores, self._lows, self._highs, strict=False):
             if not low <= score <= high:
                 self._widen(scores)
@@ -341,7 +347,7 @@ class RubricComposer(Container):
             self.explain("%s normalised by the observed range [%.6g, %.6g]", name, low, high)
 
     def _adopt(self, name: str, child: Rubric) -> None:
-        declared_range(child)  # refused now, rather than at the first score
+        _declared_range(child)  # refused now, rather than at the first score
         Rubric._adopt(self, name, child)
         # One that comes back takes its old place: scores and weights go by it.
         places = {each: place for place, each in enumerate(self._weights)}
@@ -365,14 +371,10 @@ class RubricComposer(Container):
     def _why_absent(self, name: str) -> str | None:
         return self._needs(name)
 
-    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
-        nothing_due = not frame.entries and bool(self._at_end)
-        return nothing_due or super()._is_not_yet(frame, observation)
-
     def _range(self) -> tuple[float, float] | None:
         low = high = 0.0
         for name, child in self._children.items():
-            declared = declared_range(child)
+            declared = _declared_range(child)
             if declared is None:
                 return None
             if self._normalize:
@@ -398,3 +400,70 @@ class RubricComposer(Container):
         """Whether a component has a reward at a step: it was due, or spreads its score."""
         child = self._children[name]
         return child._look().holds_trajectory or step_rewards.was_called(child, stamp)
+
+
+def _named_rubrics(rubrics: Any) -> dict[str, RubricLike]:
+    """Rubrics by name; those of a list are numbered."""
+    if isinstance(rubrics, Mapping):
+        return dict(rubrics)
+    if isinstance(rubrics, Rubric) or not isinstance(rubrics, Iterable):
+        raise InvalidArgumentError(
+            f"{rubrics!r:.80} is no mapping of names to rubrics, and no list of them"
+        )
+    return {f"rubric_{place}": rubric for place, rubric in enumerate(rubrics)}
+
+
+def _matched_weights(named: Collection[str], weights: Any) -> dict[str, float]:
+    """One weight for each name."""
+    if isinstance(weights, str) or not isinstance(weights, Iterable):
+        raise InvalidArgumentError(
+            f"weights is {weights!r:.80}; it takes one number a rubric, by its name or in order"
+        )
+    if not isinstance(weights, Mapping):
+        given = list(weights)
+        if len(given) != len(named):
+            raise InvalidArgumentError(
+                f"the {len(named)} rubrics and {len(given)} weights of RubricComposer must match; "
+                "a rubric takes one weight"
+            )
+        weights = dict(zip(named, given, strict=True))
+    if weights.keys() != set(named):
+        raise InvalidArgumentError(
+            f"the weights are named {list(weights)}, the rubrics {list(named)}; a rubric takes "
+            "one weight, by its name"
+        )
+    return {name: check_number(f"weights[{name!r}]", weights[name]) for name in named}
+
+
+def _names_at_end(episode_end: Any, named: Collection[str]) -> frozenset[str]:
+    """The names that are due only at the end."""
+    if isinstance(episode_end, str):
+        raise InvalidArgumentError(f"episode_end is {episode_end!r}; it takes a list of names")
+    unknown = [name for name in episode_end if name not in named]
+    if unknown:
+        raise InvalidArgumentError(
+            f"episode_end names {', '.join(map(repr, unknown))}; there are {list(named)}"
+        )
+    return frozenset(episode_end)
+
+
+def _declared_range(rubric: Rubric) -> tuple[float, float] | None:
+    """The range that a rubric declares; None of one that has an end at infinity, or none at all.
+
+    Raises:
+        InvalidArgumentError: What it declares is no range.
+    """
+    declared = rubric._range()
+    if declared is None:
+        return None
+    try:
+        low, high = declared
+        ordered = low <= high
+    except (TypeError, ValueError):
+        ordered = False
+    if not ordered:
+        raise InvalidArgumentError(
+            f"{type(rubric).__name__}.score_range is {declared!r:.80}; it takes the lowest and "
+            "the highest score"
+        )
+    return (low, high) if math.isfinite(high - low) else None

@@ -1,43 +1,52 @@
-"""`Sequential`, `Gate` and `WeightedSum`: the usual ways to make one score of several.
+"""The containers: `Sequential`, `Gate`, `WeightedSum`, and `RubricList` and `RubricDict`.
 
-Each says once how it aggregates (`_combine`) and when it stops (`_stops`); `Container` runs that
-for sync trees and for async ones.
+The first three compute one score of several; the others keep rubrics for a hand-written parent.
+A container is a rubric like any other: its `forward` calls its children. The ones here derive from
+`Container`, so that their aggregation (`_combine`) is written once for sync and async trees.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from operator import mul
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from guerdon.errors import InvalidArgumentError, RubricDefinitionError, RubricError
-from guerdon.rubrics import step_rewards
-from guerdon.rubrics.call import call_children, due, exact_sum
-from guerdon.rubrics.frames import Frame, any_not_yet, current
-from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.rubric import Rubric
-
-__all__ = ["Container", "Gate", "Sequential", "WeightedSum", "finite_argument"]
-
-
-_NO_KIDS: dict[str, Any] = dict.fromkeys(
-    ("_kids", "_named_kids", "_kids_at_end", "_named_kids_at_end"), ()
+from guerdon._validation import check_number
+from guerdon.errors import (
+    InvalidArgumentError,
+    NoAggregationError,
+    RubricDefinitionError,
+    RubricError,
+    RubricPathError,
+    TrajectoryError,
 )
+from guerdon.rubrics import step_rewards
+from guerdon.rubrics.calling import due
+from guerdon.rubrics.evaluation import adaptive, score_child, score_children
+from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.recording import is_pending
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.step_rewards import exact_sum
+
+__all__ = ["Container", "Gate", "RubricDict", "RubricList", "Sequential", "WeightedSum"]
+
+
+_NO_KIDS: dict[str, Any] = {"_kids": (), "_kids_at_end": ()}
 
 
 class Container(Rubric):
-    """A rubric whose score is made of those of its registered children, and of nothing else."""
+    """A rubric whose score is computed from those of its children.
 
-    _is_container = True
-    _is_plain_container = True
-    _in_order: ClassVar[bool] = True  # else children don't depend on each other
+    A subclass implements `_combine`. One that overrides `forward` is a hand-written parent.
+    """
+
+    _in_order: ClassVar[bool] = True  # else the children are evaluated concurrently
     _stops_at_zero: ClassVar[bool] = False
-    _kids: tuple[Rubric, ...]  # those that are due at every step
-    _named_kids: tuple[tuple[str, Rubric, dict[str, Any]], ...]  # with their attributes
-    _kids_at_end: tuple[Rubric, ...]  # those that are due when the episode ends, where others are
-    _named_kids_at_end: tuple[tuple[str, Rubric, dict[str, Any]], ...]
+    # The children to evaluate, as (name, child, child.__dict__), and those at the end of an
+    # episode, if they differ.
+    _kids: tuple[tuple[str, Rubric, dict[str, Any]], ...]
+    _kids_at_end: tuple[tuple[str, Rubric, dict[str, Any]], ...]
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,60 +54,40 @@ class Container(Rubric):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "forward" in cls.__dict__ or cls._written_calls:
-            cls._is_plain_container = False
-        overridden = "forward" in cls.__dict__ and "_evaluate_async" not in cls.__dict__
-        if overridden or cls._written_calls:
-            # Its author says anew what the score is: it is no container but a hand-written parent.
-            cls._is_container = False
-            cls._is_not_yet = Rubric._is_not_yet  # type: ignore[method-assign]
+        cls._runs_inline = cls.forward is Container.forward and not cls._written_calls
+        if not cls._is_container:
             cls._rewards_by_step = Rubric._rewards_by_step  # type: ignore[method-assign]
+
+    @adaptive
+    async def forward(self, action: Any, observation: Any) -> float:
+        """Evaluate the children and combine their scores."""
+        self._look()  # if forward is called by itself, the children may have changed
+        children = [child for _, child, _ in due(self, observation)]
+        if not self._in_order:
+            return self._combine(await score_children(self, children, action, observation))
+        scores: list[float] = []
+        for child in children:
+            scores.append(await score_child(self, child, action, observation))
+            if self._stops_at_zero and scores[-1] == 0.0 and not is_pending(scores[-1]):
+                break
+        return self._combine(scores)
+
+    def _combine(self, scores: Sequence[float]) -> float:
+        """Return the score, from those of the children that were evaluated, in their order."""
+        raise NotImplementedError
 
     def _refresh(self) -> None:
         super()._refresh()
-        # A hook may change the registry while it is evaluated: that counts from the next call on.
-        self.__dict__["_kids"] = tuple(self._children.values())
-        self.__dict__["_named_kids"] = tuple(
-            (name, child, child.__dict__) for name, child in self._children.items()
-        )
+        # A hook may change the children during an evaluation: that counts from the next call on.
+        kids = tuple((name, child, child.__dict__) for name, child in self._children.items())
+        self.__dict__["_kids"] = kids
 
     def _adopt(self, name: str, child: Rubric) -> None:
         super()._adopt(name, child)
-        # One that comes back takes its old place: order counts, and weights are saved by place.
+        # A child that comes back has its old place: order counts, and weights are saved by place.
         names = list(self._children)
         if names != (ordered := sorted(names, key=_place)):
             self.__dict__["_children"] = {each: self._children[each] for each in ordered}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), **_NO_KIDS}
-
-    def forward(self, action: Any, observation: Any) -> float:
-        """Evaluate the children and combine their scores."""
-        if not self._mode:
-            self._look()  # forward was called by itself, and the children may have changed
-        scores: list[float] = []
-        frame = current()
-        if frame is None:
-            call_children(self, action, observation, scores)
-            return self._combine(scores)
-        for child in due(self, observation):
-            scores.append(child(action, observation))
-            if scores[-1] == 0.0 and self._stops(frame):
-                break
-        return self._combine(scores)
-
-    async def _evaluate_async(self, frame: Frame, action: Any, observation: Any) -> float:
-        from guerdon.rubrics.concurrency import evaluate_child, evaluate_together
-
-        children = due(self, observation)
-        if not self._in_order:
-            return self._combine(await evaluate_together(frame, children, action, observation))
-        scores: list[float] = []
-        for child in children:
-            scores.append(await evaluate_child(frame, child, action, observation))
-            if scores[-1] == 0.0 and self._stops(frame):
-                break
-        return self._combine(scores)
 
     def _only_child(self) -> Rubric:
         """The child of a container that has one, ``rubric``.
@@ -113,18 +102,8 @@ class Container(Rubric):
             )
         return self._children["rubric"]
 
-    def _combine(self, scores: Sequence[float]) -> float:
-        """The score, of those of the children that were evaluated, in their order."""
-        raise NotImplementedError
-
-    def _stops(self, frame: Frame) -> bool:
-        """Whether to leave out the children after one that has just scored 0."""
-        return self._stops_at_zero and not any_not_yet(frame.entries[-1:])
-
-    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
-        # A 0.0 that goes back to a trajectory rubric whose episode isn't over.
-        entries = frame.entries[-1:] if self._in_order else frame.entries
-        return frame.value == 0.0 and any_not_yet(entries)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), **_NO_KIDS}
 
 
 class Sequential(Container):
@@ -209,7 +188,7 @@ class Gate(Container):
 
     @threshold.setter
     def threshold(self, value: float) -> None:
-        self._threshold = finite_argument(value, "Gate.threshold")
+        self._threshold = check_number("Gate.threshold", value)
 
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
@@ -267,7 +246,7 @@ class WeightedSum(Container):
             )
         self._weights: dict[str, float] = {}
         for index, weight in enumerate(weights):
-            self._weights[f"rubric_{index}"] = finite_argument(weight, f"weights[{index}]")
+            self._weights[f"rubric_{index}"] = check_number(f"weights[{index}]", weight)
         for index, rubric in enumerate(rubrics):
             setattr(self, f"rubric_{index}", as_rubric(rubric))
 
@@ -283,7 +262,7 @@ class WeightedSum(Container):
                 f"WeightedSum.weights takes a list of {len(self._children)} numbers, "
                 f"one a child, not {weights!r:.80}"
             )
-        checked = [finite_argument(w, f"weights[{i}]") for i, w in enumerate(weights)]
+        checked = [check_number(f"weights[{i}]", w) for i, w in enumerate(weights)]
         self._weights = dict(zip(self._children, checked, strict=True))
         self._refresh()
 
@@ -329,6 +308,248 @@ class WeightedSum(Container):
         }
 
 
+Named: TypeAlias = "Mapping[str, RubricLike] | Iterable[tuple[str, RubricLike]]"
+
+
+class _Collection(Rubric):
+    def forward(self, action: Any, observation: Any) -> NoReturn:
+        """Refuse: only a parent knows what to make of the scores."""
+        raise NoAggregationError(
+            f"{type(self).__name__} doesn't say how to make one score of several: call its "
+            "members from the forward of a parent, or use WeightedSum or Sequential"
+        )
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        self.forward(None, None)
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __bool__(self) -> bool:
+        return True  # an empty one is still a rubric
+
+    def _accept(self, rubrics: Iterable[RubricLike]) -> list[Rubric]:
+        """Make rubrics of what was given, and refuse those that can't be members."""
+        members = [as_rubric(rubric) for rubric in rubrics]
+        for member in members:
+            self._check_child("a member", member)
+        return members
+
+    def _put(self, name: str, rubric: Rubric) -> None:
+        """Register a child, past the rules for the names of attributes."""
+        self._adopt(name, rubric)
+        self.__dict__[name] = rubric
+
+
+class RubricList(_Collection):
+    """Rubrics by place, like ``torch.nn.ModuleList``. It has no score of its own.
+
+    Example:
+        >>> from guerdon import RegexMatch, Rubric, RubricList
+        >>> class Any(Rubric):
+        ...     '''One of the words is said.'''
+        ...     def __init__(self, words):
+        ...         super().__init__()
+        ...         self.words = RubricList(RegexMatch(word) for word in words)
+        ...     def forward(self, action, observation):
+        ...         return max(word(action, observation) for word in self.words)
+        >>> Any(["yes", "no"])("oh no", None)
+        1.0
+
+    Args:
+        rubrics: Rubrics or functions to start with.
+    """
+
+    def __init__(self, rubrics: Iterable[RubricLike] = ()) -> None:
+        super().__init__()
+        self.extend(rubrics or ())
+
+    def append(self, rubric: RubricLike) -> RubricList:
+        """Add a rubric at the end."""
+        return self.extend([rubric])
+
+    def extend(self, rubrics: Iterable[RubricLike]) -> RubricList:
+        """Add several at the end; all of them, or, where one is refused, none."""
+        for member in self._accept(rubrics):
+            self._put(f"rubric_{len(self)}", member)
+        return self
+
+    def insert(self, index: int, rubric: RubricLike) -> None:
+        """Add a rubric in front of the one at `index`."""
+        (member,) = self._accept([rubric])
+        members = list(self)
+        members.insert(index, member)
+        self._replace_all(members)
+
+    def pop(self, index: int = -1) -> Rubric:
+        """Remove a rubric and give it back."""
+        rubric: Rubric = self[index]
+        del self[index]
+        return rubric
+
+    def _replace_all(self, members: list[Rubric]) -> None:
+        for name in list(self._children):
+            super()._release(name)
+        for place, member in enumerate(members):
+            self._put(f"rubric_{place}", member)
+
+    def _release(self, name: str) -> Rubric:
+        child = super()._release(name)
+        self._replace_all(list(self))  # those behind it move up
+        return child
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is None and name in self.__dict__.get("_children", ()):
+            self._release(name)  # and the name is that of the one behind it
+        else:
+            super().__setattr__(name, value)
+
+    def _check_name(self, name: str) -> None:
+        super()._check_name(name)
+        if name not in self._children:
+            raise RubricDefinitionError(
+                f"RubricList takes no child named {name!r}; append it, or set it by its place"
+            )
+
+    def _name(self, index: int) -> str:
+        if not isinstance(index, int):
+            raise RubricPathError(f"{index!r} is no place in a RubricList; it takes an int")
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise RubricPathError(f"no rubric at {index}: the list has {len(self)}")
+        return f"rubric_{place}"
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return RubricList(list(self)[index])
+        return self._children[self._name(index)]
+
+    def __setitem__(self, index: int, rubric: RubricLike) -> None:
+        if not isinstance(index, int):
+            raise RubricDefinitionError("RubricList takes one rubric at one place, not at a slice")
+        self._put(self._name(index), as_rubric(rubric))
+
+    def __iadd__(self, rubrics: Iterable[RubricLike]) -> RubricList:
+        return self.extend(rubrics)
+
+    def __delitem__(self, index: int | slice) -> None:
+        members = list(self)
+        if not isinstance(index, slice):
+            self._name(index)
+        del members[index]
+        self._replace_all(members)
+
+    def __iter__(self) -> Iterator[Rubric]:
+        return iter(list(self._children.values()))
+
+    def __contains__(self, rubric: object) -> bool:
+        return any(member is rubric for member in self._children.values())
+
+
+class RubricDict(_Collection):
+    """Rubrics by name, like ``torch.nn.ModuleDict``, to choose from. It has no score of its own.
+
+    A trajectory rubric in it sees only the steps at which it was called.
+
+    Example:
+        >>> from guerdon import RegexMatch, Rubric, RubricDict
+        >>> class ByTask(Rubric):
+        ...     '''Each task has a rubric of its own.'''
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.tasks = RubricDict(
+        ...             {"greet": RegexMatch("hello"), "leave": RegexMatch("bye")})
+        ...     def forward(self, action, observation):
+        ...         return self.tasks[observation](action, observation)
+        >>> ByTask()("hello", "greet"), ByTask()("hello", "leave")
+        (1.0, 0.0)
+
+    Args:
+        rubrics: Rubrics or functions by name, to start with. A name is a string without dots that
+            is no method's.
+    """
+
+    _dispatches = True
+
+    def __init__(self, rubrics: Named = ()) -> None:
+        super().__init__()
+        self.update(rubrics or ())
+
+    def update(self, rubrics: Named) -> None:
+        """Add or replace several; all of them, or, where one is refused, none."""
+        named = dict(rubrics)
+        for name in named:
+            self._check_key(name)
+        for name, member in zip(named, self._accept(named.values()), strict=True):
+            self._put(name, member)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._children.keys()
+
+    def values(self) -> ValuesView[Rubric]:
+        """The rubrics."""
+        return self._children.values()
+
+    def items(self) -> ItemsView[str, Rubric]:
+        """The names with the rubrics."""
+        return self._children.items()
+
+    def pop(self, key: str) -> Rubric:
+        """Remove a rubric and give it back."""
+        rubric = self[key]
+        del self[key]
+        return rubric
+
+    def clear(self) -> None:
+        """Remove all."""
+        for name in list(self._children):
+            self._release(name)
+
+    def _check_key(self, key: Any) -> None:
+        if not isinstance(key, str) or not key or "." in key:
+            raise RubricDefinitionError(
+                f"{key!r} can't be a key of RubricDict: a key must be a non-empty string "
+                "without dots"
+            )
+        if self._is_reserved(key):
+            raise RubricDefinitionError(
+                f"{key!r} can't be a key of RubricDict: it would hide RubricDict.{key}"
+            )
+
+    def __getitem__(self, key: str) -> Rubric:
+        if key not in self._children:
+            raise RubricPathError(f"no rubric at {key!r}; there are {list(self)}", path=str(key))
+        return self._children[key]
+
+    def __setitem__(self, key: str, rubric: RubricLike) -> None:
+        self._check_key(key)
+        self._put(key, as_rubric(rubric))
+
+    def __delitem__(self, key: str) -> None:
+        self[key]
+        self._release(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._children))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._children
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        rewards: dict[int, float] = {}
+        known = {name: step_rewards.by_step(child) for name, child in self.items()}
+        for step, stamp in enumerate(step_rewards.stamps(self)):
+            called = [name for name in self if step_rewards.was_called(self[name], stamp)]
+            if len(called) > 1:
+                raise TrajectoryError(
+                    f"at step {step} several rubrics of the RubricDict were called: {called}; "
+                    "its step rewards are those of the one that was"
+                )
+            rewards[stamp] = known[called[0]].get(stamp, 0.0) if called else 0.0
+        return rewards
+
+
 def _place(name: str) -> tuple[int, int]:
     """The place of a child: numbered ones in front, by their number."""
     number = name.removeprefix("rubric_")
@@ -337,16 +558,3 @@ def _place(name: str) -> tuple[int, int]:
 
 def _with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:
     return None if declared is None else (min(0.0, declared[0]), max(0.0, declared[1]))
-
-
-def finite_argument(value: Any, what: str) -> float:
-    """Check a number that a person gave.
-
-    Raises:
-        InvalidArgumentError: It is no finite number.
-    """
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):  # an int that no float can hold
-            if math.isfinite(value):
-                return float(value)
-    raise InvalidArgumentError(f"{what} is {value!r:.80}; it takes a finite number")

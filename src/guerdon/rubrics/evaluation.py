@@ -1,326 +1,416 @@
-"""Calling a rubric whose tree has hooks, something async, or a trajectory.
+"""The evaluator that records: trees with hooks, async members or trajectories, steps, episodes.
 
-One generator, `_steps`, says what happens in which order; it yields whatever may have to be
-awaited. Two small drivers run it, one for sync trees and one for async ones, so that nothing of
-the order is written twice.
+`run` and `run_async` evaluate one rubric, with its hooks, into a `Frame`; the rest of the module
+is made of them: evaluating concurrently, a batch of pairs, a step of an environment, and replaying
+the steps of a recorded episode.
 """
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Callable, Generator
-from contextvars import Token
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+import contextlib
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from guerdon.errors import AsyncRubricError, RubricDefinitionError
-from guerdon.rubrics import frames, step_rewards
-from guerdon.rubrics.call import SLOW, finite, namer, path_of, trace
-from guerdon.rubrics.call import call as call_plain
-from guerdon.rubrics.components import add_components
-from guerdon.rubrics.frames import Frame, Step, current
-from guerdon.rubrics.hooks import is_async_callable
+from guerdon._validation import check_integer
+from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
+from guerdon.rubrics.calling import evaluate_named
+from guerdon.rubrics.failure import close_awaitable, finite, replace_note, say_caught
+from guerdon.rubrics.node import AnyNode, is_async_callable
+from guerdon.rubrics.recording import (
+    Evaluation,
+    Frame,
+    Recorder,
+    current,
+    enter,
+    leave,
+    score_of,
+)
+from guerdon.rubrics.step_rewards import check, exact_sum
+from guerdon.types.score import Score
 
 if TYPE_CHECKING:
     import anyio
 
-    from guerdon.rubrics.rubric import Rubric
-
 __all__ = [
     "Evaluation",
     "Recorder",
-    "call",
+    "Replay",
+    "adaptive",
+    "call_written",
+    "evaluate",
+    "evaluate_batch",
+    "evaluate_call",
     "evaluate_step",
     "evaluate_step_async",
-    "forward_by_call",
+    "in_thread",
+    "replay",
+    "replay_async",
     "run_async",
+    "score",
+    "score_async",
+    "score_child",
+    "score_children",
 ]
 
-logger = logging.getLogger("guerdon.rubrics")
+T = TypeVar("T")
 
-Forward = Callable[[Frame, Any, Any], Any]
+DEFAULT_THREADS = 32
 
 
-def call(rubric: Rubric, action: Any, observation: Any) -> Any:
-    """Evaluate a rubric that the hot path has handed over."""
-    traits = rubric._look()
-    if rubric._mode != SLOW:
-        return call_plain(rubric, action, observation)
-    parent = current()
-    if parent is not None and parent.rubric is rubric and rubric._written_calls:
+# One rubric --------------------------------------------------------------------------------------
+
+
+def evaluate_call(rubric: Any, action: Any, observation: Any) -> Any:
+    """Evaluate a call that the fast path doesn't handle."""
+    traits, parent = rubric._look(), current()
+    if rubric._mode and parent is None:
+        return rubric(action, observation)  # only its traits weren't known
+    if rubric._written_calls and parent is not None and parent.rubric is rubric:
         return _super_call(rubric, parent, action, observation)
-    if traits.is_async:
-        limiter = parent.limiter if parent is not None else None
-        coroutine = run_async(rubric, parent, action, observation, limiter)
-        if parent is not None:
-            parent.unawaited = [*(parent.unawaited or ()), (rubric, coroutine)]
-        return coroutine
-    return _run_sync(rubric, parent, action, observation)
+    if not traits.is_async:
+        return run(rubric, parent, action, observation)
+    limiter = parent.limiter if parent is not None else None
+    coroutine = run_async(rubric, parent, action, observation, limiter)
+    if parent is not None:
+        parent.unawaited = [*(parent.unawaited or ()), (rubric, coroutine)]
+    return coroutine
 
 
-def _run_sync(rubric: Rubric, parent: Frame | None, action: Any, observation: Any) -> float:
-    steps = _steps(Frame(rubric), parent, action, observation, _forward_sync)
-    try:
-        result = next(steps)
-        while True:
-            while hasattr(result, "__await__"):
-                result = steps.throw(_unexpected(rubric, result))
-            result = steps.send(result)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-
-
-def _unexpected(rubric: Rubric, awaitable: Any) -> AsyncRubricError:
-    if hasattr(awaitable, "close"):
-        awaitable.close()
-    return AsyncRubricError(
-        f"something awaitable came out of {type(rubric).__name__}.forward or one of its hooks, "
-        "but nothing in its tree is declared async; write `async def`"
-    )
-
-
-def _forward_sync(frame: Frame, action: Any, observation: Any) -> Any:
-    assert frame.rubric is not None
-    return _evaluate_written(frame.rubric, action, observation)
-
-
-def _refuse_async_hooks(rubric: Rubric) -> None:
-    for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
-        if is_async_callable(hook):
-            raise AsyncRubricError(
-                f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is sync; "
-                "write a plain function, or use `await rubric.evaluate(…)`"
-            )
+def run(rubric: Any, parent: Any, action: Any, observation: Any) -> float:
+    """Evaluate a rubric of a sync tree into a frame of `parent`."""
+    with Frame(rubric, parent) as frame:
+        frame.begin(action, observation)
+        for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
+            if is_async_callable(hook):
+                raise AsyncRubricError(
+                    f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is "
+                    "sync; write a plain function, or use `await rubric.evaluate(…)`"
+                )
+        for hook in list(rubric._pre_hooks.values()):
+            _check_not_awaitable(rubric, hook(rubric, action, observation))
+        frame.finish(_forward(rubric, action, observation))
+        for hook in list(rubric._hooks.values()):
+            try:
+                _check_not_awaitable(rubric, hook(rubric, action, observation, frame.value))
+            except Exception as error:
+                frame.report_hook(_name(hook), error)
+    return frame.result()
 
 
 async def run_async(
-    rubric: Rubric,
-    parent: Frame | None,
+    rubric: Any,
+    parent: Any,
     action: Any,
     observation: Any,
     limiter: anyio.CapacityLimiter | None,
 ) -> float:
-    """Evaluate a rubric in async code.
+    """Evaluate a rubric, sync or async, in async code.
 
     Args:
-        rubric: Any rubric, sync or async.
-        parent: The frame that its entry goes to, if any.
-        action: What the agent did.
-        observation: What came of it.
-        limiter: How many worker threads sync leaves may take; None runs them inline.
+        rubric: Any rubric.
+        parent: The frame or recorder that records it, if any.
+        action: The action of the agent.
+        observation: The observation that it led to.
+        limiter: Limits the worker threads that sync leaves run in; None runs them inline.
     """
-    frame = Frame(rubric)
-    frame.limiter = limiter
-    steps = _steps(frame, parent, action, observation, _forward_async)
-    try:
-        result = next(steps)
-        while True:
-            if hasattr(result, "__await__"):
-                try:
-                    result = await result
-                except BaseException as error:
-                    result = steps.throw(error)
-                    continue
-            result = steps.send(result)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        steps.close()
+    with Frame(rubric, parent) as frame:
+        frame.limiter = limiter
+        frame.begin(action, observation)
+        for hook in list(rubric._pre_hooks.values()):
+            await _settled(hook(rubric, action, observation))
+        frame.finish(await _settled(_start(frame, action, observation)))
+        for hook in list(rubric._hooks.values()):
+            try:
+                await _settled(hook(rubric, action, observation, frame.value))
+            except Exception as error:
+                frame.report_hook(_name(hook), error)
+    return frame.result()
 
 
-def _forward_async(frame: Frame, action: Any, observation: Any) -> Any:
-    """Start what a rubric computes, in async code; the result may be awaitable."""
-    from guerdon.rubrics.threads import in_thread
-
-    rubric = frame.rubric
-    assert rubric is not None
-    if rubric._is_container:
-        return rubric._evaluate_async(frame, action, observation)  # type: ignore[attr-defined]
+def _start(frame: Frame, action: Any, observation: Any) -> Any:
+    """Start `forward` in async code; the result may be awaitable."""
+    rubric: Any = frame.rubric
     if rubric._waits:
-        return rubric.forward_async(action, observation)  # type: ignore[attr-defined]
-    if frame.limiter is not None and not rubric._look().is_async:
-        return in_thread(frame.limiter, _evaluate_written, rubric, action, observation)
-    return _evaluate_written(rubric, action, observation)
+        return rubric.forward_async(action, observation)
+    frame.awaits = rubric._is_container or rubric._look().is_async
+    if frame.limiter is None or frame.awaits:
+        return _forward(rubric, action, observation)
+    return in_thread(frame.limiter, _forward, rubric, action, observation)
 
 
-def _steps(
-    frame: Frame, parent: Frame | None, action: Any, observation: Any, forward: Forward
-) -> Generator[Any, Any, float]:
-    """One evaluation, in order; yields what a driver for async trees has to await."""
-    rubric = frame.rubric
-    assert rubric is not None
-    start = perf_counter()
-    token = frames.enter(frame)
-    try:
-        _enter_step(frame, parent, action, observation)
-        try:
-            value = yield from _evaluate(frame, action, observation, forward)
-        finally:
-            if frame.step is not None:
-                _leave_step(frame, frame.step)
-        return value
-    except Exception as error:
-        trace(rubric, error)
-        frame.error, frame.value = error, None
-        raise
-    finally:
-        frames.leave(token)
-        if parent is not None:
-            if parent.rubric is None:
-                parent.observed = observation
-            parent.entries.append((rubric, frame.value, perf_counter() - start, frame))
+async def _settled(result: Any) -> Any:
+    return await result if hasattr(result, "__await__") else result
 
 
-def _evaluate(
-    frame: Frame, action: Any, observation: Any, forward: Forward
-) -> Generator[Any, Any, float]:
-    """Pre-hooks, `forward`, hooks."""
-    rubric = frame.rubric
-    assert rubric is not None
-    if forward is _forward_sync:
-        _refuse_async_hooks(rubric)
-    for pre_hook in list(rubric._pre_hooks.values()):
-        yield pre_hook(rubric, action, observation)
-    value = finite(rubric, (yield from _forward(frame, action, observation, forward)))
-    if frame.step is not None:
-        if not rubric._is_container:
-            frame.handed_on = step_rewards.handed_on(frame, value)
-        value += 0.0  # an object of its own, see handed_on
-    frame.value = rubric.__dict__["last_score"] = value
-    for hook in list(rubric._hooks.values()):
-        try:
-            yield hook(rubric, action, observation, value)
-        except Exception as error:
-            _report(frame, hook, error)
-    return value
-
-
-def _forward(
-    frame: Frame, action: Any, observation: Any, forward: Forward
-) -> Generator[Any, Any, Any]:
-    """Run `forward`, and see to it that it awaited every async child that it called."""
-    try:
-        result = yield forward(frame, action, observation)
-    except Exception as error:
-        forgotten = _close_unawaited(frame)
-        # `0.5 * self.judge(a, o)` fails because of the coroutine; another error is the author's.
-        if forgotten is None or not (isinstance(error, TypeError) and "coroutine" in str(error)):
-            raise
-        raise forgotten from error
-    forgotten = _close_unawaited(frame)
-    if forgotten is not None:
-        raise forgotten
-    return result
-
-
-def _close_unawaited(frame: Frame) -> AsyncRubricError | None:
-    """Close the calls to async children that nobody awaited; the error that names the first."""
-    rubric = frame.rubric
-    forgotten = None
-    for child, coroutine in frame.unawaited or ():
-        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-            coroutine.close()
-            assert rubric is not None
-            path = rubric._look().paths.get(id(child), type(child).__name__)
-            forgotten = forgotten or AsyncRubricError(
-                f"{type(rubric).__name__} called {path!r} ({type(child).__name__}), which is "
-                f"async, and did not await it; write {type(rubric).__name__}.forward as "
-                f"`async def` and `await self.{path}(…)`"
-            )
-    return forgotten
-
-
-def _report(frame: Frame, hook: Any, error: Exception) -> None:
-    """Tell of a forward hook that raised; the score stands."""
-    frame.hook_errors = (*frame.hook_errors, (_name(hook), error))
-    said = f"{_name(hook)}: {type(error).__name__}: {error}"
-    kind = type(frame.rubric).__name__
-    logger.error("a forward hook of %s raised; its score stands: %s", kind, said, exc_info=error)
+def _check_not_awaitable(rubric: AnyNode, result: Any) -> None:
+    if close_awaitable(result):
+        raise AsyncRubricError(
+            f"a hook of {type(rubric).__name__} returned an awaitable, but its tree has no async "
+            "member; write a plain function, or use `await rubric.evaluate(…)`"
+        )
 
 
 def _name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-# One step of an environment -----------------------------------------------------------------------
+async def in_thread(
+    limiter: anyio.CapacityLimiter | None, function: Callable[..., T], *args: object
+) -> T:
+    """Run a function in a worker thread; when cancelled, abandon the thread."""
+    import anyio.to_thread
+
+    return await anyio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
 
 
-@dataclass(slots=True)
-class Evaluation:
-    """The evaluation of a tree of rubrics at one step of an environment.
+# Authors who override __call__ -------------------------------------------------------------------
 
-    Attributes:
-        observation: The observation that was evaluated.
-        value: The score; None if the evaluation failed.
-        components: The scores of the rubrics below the root, by dotted name.
-        handled: Exceptions that were raised in the tree and handled there, by dotted name.
-        error: The exception that the evaluation raised; None if it didn't fail.
+
+def _forward(rubric: Any, action: Any, observation: Any) -> Any:
+    """Run what the author wrote, which may be a chain of ``__call__``."""
+    if rubric._written_calls:
+        return rubric._written_calls[0](rubric, action, observation)
+    return rubric.forward(action, observation)
+
+
+def call_written(self: Any, action: Any, observation: Any) -> Any:
+    """The `forward` of a rubric that only overrides ``__call__``."""
+    return self._written_calls[0](self, action, observation)
+
+
+def _super_call(rubric: Any, frame: Any, action: Any, observation: Any) -> Any:
+    """Run ``super().__call__(…)`` inside an author's ``__call__``: the next one, unchecked."""
+    level = frame.super_calls + 1
+    if level < len(rubric._written_calls):
+        above = rubric._written_calls[level].__get__(rubric)
+    elif type(rubric).forward is call_written:
+        raise RubricDefinitionError(
+            f"{type(rubric).__name__}.__call__ calls super().__call__(), "
+            "but no base class implements forward"
+        )
+    else:
+        above = rubric.forward
+
+    @contextlib.contextmanager
+    def one_level_up() -> Iterator[None]:
+        frame.super_calls = level
+        try:
+            yield
+        finally:
+            frame.super_calls = level - 1
+
+    async def run_above() -> Any:
+        with one_level_up():
+            return await above(action, observation)
+
+    if is_async_callable(above):
+        return run_above()
+    with one_level_up():
+        return above(action, observation)
+
+
+# Containers --------------------------------------------------------------------------------------
+
+
+def adaptive(
+    forward: Callable[[Any, Any, Any], Coroutine[Any, Any, float]],
+) -> Callable[[Any, Any, Any], Any]:
+    """Make of an ``async def forward`` one that is sync in sync trees.
+
+    What it awaits must be made with `score_child` and `score_children`: in a sync tree they never
+    suspend, so that the coroutine runs to its end at once.
     """
 
-    observation: Any
-    value: float | None = None
-    components: dict[str, float] = field(default_factory=dict)
-    handled: dict[str, Exception] = field(default_factory=dict)
-    error: Exception | None = None
+    @functools.wraps(forward)
+    def adapted(self: Any, action: Any, observation: Any) -> Any:
+        frame = current()
+        coroutine = forward(self, action, observation)
+        own = frame is not None and frame.rubric is self
+        if (own and frame.awaits) or self._look().is_async:  # type: ignore[union-attr]
+            if own:
+                frame.unawaited = [*(frame.unawaited or ()), (self, coroutine)]  # type: ignore[union-attr]
+            return coroutine
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            return end.value
+        coroutine.close()
+        raise AsyncRubricError(f"{type(self).__name__}.forward waited in a sync tree")
 
-    @property
-    def failed_path(self) -> str | None:
-        """The dotted path of the rubric that raised `error`; ``""`` is the root."""
-        return None if self.error is None else path_of(self.error) or ""
-
-
-class Recorder(Frame):
-    """Records the evaluations made in its ``with`` block, by whatever calls the rubrics.
-
-    Example:
-        >>> from guerdon import Gate, RegexMatch
-        >>> rubric = Gate(RegexMatch("please"))
-        >>> with Recorder() as recorder:
-        ...     reward = rubric("please come", None)
-        >>> recorder.last(rubric).components
-        {'rubric': 1.0}
-
-    Args:
-        limiter: Limits the worker threads in which sync members of async trees run; None runs
-            them in the event loop.
-    """
-
-    _scored: tuple[Rubric, Evaluation] | None = None
-    _token: Token[Frame | None] | None = None
-
-    def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
-        super().__init__(None)
-        self.limiter = limiter
-
-    def __enter__(self) -> Recorder:
-        self._token = frames.enter(self)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._token is not None:
-            frames.leave(self._token)
-
-    def last(self, rubric: Rubric) -> Evaluation | None:
-        """Return the latest evaluation of a rubric as the root; None if there was none."""
-        for root, value, _, frame in reversed(self.entries):
-            if root is rubric:
-                evaluation = Evaluation(self.observed, value, error=frame.error)
-                add_components(evaluation.components, rubric, frame, "", evaluation.handled)
-                return evaluation
-        return self._scored[1] if self._scored and self._scored[0] is rubric else None
-
-    def _keep(self, rubric: Rubric, evaluation: Evaluation) -> Evaluation:
-        self.entries.clear()
-        self._scored = rubric, evaluation
-        return evaluation
+    adapted._is_adaptive = True  # type: ignore[attr-defined]
+    return adapted
 
 
-def evaluate_step(rubric: Rubric, action: Any, observation: Any) -> Evaluation:
-    """Evaluate a sync tree at one step; what it raises becomes `Evaluation.error`.
+async def score_child(parent: AnyNode, child: Any, action: Any, observation: Any) -> float:
+    """Evaluate a child in a `forward` that is `adaptive`: as the child needs it, or at once."""
+    frame = current()
+    if frame is not None and frame.rubric is parent and frame.awaits:
+        traits = child._look()
+        if traits.is_async or traits.waits or frame.limiter is not None:
+            return await run_async(child, frame, action, observation, frame.limiter)
+    score: float = await _settled(child(action, observation))
+    return score
 
-    A `Recorder` that is active returns this evaluation as its last one.
+
+async def score_children(
+    parent: AnyNode, children: Sequence[Any], action: Any, observation: Any
+) -> list[float]:
+    """Evaluate children that don't depend on each other, concurrently where the parent awaits."""
+    frame = current()
+    if frame is None or frame.rubric is not parent or not frame.awaits:
+        return [await score_child(parent, child, action, observation) for child in children]
+    return await together(
+        [functools.partial(score_child, parent, child, action, observation) for child in children]
+    )
+
+
+async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Run jobs concurrently. The first to fail cancels the others; its exception is re-raised."""
+    import anyio
+
+    results: dict[int, T] = {}
+    failure: list[Exception | SystemExit] = []
+
+    async def work(place: int, scope: anyio.CancelScope) -> None:
+        try:
+            results[place] = await jobs[place]()
+        except (Exception, SystemExit) as error:  # sys.exit() in a task would end the event loop
+            failure.append(error)
+            scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for place in range(len(jobs)):
+            group.start_soon(work, place, group.cancel_scope)
+    if failure:
+        raise failure[0]
+    return [results[place] for place in range(len(jobs))]
+
+
+# Trees -------------------------------------------------------------------------------------------
+
+
+async def evaluate(rubric: Any, action: Any, observation: Any) -> float:
+    """See `Rubric.evaluate`."""
+    import anyio
+
+    parent = current()
+    limiter = (parent and parent.limiter) or anyio.CapacityLimiter(DEFAULT_THREADS)
+    return await run_async(rubric, parent, action, observation, limiter)
+
+
+def score(rubric: Any, action: Any, observation: Any) -> Score:
+    """See `Rubric.score`."""
+    if rubric._look().is_async:
+        raise AsyncRubricError(
+            f"{type(rubric).__name__} has an async member: use `await rubric.score_async(…)`"
+        )
+    with Recorder() as recorder, contextlib.suppress(Exception):
+        rubric(action, observation)
+    return score_of(recorder.frames[-1])
+
+
+async def score_async(rubric: Any, action: Any, observation: Any) -> Score:
+    """See `Rubric.score_async`."""
+    with Recorder() as recorder, contextlib.suppress(Exception):
+        await evaluate(rubric, action, observation)
+    return score_of(recorder.frames[-1])
+
+
+class _PairNote(str):
+    """The note on an exception that names the pair that raised it."""
+
+
+async def evaluate_batch(
+    rubric: Any, pairs: Iterable[tuple[Any, Any]], max_workers: int, return_exceptions: bool
+) -> list[Any]:
+    """See `Rubric.evaluate_batch`."""
+    import anyio
+
+    check_integer("max_workers", max_workers, low=1)
+    batch = _Batch(rubric, _checked(pairs), return_exceptions)
+    traits = rubric._look()
+    workers = 1 if traits.holds_trajectory else min(max_workers, len(batch.pairs))
+    limiter = anyio.CapacityLimiter(max(workers, 1))
+    job: Callable[[], Awaitable[None]] = functools.partial(batch.work_in_thread, limiter)
+    if traits.is_async or traits.waits:
+        job = batch.work_async
+    await together([job] * workers)
+    return batch.results
+
+
+class _Batch:
+    """Pairs that several workers take from."""
+
+    def __init__(self, rubric: Any, pairs: list[tuple[Any, Any]], return_exceptions: bool) -> None:
+        self.pairs = pairs
+        self.results: list[Any] = [None] * len(pairs)
+        self._rubric = rubric
+        self._return_exceptions = return_exceptions
+        self._places = _shared(iter(range(len(pairs))))
+        self._stopped = threading.Event()
+
+    async def work_async(self) -> None:
+        for place in self._places:
+            try:
+                self.results[place] = await evaluate(self._rubric, *self.pairs[place])
+            except Exception as error:
+                self._failed(place, error)
+
+    async def work_in_thread(self, limiter: anyio.CapacityLimiter) -> None:
+        try:
+            await in_thread(limiter, self._work)
+        except BaseException:  # cancelled: the thread runs on, but takes no more pairs
+            self._stopped.set()
+            raise
+
+    def _work(self) -> None:
+        for place in self._places:
+            if self._stopped.is_set():
+                return
+            try:
+                self.results[place] = self._rubric(*self.pairs[place])
+            except Exception as error:
+                self._failed(place, error)
+
+    def _failed(self, place: int, error: Exception) -> None:
+        if not self._return_exceptions:
+            self._stopped.set()
+            note = _PairNote(f"in pair {place} of {len(self.pairs)}")
+            replace_note(error, _PairNote, note)
+            raise error
+        self.results[place] = error
+
+
+def _checked(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    batch = list(pairs)
+    for place, pair in enumerate(batch):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InvalidArgumentError(
+                f"`pairs[{place}]` must be a pair of an action and an observation, got {pair!r:.80}"
+            )
+    return batch
+
+
+def _shared(places: Iterator[int]) -> Iterator[int]:
+    """An iterator that several threads may take from."""
+    lock = threading.Lock()
+
+    def take() -> int:
+        with lock:
+            return next(places, -1)
+
+    return iter(take, -1)
+
+
+# One step of an environment ----------------------------------------------------------------------
+
+
+def evaluate_step(rubric: Any, action: Any, observation: Any) -> Evaluation:
+    """Evaluate a sync tree at one step; an exception becomes `Evaluation.error`.
+
+    An active `Recorder` returns this evaluation as its last one.
 
     Example:
         >>> from guerdon import Gate, RegexMatch
@@ -328,99 +418,138 @@ def evaluate_step(rubric: Rubric, action: Any, observation: Any) -> Evaluation:
         >>> evaluation.value, evaluation.components
         (1.0, {'rubric': 1.0})
     """
-    recorder = current()
+    outer = current()
     evaluation = Evaluation(observation)
-    token = frames.enter(None)
+    named, handled = evaluation.components, evaluation.handled
+    token = enter(None)
     try:
-        evaluation.value = namer(rubric)(
-            rubric, action, observation, evaluation.components, evaluation.handled
-        )
+        rubric._look()
+        evaluation.value = evaluate_named(rubric, action, observation, named, handled)
     except Exception as error:
         evaluation.error = error
     finally:
-        frames.leave(token)
-    return recorder._keep(rubric, evaluation) if isinstance(recorder, Recorder) else evaluation
+        leave(token)
+    if isinstance(outer, Recorder):
+        outer.keep(rubric, evaluation)
+    return evaluation
 
 
-async def evaluate_step_async(rubric: Rubric, action: Any, observation: Any) -> Evaluation:
-    """Like `evaluate_step`, for any tree: its members that wait do so concurrently."""
-    recorder = current()
-    evaluation = Evaluation(observation)
-    with Recorder() as own:
-        try:
-            evaluation.value = await rubric.evaluate(action, observation)
-        except Exception as error:
-            evaluation.error = error
-    if own.entries:
-        frame = own.entries[-1][3]
-        add_components(evaluation.components, rubric, frame, "", evaluation.handled)
-    return recorder._keep(rubric, evaluation) if isinstance(recorder, Recorder) else evaluation
+async def evaluate_step_async(rubric: Any, action: Any, observation: Any) -> Evaluation:
+    """Like `evaluate_step`, for any tree: members that wait do so concurrently."""
+    outer = current()
+    with Recorder() as recorder, contextlib.suppress(Exception):
+        await evaluate(rubric, action, observation)
+    evaluation = recorder.last(rubric)
+    assert evaluation is not None
+    if isinstance(outer, Recorder):
+        outer.keep(rubric, evaluation)
+    return evaluation
 
 
-# Authors who write __call__ ----------------------------------------------------------------------
+# Recorded episodes -------------------------------------------------------------------------------
 
 
-def _evaluate_written(rubric: Rubric, action: Any, observation: Any) -> Any:
-    """Run what the author wrote, which may be a chain of ``__call__``."""
-    if not rubric._written_calls:
-        return rubric.forward(action, observation)
-    return rubric._written_calls[0](rubric, action, observation)
+class Replay:
+    """The scores of a rubric over a recorded episode, also of one that failed halfway.
+
+    Attributes:
+        values: The score of each step.
+        steps: The components of each step that was started.
+        handled: Exceptions that were raised and handled, one line per step.
+        score: The sum of the values.
+        rewards: The reward of each step, as trajectory rubrics spread them.
+    """
+
+    score: float
+    rewards: list[float]
+    handled: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.steps: list[dict[str, float]] = []
+
+    def components(self) -> dict[str, float]:
+        """Return those of the last step; of several steps, with the means over all."""
+        steps = self.steps
+        if len(steps) < 2:
+            return steps[0] if steps else {}
+        last = dict(steps[-1])
+        seen: dict[str, list[float]] = {}
+        for step in steps:
+            for name, value in step.items():
+                seen.setdefault(name, []).append(value)
+        for name, of_name in seen.items():
+            last[f"{name}/mean"] = sum(of_name) / len(of_name)
+        return last
+
+    def where(self, first: int = 0) -> str | None:
+        """Return the step at which the replay failed, in words.
+
+        Args:
+            first: The number of the first step.
+        """
+        if not self.steps:
+            return None
+        if len(self.values) == len(self.steps):  # all were scored: the episode itself failed
+            return "after the last step"
+        return f"step {first + len(self.values)}"
+
+    def _finish(self, rubric: Any) -> None:
+        values = self.rewards = self.values
+        self.score = finite(rubric, exact_sum(values))
+        if rubric._look().holds_trajectory:
+            self.rewards = rubric.compute_step_rewards()
+            check(rubric, self.rewards, len(values))
+
+    def _describe(self, handled: dict[str, Exception], steps: Sequence[tuple[Any, Any]]) -> None:
+        number = getattr(steps[0][0], "turn", 0) + len(self.values) - 1
+        where = f"step {number}: " if len(steps) > 1 else ""
+        self.handled = [*self.handled, say_caught(handled, where)]
 
 
-def forward_by_call(self: Rubric, action: Any, observation: Any) -> Any:
-    """`forward` of a rubric whose author wrote ``__call__`` alone."""
-    return self._written_calls[0](self, action, observation)
+def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
+    """Evaluate a sync tree over the steps of an episode, after a reset.
 
+    Args:
+        rubric: The tree. Nothing else may call it meanwhile.
+        steps: Pairs of an action and an observation, `done` on the last.
+        into: Takes the results, also where it fails; what it contained is dropped.
 
-def _super_call(rubric: Rubric, frame: Frame, action: Any, observation: Any) -> Any:
-    """Serve ``super().__call__(…)`` inside an author's ``__call__``: the next one, raw."""
-    level = frame.super_calls + 1
-    if level < len(rubric._written_calls):
-        above = rubric._written_calls[level].__get__(rubric)
-    elif type(rubric).forward is forward_by_call:
-        raise RubricDefinitionError(
-            f"{type(rubric).__name__}.__call__ calls super().__call__(), "
-            "but nothing above it writes forward"
-        )
+    Raises:
+        Exception: What a rubric raised.
+    """
+    values: list[float] = []
+    begun: list[dict[str, float]] = []
+    into.values, into.steps, into.handled = values, begun, ()
+    traits = rubric._traits or rubric._look()
+    if traits.stateful or rubric._log:
+        rubric.reset()
+    handled: dict[str, Exception] = {}
+    for action, observation in steps:
+        named: dict[str, float] = {}
+        begun.append(named)
+        values.append(evaluate_named(rubric, action, observation, named, handled))
+        if handled:
+            into._describe(handled, steps)
+            handled.clear()
+    if len(values) == 1 and not traits.holds_trajectory:  # the usual case, in the hot loop
+        into.score, into.rewards = values[0], values
     else:
-        above = rubric.forward
-
-    async def run_async() -> Any:
-        frame.super_calls = level
-        try:
-            return await above(action, observation)
-        finally:
-            frame.super_calls = level - 1
-
-    if is_async_callable(above):
-        return run_async()
-    frame.super_calls = level
-    try:
-        return above(action, observation)
-    finally:
-        frame.super_calls = level - 1
+        into._finish(rubric)
 
 
-# Trajectories ----------------------------------------------------------------------------------
-
-
-def _enter_step(frame: Frame, parent: Frame | None, action: Any, observation: Any) -> None:
-    """Take part in the environment step that is under way, or open one as its outermost rubric."""
-    rubric = frame.rubric
-    assert rubric is not None
-    if not rubric._look().holds_trajectory:
-        return
-    step = parent.step if parent is not None else None
-    if step is None or (step.root is not rubric and id(rubric) not in step.root._look().paths):
-        step = Step(rubric, action, observation)
-    frame.step = step
-    if rubric._is_trajectory:
-        rubric._see(step.stamp, action, observation)  # type: ignore[attr-defined]
-
-
-def _leave_step(frame: Frame, step: Step) -> None:
-    rubric = frame.rubric
-    assert rubric is not None
-    frame.not_yet = frame.error is None and rubric._is_not_yet(frame, step.observation)
-    if step.root is rubric:
-        step_rewards.record(frame, step)
+async def replay_async(rubric: Any, steps: Iterable[tuple[Any, Any]], into: Replay) -> None:
+    """Like `replay`, for any tree."""
+    steps = list(steps)
+    into.values, into.steps, into.handled = [], [], ()
+    rubric.reset()
+    for action, observation in steps:
+        evaluation = await evaluate_step_async(rubric, action, observation)
+        into.steps.append(evaluation.components)
+        if evaluation.error is not None:
+            raise evaluation.error
+        assert evaluation.value is not None
+        into.values.append(evaluation.value)
+        if evaluation.handled:
+            into._describe(evaluation.handled, steps)
+    into._finish(rubric)

@@ -1,22 +1,132 @@
-"""What a failed evaluation is called, wherever a failure is told as text."""
+"""Scores that aren't valid, and exceptions: the path they carry, and how they read in one line."""
 
 from __future__ import annotations
 
-from guerdon.errors import RubricError
-from guerdon.rubrics.call import path_of
+import math
+from numbers import Real
+from typing import Any, TypeVar
 
-__all__ = ["say_caught", "say_failure"]
+from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
+from guerdon.rubrics.node import AnyNode, Node
+
+__all__ = [
+    "close_awaitable",
+    "finite",
+    "path_of",
+    "replace_note",
+    "say_caught",
+    "say_failure",
+    "trace",
+]
+
+
+def finite(rubric: AnyNode, value: Any) -> float:
+    """Check a score; other real numbers become floats.
+
+    Args:
+        rubric: The rubric that returned it, for the message.
+        value: The result of its `forward`.
+
+    Raises:
+        InvalidScoreError: It is a bool, None, a string, NaN, infinite, or not a number.
+        AsyncRubricError: It is an awaitable, of a `forward` that isn't declared async.
+    """
+    kind = type(value)
+    if kind is float and math.isfinite(value):
+        return value  # type: ignore[no-any-return]
+    title = rubric._title()
+    name = f"{title}.forward" if title == type(rubric).__name__ else title  # else a function's
+    if close_awaitable(value):
+        raise AsyncRubricError(
+            f"{name} returned an awaitable, but its tree has no async member; "
+            "write `async def forward`"
+        )
+    if isinstance(value, Node):
+        raise InvalidScoreError(
+            f"{name} returned a rubric; a factory of rubrics takes no arguments", value=value
+        )
+    if kind is not bool and isinstance(value, Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    shown = repr(value) if kind in (float, bool, type(None)) else f"{value!r:.80} ({kind.__name__})"
+    raise InvalidScoreError(f"{name} returned {shown}; a score must be a finite float", value=value)
+
+
+def close_awaitable(value: Any) -> bool:
+    """Whether a value is an awaitable; a coroutine is closed, so that it needs no await."""
+    if not hasattr(value, "__await__"):
+        return False
+    if hasattr(value, "close"):
+        value.close()
+    return True
+
+
+class _PathNote(str):
+    """The note on an exception that names the rubric that raised it."""
+
+    rubric: AnyNode
+    path: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)  # without the rubric
+
+
+def trace(rubric: AnyNode, error: Exception) -> None:
+    """Prepend `rubric` to the path that an exception carries while it passes through the tree.
+
+    An author's exception has the path in one note, a `RubricError` also in `rubric_path`.
+    """
+    old = replace_note(error, _PathNote, None)
+    path = ""
+    if old is not None:
+        path = old.path
+        if old.rubric is not rubric:
+            name = rubric._look().paths.get(id(old.rubric))
+            # Without a name, the exception was raised before, in another evaluation.
+            path = f"{name}.{path}".rstrip(".") if name is not None else ""
+    where = f"{path!r} of {type(rubric).__name__}" if path else type(rubric).__name__
+    note = _PathNote(f"raised in rubric {where}")
+    note.rubric, note.path = rubric, path
+    replace_note(error, _PathNote, note)
+    if isinstance(error, RubricError):
+        error.rubric_path = path
+
+
+Note = TypeVar("Note", bound=str)
+
+
+def replace_note(error: Exception, kind: type[Note], note: Note | None) -> Note | None:
+    """Replace an exception's note of a kind, and return the previous one."""
+    notes: list[str] = error.__dict__.setdefault("__notes__", [])
+    old = next((each for each in notes if isinstance(each, kind)), None)
+    if old is not None:
+        notes.remove(old)
+    if note is not None:
+        notes.append(note)
+    return old
+
+
+def path_of(error: BaseException) -> str | None:
+    """Return the path that `trace` added: ``""`` is the root, None if the error has none."""
+    for note in getattr(error, "__notes__", ()):
+        if isinstance(note, _PathNote):
+            return note.path
+    return None
 
 
 def say_failure(error: BaseException, where: str | None = None) -> str:
-    """An exception that came out of a rubric, in a line.
+    """Describe an exception from a rubric in one line, with the path of the rubric.
 
     Example:
         >>> say_failure(ValueError("no answer"), "step 2")
         'step 2: ValueError: no answer'
 
     Args:
-        error: The exception; the path of the rubric that raised it is told, where it has one.
+        error: The exception.
         where: What to begin with.
     """
     path = path_of(error)
@@ -25,13 +135,13 @@ def say_failure(error: BaseException, where: str | None = None) -> str:
 
 
 def say_caught(caught: dict[str, Exception], where: str = "") -> str:
-    """What was raised below and dealt with, in a line.
+    """Describe exceptions that were raised in a tree and handled there, in one line.
 
     Args:
         caught: The exceptions by the dotted name of the rubric.
         where: What to begin with.
     """
-    # A failure that passed through several rubrics is told once, where it began.
+    # An exception that passed through several rubrics is described once, where it was raised.
     deepest = {id(error): (name, error) for name, error in caught.items()}
     return where + "; ".join(
         ": ".join([*([f"rubric {name!r}"] if name else []), type(error).__name__, _text(error)])
@@ -40,10 +150,10 @@ def say_caught(caught: dict[str, Exception], where: str = "") -> str:
 
 
 def _text(error: BaseException) -> str:
-    """What an error says, without its path."""
+    """The message of an error, without its path."""
     try:
         if isinstance(error, RubricError) and error.args:
             return str(error.args[0])
         return str(error)
-    except Exception as unsayable:
-        return f"(its text can't be made: {type(unsayable).__name__})"
+    except Exception as unprintable:
+        return f"(its message can't be shown: {type(unprintable).__name__})"

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from guerdon.errors import RubricDefinitionError
-from guerdon.rubrics.hooks import is_async_callable
+from guerdon.rubrics.node import is_async_callable, unwrapped
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["FunctionRubric", "RubricLike", "as_rubric", "unwrapped"]
+__all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
 
 RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
-# What rewards of other libraries take.
+# Parameters of reward functions of other libraries.
 _OF_OTHERS = frozenset(("completions", "data_source", "solution_str"))
 
 RubricLike: TypeAlias = "Rubric | RewardCallable"
@@ -24,7 +23,7 @@ RubricLike: TypeAlias = "Rubric | RewardCallable"
 class FunctionRubric(Rubric):
     """A function ``f(action, observation) -> float``, plain or async, as a rubric.
 
-    Containers make it of the functions that they are given; there is no need to.
+    Containers convert functions by themselves.
 
     Example:
         >>> from guerdon import Sequential
@@ -39,7 +38,7 @@ class FunctionRubric(Rubric):
     def __init__(self, function: RewardCallable) -> None:
         super().__init__()
         self._function = function
-        # Past the method below: nothing stands between a call and the function.
+        # In place of the method below, so that a call reaches the function directly.
         self.__dict__["forward"] = function
         self._is_async = is_async_callable(function) or is_async_callable(
             getattr(function, "forward", None)
@@ -62,15 +61,8 @@ class FunctionRubric(Rubric):
         return self._function
 
 
-def unwrapped(function: Any) -> Any:
-    """The function behind those of which `functools.partial` has filled in arguments."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
 def as_rubric(rubric: RubricLike) -> Rubric:
-    """A rubric as it is, or one made of a function.
+    """Return a rubric unchanged, or convert a function to one.
 
     Example:
         >>> as_rubric(lambda action, observation: 0.5)("a", "o")
@@ -81,48 +73,50 @@ def as_rubric(rubric: RubricLike) -> Rubric:
             `RewardFunction`.
 
     Raises:
-        RubricDefinitionError: It is neither; or it is a class, of which nobody made a rubric.
+        RubricDefinitionError: It is neither, or it is a class.
     """
     if isinstance(rubric, Rubric):
         return rubric
-    made = getattr(rubric, "__rubric__", None)
-    if made is not None and not isinstance(rubric, type):  # such as a RewardFunction
-        return cast("Rubric", made())
+    convert = getattr(rubric, "__rubric__", None)
+    if convert is not None and not isinstance(rubric, type):  # such as a RewardFunction
+        return cast("Rubric", convert())
     if isinstance(rubric, type):
         raise RubricDefinitionError(
-            f"{rubric.__name__} is a class; make a rubric of it: {rubric.__name__}(…)"
+            f"{rubric.__name__} is a class; instantiate it: {rubric.__name__}(…)"
         )
     if not callable(rubric):
         raise RubricDefinitionError(
-            f"{rubric!r:.80} ({type(rubric).__name__}) is no rubric: "
+            f"{rubric!r:.80} ({type(rubric).__name__}) is not a rubric: "
             "a rubric is a Rubric or a function f(action, observation) -> float"
         )
-    # A callable from C may have no signature: calling it will tell.
-    signature = None
-    with contextlib.suppress(ValueError):
-        signature = inspect.signature(rubric)
-    names = set() if signature is None else signature.parameters.keys() & _OF_OTHERS
-    if names:
-        raise RubricDefinitionError(
-            f"{_name(rubric)} takes {', '.join(sorted(names))}, as a reward of TRL or verl does, "
-            "and no action and observation; make a reward function on messages of it: "
-            "@reward_function"
-        )
-    if signature is not None and {"messages", "rollouts_messages"} & signature.parameters.keys():
-        raise RubricDefinitionError(
-            f"{_name(rubric)} takes messages, not an action and an observation; make a reward "
-            "function of it: @reward_function"
-        )
-    try:
-        if signature is not None:
-            signature.bind(None, None)
-    except TypeError as error:
-        raise RubricDefinitionError(
-            f"{_name(rubric)} can't be called with an action and an observation: {error}"
-        ) from None
+    _check_parameters(rubric)
     return FunctionRubric(rubric)
 
 
-def _name(function: Any) -> str:
+def _check_parameters(function: Callable[..., Any]) -> None:
+    """Reject a function that can't be called with an action and an observation."""
+    signature = None
+    with contextlib.suppress(ValueError):  # a callable from C may have no signature
+        signature = inspect.signature(function)
+    if signature is None:
+        return
     name = getattr(function, "__name__", None)
-    return name if isinstance(name, str) else f"{function!r:.80}"
+    name = name if isinstance(name, str) else f"{function!r:.80}"
+    parameters = signature.parameters.keys()
+    foreign = ", ".join(sorted(parameters & _OF_OTHERS))
+    if foreign:
+        raise RubricDefinitionError(
+            f"{name} takes {foreign}, as a reward of TRL or verl does, instead of an action and an "
+            "observation; convert it to a reward function on messages: @reward_function"
+        )
+    if parameters & {"messages", "rollouts_messages"}:
+        raise RubricDefinitionError(
+            f"{name} takes messages, not an action and an observation; convert it to a reward "
+            "function: @reward_function"
+        )
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise RubricDefinitionError(
+            f"{name} can't be called with an action and an observation: {error}"
+        ) from None

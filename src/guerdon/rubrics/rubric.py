@@ -1,32 +1,119 @@
-"""`Rubric`: the one class that authors subclass."""
+"""`Rubric`: the one class that authors subclass, with its hooks and resets."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from contextvars import ContextVar
+from typing import Any, ClassVar, Protocol
 
 from guerdon.errors import RubricError
-from guerdon.rubrics import evaluation, scores, step_rewards
-from guerdon.rubrics import state as state_room
-from guerdon.rubrics.call import LEAF, PARENT, SLOW, call
-from guerdon.rubrics.construction import SetByInit
-from guerdon.rubrics.fingerprint import (
+from guerdon.rubrics import evaluation, step_rewards
+from guerdon.rubrics.calling import call
+from guerdon.rubrics.node import Node, is_async_callable, not_initialized
+from guerdon.rubrics.recording import Frame, current
+from guerdon.rubrics.state import (
+    configuring_names,
     fingerprint,
+    load_state_dict,
+    own_state,
+    state_dict,
 )
-from guerdon.rubrics.frames import any_not_yet, current
-from guerdon.rubrics.hooks import ForwardHook, ForwardPreHook, HookHandle, is_async_callable
-from guerdon.rubrics.resets import once_per_pass, reset_tree
-from guerdon.rubrics.tree import Node
+from guerdon.types.score import Score
 
-if TYPE_CHECKING:
-    from guerdon.rubrics.frames import Frame
-    from guerdon.types.score import Score
-
-__all__ = ["Rubric"]
+__all__ = ["ForwardHook", "ForwardPreHook", "HookHandle", "Rubric"]
 
 
-class Rubric(Node):
+class ForwardPreHook(Protocol):
+    """Called before `forward`; may be async on an async rubric."""
+
+    def __call__(self, rubric: Any, action: Any, observation: Any, /) -> Any:
+        """Run before the evaluation of `rubric`."""
+
+
+class ForwardHook(Protocol):
+    """Called after `forward` with its result; may be async on an async rubric."""
+
+    def __call__(self, rubric: Any, action: Any, observation: Any, result: float, /) -> Any:
+        """Run after the evaluation of `rubric`."""
+
+
+class HookHandle:
+    """Removes a hook; also a context manager that removes it at its end.
+
+    Example:
+        >>> from guerdon import Rubric
+        >>> class Polite(Rubric):
+        ...     '''The text says please.'''
+        ...     def forward(self, action, observation):
+        ...         return float("please" in action)
+        >>> polite, seen = Polite(), []
+        >>> with polite.register_forward_hook(lambda rubric, a, o, result: seen.append(result)):
+        ...     polite("please", None)
+        1.0
+        >>> polite("now!", None), seen
+        (0.0, [1.0])
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, rubric: Rubric, hooks: dict[int, Callable[..., Any]]) -> None:
+        self._rubric = rubric
+        self._hooks = hooks
+        self._number = next(HookHandle._numbers)
+
+    def remove(self) -> None:
+        """Remove the hook; a second time does nothing."""
+        self._hooks.pop(self._number, None)
+        self._rubric._refresh()
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+# The resets that have run in the current pass: authors call super().reset(), child.reset(), both
+# or neither.
+_done: ContextVar[set[tuple[int, object]] | None] = ContextVar("guerdon_resets", default=None)
+
+
+def _once_per_pass(reset: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Make a `reset` run once per pass, and then reset the children."""
+
+    @functools.wraps(reset)
+    def once(self: Rubric) -> None:
+        done = _done.get()
+        token = None
+        if done is None:
+            token = _done.set(done := set())
+        try:
+            if (id(self), reset) not in done:
+                done.add((id(self), reset))
+                reset(self)
+                if reset is not _reset_own_and_children:
+                    _reset_tree(self)
+        finally:
+            if token is not None:
+                _done.reset(token)
+
+    return once
+
+
+def _reset_own_and_children(self: Rubric) -> None:
+    self._log.clear()
+    self._reset_own()
+    for child in list(self._children.values()):
+        child.reset()
+
+
+_reset_tree = _once_per_pass(_reset_own_and_children)
+
+
+class Rubric(Node["Rubric"]):
     """Computes a reward from an action and an observation.
 
     Write ``__init__`` (with ``super().__init__()`` first) and `forward`, plain or async. Rubrics
@@ -77,49 +164,37 @@ class Rubric(Node):
     state_names: ClassVar[tuple[str, ...]] = ()
     tunable: ClassVar[tuple[str, ...]] = ()
 
-    _measured: ClassVar[tuple[str, ...]] = ()  # of the state: what it has seen, not what it is
-
     last_score: float | None
-
-    _is_container: bool = False
-    _is_plain_container: bool = False  # one that evaluates its children as `Container` does
-    _dispatches: bool = False  # children that it does not call do not see the step
-    _credits: bool = False  # an author wrote compute_step_rewards
-    _loads: bool = False  # an author wrote load_state_dict
-    _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # __call__ of authors, MRO order
 
     # Set where an episode begins, on the root of a tree that has one.
     _scored_by: str | None = None  # the fingerprint of the configuration that it is scored by
     _is_alike: bool | None = None  # whether it is like the prototype of that; None: to be seen
     _watch: Callable[[Mapping[str, float], bool], None] | None = None  # takes its components
 
-    _mode: int  # the path that a call takes: SLOW, PARENT or LEAF
-    _pre_hooks: dict[int, ForwardPreHook] = cast("dict[int, ForwardPreHook]", SetByInit())
-    _hooks: dict[int, ForwardHook] = cast("dict[int, ForwardHook]", SetByInit())
-    _log: dict[int, Any] = cast("dict[int, Any]", SetByInit())  # outcomes by step, see step_rewards
-
     def __init__(self) -> None:
         super().__init__()
-        self.__dict__.update(_mode=SLOW, _pre_hooks={}, _hooks={}, _log={}, last_score=None)
+        self.__dict__["last_score"] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         written = cls.__dict__.get("__call__")
         if written is not None:
-            # Author's __call__ becomes what is evaluated; the call itself stays ours.
+            # An author's __call__ becomes what is evaluated; the call itself stays ours.
             del cls.__call__
             cls._written_calls = (written, *cls._written_calls)
             if getattr(cls.forward, "__isabstractmethod__", False):
-                cls.forward = evaluation.forward_by_call  # type: ignore[method-assign]
+                cls.forward = evaluation.call_written  # type: ignore[method-assign]
         if "reset" in cls.__dict__:
-            cls.reset = once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
+            cls.reset = _once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
-        cls._configures = state_room.configuring_names(cls)
-        cls._credits = cls.compute_step_rewards is not Rubric.compute_step_rewards
-        cls._loads = cls.load_state_dict is not Rubric.load_state_dict
+        cls._configures = configuring_names(cls)
+        cls._overrides_step_rewards = cls.compute_step_rewards is not Rubric.compute_step_rewards
+        cls._overrides_loading = cls.load_state_dict is not Rubric.load_state_dict
         cls._is_async = any(map(is_async_callable, (*cls._written_calls, cls.forward)))
         twin = getattr(cls, "forward_async", None)
         cls._waits = is_async_callable(twin) and not (cls._is_async or cls._written_calls)
+        adaptive = getattr(cls.forward, "_is_adaptive", False)
+        cls._is_container = adaptive and not cls._written_calls
 
     @abstractmethod
     def forward(self, action: Any, observation: Any) -> Any:
@@ -134,7 +209,7 @@ class Rubric(Node):
         """
 
     __call__ = call
-    _call_slow = evaluation.call
+    _evaluate = evaluation.evaluate_call
 
     # Evaluating ------------------------------------------------------------------------------
 
@@ -160,9 +235,7 @@ class Rubric(Node):
         Raises:
             Exception: What `forward` raised, with the rubric's path added.
         """
-        from guerdon.rubrics.concurrency import evaluate
-
-        return await evaluate(self, action, observation)
+        return await evaluation.evaluate(self, action, observation)
 
     async def evaluate_batch(
         self,
@@ -194,9 +267,7 @@ class Rubric(Node):
             Exception: What the first pair to fail raised, noting its index; the others are
                 cancelled.
         """
-        from guerdon.rubrics.concurrency import evaluate_batch
-
-        return await evaluate_batch(self, pairs, max_workers, return_exceptions)
+        return await evaluation.evaluate_batch(self, pairs, max_workers, return_exceptions)
 
     def score(self, action: Any, observation: Any) -> Score:
         """Evaluate a sync tree and tell the score of every rubric in it.
@@ -220,11 +291,11 @@ class Rubric(Node):
         Raises:
             AsyncRubricError: The tree has an async member; use ``await score_async()``.
         """
-        return scores.score(self, action, observation)
+        return evaluation.score(self, action, observation)
 
     async def score_async(self, action: Any, observation: Any) -> Score:
         """Like `score`, on any tree, evaluated as `evaluate` does."""
-        return await scores.score_async(self, action, observation)
+        return await evaluation.score_async(self, action, observation)
 
     def explain(self, reason: str, *args: Any) -> None:
         """Say why the score that `forward` is about to return is what it is.
@@ -236,7 +307,7 @@ class Rubric(Node):
             *args: What goes into the format, only where somebody records.
         """
         frame = current()
-        if frame is not None and frame.rubric is self:
+        if isinstance(frame, Frame) and frame.rubric is self:
             frame.explain(reason % args if args else reason)
 
     def compute_step_rewards(self) -> list[float]:
@@ -266,7 +337,7 @@ class Rubric(Node):
         An override needs no ``super().reset()``: children are reset all the same, each once.
         """
         if self._log or self._look().stateful:
-            reset_tree(self)
+            _reset_tree(self)
 
     # Hooks -----------------------------------------------------------------------------------
 
@@ -278,7 +349,7 @@ class Rubric(Node):
         Returns:
             A handle that removes the hook.
         """
-        return self._register(self._pre_hooks, hook)
+        return self._register("_pre_hooks", hook)
 
     def register_forward_hook(self, hook: ForwardHook) -> HookHandle:
         """Call ``hook(rubric, action, observation, result)`` after each evaluation.
@@ -288,11 +359,14 @@ class Rubric(Node):
         Returns:
             A handle that removes the hook.
         """
-        return self._register(self._hooks, hook)
+        return self._register("_hooks", hook)
 
-    def _register(self, hooks: dict[int, Any], hook: Any) -> HookHandle:
+    def _register(self, registry: str, hook: Any) -> HookHandle:
         if not callable(hook):
-            raise RubricError(f"a hook is a function, not {type(hook).__name__}")
+            raise RubricError(f"a hook must be a function, got {type(hook).__name__}")
+        hooks = self.__dict__.get(registry)
+        if hooks is None:
+            raise not_initialized(type(self))
         handle = HookHandle(self, hooks)
         hooks[handle._number] = hook
         self._refresh()
@@ -311,7 +385,7 @@ class Rubric(Node):
         Returns:
             Values by dotted name, such as ``{"threshold": 0.5, "rubric.pattern": "please"}``.
         """
-        return state_room.state_dict(self)
+        return state_dict(self)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` gave. All of it, or, where something doesn't fit, nothing.
@@ -323,7 +397,7 @@ class Rubric(Node):
         Raises:
             StateError: Keys are missing or unexpected (it names them), or a value is refused.
         """
-        state_room.load_state_dict(self, state, strict)
+        load_state_dict(self, state, strict)
 
     def fingerprint(self) -> str:
         """A stable digest of the tree's structure, configuration and source.
@@ -338,65 +412,30 @@ class Rubric(Node):
         """
         return fingerprint(self)
 
-    # What the rest of the room asks of a rubric ----------------------------------------------
+    # What subclasses of the framework override ------------------------------------------------
 
     def _forget(self) -> None:
-        self.__dict__.update(_mode=SLOW, _scored_by=None, _is_alike=None)
-
-    def _refresh(self) -> None:
-        traits = self._look()
-        plain = not (
-            traits.is_async
-            or traits.holds_trajectory
-            or self._hooks
-            or self._pre_hooks
-            or self._written_calls
-        )
-        self.__dict__["_mode"] = (PARENT if self._children else LEAF) if plain else SLOW
+        super()._forget()
+        self.__dict__.update(_scored_by=None, _is_alike=None)
 
     def _reconfigured(self) -> None:
-        """Let this rubric and all above it be fingerprinted anew."""
         self.__dict__.update(_scored_by=None, _is_alike=None)
         for reference in self._parents:
             if (parent := reference()) is not None:
                 parent._reconfigured()
 
-    def _weight_of(self, name: str) -> float | None:
-        """The weight that this rubric gives to a child, where it has weights."""
-        return None
-
     def _range(self) -> tuple[float, float] | None:
-        """The lowest and highest score: as declared, or, of a container, as its children say."""
         return self.score_range
 
-    def _needs(self, name: str) -> str | None:
-        """What must hold before the child `name` is evaluated, in words."""
-        return None
-
-    def _why_absent(self, name: str) -> str | None:
-        """Why the child `name` was not evaluated, where that was this rubric's own decision."""
-        return None
-
-    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
-        """Whether the score of this evaluation only means that the episode isn't over."""
-        called = frame.entries
-        if frame.handed_on is not None:
-            called = [entry for entry in called if entry[0] is frame.handed_on]
-        return frame.value == 0.0 and any_not_yet(called)
-
     def _rewards_by_step(self) -> dict[int, float]:
+        """The step rewards by stamp; see `step_rewards`."""
         return step_rewards.of_hand_written(self)
 
     def _reset_own(self) -> None:
-        """Clear what the framework itself keeps in this rubric."""
-
-    def _title(self) -> str:
-        """What `repr` and `guerdon tree` call this rubric."""
-        return type(self).__name__
-
-    def _described(self) -> object:
-        """Whose docstring and source say what this rubric measures."""
-        return type(self)
+        """Clear the state of the episode that the framework keeps in this rubric."""
 
     def _own_state(self) -> dict[str, Any]:
-        return state_room.own_state(self)
+        return own_state(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_scored_by": None, "_is_alike": None, "_watch": None}

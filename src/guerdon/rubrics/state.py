@@ -1,37 +1,55 @@
-"""What a tree is configured with: `state_dict` and `load_state_dict`."""
+"""The configuration of a tree: `state_dict`, its fingerprint and its description."""
 
 from __future__ import annotations
 
 import copy
 import enum
+import functools
+import hashlib
+import inspect
+import json
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import pathlib
+import re
+import sys
+import textwrap
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any
 
-from guerdon.errors import StateError
-
-if TYPE_CHECKING:
-    from guerdon.rubrics.rubric import Rubric
+from guerdon._loading import DIGEST, file_digest
+from guerdon.errors import RubricError, StateError
+from guerdon.rubrics.node import unwrapped
 
 __all__ = [
+    "MADE_WITH",
     "NO_STATE",
     "configuring_names",
+    "describe",
+    "fingerprint",
+    "fingerprint_of",
     "fits_json",
     "load_state_dict",
     "own_state",
     "state_dict",
 ]
 
-
-# How many values one attribute may hold to count as configuration.
+# How many values one attribute may contain to count as configuration.
 MAX_VALUES = 100_000
 
-# What says how to read a rubric, or what it last gave, configures nothing.
+# Attributes that describe a rubric or its last score, and configure nothing.
 NO_STATE = {"last_score", "score_range", "reads", "state_names", "tunable"}
 
+# The attribute with digests of what else a rubric depends on: the services of a pipeline.
+MADE_WITH = "_made_with"
 
-def own_state(rubric: Rubric) -> dict[str, Any]:
-    """A rubric's public attributes that JSON can hold, and those its classes name."""
+# How deep attributes may be nested in each other.
+MAX_DEPTH = 100
+
+
+def own_state(rubric: Any) -> dict[str, Any]:
+    """Return a rubric's public attributes that fit JSON, and those in `state_names`."""
     state = {
         name: copy.deepcopy(value)
         for name, value in rubric.__dict__.items()
@@ -42,13 +60,13 @@ def own_state(rubric: Rubric) -> dict[str, Any]:
     return state
 
 
-def _state_names(rubric: Rubric) -> list[str]:
-    return [name for kind in reversed(type(rubric).__mro__)
-            for name in kind.__dict__.get("state_names", ())]  # fmt: skip
+def _state_names(rubric: Any) -> list[str]:
+    kinds = reversed(type(rubric).__mro__)
+    return [name for kind in kinds for name in kind.__dict__.get("state_names", ())]
 
 
-def configuring_names(kind: type[Rubric]) -> frozenset[str]:
-    """The attributes that a class declares as configuration."""
+def configuring_names(kind: type[Any]) -> frozenset[str]:
+    """Return the attributes that a class declares as configuration."""
     return frozenset(
         name
         for each in kind.__mro__
@@ -59,9 +77,9 @@ def configuring_names(kind: type[Rubric]) -> frozenset[str]:
 
 
 def fits_json(value: Any) -> bool:
-    """Whether JSON can hold a value, and gives it back as it was (but for tuples).
+    """Whether JSON can represent a value and return it unchanged (except for tuples).
 
-    What holds itself, or more than `MAX_VALUES`, doesn't fit.
+    A value that contains itself, or more than `MAX_VALUES` values, doesn't fit.
     """
     waiting = [value]
     seen = 0
@@ -84,19 +102,21 @@ def fits_json(value: Any) -> bool:
     return True
 
 
-def state_dict(rubric: Rubric) -> dict[str, Any]:
+def state_dict(rubric: Any) -> dict[str, Any]:
     """See `Rubric.state_dict`."""
-    state = rubric._own_state()
+    state: dict[str, Any] = rubric._own_state()
     for name, child in rubric._children.items():
         for key, value in child.state_dict().items():
             state[f"{name}.{key}"] = value
     return state
 
 
-def load_state_dict(rubric: Rubric, state: Mapping[str, Any], strict: bool) -> None:
+def load_state_dict(rubric: Any, state: Mapping[str, Any], strict: bool) -> None:
     """See `Rubric.load_state_dict`."""
     if not isinstance(state, Mapping):
-        raise StateError(f"a state is a mapping of names to values, not {type(state).__name__}")
+        raise StateError(
+            f"a state must be a mapping of names to values, not {type(state).__name__}"
+        )
     before = rubric.state_dict()
     missing = [key for key in before if key not in state]
     unexpected = [key for key in state if key not in before]
@@ -109,7 +129,7 @@ def load_state_dict(rubric: Rubric, state: Mapping[str, Any], strict: bool) -> N
     fitting = {key: value for key, value in state.items() if key in before}
     for key, value in fitting.items():
         if not fits_json(value):
-            raise StateError(f"{key!r} is {value!r:.80}; a state holds what JSON can hold")
+            raise StateError(f"{key!r} is {value!r:.80}; JSON can't represent it")
     try:
         _load(rubric, fitting)
     except Exception as error:
@@ -117,7 +137,7 @@ def load_state_dict(rubric: Rubric, state: Mapping[str, Any], strict: bool) -> N
         raise StateError(f"nothing was loaded: {error}") from error
 
 
-def _load(rubric: Rubric, state: Mapping[str, Any]) -> None:
+def _load(rubric: Any, state: Mapping[str, Any]) -> None:
     below: dict[str, dict[str, Any]] = {}
     for key, value in state.items():
         name, dot, rest = key.partition(".")
@@ -127,12 +147,258 @@ def _load(rubric: Rubric, state: Mapping[str, Any]) -> None:
             setattr(rubric, key, _like(getattr(rubric, key, None), copy.deepcopy(value)))
     for name, part in below.items():
         child = rubric._children[name]
-        if child._loads:
+        if child._overrides_loading:
             child.load_state_dict(part)
         else:
             _load(child, part)
 
 
 def _like(old: Any, new: Any) -> Any:
-    """A list in the place of a tuple becomes one: JSON knows no tuples."""
+    """A list that replaces a tuple becomes one: JSON has no tuples."""
     return tuple(new) if isinstance(old, tuple) and isinstance(new, list) else new
+
+
+# Fingerprints ------------------------------------------------------------------------------------
+
+
+def fingerprint(rubric: Any) -> str:
+    """See `Rubric.fingerprint`."""
+    return _digest(_Reader().tree("", rubric))
+
+
+def fingerprint_of(*values: Any) -> str:
+    """Return a digest of functions, with their source, and of values.
+
+    Example:
+        >>> fingerprint_of("limit", 5) == fingerprint_of("limit", 5) != fingerprint_of("limit", 6)
+        True
+    """
+    reader = _Reader()
+    return _digest([reader.value(value) for value in values])
+
+
+def _digest(parts: Iterable[str]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+class _Reader:
+    """Turns the parts of a tree into text that is the same in every process.
+
+    It contains no memory addresses, hash order or file locations. Each object is read once.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[int, str] = {}
+        self._kept: list[Any] = []  # so that no identity is used twice
+        self._depth = 0
+
+    def tree(self, path: str, rubric: Any) -> Iterator[str]:
+        """The parts of a rubric and of all below it."""
+        yield path
+        described = rubric._described()
+        if described is not type(rubric):
+            yield self.value(described)
+        yield from rubric.__dict__.get(MADE_WITH, ())
+        for kind in type(rubric).__mro__:
+            yield self.value(kind)
+        for name, value in sorted(rubric._own_state().items()):
+            if name not in rubric._measured:
+                yield f"{name}={self.value(value)}"
+        for name, value in sorted(rubric.__dict__.items()):
+            public = not name.startswith("_") and name not in NO_STATE
+            if public and name not in rubric._children and not fits_json(value):
+                yield f"{name}={self.value(value)}"
+        for name, child in rubric._children.items():
+            yield from self.tree(f"{path}.{name}", child)
+
+    def value(self, value: Any) -> str:
+        """The text of any value; of an unknown object, its type."""
+        if fits_json(value):
+            return json.dumps(value, sort_keys=True)
+        if id(value) in self._read:
+            return self._read[id(value)]
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise RubricError(
+                f"no fingerprint: attributes are nested more than {MAX_DEPTH} levels deep"
+            )
+        self._read[id(value)] = "…"  # while it is being read, in case it contains itself
+        self._kept.append(value)
+        parts = self._data(value) or self._code(value) or self._object(value)
+        self._depth -= 1
+        digest = self._read[id(value)] = _digest(parts)
+        return digest
+
+    def _data(self, value: Any) -> list[str] | None:
+        kind = type(value).__qualname__
+        if isinstance(value, enum.Enum):
+            return [kind, value.name]
+        if isinstance(value, (complex, bytes, int, float, str)):
+            return [kind, repr(value)]
+        if isinstance(value, pathlib.PurePath):
+            return [value.as_posix()]
+        if isinstance(value, re.Pattern):
+            return ["re", str(value.flags), repr(value.pattern)]
+        if isinstance(value, (list, tuple)):
+            return [kind, *map(self.value, value)]
+        if isinstance(value, Mapping):  # sorted by the keys' text
+            items = sorted(value.items(), key=lambda item: _Reader().value(item[0]))
+            return [kind, *(self.value(part) for item in items for part in item)]
+        if isinstance(value, (set, frozenset)):
+            return [kind, *sorted(_Reader().value(item) for item in value)]
+        return None
+
+    def _code(self, value: Any) -> list[str] | None:
+        """The parts of something that runs."""
+        if isinstance(value, functools.partial):
+            return ["partial", *map(self.value, (value.func, value.args, value.keywords))]
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        if isinstance(value, type):
+            return self._kind(value)
+        if isinstance(value, CodeType):
+            constants = map(self.value, value.co_consts)
+            return [value.co_code.hex(), repr(value.co_names), *constants]
+        if hasattr(value, "__wrapped__"):  # such as functools.lru_cache
+            return [type(value).__qualname__, self.value(value.__wrapped__)]
+        if inspect.isroutine(value):  # a method, or from C
+            owner = getattr(value, "__self__", None)
+            bound = None if inspect.ismodule(owner) else owner
+            function = getattr(value, "__func__", None)
+            return [value.__qualname__, self.value(function), self.value(bound)]
+        return None
+
+    def _object(self, value: Any) -> list[str]:
+        kind = type(value)
+        parts = [self.value(kind)]
+        if callable(getattr(value, "tobytes", None)):  # an array
+            shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+            return [*parts, repr(shape), str(dtype), repr(value.tobytes())]
+        if not _is_own(kind.__module__):  # of other packages, as of loggers, only the name
+            return [*parts, str(getattr(value, "name", ""))]
+        names = {name for each in kind.__mro__ for name in _slots(each) if hasattr(value, name)}
+        names |= set(getattr(value, "__dict__", ()))
+        return [*parts, *(f"{name}={self.value(getattr(value, name))}" for name in sorted(names))]
+
+    def _kind(self, kind: type) -> list[str]:
+        """A class: its module, its source, and the values in its functions."""
+        own = kind.__module__.partition(".")[0] == "guerdon"
+        if own or not _is_own(kind.__module__):
+            return [kind.__qualname__, kind.__module__, _module(kind.__module__) if own else ""]
+        parts = [kind.__qualname__, _module(kind.__module__), _source(kind)]
+        for name, member in sorted(vars(kind).items()):
+            parts += [self.value(function) for function in _functions_of(member)]
+            if not name.startswith("__") and not callable(member) and fits_json(member):
+                parts.append(f"{name}={self.value(member)}")
+        return parts
+
+    def _function(self, function: FunctionType) -> list[str]:
+        """A function: its code, its module, its defaults and the values it closes over."""
+        cells = []
+        for cell in function.__closure__ or ():
+            try:
+                cells.append(cell.cell_contents)
+            except ValueError:  # not filled yet
+                cells.append(None)
+        return [
+            function.__qualname__,
+            # Of its code: inspect would look through decorators to what they wrap.
+            _source(function.__code__) or self.value(function.__code__),
+            _module(function.__module__) if _is_own(function.__module__) else "",
+            self.value(function.__defaults__),
+            self.value(function.__kwdefaults__),
+            # A class that is closed over is the one that is being read, for super().
+            *(self.value(cell) for cell in cells if not isinstance(cell, type)),
+        ]
+
+
+def _slots(kind: type) -> list[str]:
+    slots = vars(kind).get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _functions_of(member: Any) -> Iterator[FunctionType]:
+    """The functions behind a member of a class."""
+    if isinstance(member, property):
+        found = [member.fget, member.fset, member.fdel]
+    else:
+        found = [getattr(member, "__func__", member)]  # static and class methods
+    for function in found:
+        if isinstance(function, FunctionType):
+            yield function
+
+
+# Python 3.11 counts the parsing depth of all threads together, and raises SystemError.
+_parsing = threading.Lock()
+TRIES = 10
+
+
+@functools.lru_cache(maxsize=1024)  # looking for a class parses its whole file
+def _source(thing: type | CodeType) -> str:
+    with _parsing:
+        for tried in range(TRIES):
+            try:
+                return textwrap.dedent(inspect.getsource(thing))
+            except (OSError, TypeError, IndentationError):
+                return ""
+            except SystemError:  # another thread parses, too
+                if tried == TRIES - 1:
+                    raise
+    return ""
+
+
+@functools.cache
+def _module(name: str) -> str:
+    """A digest of a module's file, with helpers and constants; empty without a file."""
+    module = sys.modules.get(name)
+    declared = getattr(module, DIGEST, None)
+    if isinstance(declared, str):  # it was made from text, and its file may not be accessible
+        return declared
+    file = getattr(module, "__file__", None)
+    if file is None or not pathlib.Path(file).is_file():
+        return ""
+    return file_digest(pathlib.Path(file).read_bytes())
+
+
+@functools.cache
+def _is_own(name: str) -> bool:
+    """Whether a module is the user's own: not of Python's library, and not installed."""
+    if name.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is None or not {"site-packages", "dist-packages"} & set(pathlib.Path(file).parts)
+
+
+# Descriptions ------------------------------------------------------------------------------------
+
+
+def describe(rubric: Any, path: str = "", parent: Any | None = None) -> Iterator[dict[str, Any]]:
+    """Describe each rubric of a tree, depth first, for ``guerdon tree`` and clients."""
+    name = path.rpartition(".")[2]
+    needs = [parent._needs(name)] if parent is not None else []
+    if rubric._is_trajectory:
+        needs.append("the whole episode")
+    if parent is not None and parent._dispatches:
+        needs.append(f"its parent choosing {name!r}")
+    declared = rubric._range()
+    yield {
+        "path": path,
+        "rubric": rubric._title(),
+        "measures": _first_line(rubric._described()),
+        "range": list(declared) if declared is not None else None,
+        "weight": parent._weight_of(name) if parent is not None else None,
+        "depends_on": [need for need in (*needs, *rubric.reads) if need],
+        "async": rubric._look().is_async,
+    }
+    for child_name, child in rubric.named_children():
+        yield from describe(child, f"{path}.{child_name}" if path else child_name, rubric)
+
+
+def _first_line(thing: object) -> str | None:
+    doc = getattr(unwrapped(thing), "__doc__", None)
+    return inspect.cleandoc(doc).partition("\n")[0] if doc else None

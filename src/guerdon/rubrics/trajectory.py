@@ -7,13 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError, TrajectoryError
+from guerdon._validation import check_number
+from guerdon.errors import TrajectoryError
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.call import finite
-from guerdon.rubrics.containers import finite_argument
-from guerdon.rubrics.endings import is_done
-from guerdon.rubrics.frames import Frame, Step, current
-from guerdon.rubrics.hooks import is_async_callable
+from guerdon.rubrics.failure import finite
+from guerdon.rubrics.node import is_async_callable
+from guerdon.rubrics.recording import Step, current, is_done
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ExponentialDiscountingTrajectoryRubric", "TrajectoryRubric"]
@@ -99,7 +98,7 @@ class TrajectoryRubric(Rubric):
 
     @intermediate_reward.setter
     def intermediate_reward(self, value: float) -> None:
-        self._intermediate_reward = finite_argument(value, "intermediate_reward")
+        self._intermediate_reward = check_number("intermediate_reward", value)
 
     @property
     def trajectory(self) -> Trajectory:
@@ -110,7 +109,7 @@ class TrajectoryRubric(Rubric):
         """Record the step; give the intermediate reward, or at the end the final score."""
         frame = current()
         if frame is None or frame.rubric is not self or frame.step is None:
-            self._see(Step(self, action, observation).stamp, action, observation)
+            self._see(Step(self, action, observation))
         if is_done(observation):
             return self.score_trajectory(self._trajectory)
         return self._intermediate_reward
@@ -139,21 +138,21 @@ class TrajectoryRubric(Rubric):
         self._stamps: list[int] = []
         self._final: dict[object, Any] = {}
 
-    def _see(self, stamp: int, action: Any, observation: Any) -> None:
+    def _see(self, step: Step) -> None:
         """Record a step, once."""
-        if self._stamps and self._stamps[-1] >= stamp:
+        if self._stamps and self._stamps[-1] >= step.stamp:
             return
         if len(self._stamps) >= self.max_steps:
             raise TrajectoryError(
                 f"{type(self).__name__} has seen {self.max_steps} steps without a reset(); "
                 "reset it where an episode starts, or set max_steps"
             )
-        for what, value in (("action", action), ("observation", observation)):
-            _refuse_gpu(value, what, DEPTH)
+        _refuse_gpu(step.action, "action", DEPTH)
+        _refuse_gpu(step.observation, "observation", DEPTH)
         if not isinstance(self._trajectory, _Recorded):  # an author's own list
             self._trajectory = _Recorded(self._trajectory)
-        self._trajectory.record((action, observation))
-        self._stamps.append(stamp)
+        self._trajectory.record((step.action, step.observation))
+        self._stamps.append(step.stamp)
         self._final = {}  # a new one: a late call may still hold the old
 
     def _final_score(self) -> float:
@@ -167,9 +166,6 @@ class TrajectoryRubric(Rubric):
                 "async, and the rubric was not awaited at the last step"
             )
         return finite(self, self._final[score.__wrapped__])
-
-    def _is_not_yet(self, frame: Frame, observation: Any) -> bool:
-        return not is_done(observation)
 
     def _rewards_by_step(self) -> dict[int, float]:
         return step_rewards.by_step(self)
@@ -217,10 +213,7 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
 
     @gamma.setter
     def gamma(self, value: float) -> None:
-        gamma = finite_argument(value, "gamma")
-        if not 0.0 <= gamma <= 1.0:
-            raise InvalidArgumentError(f"gamma is {value!r}; it takes a number in [0, 1]")
-        self._gamma = gamma
+        self._gamma = check_number("gamma", value, low=0, high=1)
 
     def compute_step_rewards(self) -> list[float]:
         """Discount the final score from the last step back to the first."""

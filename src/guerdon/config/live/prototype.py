@@ -13,8 +13,8 @@ from guerdon.config.live.tunables import tunables
 from guerdon.config.schedules import Schedule
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.description import describe
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import describe
 
 __all__ = ["Prototype", "Settings"]
 

@@ -42,7 +42,7 @@ from guerdon.rollouts.scoring.scorers import (
 )
 from guerdon.rollouts.scoring.summary import GroupSummary, Summary, gates_of, group_stats
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.fingerprint import fingerprint_of
+from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.rollout import Rollout
 
 __all__ = ["ScoredBatch", "ScoringJob", "ScoringPipeline", "ScoringReport"]

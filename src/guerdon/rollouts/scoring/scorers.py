@@ -14,14 +14,14 @@ from typing import Any, Self, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
+from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.failure import say_failure
-from guerdon.rubrics.fingerprint import fingerprint_of
 from guerdon.rubrics.functions.conversation import oddities
 from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.functions.results import failed
-from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import fingerprint_of
 from guerdon.sandbox.limits import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.rollout import Rollout
@@ -162,7 +162,7 @@ class RubricScorer(Scorer):
             "is_score_valid": True,
             "components": done.steps[0] if len(done.steps) == 1 else done.components(),
             "step_rewards": done.rewards,
-            "error": "; ".join(done.told) if done.told else None,
+            "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
 

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 from anyio.lowlevel import RunVar
 
+from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.functions.decorator import RewardFunction
-from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import Message
 from guerdon.types.rollout import Rollout
@@ -115,5 +115,5 @@ def _result(done: Replay, steps: list[tuple[Any, Any]]) -> EvaluateResult:
         score=done.score,
         metrics=done.components(),
         step_outputs=outputs,
-        error="; ".join(done.told) or None,
+        error="; ".join(done.handled) or None,
     )

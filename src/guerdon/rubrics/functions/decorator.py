@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any, overload
 
 from guerdon.errors import RewardFunctionError
-from guerdon.rubrics.fingerprint import (
-    fingerprint_of,
-)
 from guerdon.rubrics.functions.results import failed, result_of, results_of
 from guerdon.rubrics.functions.rubric import rubric_of
 from guerdon.rubrics.functions.signature import (
@@ -21,8 +18,11 @@ from guerdon.rubrics.functions.signature import (
     messages_in,
     parameters_of,
 )
-from guerdon.rubrics.hooks import is_async_callable
+from guerdon.rubrics.node import is_async_callable
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import (
+    fingerprint_of,
+)
 from guerdon.types.message import read_messages
 
 __all__ = ["RewardFunction", "reward_function", "takes_messages"]

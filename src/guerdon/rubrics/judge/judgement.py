@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.call import exact_sum
 from guerdon.rubrics.judge.verdict import JudgeVerdict
+from guerdon.rubrics.step_rewards import exact_sum
 
 __all__ = ["Judgement"]
 

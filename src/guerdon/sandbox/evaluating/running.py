@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
+from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.failure import say_failure
 from guerdon.rubrics.functions.decorator import RewardFunction
 from guerdon.rubrics.functions.results import failed
 from guerdon.rubrics.functions.signature import Mode
-from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import Message
@@ -128,7 +128,7 @@ class RubricRunner:
             StepOutput(step_index=action.turn, base_reward=reward)
             for (action, _), reward in zip(rollout.steps, done.rewards, strict=True)
         ]
-        error_told = "; ".join(done.told) or None
+        error_told = "; ".join(done.handled) or None
         result = EvaluateResult(
             score=done.score, metrics=done.components(), step_outputs=outputs, error=error_told
         )

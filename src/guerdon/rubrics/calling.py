@@ -1,0 +1,155 @@
+"""The fast path: evaluating a plain tree while nothing records it.
+
+A tree is plain if it is sync, contains no trajectory rubric, and its root has no hooks. Everything
+else is evaluated in `guerdon.rubrics.evaluation`. ``python -m benchmarks --only calls --only
+composer --only rollouts`` measures this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from guerdon.rubrics.failure import finite, trace
+from guerdon.rubrics.node import CONTAINER, LEAF, AnyNode
+from guerdon.rubrics.recording import Recorder, add_components, current, is_done
+
+__all__ = ["call", "due", "evaluate_named"]
+
+
+def call(self: AnyNode, action: Any, observation: Any) -> Any:
+    """Evaluate this rubric: ``rubric(action, observation)``.
+
+    Args:
+        action: The action of the agent.
+        observation: The observation that it led to.
+
+    Returns:
+        A finite float; for a tree with an async member, an awaitable of one.
+
+    Raises:
+        Exception: The exception of a `forward`, with the rubric's path added.
+        InvalidScoreError: A `forward` returned something that is not a finite float.
+    """
+    mode = self._mode
+    if not mode or current() is not None:
+        return self._evaluate(action, observation)  # type: ignore[attr-defined]
+    if mode == CONTAINER:
+        return _evaluate_container(self, action, observation)
+    try:
+        value = self.forward(action, observation)
+        # x - x is 0.0 for every float but NaN and the infinities
+        if value.__class__ is not float or value - value != 0.0:
+            value = finite(self, value)
+    except Exception as error:
+        trace(self, error)
+        raise
+    self.__dict__["last_score"] = value  # past __setattr__, which looks for children
+    return value
+
+
+def evaluate_named(
+    rubric: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    handled: dict[str, Exception],
+    prefix: str = "",
+) -> float:
+    """Evaluate a sync tree, with the score of everything below the root by its dotted name.
+
+    Args:
+        rubric: The root.
+        action: The action of the agent.
+        observation: The observation that it led to.
+        named: Takes the scores, a parent's before its children's.
+        handled: Takes the exceptions that were raised in the tree and handled there.
+        prefix: Put before each name.
+    """
+    if current() is None:
+        if rubric._mode == CONTAINER:
+            return _evaluate_container(rubric, action, observation, named, handled, prefix)
+        if rubric._mode == LEAF:
+            return call(rubric, action, observation)  # type: ignore[no-any-return]
+    with Recorder() as recorder:
+        try:
+            score: float = rubric(action, observation)
+            return score
+        finally:
+            if recorder.frames:
+                add_components(named, handled, recorder.frames[-1], prefix)
+
+
+def due(container: Any, observation: Any) -> Sequence[tuple[str, Any, dict[str, Any]]]:
+    """The children that a container evaluates: their names, themselves, their attributes."""
+    at_end = container._kids_at_end
+    kids: Sequence[tuple[str, Any, dict[str, Any]]]
+    kids = at_end if at_end and is_done(observation) else container._kids
+    return kids
+
+
+# A container doesn't call its leaves: what a call would do is in the loop, since a function for it
+# would cost what that saves.
+
+
+def _evaluate_container(
+    container: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float] | None = None,
+    handled: dict[str, Exception] | None = None,
+    prefix: str = "",
+) -> float:
+    """Do what `Container.forward` does, in one loop; `named` and `handled` may be left out."""
+    scores: list[float] = []
+    stops = container._stops_at_zero
+    leaf = None
+    try:
+        for name, child, attributes in due(container, observation):
+            if child._mode == LEAF:
+                leaf = child
+                score = child.forward(action, observation)
+                if score.__class__ is not float or score - score != 0.0:
+                    score = finite(child, score)
+                attributes["last_score"] = score
+                if named is not None:
+                    named[prefix + name] = score
+            else:
+                leaf = None
+                if named is None:
+                    score = child(action, observation)
+                else:
+                    path = prefix + name
+                    score = _evaluate_named_child(child, action, observation, named, handled, path)
+            scores.append(score)
+            if stops and score == 0.0:
+                break
+        leaf = None
+        score = container._combine(scores)
+        if score.__class__ is not float or score - score != 0.0:
+            score = finite(container, score)
+    except Exception as error:
+        if leaf is not None:
+            trace(leaf, error)
+        trace(container, error)
+        raise
+    container.__dict__["last_score"] = score
+    return score
+
+
+def _evaluate_named_child(
+    child: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    handled: Any,
+    path: str,
+) -> float:
+    named[path] = 0.0  # keeps its place before its children
+    try:
+        score = evaluate_named(child, action, observation, named, handled, f"{path}.")
+    except BaseException:
+        del named[path]
+        raise
+    named[path] = score
+    return score

@@ -1,0 +1,527 @@
+"""What an evaluation records: a `Frame` for each rubric, and the `Score` and components of them.
+
+The frame that is being filled is in a context variable, so that threads and tasks that evaluate
+one tree at the same time never mix their numbers, and a parent's `forward` needs to know nothing
+of it. Where nothing is recorded there is no frame, and a call costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import AsyncRubricError
+from guerdon.rubrics.failure import finite, path_of, trace
+from guerdon.rubrics.node import AnyNode
+from guerdon.types.score import Score
+
+if TYPE_CHECKING:
+    import anyio
+
+__all__ = [
+    "NOT_CALLED",
+    "Evaluation",
+    "Frame",
+    "Outcome",
+    "Recorder",
+    "Step",
+    "StepScore",
+    "add_components",
+    "current",
+    "enter",
+    "is_done",
+    "is_pending",
+    "leave",
+    "score_of",
+]
+
+logger = logging.getLogger("guerdon.rubrics")
+
+
+def is_done(observation: Any) -> bool:
+    """Whether an observation ends its episode; without a `done` it doesn't.
+
+    Example:
+        >>> is_done({"done": True}), is_done("anything")
+        (True, False)
+    """
+    if isinstance(observation, Mapping):
+        return bool(observation.get("done", False))
+    return bool(getattr(observation, "done", False))
+
+
+class Step:
+    """A step of an environment, as the outermost rubric that contains trajectory rubrics sees it.
+
+    Attributes:
+        stamp: Grows from step to step, so that steps that siblings saw separately can be ordered.
+    """
+
+    __slots__ = ("action", "observation", "root", "stamp")
+
+    _stamps = itertools.count()
+
+    def __init__(self, root: AnyNode, action: Any, observation: Any) -> None:
+        self.root = root
+        self.action = action
+        self.observation = observation
+        self.stamp = next(Step._stamps)
+
+
+class StepScore(float):
+    """A score at a step of an episode, which knows the rubric that it is credited to.
+
+    In a tree that contains trajectory rubrics, calling a child returns one. A `forward` that
+    returns it unchanged credits the step to that child; arithmetic makes an ordinary float of it.
+
+    Attributes:
+        rubric: The rubric whose score it is.
+        stamp: The step.
+        pending: Whether it is 0.0 only because the episode isn't over.
+    """
+
+    __slots__ = ("pending", "rubric", "stamp")
+
+    rubric: AnyNode | None
+    stamp: int | None
+    pending: bool
+
+    def __new__(
+        cls, value: float, rubric: AnyNode | None, stamp: int | None, pending: bool
+    ) -> StepScore:
+        """Create the score of a rubric at the step with a stamp."""
+        score = super().__new__(cls, value)
+        score.rubric, score.stamp, score.pending = rubric, stamp, pending
+        return score
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return float, (float(self),)  # a copy is an ordinary number
+
+
+def is_pending(score: float) -> bool:
+    """Whether a child's score is 0.0 only because the episode isn't over.
+
+    Example:
+        >>> is_pending(0.0)
+        False
+    """
+    return isinstance(score, StepScore) and score.pending
+
+
+class _Scope:
+    """What evaluations are recorded into; most fields keep their defaults."""
+
+    rubric: AnyNode | None = None
+    step: Step | None = None
+    limiter: anyio.CapacityLimiter | None = None  # of the threads that sync leaves run in
+    awaits: bool = False  # `forward` runs in the event loop and may return an awaitable
+    unawaited: list[tuple[AnyNode, Coroutine[Any, Any, float]]] | None = None
+    _token: Token[_Scope | None]
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+
+
+class Frame(_Scope):
+    """The record of one evaluation of one rubric, filled inside its ``with`` block."""
+
+    rubric: AnyNode
+    observation: Any = None
+    value: float | None = None
+    error: Exception | None = None
+    reason: str | None = None
+    seconds: float = 0.0
+    hook_errors: tuple[tuple[str, Exception], ...] = ()  # with the names of the hooks
+    pending: bool = False
+    credited: AnyNode | None = None  # the child whose score of this step was returned
+    super_calls: int = 0  # how deep super().__call__() is, for authors who override __call__
+
+    def __init__(self, rubric: AnyNode, parent: _Scope | None = None) -> None:
+        super().__init__()
+        self.rubric = rubric
+        self._parent = parent
+
+    def __enter__(self) -> Frame:
+        self._start = perf_counter()
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        raised = error
+        try:
+            if isinstance(error, Exception):
+                raised = self._fail(error)
+            if self.step is not None and self.step.root is self.rubric:
+                _log(self, self.step)
+        except Exception as refused:  # a rubric that wasn't called refused to record the step
+            raised = self._fail(refused)
+        finally:
+            _current.reset(self._token)
+            self.seconds = perf_counter() - self._start
+            if self._parent is not None:
+                self._parent.frames.append(self)
+        if raised is not None and raised is not error:
+            raise raised from error
+
+    def begin(self, action: Any, observation: Any) -> None:
+        """Take part in the step of the environment, or start one as its outermost rubric."""
+        rubric, parent = self.rubric, self._parent
+        self.observation = observation
+        if not rubric._look().holds_trajectory:
+            return
+        step = parent.step if parent is not None else None
+        if step is None or (step.root is not rubric and id(rubric) not in step.root._look().paths):
+            step = Step(rubric, action, observation)
+        self.step = step
+        if rubric._is_trajectory:
+            rubric._see(step)  # type: ignore[attr-defined]
+
+    def finish(self, value: Any) -> None:
+        """Take the result of `forward`."""
+        forgotten = self._close_unawaited()
+        if forgotten is not None:
+            raise forgotten
+        number = float(value) if isinstance(value, StepScore) else finite(self.rubric, value)
+        self.value = self.rubric.__dict__["last_score"] = number
+        if self.step is not None and self.error is None:
+            self.pending = self._credit(self.step, value)
+
+    def _credit(self, step: Step, value: Any) -> bool:
+        """Note the child that the step is credited to; returns whether the score is pending."""
+        if self.rubric._is_trajectory:
+            return not is_done(step.observation)
+        if isinstance(value, StepScore) and value.stamp in (None, step.stamp):
+            self.credited = value.rubric
+            return self.value == 0.0 and value.pending
+        return self.value == 0.0 and any(below.pending for below in self.frames)
+
+    def result(self) -> float:
+        """The score for the caller: of a step, one that is credited to this rubric."""
+        assert self.value is not None
+        step = self._parent.step if self._parent is not None else None
+        if step is None:
+            return self.value
+        return StepScore(self.value, self.rubric, step.stamp, self.pending)
+
+    def explain(self, text: str) -> None:
+        """Add a reason for the score."""
+        self.reason = f"{self.reason}; {text}" if self.reason else text
+
+    def report_hook(self, name: str, error: Exception) -> None:
+        """Log and record the exception of a forward hook; the score stays."""
+        self.hook_errors = (*self.hook_errors, (name, error))
+        logger.error(
+            "a forward hook of %s raised; the score is kept: %s: %s: %s",
+            type(self.rubric).__name__, name, type(error).__name__, error, exc_info=error,
+        )  # fmt: skip
+
+    def _fail(self, error: Exception) -> Exception:
+        """Record a failure; returns the exception to raise."""
+        forgotten = self._close_unawaited()
+        # `0.5 * self.judge(a, o)` fails because of the coroutine; another error is the author's.
+        if forgotten is not None and isinstance(error, TypeError) and "coroutine" in str(error):
+            error = forgotten
+        trace(self.rubric, error)
+        self.error, self.value, self.pending = error, None, False
+        return error
+
+    def _close_unawaited(self) -> AsyncRubricError | None:
+        """Close the coroutines of children that weren't awaited; the error that names the first."""
+        forgotten = None
+        kind = type(self.rubric).__name__
+        for child, coroutine in self.unawaited or ():
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+                path = self.rubric._look().paths.get(id(child), type(child).__name__)
+                forgotten = forgotten or AsyncRubricError(
+                    f"{kind} called {path!r} ({type(child).__name__}), which is async, and did "
+                    f"not await it; write {kind}.forward as `async def` and `await self.{path}(…)`"
+                )
+        return forgotten
+
+
+_current: ContextVar[_Scope | None] = ContextVar("guerdon_frame", default=None)
+
+current = _current.get
+enter = _current.set
+leave = _current.reset
+
+
+# Episodes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rubric did at one step of the episode; kept in its log under the step's stamp.
+
+    Attributes:
+        called: Whether it was evaluated.
+        value: Its score; None if it was not called or failed.
+        error: The exception that it raised.
+        credited: The child whose score it returned.
+        used: Whether it called a child that contains a trajectory rubric.
+    """
+
+    called: bool = False
+    value: float | None = None
+    error: Exception | None = None
+    credited: AnyNode | None = None
+    used: bool = False
+
+
+NOT_CALLED = Outcome()
+
+
+def _log(frame: Frame, step: Step) -> None:
+    """Log what every rubric of the tree did at a step; trajectory rubrics see it if not called.
+
+    Raises:
+        TrajectoryError: A rubric that was not called refused to record the step.
+    """
+    outcomes: dict[int, Outcome] = {}
+    _collect(frame, outcomes)
+    refused: Exception | None = None
+    for rubric in _concerned(step.root, outcomes):
+        outcome = outcomes.get(id(rubric), NOT_CALLED)
+        if rubric._is_trajectory and not outcome.called:
+            try:
+                rubric._see(step)
+            except Exception as error:
+                trace(rubric, error)
+                refused = refused or error
+        rubric._log[step.stamp] = outcome
+    if refused is not None:
+        raise refused
+
+
+def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
+    used = any(below.rubric._look().holds_trajectory for below in frame.frames)
+    outcomes[id(frame.rubric)] = Outcome(True, frame.value, frame.error, frame.credited, used)
+    for below in frame.frames:
+        _collect(below, outcomes)
+
+
+def _concerned(rubric: AnyNode, outcomes: Mapping[int, Outcome]) -> Iterable[Any]:
+    """The rubrics that a step concerns: all but those that a dispatcher passed by."""
+    seen: dict[int, AnyNode] = {}
+
+    def visit(rubric: AnyNode) -> None:
+        if id(rubric) in seen:
+            return
+        seen[id(rubric)] = rubric
+        for child in rubric._children.values():
+            if not rubric._dispatches or _reached(child, outcomes):
+                visit(child)
+
+    visit(rubric)
+    return seen.values()
+
+
+def _reached(rubric: AnyNode, outcomes: Mapping[int, Outcome]) -> bool:
+    return any(id(each) in outcomes for each in (rubric, *rubric.rubrics()))
+
+
+# Components --------------------------------------------------------------------------------------
+
+
+def add_components(
+    named: dict[str, float], handled: dict[str, Exception], frame: Frame, prefix: str = ""
+) -> None:
+    """Add the scores below a rubric by dotted name; a second call of a rubric is ``name#2``.
+
+    Args:
+        named: The scores.
+        handled: The exceptions that were raised, by dotted name.
+        frame: The frame of the rubric.
+        prefix: Put before each name: the rubric's own path with a dot, ``""`` for the root.
+    """
+    if frame.error is not None:
+        handled[prefix.removesuffix(".")] = frame.error
+    for hook, error in frame.hook_errors:
+        handled[f"{prefix.removesuffix('.')} (hook {hook})".lstrip()] = error
+    traits = frame.rubric._look()
+    for below in _ordered(frame) if traits.waits else frame.frames:
+        path = traits.paths.get(id(below.rubric))
+        if path is None:
+            continue  # it isn't in this tree
+        name = prefix + path
+        if below.value is not None:
+            if name in named:
+                name = _next_name(frame.rubric, below.rubric, prefix, named)
+            named[name] = below.value
+        add_components(named, handled, below, f"{name}.")
+
+
+def _ordered(frame: Frame) -> list[Frame]:
+    """The frames below in the order of the tree: children that wait end in any order."""
+    places = {id(child): place for place, child in enumerate(frame.rubric._children.values())}
+    return sorted(frame.frames, key=lambda below: places.get(id(below.rubric), len(places)))
+
+
+def _next_name(rubric: AnyNode, child: AnyNode, prefix: str, taken: dict[str, float]) -> str:
+    """The name of a child's second score: that of its second place in the parent, or a number."""
+    places = [prefix + name for name, other in rubric._children.items() if other is child]
+    if len(places) < 2:
+        path = f"{prefix}{rubric._look().paths[id(child)]}"
+        places = [path, *(f"{path}#{number}" for number in range(2, len(taken) + 3))]
+    return next((name for name in places if name not in taken), places[-1])
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The evaluation of a tree of rubrics at one step of an environment.
+
+    Attributes:
+        observation: The observation that was evaluated.
+        value: The score; None if the evaluation failed.
+        components: The scores of the rubrics below the root, by dotted name.
+        handled: Exceptions that were raised in the tree and handled there, by dotted name.
+        error: The exception that the evaluation raised; None if it didn't fail.
+        metadata: What an environment has reported of it; None if it hasn't.
+    """
+
+    observation: Any
+    value: float | None = None
+    components: dict[str, float] = field(default_factory=dict)
+    handled: dict[str, Exception] = field(default_factory=dict)
+    error: Exception | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def failed_path(self) -> str | None:
+        """The dotted path of the rubric that raised `error`; ``""`` is the root."""
+        return None if self.error is None else path_of(self.error) or ""
+
+
+class Recorder(_Scope):
+    """Records the evaluations made in its ``with`` block, by whatever calls the rubrics.
+
+    Example:
+        >>> from guerdon import Gate, RegexMatch
+        >>> rubric = Gate(RegexMatch("please"))
+        >>> with Recorder() as recorder:
+        ...     reward = rubric("please come", None)
+        >>> recorder.last(rubric).components
+        {'rubric': 1.0}
+
+    Args:
+        limiter: Limits the worker threads in which sync members of async trees run; None runs
+            them in the event loop.
+    """
+
+    def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
+        super().__init__()
+        self.limiter = limiter
+        self._kept: list[tuple[AnyNode, Evaluation]] = []
+
+    def __enter__(self) -> Recorder:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
+
+    def last(self, rubric: AnyNode) -> Evaluation | None:
+        """Return the latest evaluation of a rubric as the root; None if there was none."""
+        for frame in reversed(self.frames):
+            if frame.rubric is rubric:
+                # A `Guarded` with a policy has both a value and the error that it handled.
+                error = frame.error if frame.value is None else None
+                evaluation = Evaluation(frame.observation, frame.value, error=error)
+                add_components(evaluation.components, evaluation.handled, frame)
+                return evaluation
+        return next((each for root, each in reversed(self._kept) if root is rubric), None)
+
+    def keep(self, rubric: AnyNode, evaluation: Evaluation) -> None:
+        """Take an evaluation that was made elsewhere as the last one of a rubric."""
+        self.frames = [frame for frame in self.frames if frame.rubric is not rubric]
+        self._kept.append((rubric, evaluation))
+
+
+# Scores ------------------------------------------------------------------------------------------
+
+_NOT_CALLED = "not called"
+
+
+def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None = None) -> Score:
+    """Return the `Score` of a frame, with those of the rubric's children.
+
+    Args:
+        frame: The frame.
+        name: The rubric's name in its parent.
+        path: Its path from the root.
+        weight: The weight that its parent gives it.
+    """
+    error = frame.error
+    cancelled = frame.value is None and error is None
+    return Score(
+        name=name,
+        value=frame.value,
+        status="failed" if error is not None else "skipped" if cancelled else "scored",
+        weight=weight,
+        seconds=frame.seconds,
+        reason="cancelled" if cancelled else frame.reason,
+        error=_described(error) if error is not None else None,
+        exception=error,
+        hook_errors=tuple(f"{hook}: {_described(raised)}" for hook, raised in frame.hook_errors),
+        children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
+    )
+
+
+def _children(rubric: AnyNode, frame: Frame, path: str, why: str) -> tuple[Score, ...]:
+    """The scores of a rubric's children.
+
+    Args:
+        rubric: The rubric.
+        frame: Its frame; if it was not called itself, that of the nearest ancestor that was: a
+            parent may call its grandchildren.
+        path: The path of `rubric` from the root.
+        why: Why children were skipped.
+    """
+    scores: list[Score] = []
+    called: dict[int, list[Frame]] = {}
+    for below in frame.frames:
+        called.setdefault(id(below.rubric), []).append(below)
+    children = list(rubric._children.values())
+    for name, child in rubric._children.items():
+        weight = rubric._weight_of(name)
+        here = f"{path}.{name}" if path else name
+        mine = called.get(id(child), [])
+        if not mine:
+            reason = (why == _NOT_CALLED and rubric._why_absent(name)) or why
+            below_it = _children(child, frame, here, reason)
+            scores.append(Score(name, None, "skipped", weight, reason=reason, children=below_it))
+            continue
+        if children.count(child) > 1:  # the first name of a shared child has the first call
+            mine, called[id(child)] = mine[:1], mine[1:]
+        for number, below in enumerate(mine, start=1):
+            label = name if number == 1 else f"{name}#{number}"
+            scores.append(score_of(below, label, here, weight))
+    return tuple(scores)
+
+
+def _why_skipped(frame: Frame, path: str) -> str:
+    if not frame.frames:
+        return _NOT_CALLED
+    last = frame.frames[-1]
+    name = frame.rubric._look().paths.get(id(last.rubric), type(last.rubric).__name__)
+    where = f"{path}.{name}" if path else name
+    if last.value is None:
+        return f"{where} failed"
+    return f"{where} scored 0" if last.value == 0.0 and frame.rubric._is_container else _NOT_CALLED
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
