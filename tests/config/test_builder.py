@@ -225,8 +225,8 @@ def test_build_rubrics_copies_rubric_objects():
         (BaseModel, {}, "rubric: BaseModel is neither a Rubric nor a class of"),
         ("ExactMach", {}, "rubric: there is no rubric 'ExactMach'; did you mean 'ExactMatch'?"),
         (lambda a: 1.0, {}, "config.a: is required"),
-        (lambda: 3, {}, "rubric: 3 (int) is no rubric"),
-        (Rubric, {}, "rubric: Rubric can't be made"),
+        (lambda: 3, {}, "rubric: 3 (int) is not a rubric"),
+        (Rubric, {}, "rubric: Rubric can't be instantiated"),
     ],
 )
 def test_build_rubric_reports_a_mistake_with_its_place(rubric, config, said):

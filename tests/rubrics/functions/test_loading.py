@@ -117,7 +117,7 @@ def test_a_relative_path_is_from_the_working_directory(write, tmp_path, monkeypa
         ("number", "it gave 0.5"),
         ("three", "can't be called with an action and an observation: .*'more'"),
         ("one", "can't be called with an action and an observation: too many"),
-        ("constant", r"3 \(int\) is no rubric"),
+        ("constant", r"3 \(int\) is not a rubric"),
         ("absent", r"has no 'absent'; known: .*'factory'"),
         ("Holder.absent", "has no 'Holder.absent'"),
         ("broken", r"broken\(\) raised LookupError: no such judge"),
