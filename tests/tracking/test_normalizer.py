@@ -424,7 +424,7 @@ def test_freeze_rejects_an_unknown_environment(method):
     for reward in (1.0, [1.0, 2.0]):
         with pytest.raises(InvalidArgumentError, match=expected):
             normalizer(reward, env_id="go")
-    with pytest.raises(InvalidArgumentError, match="frozen; unfreeze"):
+    with pytest.raises(InvalidArgumentError, match="frozen; call unfreeze"):
         normalizer.merge(RewardNormalizer(method))
 
 
