@@ -64,9 +64,9 @@ def test_without_a_score_a_result_is_invalid():
 
 
 def test_a_valid_result_without_a_score_is_refused():
-    with pytest.raises(ValidationError, match="a valid result has a score"):
+    with pytest.raises(ValidationError, match="a valid result requires a score"):
         EvaluateResult(is_score_valid=True)
-    with pytest.raises(ValidationError, match="a valid result has a score"):
+    with pytest.raises(ValidationError, match="a valid result requires a score"):
         EvaluateResult(score=None, is_score_valid=True, error="down")
 
 
@@ -124,12 +124,12 @@ def test_an_assignment_that_does_not_fit_is_refused_and_changes_nothing(result, 
 
 def test_a_valid_result_does_not_lose_its_score():
     result = EvaluateResult(score=1.0, is_score_valid=True)
-    with pytest.raises(ValidationError, match="a valid result has a score"):
+    with pytest.raises(ValidationError, match="a valid result requires a score"):
         result.score = None
     assert (result.score, result.is_score_valid) == (1.0, True)
     result.is_score_valid = False
     result.score = None
-    with pytest.raises(ValidationError, match="a valid result has a score"):
+    with pytest.raises(ValidationError, match="a valid result requires a score"):
         result.is_score_valid = True
     assert (result.score, result.is_score_valid) == (None, False)
 
@@ -144,7 +144,7 @@ def test_what_was_left_out_follows_the_score():
 
 def test_what_was_left_out_follows_the_score_after_a_refusal_too():
     result = EvaluateResult(error="down")
-    with pytest.raises(ValidationError, match="a valid result has a score"):
+    with pytest.raises(ValidationError, match="a valid result requires a score"):
         result.is_score_valid = True
     result.score = 0.5
     assert result.is_score_valid

@@ -241,7 +241,7 @@ def test_no_messages_are_a_conversation():
 
 @pytest.mark.parametrize("thing", [None, "hi", 3, {"role": "user"}, USER, iter([USER])])
 def test_what_is_no_list_is_refused(thing):
-    with pytest.raises(InvalidArgumentError, match=r"it takes a list of messages \{role, "):
+    with pytest.raises(InvalidArgumentError, match=r"must be a list of messages \{role, "):
         read_messages(thing)
 
 
@@ -262,7 +262,7 @@ def test_a_message_that_is_none_is_named(messages, message):
 
 
 def test_the_error_begins_with_what_the_conversation_is_called():
-    with pytest.raises(InvalidArgumentError, match=r"^rollouts_messages\[3\] is 5; it takes"):
+    with pytest.raises(InvalidArgumentError, match=r"`rollouts_messages\[3\]` must be .* got 5"):
         read_messages(5, "rollouts_messages[3]")
     with pytest.raises(InvalidArgumentError, match=r"^rollouts_messages\[3\]\[0\]: "):
         read_messages(["x"], "rollouts_messages[3]")

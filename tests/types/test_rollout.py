@@ -126,15 +126,15 @@ def test_without_an_id_the_line_is_the_id():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ([], "a rollout is an object with 'messages', not list"),
-        ("x", "a rollout is an object with 'messages', not str"),
-        (None, "a rollout is an object with 'messages', not NoneType"),
-        ({}, "the rollout has no messages; .* not None"),
-        ({"messages": []}, r"the rollout has no messages; .* not \[\]"),
-        ({"messages": "hi"}, "the rollout has no messages; .* not 'hi'"),
-        ({"messages": {"role": "user"}}, "the rollout has no messages; "),
-        ({"messages": [user("q")]}, r"no assistant turn to score; its roles are \['user'\]"),
-        ({"messages": [user("q"), tool("1")]}, r"its roles are \['tool', 'user'\]"),
+        ([], "a rollout must be an object with 'messages', got list"),
+        ("x", "a rollout must be an object with 'messages', got str"),
+        (None, "a rollout must be an object with 'messages', got NoneType"),
+        ({}, "`messages` must be a non-empty list .* got None"),
+        ({"messages": []}, r"`messages` must be a non-empty list .* got \[\]"),
+        ({"messages": "hi"}, "`messages` must be a non-empty list .* got 'hi'"),
+        ({"messages": {"role": "user"}}, "`messages` must be a non-empty list"),
+        ({"messages": [user("q")]}, r"no assistant turn to score, only the roles \['user'\]"),
+        ({"messages": [user("q"), tool("1")]}, r"only the roles \['tool', 'user'\]"),
         ({"messages": [user("q"), {"role": "robot"}]}, r"messages\[1\]\.role: .*'robot'"),
         ({"messages": [assistant("a"), {"content": "x"}]}, r"messages\[1\]\.role: Field required"),
         ({"messages": [assistant("a"), "x"]}, r"messages\[1\]: .*'x'"),
@@ -202,7 +202,7 @@ def test_turns_before_the_first_are_examples_and_no_steps():
 
 @pytest.mark.parametrize("first", [-1, 2, 10**9, 1.5, float("nan"), "1", True, [1]])
 def test_a_first_turn_that_is_none_of_the_rollouts_is_refused(first):
-    with pytest.raises(RolloutError, match="first_turn is"):
+    with pytest.raises(RolloutError, match="`first_turn` must be"):
         rollout_of(user("q"), assistant("a"), assistant("b"), first_turn=first)
 
 
@@ -217,7 +217,7 @@ def test_a_first_turn_may_be_missing_or_a_whole_float(first, count):
         ({}, None),
         ({"ended": "done", "error": "x"}, None),
         ({"ended": "error", "error": "reset: OSError: down"}, "reset: OSError: down"),
-        ({"ended": "error"}, "nobody said which"),
+        ({"ended": "error"}, "unknown"),
     ],
     ids=range(4),
 )

@@ -1,4 +1,4 @@
-"""The nouns that flow through guerdon."""
+"""The data that flows through guerdon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guerdon.types.step_data import *
     from guerdon.types.step_result import *
 
-# The score first: rubrics need it, and it needs no pydantic.
+# The score first: rubrics need it, and it doesn't import pydantic.
 __getattr__, __dir__ = lazy_names(
     __name__,
     "score",

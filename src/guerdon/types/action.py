@@ -10,9 +10,9 @@ __all__ = ["Action"]
 
 
 class Action(BaseModel):
-    """What an agent does in one step. Subclass it with the fields that your environment takes.
+    """What an agent does in one step. Subclass it with the fields of your environment.
 
-    Unknown fields are refused, so that a typing mistake never plays as a default.
+    Unknown fields are rejected, so that a misspelled field never falls back to a default.
 
     Example:
         >>> from guerdon import Action
@@ -22,7 +22,7 @@ class Action(BaseModel):
         3
 
     Attributes:
-        metadata: Whatever else the agent's side wants to send along.
+        metadata: Further data that the agent sends along.
     """
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)

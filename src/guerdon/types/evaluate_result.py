@@ -1,4 +1,4 @@
-"""`EvaluateResult`: what a reward function says about one rollout, and about its steps."""
+"""`EvaluateResult`: the result of a reward function for one rollout and its steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["EvaluateResult", "StepOutput"]
 
 
 class StepOutput(BaseModel):
-    """What a reward function says about one step of a rollout.
+    """The result of a reward function for one step of a rollout.
 
     Example:
         >>> from guerdon import StepOutput
@@ -27,11 +27,11 @@ class StepOutput(BaseModel):
         -0.5
 
     Attributes:
-        step_index: Which step: the number of the assistant turn in the conversation, from 0; or a
-            string, which is the `StepData.step_info["step_id"]` of the step that is meant.
+        step_index: The index of the assistant turn in the conversation, from 0; or a string, the
+            `StepData.step_info["step_id"]` of the step.
         base_reward: The step's own reward, a finite float.
-        metrics: What else was measured of it.
-        reason: Why, in words.
+        metrics: Further measurements.
+        reason: The reason for the reward.
     """
 
     model_config = ConfigDict(
@@ -45,9 +45,9 @@ class StepOutput(BaseModel):
 
 
 class EvaluateResult(BaseModel):
-    """What a reward function says about one rollout.
+    """The result of a reward function for one rollout.
 
-    A failure is no zero: a result that has no valid score says so, with the error.
+    A failure is not a 0: it is a result without a valid score, with the error.
 
     Example:
         >>> from guerdon import EvaluateResult
@@ -58,13 +58,13 @@ class EvaluateResult(BaseModel):
         (True, False)
 
     Attributes:
-        score: A finite float; None only where the result is invalid.
-        is_score_valid: Whether the score counts. Left out, it does where there is one.
-        reason: Why, in words.
-        metrics: What else was measured. Numbers among them are components of the score.
-        step_outputs: What is said of single steps; None where nothing is.
-        error: What went wrong, in words.
-        log: What the function printed, where it ran in a sandbox; None where it printed nothing.
+        score: A finite float; None only if the result is invalid.
+        is_score_valid: Whether the score counts; by default, whether there is one.
+        reason: The reason for the score.
+        metrics: Further measurements. Numbers among them are components of the score.
+        step_outputs: The results for single steps, if any.
+        error: The error message, if it failed.
+        log: The output of the function in a sandbox, if it printed anything.
     """
 
     model_config = ConfigDict(
@@ -82,12 +82,12 @@ class EvaluateResult(BaseModel):
     @model_validator(mode="after")
     def _valid_has_score(self) -> Self:
         if "is_score_valid" not in self.model_fields_set:
-            # Past validation, which would come here again.
+            # Without validation, which would call this validator again.
             self.__dict__["is_score_valid"] = self.score is not None
         elif self.score is None and self.is_score_valid:
             raise ValueError(
-                "a valid result has a score; where there is none, leave is_score_valid out "
-                "or say False, with the error"
+                "a valid result requires a score; without one, omit is_score_valid or set it to "
+                "False, with the error"
             )
         return self
 
@@ -95,7 +95,7 @@ class EvaluateResult(BaseModel):
         before, given = dict(self.__dict__), set(self.model_fields_set)
         try:
             super().__setattr__(name, value)
-        except ValidationError:  # what is refused doesn't stay
+        except ValidationError:  # undo the rejected assignment
             self.__dict__.clear()
             self.__dict__.update(before)
             self.__pydantic_fields_set__.intersection_update(given)

@@ -18,20 +18,19 @@ from guerdon.errors import InvalidArgumentError
 
 __all__ = ["Message", "read_messages"]
 
-# The roles that only say how to behave.
+# Roles that contain instructions.
 INSTRUCTION_ROLES = ("system", "developer")
 
-# Where an action or an observation may hold what it says, the likeliest first.
+# Fields that may contain the text of an action or an observation, the most common first.
 TEXT_FIELDS = ("content", "message", "text", "prompt")
 
 
 class Message(BaseModel):
     """One message of a conversation.
 
-    It never changes: what a reward function is given is what was recorded.
-
-    It takes OpenAI's chat format and gives it back without loss: fields that it doesn't know
-    are kept. Besides attributes it offers a dict's look, ``message["content"]``.
+    It is immutable, so that a reward function can't change what was recorded. It reads and writes
+    OpenAI's chat format without loss: unknown fields are kept. Fields are attributes and also keys,
+    ``message["content"]``.
 
     Example:
         >>> message = Message.model_validate({"role": "user", "content": "6 × 7?", "cache": True})
@@ -41,12 +40,12 @@ class Message(BaseModel):
         {'role': 'user', 'content': '6 × 7?', 'cache': True}
 
     Attributes:
-        role: Who speaks.
-        content: The text, or a list of parts, or None beside tool calls.
-        name: The speaker's name, where several have the role.
+        role: The role of the author.
+        content: The text, a list of parts, or None with tool calls.
+        name: The author's name, if several have the role.
         tool_call_id: The call that a tool's message answers.
         tool_calls: The calls that an assistant makes.
-        reasoning_content: What the model thought before it answered, where it is told.
+        reasoning_content: The model's reasoning before the answer, if it is returned.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants")
@@ -60,14 +59,14 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """The content as text: that of all text parts, ``""`` where there is none."""
+        """The content as text: that of all text parts, ``""`` without content."""
         content = self.content
         if isinstance(content, str):
             return content
         return "".join(str(part.get("text") or "") for part in content or ())
 
     def to_openai(self) -> dict[str, Any]:
-        """The message as it came in, as a dict that JSON can hold."""
+        """Return the message as it was given, as a dict of JSON types."""
         return self.model_dump()
 
     @model_serializer(mode="wrap")
@@ -76,13 +75,13 @@ class Message(BaseModel):
         return {name: value for name, value in dump(self).items() if name in given}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A field by name, or `default`, as of a dict."""
+        """Return a field by name, or `default`."""
         return self[key] if key in self.model_fields_set else default
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.model_fields_set:
             raise KeyError(key)
-        extra = self.model_extra or {}  # first: a field may be called as a method is
+        extra = self.model_extra or {}  # first: a field may have the name of a method
         return extra[key] if key in extra else getattr(self, key)
 
     def __contains__(self, key: object) -> bool:
@@ -94,7 +93,7 @@ _plain = {Message}
 
 
 def read_messages(given: Any, where: str = "messages") -> list[Message]:
-    """A list of messages of its own, made of `Message` or of dicts in OpenAI's chat format.
+    """Return a new list of messages from `Message` objects or dicts in OpenAI's chat format.
 
     Example:
         >>> from guerdon.types import read_messages
@@ -102,15 +101,15 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         '6 × 7?'
 
     Args:
-        given: The conversation. What is a `Message` already is not copied.
-        where: What it is called, for the error.
+        given: The conversation. `Message` objects are not copied.
+        where: Its name in error messages.
 
     Raises:
-        InvalidArgumentError: It is no list, or a message isn't one.
+        InvalidArgumentError: It is not a list, or contains an invalid message.
     """
     if not isinstance(given, (list, tuple)):
         raise InvalidArgumentError(
-            f"{where} is {reprlib.repr(given)}; it takes a list of messages {{role, content}}"
+            f"`{where}` must be a list of messages {{role, content}}, got {reprlib.repr(given)}"
         )
     if _plain.issuperset(map(type, given)):
         return list(given)

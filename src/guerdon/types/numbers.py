@@ -1,36 +1,30 @@
-"""What counts as a number in a model: finite, and no bool."""
+"""Types of numbers in models: finite, and not bool."""
 
 from __future__ import annotations
 
-import math
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, StrictInt
+
+from guerdon._validation import as_finite
 
 __all__ = ["FiniteFloat", "Index", "Metrics"]
 
 
 def _finite(value: Any) -> Any:
-    kind = type(value)
-    if kind is float and math.isfinite(value):
-        return value
-    if kind is not bool and isinstance(value, Real):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return number
-    raise ValueError(f"a score is a finite float, not {value!r:.60}")
+    number = as_finite(value)
+    if number is None:
+        raise ValueError(f"a score is a finite float, not {value!r:.60}")
+    return number
 
 
-# An int or one of numpy's numbers becomes the float that it is.
+# Integers and numbers of numpy are converted to float.
 FiniteFloat: TypeAlias = Annotated[float, BeforeValidator(_finite)]
 
 
 def _plain(metrics: Any) -> Any:
-    """Numbers and arrays of numpy as what JSON can hold."""
+    """Convert numbers and arrays of numpy to JSON types."""
     if not isinstance(metrics, dict) or not metrics:
         return metrics
     return {
@@ -43,7 +37,7 @@ Metrics: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_plain)]
 
 
 def _index(value: Any) -> Any:
-    """A whole number of numpy, such as argmax gives, as the int that it is."""
+    """Convert an integer of numpy, such as the result of argmax, to int."""
     if isinstance(value, Integral) and not isinstance(value, bool | int):
         return int(value)
     return value

@@ -1,4 +1,4 @@
-"""`Observation`: what an environment answers to an action."""
+"""`Observation`: what an environment returns for an action."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["GenericObservation", "Observation"]
 
 
 class Observation(BaseModel):
-    """What came of one step. Subclass it with the fields that your environment shows.
+    """What an environment returns for one step. Subclass it with the fields of your environment.
 
-    It is mutable: an environment makes it, its rubric scores it, and the reward is written into it.
+    It is mutable: the environment creates it, its rubric scores it, and the reward is set on it.
 
     Example:
         >>> from guerdon import Observation
@@ -31,11 +31,10 @@ class Observation(BaseModel):
 
     Attributes:
         done: Whether the episode has ended.
-        reward: A finite float (a bool counts as 0 or 1); None where there is none, as after a
-            reset, or where scoring failed: then ``metadata["reward_error"]`` says why.
-        metadata: What else there is to tell: ``reward_components`` (dotted names to floats),
-            ``reward_error``, ``step_rewards`` of an episode that ended, ``error``, and whatever
-            the environment adds.
+        reward: A finite float (a bool counts as 0 or 1); None after a reset, or if scoring failed:
+            then ``metadata["reward_error"]`` contains the reason.
+        metadata: ``reward_components`` (dotted names to floats), ``reward_error``,
+            ``step_rewards`` at the end of an episode, ``error``, and what the environment adds.
     """
 
     model_config = ConfigDict(
@@ -52,8 +51,8 @@ class Observation(BaseModel):
         kind = cls.model_fields["reward"].annotation
         if kind is not Any and type(None) not in get_args(kind):
             raise EnvDefinitionError(
-                f"{cls.__name__} declares its reward as {kind}, which leaves no place for a "
-                "failure; Observation has the field already"
+                f"`reward` of {cls.__name__} must accept None, which marks a failure, got {kind}; "
+                "Observation already declares the field"
             )
 
     @field_validator("reward", mode="before")
@@ -73,7 +72,7 @@ class Observation(BaseModel):
         raise ValueError(f"a reward is a finite number or None, not {value!r:.60}")
 
     def with_reward(self, reward: float | None) -> Self:
-        """Set the reward, and return this very observation.
+        """Set the reward, and return the same observation.
 
         Args:
             reward: A finite number, or None.
@@ -86,7 +85,7 @@ class Observation(BaseModel):
 
 
 class GenericObservation(Observation):
-    """An observation of an environment whose types aren't known here: it takes any field.
+    """An observation of an environment whose types aren't known: it accepts any field.
 
     Example:
         >>> from guerdon.types import GenericObservation

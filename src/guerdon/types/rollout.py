@@ -27,11 +27,11 @@ class MessageAction:
         ('42', 0, ['user'])
 
     Attributes:
-        content: Its text; ``""`` where it only calls tools.
-        tool_calls: The tools it calls, in OpenAI's format.
-        turn: The number of the assistant turn in the conversation, from 0.
+        content: Its text; ``""`` if it only calls tools.
+        tool_calls: The tool calls, in OpenAI's format.
+        turn: The index of the assistant turn in the conversation, from 0.
         conversation: The whole conversation.
-        place: The turn's place in it, from 0.
+        place: The index of its message, from 0.
     """
 
     content: str
@@ -41,7 +41,7 @@ class MessageAction:
     place: int
 
     def __str__(self) -> str:
-        """What was said, as a judge reads it; with tool calls, both as JSON."""
+        """Return the text for a judge; with tool calls, text and calls as JSON."""
         if not self.tool_calls:
             return self.content
         both = {"content": self.content, "tool_calls": self.tool_calls}
@@ -49,7 +49,7 @@ class MessageAction:
 
     @property
     def message(self) -> str:
-        """The text, by the name that some environments give it."""
+        """The text, under the name that some environments use."""
         return self.content
 
     @property
@@ -59,7 +59,7 @@ class MessageAction:
 
     @property
     def step_id(self) -> str | None:
-        """The message's own ``step_id``, where it has one."""
+        """The message's own ``step_id``, if it has one."""
         found = (self.raw.model_extra or {}).get("step_id")
         return found if isinstance(found, str) else None
 
@@ -82,9 +82,9 @@ class MessageObservation:
 
     Attributes:
         done: Whether the turn was the last.
-        metadata: The row's columns, ``ground_truth`` among them; under ``messages`` those that
-            followed the turn, up to the next one.
-        reward: Always None: nothing was scored when it was recorded.
+        metadata: The row's columns, such as ``ground_truth``; ``messages`` are those that followed
+            the turn, up to the next one.
+        reward: Always None: a recording has no score.
     """
 
     done: bool
@@ -107,10 +107,10 @@ class Rollout:
         [('41', 1, False), ('42', 0, True)]
 
     Attributes:
-        id: What tells it from others; its line number where the row has none.
-        group: What it shares with others from the same task; None where the row has none.
+        id: Its id; by default the line number.
+        group: The id that rollouts of one task share, if the row has one.
         messages: The whole conversation.
-        columns: The whole row as it was read.
+        columns: The whole row.
     """
 
     id: Any
@@ -123,14 +123,14 @@ class Rollout:
 
     @property
     def first_turn(self) -> int:
-        """The first assistant turn that was played; those before it are examples."""
+        """The index of the first assistant turn that was played; earlier ones are examples."""
         return int(self.columns.get("first_turn") or 0)
 
     @property
     def steps(self) -> list[tuple[MessageAction, MessageObservation]]:
-        """The assistant turns, each with what followed it: pairs of an action and an observation.
+        """The assistant turns with what followed each: pairs of an action and an observation.
 
-        The last observation is `done`. They are made when they are first asked for.
+        The last observation is `done`. They are created on first access.
         """
         found = self._steps
         if found is None:
@@ -143,36 +143,36 @@ class Rollout:
         """Read a rollout from a row of a JSONL file.
 
         Args:
-            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``. Its
-                ``first_turn`` says which assistant turn was played first, from 0: those before it
-                are examples, and no steps.
+            row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``.
+                ``first_turn`` is the index of the first assistant turn that was played, from 0:
+                earlier ones are examples, not steps.
             line: Its line in the file, from 1.
 
         Raises:
-            RolloutError: The row is no object, has no messages, a message isn't one, or no
-                message is the assistant's.
+            RolloutError: The row is not an object, has no messages, an invalid message, or no
+                assistant message.
         """
         if not isinstance(row, dict):
             raise RolloutError(
-                f"a rollout is an object with 'messages', not {type(row).__name__}",
+                f"a rollout must be an object with 'messages', got {type(row).__name__}",
                 line=line,
                 row=row,
             )
         try:
             messages = _read(row)
         except InvalidArgumentError as error:
-            failed = _failure(row)  # which is why there is nothing to read
-            said = f"{failed}; {error}" if failed else str(error)
-            raise RolloutError(said, line=line, row=row) from None
+            failed = _failure(row)  # the reason why there is nothing to read
+            problem = f"{failed}; {error}" if failed else str(error)
+            raise RolloutError(problem, line=line, row=row) from None
         return cls(row.get("id", line), row.get("group"), messages, row)
 
     @property
     def failure(self) -> str | None:
-        """How the episode failed, where its row says so, as that of a `RolloutRecord` does."""
+        """Why the episode failed, if its row contains an error, like that of a `RolloutRecord`."""
         return _failure(self.columns)
 
     def to_step_data(self) -> list[StepData]:
-        """The assistant turns as `StepData`, ready to be aligned and credited.
+        """Return the assistant turns as `StepData`, ready for alignment and credit.
 
         Example:
             >>> rollout = Rollout.from_row({"messages": [
@@ -204,16 +204,11 @@ class Rollout:
 
 
 def _read(row: Mapping[str, Any]) -> list[Message]:
-    """The messages of a row, among which is a turn that was played.
-
-    Raises:
-        InvalidArgumentError: There are none.
-    """
+    """Return the messages of a row, which must include a played turn."""
     given = row.get("messages")
     if not isinstance(given, list) or not given:
         raise InvalidArgumentError(
-            "the rollout has no messages; 'messages' takes a list of {role, content}, "
-            f"not {reprlib.repr(given)}"
+            f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"
         )
     messages = read_messages(given)
     turns = sum(message.role == "assistant" for message in messages)
@@ -221,13 +216,13 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
     if not turns:
         roles = sorted({message.role for message in messages})
         raise InvalidArgumentError(
-            f"the rollout has no assistant turn to score; its roles are {roles}"
+            f"the rollout has no assistant turn to score, only the roles {roles}"
         )
     right = first is None or (type(first) in (int, float) and first % 1 == 0)
     if not right or not 0 <= (first or 0) < turns:
         raise InvalidArgumentError(
-            f"first_turn is {reprlib.repr(first)}; it takes the number of an assistant turn, of "
-            f"which the rollout has {turns}, from 0"
+            f"`first_turn` must be the index of one of the {turns} assistant turns, from 0, got "
+            f"{reprlib.repr(first)}"
         )
     return messages
 
@@ -235,7 +230,7 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
 def _failure(row: Mapping[str, Any]) -> str | None:
     if row.get("ended") != "error":
         return None
-    return f"the episode ended with an error: {row.get('error') or 'nobody said which'}"
+    return f"the episode ended with an error: {row.get('error') or 'unknown'}"
 
 
 def _steps(

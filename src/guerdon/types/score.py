@@ -1,10 +1,12 @@
-"""`Score`: what one evaluation of a tree of rubrics gave, node by node."""
+"""`Score`: the result of one evaluation of a tree of rubrics, node by node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
+
+from guerdon._validation import did_you_mean
 
 __all__ = ["Score", "Status"]
 
@@ -15,9 +17,9 @@ Status = Literal["scored", "skipped", "failed"]
 class Score:
     """The score of one rubric in one evaluation, with those of its children.
 
-    It belongs to that evaluation alone and never changes. A failure is no zero: a rubric that
-    raised has the status ``failed``, and no value unless a `Guarded` was told to put one in its
-    place; a rubric that was not reached has the status ``skipped`` and no value.
+    It belongs to that evaluation alone and never changes. A failure is not a 0: a rubric that
+    raised has the status ``failed``, and no value unless a `Guarded` substitutes one; a rubric that
+    was not reached has the status ``skipped`` and no value.
 
     Example:
         >>> from guerdon import Gate, Rubric, Sequential
@@ -26,7 +28,7 @@ class Score:
         ...     def forward(self, action, observation):
         ...         return float(len(action) <= 5)
         >>> class Polite(Rubric):
-        ...     '''The text says please.'''
+        ...     '''The text contains please.'''
         ...     def forward(self, action, observation):
         ...         return float("please" in action)
         >>> score = Sequential(Gate(Short()), Polite()).score("give me that", None)
@@ -39,15 +41,15 @@ class Score:
 
     Attributes:
         name: The rubric's name in its parent; ``""`` for the root.
-        value: A finite float, or None where there is none.
+        value: A finite float, or None.
         status: ``scored``, ``skipped`` or ``failed``.
-        weight: The weight that its parent gave it; None where the parent has no weights.
-        seconds: How long it took, its children included; 0.0 where it was skipped.
-        reason: Why the value is what it is, in words, where somebody said so.
-        error: What went wrong, in words; None where nothing did.
+        weight: Its weight in its parent; None if the parent has no weights.
+        seconds: Its duration, including its children; 0.0 if it was skipped.
+        reason: The reason for the value, if `Rubric.explain` was called.
+        error: The error message; None if it didn't fail.
         exception: The exception behind ``error``.
-        hook_errors: What this rubric's forward hooks raised; the value doesn't depend on it.
-        children: The scores of the rubric's children, in their order in the tree.
+        hook_errors: What the rubric's forward hooks raised; the value doesn't depend on it.
+        children: The scores of its children, in their order in the tree.
     """
 
     name: str = ""
@@ -62,9 +64,9 @@ class Score:
     children: tuple[Score, ...] = ()
 
     def components(self) -> dict[str, float]:
-        """Every value below this node, by dotted name.
+        """Return every value below this node by dotted name.
 
-        Rubrics that were skipped or failed are absent, not 0.
+        Skipped and failed rubrics are absent, not 0.
 
         Returns:
             Dotted names, such as ``"code.syntax"``, to finite floats.
@@ -72,7 +74,7 @@ class Score:
         return {name: node.value for name, node in self.walk() if name and node.value is not None}
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Score]]:
-        """This node and all below it, depth first, with their dotted names (``""`` is itself)."""
+        """Iterate over this node and all below it, depth first, with their dotted names."""
         yield prefix, self
         for child in self.children:
             yield from child.walk(f"{prefix}.{child.name}" if prefix else child.name)
@@ -81,4 +83,6 @@ class Score:
         for name, node in self.walk():
             if name == path:
                 return node
-        raise KeyError(f"no score at {path!r}; there are {[name for name, _ in self.walk()]}")
+        raise KeyError(
+            f"no score at {path!r}; {did_you_mean(path, (name for name, _ in self.walk()))}"
+        )

@@ -1,4 +1,4 @@
-"""`State` and `EnvironmentMetadata`: what an environment tells of itself."""
+"""`State` and `EnvironmentMetadata`: what an environment reports about itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["EnvironmentMetadata", "State"]
 
 
 class State(BaseModel):
-    """Where an episode stands. Subclass it to tell more; further fields are taken as they are.
+    """The state of an episode. Further fields are accepted; subclass it to validate them.
 
     Example:
         >>> from guerdon import State
@@ -16,8 +16,8 @@ class State(BaseModel):
         2
 
     Attributes:
-        episode_id: Which episode it is; None before the first reset.
-        step_count: How many steps were taken since the reset.
+        episode_id: The id of the episode; None before the first reset.
+        step_count: The number of steps since the reset.
     """
 
     model_config = ConfigDict(extra="allow", validate_assignment=True, ser_json_inf_nan="constants")
@@ -27,7 +27,7 @@ class State(BaseModel):
 
 
 class EnvironmentMetadata(BaseModel):
-    """What an environment says about itself to those who connect to it.
+    """The description of an environment for its clients.
 
     Example:
         >>> from guerdon.types import EnvironmentMetadata
@@ -36,11 +36,11 @@ class EnvironmentMetadata(BaseModel):
 
     Attributes:
         name: The environment's name.
-        description: What it is about, in a line.
-        readme_content: A longer text, as Markdown.
+        description: What it does, in one line.
+        readme_content: A longer description in Markdown.
         version: The environment's version.
-        author: Who made it.
-        documentation_url: Where there is more to read.
+        author: Its author.
+        documentation_url: The address of its documentation.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -26,21 +26,21 @@ class StepData(BaseModel):
         True
 
     Attributes:
-        system_step_index: The number of the step in its rollout, from 0, as the system counts.
-        observation_data: What the policy saw before it decided: of an episode that was played, what
-            the environment showed; of a recorded conversation, the text of the message before.
+        system_step_index: The index of the step in its rollout, from 0.
+        observation_data: The input of the policy's decision: in a played episode, the observation;
+            in a recorded conversation, the text of the message before.
         action_taken: The structured action.
-        raw_policy_output: The text that the action was read from.
+        raw_policy_output: The text that the action was parsed from.
         resulting_messages_history: The conversation after the step.
-        policy_logprobs: The log-probabilities of what was sampled, where the policy tells them.
-        policy_value_estimate: The policy's own estimate of the return, where it has one.
+        policy_logprobs: The log-probabilities of the sampled tokens, if the policy reports them.
+        policy_value_estimate: The policy's own estimate of the return, if it has one.
         is_done: Whether the episode ended with this step.
-        step_info: What else is known of the step: ``assistant_turn_index``, by which results are
-            aligned, and perhaps a ``step_id``.
-        base_reward: The step's own reward; None where nobody gave one.
-        advantage: Its advantage; None where no credit was assigned.
-        return_to_go: The discounted sum of the rewards from here on, or what the method has in its
-            place; None likewise.
+        step_info: Further data of the step: ``assistant_turn_index``, by which results are
+            aligned, and optionally a ``step_id``.
+        base_reward: The step's own reward; None if it has none.
+        advantage: Its advantage; None if no credit was assigned.
+        return_to_go: The discounted sum of the rewards from this step on, or the estimator's
+            equivalent; None if no credit was assigned.
     """
 
     model_config = ConfigDict(

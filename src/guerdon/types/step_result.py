@@ -1,4 +1,4 @@
-"""`StepResult`: what a client gets for a reset or a step."""
+"""`StepResult`: what a client returns for a reset or a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ObsT = TypeVar("ObsT")
 
 @dataclass(slots=True)
 class StepResult(Generic[ObsT]):
-    """What a client gets for a reset or a step.
+    """What a client returns for a reset or a step.
 
     Example:
         >>> from guerdon import StepResult
@@ -20,10 +20,10 @@ class StepResult(Generic[ObsT]):
         0.5
 
     Attributes:
-        observation: What the environment shows, a model or a dict.
-        reward: A finite float; None where there is none.
+        observation: The observation, a model or a dict.
+        reward: A finite float, or None.
         done: Whether the episode has ended.
-        metadata: What else the environment tells, the reward's components among it.
+        metadata: Further data of the environment, including the reward's components.
     """
 
     observation: ObsT

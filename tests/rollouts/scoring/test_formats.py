@@ -86,7 +86,7 @@ def test_what_is_no_record_fails_where_it_is_scored(other):
     found = read([record(1), other, record(2)])
     assert sorted(number for number, _ in found) == [1, 2, 3]
     [broken] = [line for line in found if line[0] == 2]
-    with pytest.raises(RolloutError, match="a rollout is an object") as caught:
+    with pytest.raises(RolloutError, match="a rollout must be an object") as caught:
         parse_line(*broken)
     assert caught.value.line == 2
 

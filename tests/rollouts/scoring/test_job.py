@@ -897,7 +897,7 @@ def test_an_episode_that_failed_is_scored_where_that_is_asked_for(row, write_row
 @pytest.mark.parametrize("error", [None, "", 0], ids=repr)
 def test_a_failure_of_which_nobody_said_anything_is_one(row, write_rows, run, error):
     _, [failed] = run(write_rows([row("1", ended="error", error=error)]))
-    assert failed["error"].endswith("the episode ended with an error: nobody said which")
+    assert failed["error"].endswith("the episode ended with an error: unknown")
 
 
 @pytest.mark.parametrize("ended", ["done", "max_steps", "errors", None, True], ids=repr)

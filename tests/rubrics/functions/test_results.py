@@ -126,7 +126,7 @@ def test_anything_else_is_refused_with_what_it_is(value):
         ({"score": "1"}, "score: a score is a finite float, not '1'"),
         ({"score": 1.0, "scores": 2.0}, "scores: Extra inputs are not permitted"),
         ({"score": 1.0, "metrics": None}, "metrics: "),
-        ({"is_score_valid": True}, "a valid result has a score"),
+        ({"is_score_valid": True}, "a valid result requires a score"),
         ({1: 2.0}, "1: "),
         (
             {"score": 1.0, "step_outputs": [{"step_index": 0, "base_reward": math.inf}]},

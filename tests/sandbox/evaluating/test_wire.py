@@ -163,7 +163,10 @@ def reply(**fields):
         ),
         (reply(results=[{"score": math.nan}]), "score is a finite float, not nan"),
         (reply(results=[{"score": True}]), "score is a finite float, not True"),
-        (reply(results=[{"score": None, "is_score_valid": True}]), "a valid result has a score"),
+        (
+            reply(results=[{"score": None, "is_score_valid": True}]),
+            "a valid result requires a score",
+        ),
         (reply(results=[{"score": 1.0, "is_score_valid": "yes"}]), "is_score_valid: Input should"),
         (reply(results=[{"score": 1.0, "more": 2}]), "results.0.more: Extra inputs"),
         (reply(more=1), "more: Extra inputs"),
