@@ -453,7 +453,7 @@ def test_a_child_that_wasnt_dispatched_to_is_no_component():
 
 def test_an_observation_class_whose_reward_leaves_no_place_for_a_failure_is_refused():
     with pytest.raises(
-        EnvDefinitionError, match="`reward` of Numbered must accept None, .* got <class 'float'>"
+        EnvDefinitionError, match=r"`reward` of Numbered must accept None, .* got <class 'float'>"
     ):
 
         class Numbered(Observation):
