@@ -32,7 +32,7 @@ PROMPT = Path(__file__).with_name("style_prompt.txt").read_text(encoding="utf-8"
 
 @dataclass(frozen=True, slots=True)
 class StyleConfig:
-    """Whom `JudgedStyle` asks.
+    """The configuration of `JudgedStyle`.
 
     Example:
         >>> from examples.reward_pipelines.style_judge import StyleConfig
@@ -57,7 +57,7 @@ class JudgedStyle(LLMJudge):
         ['style_judge']
 
     Args:
-        config: Whom it asks.
+        config: The service that it asks.
         mcp_client: The services.
     """
 

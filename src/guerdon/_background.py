@@ -1,8 +1,8 @@
-"""An event loop in a thread of its own, where sync code has async code run.
+"""The background loop: an event loop in a thread, for what outlives its caller's event loop.
 
-There is one in a process, however many environments and clients wait for it, so that what belongs
-to a loop (the connection of a judge, say) survives from one step to the next. It starts when it
-is first needed and ends with the process.
+There is one per process, however many environments and clients use it, so that what belongs to an
+event loop (connections, limits, caches) survives from one step to the next, whether it is used by
+synchronous code, under asyncio or under trio. It starts on first use and ends with the process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -21,7 +22,15 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
-__all__ = ["SyncWrapper", "as_asyncio", "background_loop", "no_waiting", "run", "wait_for"]
+__all__ = [
+    "SyncWrapper",
+    "as_asyncio",
+    "background_loop",
+    "no_waiting",
+    "on_background",
+    "run",
+    "wait_for",
+]
 
 T = TypeVar("T")
 
@@ -41,7 +50,7 @@ class _Background:
             try:
                 self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
-                continue  # of somebody's task, whose waiter gets it; the others go on
+                continue  # a task raised it, and its waiter gets it; the others go on
 
     def close(self) -> None:
         if self.process == os.getpid() and not self.loop.is_closed():
@@ -55,7 +64,7 @@ class _Background:
 def _fastest_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:  # there is none for this platform
+    except ImportError:  # not available on this platform
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 
@@ -65,7 +74,7 @@ _background: _Background | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The loop; it is started where it isn't there yet, also in a forked process."""
+    """Return the loop; start it if it isn't running, as in a forked process."""
     global _background
     with _lock:
         if _background is None or _background.process != os.getpid():
@@ -79,10 +88,10 @@ _method: ContextVar[_Method | None] = ContextVar("guerdon_async_method", default
 
 @contextmanager
 def no_waiting(method: str) -> Iterator[None]:
-    """Refuse, inside, to have the event loop itself wait for async code.
+    """Make `run` raise inside this context on the running event loop, which it would block.
 
     Args:
-        method: What the author wrote, for the message.
+        method: The author's method, for the error.
     """
     token = _method.set((method, asyncio.get_running_loop()))
     try:
@@ -94,7 +103,7 @@ def no_waiting(method: str) -> Iterator[None]:
 async def as_asyncio(coroutine: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine on that loop in the context of a caller that may run under trio.
 
-    The context says so, and anyio would believe it.
+    The context contains the name of the caller's library, and anyio would use it.
     """
     sniffio = sys.modules.get("sniffio")  # which comes with trio
     if sniffio is not None and sniffio.current_async_library_cvar.get() is not None:
@@ -103,25 +112,25 @@ async def as_asyncio(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on that loop, in the caller's context, and wait for what it gives.
+    """Run a coroutine on the background loop, in the caller's context, and wait for its result.
 
     Raises:
-        AsyncRubricError: The caller runs on that very loop, which can't wait for itself, or in an
-            author's async method.
-        BaseException: What the coroutine raised. Where waiting is interrupted, it is cancelled.
+        AsyncRubricError: The caller runs on the background loop, which can't wait for itself, or
+            in an author's async method.
+        BaseException: What the coroutine raised. If waiting is interrupted, it is cancelled.
     """
     method = _method.get()
     if method is not None and asyncio._get_running_loop() is method[1]:
         coroutine.close()
         raise AsyncRubricError(
-            f"sync code in {method[0]} waits for something async, and the loop with it; await "
+            f"sync code in {method[0]} waits for async code, and blocks the event loop; await "
             "it there: `await self.score_async(…)`, `await self.rubric.evaluate(…)`"
         )
     loop = background_loop()
     if _background is not None and threading.current_thread() is _background.thread:
         coroutine.close()
         raise AsyncRubricError(
-            "sync code that waits for async code was called from that async code itself; "
+            "sync code that waits for async code was called on the background loop; "
             "use the async twin there, such as `await environment.step_async(…)`"
         )
     future = asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), loop)
@@ -132,8 +141,45 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+async def on_background(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine that runs on the background loop, in the caller's context.
+
+    If the caller is cancelled, so is the coroutine; the caller doesn't wait for its end.
+
+    Example:
+        >>> import asyncio
+        >>> async def judge():
+        ...     return 0.5
+        >>> asyncio.run(on_background(judge()))
+        0.5
+
+    Raises:
+        BaseException: What the coroutine raised.
+    """
+    loop = background_loop()
+    here = asyncio._get_running_loop()
+    if here is loop:
+        return await coroutine
+    if here is not None:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+    return await _under_trio(asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), loop))
+
+
+async def _under_trio(future: Future[T]) -> T:
+    import trio  # which is running
+
+    done = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    future.add_done_callback(lambda _: token.run_sync_soon(done.set))
+    try:
+        await done.wait()
+    finally:
+        future.cancel()
+    return future.result()
+
+
 def wait_for(awaitable: Awaitable[T]) -> T:
-    """Wait for any awaitable that belongs to no loop yet, such as the score of an async tree."""
+    """Wait for any awaitable that isn't bound to a loop yet, such as the score of an async tree."""
 
     async def waiting() -> T:
         return await awaitable

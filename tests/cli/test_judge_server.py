@@ -153,7 +153,7 @@ def test_a_call_that_fails_says_why_and_the_server_goes_on(serving):
         failed, fine = asyncio.run(twice())
         code, _, err = ended(process)
     assert failed.is_error
-    assert "holds no verdict" in failed.content[0].text
+    assert "has no verdict" in failed.content[0].text
     assert fine.structured_content["score"] == 0.8
     assert (code, "Traceback" in err) == (0, False)
 
@@ -219,18 +219,21 @@ def test_beyond_the_loopback_it_warns_unless_there_is_a_token(serving):
     [
         (["-t", "none.txt"], "--template none.txt: No such file"),
         (["-t", "."], "--template .: Is a directory"),
-        (["-t", "empty.txt"], "--template empty.txt: a template is a text that isn't empty"),
+        (["-t", "empty.txt"], "--template empty.txt: a template must be a non-empty string"),
         (["-t", "plain.txt"], "--template plain.txt has no place for what is judged"),
         (["-t", "latin.txt"], "--template latin.txt is no text in UTF-8"),
-        (["--endpoint", "localhost:8000"], "endpoint: it takes an address like"),
-        (["--endpoint", "http://ada:pw@host"], "endpoint: an address holds no user or password"),
+        (["--endpoint", "localhost:8000"], "endpoint: invalid address; expected one like"),
+        (
+            ["--endpoint", "http://ada:pw@host"],
+            "endpoint: an address must not contain a user or password",
+        ),
         (["--api-key-env", "NO_SUCH_KEY"], "the environment variable NO_SUCH_KEY, which isn't set"),
         (["--temperature", "nan"], "temperature: "),
         (["--timeout", "0"], "timeout_s: "),
         (["--retries", "-1"], "retries: "),
         (["--stdio", "--port", "8001"], "--port is of HTTP"),
         (["--stdio", "--token", "s3cret"], "--token is of HTTP"),
-        (["--token", "two words"], "the token takes printable ASCII"),
+        (["--token", "two words"], "`token` must be printable ASCII"),
         (["--host", "203.0.113.1"], "can't listen on 203.0.113.1:"),
     ],
     ids=lambda value: "_".join(value).replace("/", "") if isinstance(value, list) else "",

@@ -246,8 +246,8 @@ def test_build_rubric_reports_missing_services():
     [
         ({"endpoint": "stile_judge"}, "config.endpoint: mcp_services has no service 'stile_judge'"),
         (
-            {"endpoint": "style_judge", "judges": ["style_judge", "other"]},
-            "config.judges: mcp_services has no service 'other'; known: 'style_judge'",
+            {"endpoint": ["style_judge", "other"]},
+            "config.endpoint: mcp_services has no service 'other'; known: 'style_judge'",
         ),
     ],
 )
@@ -255,9 +255,7 @@ def test_build_rubric_reports_unknown_services_of_a_judge(config, said):
     config = {"prompt_template": "{action}"} | config
     (told,) = refused("LLMJudge", config, mcp=MCP)
     assert told.startswith(said)
-    assert build_rubric(
-        entry("LLMJudge", config | {"endpoint": "style_judge", "judges": []}), mcp=MCP
-    )
+    assert build_rubric(entry("LLMJudge", config | {"endpoint": "style_judge"}), mcp=MCP)
 
 
 def test_build_rubric_reports_unknown_services_of_a_nested_judge():
@@ -267,9 +265,9 @@ def test_build_rubric_reports_unknown_services_of_a_nested_judge():
     assert "did you mean 'style_judge'?" in refused(factory, mcp=MCP)[0]
 
 
-def test_build_rubric_reports_the_invalid_address_of_a_judge():
-    told = refused("LLMJudge", {"prompt_template": "{action}", "endpoint": "style_judge"})[0]
-    assert told.startswith("config.endpoint: endpoint is 'style_judge', which is no address")
+def test_llm_judge_without_services_rejects_the_name_of_one():
+    problem = refused("LLMJudge", {"prompt_template": "{action}", "endpoint": "style_judge"})[0]
+    assert problem.startswith("config.endpoint: `endpoint` is the service 'style_judge', but there")
 
 
 def test_build_rubric_reports_an_unknown_private_key():
@@ -358,7 +356,7 @@ per_turn:
   - {name: a, rubric: LLMJudge, config: {prompt_template: "{action}", endpoint: style}}
   - {name: b, rubric: needing, config: {service: style}}
   - {name: c, rubric: needing, config: {service: stile}}
-  - {name: d, rubric: LLMJudge, config: {prompt_template: "{action}", endpoint: [style]}}
+  - {name: d, rubric: LLMJudge, config: {prompt_template: "{action}", endpoint: 5}}
 mcp_services:
   style: {type: openai_llm, endpoint: "http://localhost:1", modle: m}
 """
@@ -376,7 +374,8 @@ def test_check_document_reports_an_invalid_service_once():
     assert str(document.error(found)).split("\n") == [
         "line 5: per_turn[2].config.service: mcp_services has no service 'stile'; "
         "did you mean 'style'?",
-        "line 6: per_turn[3].config.endpoint: must be a string, got a list",
+        "line 6: per_turn[3].config.endpoint: must be a string, got 5; write it in quotes",
+        "line 6: per_turn[3].config.endpoint: must be a list, got 5",
         "line 8: mcp_services.style.modle: unknown key; did you mean 'model'?",
         "line 8: mcp_services.style.model: is required",
     ]

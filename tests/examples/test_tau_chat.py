@@ -206,7 +206,7 @@ def test_delays_429s_broken_json_and_dropped_connections_pass(opened, monkeypatc
     ("opened", "answer", "told"),
     [
         (here, Failed(429), "answered 429"),
-        (here, Broken(), "no JSON"),
+        (here, Broken(), "invalid JSON"),
         (here, Dropped(), "can't be reached"),
         (here, Said(""), "not a text"),
         (over_the_wire, Dropped(), "can't be reached"),

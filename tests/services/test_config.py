@@ -1,11 +1,23 @@
 """What services are, as they stand in a reward's file."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from guerdon.errors import RewardConfigError
-from guerdon.services.config import CallSettings, McpService, OpenAIService, ServiceConfig
-from guerdon.services.describing import SdkService, parse_service, parse_settings
+from guerdon.errors import InvalidArgumentError, RewardConfigError, ServiceError
+from guerdon.services import ChatModel, MCPClient
+from guerdon.services.config import (
+    CallSettings,
+    McpService,
+    OpenAIService,
+    SdkService,
+    ServiceConfig,
+    fits_header,
+    parse_service,
+    parse_settings,
+    read_secret,
+)
 
 
 def refusal(config, where="mcp_services.judge"):
@@ -46,26 +58,29 @@ def test_a_service_cannot_be_changed():
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"endpoint": "http://x"}, 'judge: type is missing; it takes "mcp" or "openai_llm"'),
-        (mcp(type="rest"), 'judge: type is \'rest\'; it takes "mcp" or "openai_llm"'),
-        ({"type": "mcp"}, "judge: it takes an endpoint (an address) or a command, and not both"),
-        (mcp(command=["judge"]), "judge: it takes an endpoint (an address) or a command, and"),
+        ({"endpoint": "http://x"}, 'judge: type is missing; expected "mcp" or "openai_llm"'),
+        (mcp(type="rest"), 'judge: type is \'rest\'; expected "mcp" or "openai_llm"'),
+        ({"type": "mcp"}, "judge: set either endpoint (an address) or command"),
+        (mcp(command=["judge"]), "judge: set either endpoint (an address) or command"),
         ({"type": "mcp", "command": ["a", ""]}, "judge: a word of the command is empty"),
-        ({"type": "mcp", "command": ["a\0"]}, "judge: a word of the command holds a NUL"),
+        ({"type": "mcp", "command": ["a\0"]}, "judge: a word of the command contains a NUL"),
         ({"type": "mcp", "command": ["a"], "token_env": "T"}, "judge: token_env and headers_env"),
-        (mcp(env=["HOME"]), "judge: env goes with a command"),
-        (mcp(endpoint="ftp://x"), "judge.endpoint: it takes an address like http"),
-        (mcp(endpoint="localhost:8000"), "judge.endpoint: it takes an address like http"),
+        (mcp(env=["HOME"]), "judge: env requires a command"),
+        (mcp(endpoint="ftp://x"), "judge.endpoint: invalid address; expected one like http"),
+        (mcp(endpoint="localhost:8000"), "judge.endpoint: invalid address; expected one like http"),
         (
             mcp(endpoint="nope"),
-            "judge.endpoint: it takes an address like http://localhost:8000/mcp",
+            "judge.endpoint: invalid address; expected one like http://localhost:8000/mcp",
         ),
-        (llm(endpoint="nope"), "judge.endpoint: it takes an address like http://localhost:8000/v1"),
-        (mcp(endpoint="http:///mcp"), "judge.endpoint: it takes an address like http"),
-        (mcp(endpoint="http://a b/"), "judge.endpoint: it takes an address like http"),
-        (mcp(endpoint="http://x:99999/"), "judge.endpoint: it is no address: Port out of range"),
-        (mcp(endpoint="http://[x/"), "judge.endpoint: it is no address"),
-        (mcp(endpoint="http://u:secret@x/"), "judge.endpoint: an address holds no user or pass"),
+        (
+            llm(endpoint="nope"),
+            "judge.endpoint: invalid address; expected one like http://localhost:8000/v1",
+        ),
+        (mcp(endpoint="http:///mcp"), "judge.endpoint: invalid address; expected one like http"),
+        (mcp(endpoint="http://a b/"), "judge.endpoint: invalid address; expected one like http"),
+        (mcp(endpoint="http://x:99999/"), "judge.endpoint: invalid address: Port out of range"),
+        (mcp(endpoint="http://[x/"), "judge.endpoint: invalid address"),
+        (mcp(endpoint="http://u:secret@x/"), "judge.endpoint: an address must not contain a user"),
         (mcp(tool=""), "judge.tool: "),
         (mcp(timeout_s=0), "judge.timeout_s: "),
         (mcp(timeout_s=float("nan")), "judge.timeout_s: "),
@@ -76,14 +91,14 @@ def test_a_service_cannot_be_changed():
         (mcp(retries=-1), "judge.retries: "),
         (mcp(token_env="s3cret/+="), "judge.token_env: "),
         (mcp(token_env="TOKEN\n"), "judge.token_env: "),
-        (mcp(modell="x"), "judge.modell: there is no such key"),
+        (mcp(modell="x"), "judge.modell: unknown key"),
         (llm(model=""), "judge.model: "),
         (llm(prompt=""), "judge.prompt: "),
         (llm(temperature=2.1), "judge.temperature: "),
         (llm(max_tokens=0), "judge.max_tokens: "),
         (llm(returns="number"), "judge.returns: "),
         (llm(private="yes"), "judge.private: "),
-        (llm(api_key="sk-1"), "judge.api_key: there is no such key"),
+        (llm(api_key="sk-1"), "judge.api_key: unknown key"),
         ("http://localhost:8000", "judge: "),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, str) else "",
@@ -146,3 +161,49 @@ def test_an_editor_can_complete_it():
     schema = TypeAdapter(ServiceConfig).json_schema()
     assert schema["discriminator"]["propertyName"] == "type"
     assert {"McpService", "OpenAIService"} <= schema["$defs"].keys()
+
+
+SERVICES = {
+    "model": {"type": "openai_llm", "model": "m", "api_key_env": "JUDGE_KEY"},
+    "token": {"type": "mcp", "token_env": "JUDGE_KEY"},
+    "header": {"type": "mcp", "headers_env": {"X-Key": "JUDGE_KEY"}},
+}
+UNFIT = {"newline": "s3cret\n", "space": " s3cret", "beyond_ascii": "s3crét", "within": "s3c\rret"}
+
+
+@pytest.mark.parametrize("value", UNFIT.values(), ids=UNFIT)
+@pytest.mark.parametrize("named", SERVICES.values(), ids=SERVICES)
+def test_a_secret_that_no_header_carries_is_refused_and_not_told(named, value, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", value)
+    refusal = "variable JUDGE_KEY: it must be printable"
+    with MCPClient({"judge": {"endpoint": "http://127.0.0.1:1", **named}}) as client:
+        asked = {"prompt": "hello"} if "model" in named else {}
+        with pytest.raises(ServiceError, match=refusal) as raised:
+            client.call_tool("judge", **asked)
+        with pytest.raises(ServiceError, match=refusal):
+            client.check()
+    assert "s3c" not in repr(raised.value)
+
+
+def test_a_key_that_no_header_carries_is_refused_at_once():
+    with pytest.raises(InvalidArgumentError, match="`api_key` must be printable ASCII") as raised:
+        ChatModel("http://127.0.0.1:1", "m", api_key="s3cret\n")
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_program_may_be_given_any_secret(monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "-----BEGIN\nEND\n")
+    assert read_secret("JUDGE_KEY", "the program", in_header=False) == "-----BEGIN\nEND\n"
+
+
+def test_one_that_is_not_set_is_told(monkeypatch):
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    with pytest.raises(ServiceError, match=r"the judge needs .* JUDGE_KEY, which isn't set"):
+        read_secret("JUDGE_KEY", "the judge")
+
+
+@given(st.text())
+def test_what_fits_header_is_ascii_and_comes_back_from_one(value):
+    if fits_header(value):
+        assert value.encode("ascii").strip().decode() == value
+        assert not set(value) & set("\r\n\0")

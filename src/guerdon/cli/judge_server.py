@@ -159,7 +159,7 @@ def _template(path: Path) -> Template:
 
 
 def _config(**settings: Any) -> OpenAIService:
-    from guerdon.services.describing import parse_service
+    from guerdon.services.config import parse_service
 
     return parse_service("", {"type": "openai_llm", **settings})  # type: ignore[return-value]
 
@@ -174,7 +174,7 @@ def _refuse_http(context: typer.Context) -> None:
 def _look(config: OpenAIService) -> None:
     """Tell whether the model is there; it may come later than the server."""
     from guerdon._background import run
-    from guerdon.services.models.model_service import ModelService
+    from guerdon.services.model_service import ModelService
 
     try:
         run(ModelService(config.model, config).check(LOOK_S, for_tool=False))
@@ -193,11 +193,11 @@ def _over_http(
 ) -> None:
     from guerdon.envs.server.access import is_loopback
     from guerdon.services import make_judge_server, serve_mcp
-    from guerdon.services.models.model_service import chat_of
+    from guerdon.services.model_service import ModelService
 
     if token is None and not is_loopback(host):
         _warn(f"whoever reaches {host} can use this judge; --token asks for one")
-    with chat_of(config) as chat:
+    with ModelService(config.model, config).model() as chat:
         server = make_judge_server(chat, template, name=name)
         serve_mcp(
             server,
@@ -209,13 +209,12 @@ def _over_http(
 
 
 def _on_stdio(config: OpenAIService, template: Template, name: str) -> None:
-    from guerdon.services import make_judge_server
-    from guerdon.services.mcp.mcp_serving import serve_mcp_stdio
-    from guerdon.services.models.model_service import chat_of
+    from guerdon.services import make_judge_server, serve_mcp_stdio
+    from guerdon.services.model_service import ModelService
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    with chat_of(config) as chat:
+    with ModelService(config.model, config).model() as chat:
         serve_mcp_stdio(make_judge_server(chat, template, name=name))
 
 

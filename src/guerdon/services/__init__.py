@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.services.chat_model import *
     from guerdon.services.client import *
     from guerdon.services.config import *
-    from guerdon.services.mcp import *
-    from guerdon.services.models import *
-    from guerdon.services.service_tool import *
+    from guerdon.services.judge_server import *
+    from guerdon.services.service import *
 
-__getattr__, __dir__ = lazy_names(__name__, "models", "client", "config", "service_tool", "mcp")
+__getattr__, __dir__ = lazy_names(
+    __name__, "service", "config", "client", "chat_model", "judge_server"
+)

@@ -1,4 +1,4 @@
-"""`MCPClient`: tools and models behind names, whatever it is that stands behind them."""
+"""`MCPClient`: calls services by name, MCP tools and chat models alike."""
 
 from __future__ import annotations
 
@@ -7,38 +7,40 @@ import hashlib
 import json
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from guerdon._background import run
+from guerdon._background import on_background, run
+from guerdon._validation import did_you_mean, shown
 from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
-from guerdon.services.bridging import on_background
-from guerdon.services.config import CallSettings, McpService, OpenAIService
-from guerdon.services.describing import SdkService, parse_service, parse_settings
-from guerdon.services.mcp.tool_service import ToolService, need_mcp
-from guerdon.services.models.model_service import ModelService
-from guerdon.services.service import Service
-from guerdon.services.service_tool import ServiceTool
+from guerdon.services.config import (
+    CallSettings,
+    McpService,
+    OpenAIService,
+    SdkService,
+    parse_service,
+    parse_settings,
+)
+from guerdon.services.service import Service, ServiceTool, require_mcp
 
 if TYPE_CHECKING:
-    from guerdon.services.models.chat import ChatModel
+    from guerdon.services.chat_model import ChatModel
 
 __all__ = ["MCPClient"]
 
 T = TypeVar("T")
 
 TYPES = ("mcp", "openai_llm")
-# What says how a service is called, and nothing of what it answers.
+# The settings that say how a service is called and don't change what it answers.
 HOW_CALLED = {*CallSettings.model_fields, "connections", "private"}
 
 
 class MCPClient:
-    """Calls services by their names: tools of MCP servers, and language models.
+    """Calls services by name: tools of MCP servers, and chat models.
 
-    It needs the extra ``judge``: ``pip install 'guerdon[judge]'``. A service is connected when it
-    is called first, and again when its connection was lost. Any number of threads, tasks and event
-    loops may share a client; copies of it are the same one, and one that is pickled connects
-    anew where it is unpickled.
+    It requires the extra ``judge``: ``pip install 'guerdon[judge]'``. A service is connected on
+    its first call, and again after its connection was lost. Any number of threads, tasks and event
+    loops may share a client. Copies of a client are the client itself; one that was pickled opens
+    its own connections.
 
     Example:
         >>> from mcp.server.mcpserver import MCPServer
@@ -52,18 +54,19 @@ class MCPClient:
         '42'
 
     Args:
-        services: By name, an `McpService` or an `OpenAIService`, a dictionary that describes one,
-            as under ``mcp_services`` in a reward's file, the address of an MCP server, the command
-            (a list of words) of one that speaks on its stdin and stdout, or a server object of the
-            SDK's. Or one of these without a name: then a call names the tool.
-        timeout_s: Seconds that an attempt may take, over 0; a description says its own.
-        concurrency: How many calls of a service may run at once; a description says its own.
-        retries: How often a call is tried again where a server was away or too slow; a description
-            says its own.
+        services: Services by name. A service is an `McpService` or an `OpenAIService`, or a
+            dictionary with the fields of one, as under ``mcp_services`` in a reward's file; the
+            address of an MCP server; a command (a list of words) that is an MCP server on its
+            stdin and stdout; or a server object of the SDK. Alternatively one service without a
+            name: then a call names the tool.
+        timeout_s: The timeout of an attempt in seconds, above 0, for a service that is not
+            configured on its own.
+        concurrency: The most calls at once of such a service.
+        retries: How often a call of such a service is retried if it is unavailable or too slow.
 
     Raises:
-        RewardConfigError: A description can't be meant; it says everything that is wrong.
-        InvalidArgumentError: What is given as a service is none.
+        RewardConfigError: The configuration of a service is invalid; it lists every problem.
+        InvalidArgumentError: A service is of an unsupported type.
     """
 
     def __init__(
@@ -86,21 +89,22 @@ class MCPClient:
         self._services = {service.name: service for service in services}
         self._is_named = is_named
         self._fingerprints: dict[str, str] = {}
-        weakref.finalize(self, _abandon, services).atexit = False  # then, each closes by itself
+        # At exit, each closes by itself.
+        weakref.finalize(self, _abandon, services).atexit = False
 
     @property
     def services(self) -> tuple[str, ...]:
-        """The names."""
+        """The names of the services."""
         return tuple(self._services)
 
     def public(self) -> dict[str, dict[str, Any]]:
-        """What may be told of the services to whoever asks; no secrets, no private prompts."""
+        """Return what is public of the services: no secrets, no private prompts."""
         return {name: service.config.public() for name, service in self._services.items()}
 
     def fingerprint(self, service: str) -> str:
-        """A digest of everything that a service's answers depend on, as far as it is known here.
+        """Return a digest of everything that the answers of a service are known to depend on.
 
-        Of a server object of the SDK's, that is its name alone.
+        Of a server object of the SDK, only the name is known.
 
         Example:
             >>> from guerdon import MCPClient
@@ -118,9 +122,9 @@ class MCPClient:
         return known
 
     def chat_model(self, service: str) -> ChatModel | None:
-        """The model behind a name, where one is and has no prompt of its own.
+        """Return the model of a service that is one and has no prompt of its own.
 
-        An `LLMJudge` asks it itself, as it asks one at an address.
+        An `LLMJudge` asks it with its own prompt.
 
         Example:
             >>> from guerdon import MCPClient
@@ -131,7 +135,7 @@ class MCPClient:
 
         Raises:
             InvalidArgumentError: There is no such service.
-            MissingExtraError: The package ``openai`` isn't there.
+            MissingExtraError: The package ``openai`` is not installed.
         """
         return self._service(service).chat_model()
 
@@ -139,20 +143,20 @@ class MCPClient:
         """Call a service.
 
         Args:
-            service: Its name; of a client without names, the tool's.
-            **arguments: What the tool takes. A model's are what its prompt has places for, or
-                ``prompt`` or ``messages`` where it has no prompt.
+            service: Its name; of a client without names, the name of the tool.
+            **arguments: The arguments of the tool. Those of a model are the fields of its prompt,
+                or ``prompt`` or ``messages`` if it has none.
 
         Returns:
-            A dictionary where there is structured content, text otherwise.
+            Structured content as a dictionary; otherwise text.
 
         Raises:
-            InvalidArgumentError: There is no such service, or it can't take the arguments.
-            ServiceUnavailableError: It isn't there, or no longer.
+            InvalidArgumentError: There is no such service, or it rejects the arguments.
+            ServiceUnavailableError: It can't be reached, or its connection was lost.
             ServiceTimeoutError: It took too long.
-            ServiceError: It failed in another way; the message has the tool's own words.
-            AsyncRubricError: It was called from async code that the background loop runs.
-            MissingExtraError: A package of the extra isn't there.
+            ServiceError: It failed in another way; the message contains the tool's own.
+            AsyncRubricError: It was called in async code on the background loop.
+            MissingExtraError: A package of the extra is not installed.
         """
         return run(self._call(service, arguments))
 
@@ -161,13 +165,13 @@ class MCPClient:
         return await on_background(self._call(service, arguments))
 
     def list_tools(self, service: str | None = None) -> list[ServiceTool]:
-        """What there is to call: everything, or what one service offers.
+        """Return the tools of one service, or of all.
 
         Args:
             service: The service's name; None for all of them.
 
         Raises:
-            ServiceError: A service isn't there.
+            ServiceError: A service can't be reached.
         """
         return run(self._tools(service))
 
@@ -176,13 +180,13 @@ class MCPClient:
         return await on_background(self._tools(service))
 
     def check(self, *, timeout_s: float = 10.0) -> None:
-        """See whether every service is there, and has the tool that is to be called.
+        """Check that every service can be reached and has the tool that will be called.
 
         Args:
-            timeout_s: Seconds that each may take.
+            timeout_s: The timeout of each check in seconds.
 
         Raises:
-            ServiceUnavailableError: It names each that isn't, and says why.
+            ServiceUnavailableError: Services can't be reached; the message lists them.
         """
         run(self._check(timeout_s))
 
@@ -191,7 +195,7 @@ class MCPClient:
         await on_background(self._check(timeout_s))
 
     def close(self) -> None:
-        """Close the connections and end the programs; the next call opens new ones."""
+        """Close the connections and stop the programs; the next call opens new ones."""
         run(self._close())
 
     async def close_async(self) -> None:
@@ -206,23 +210,24 @@ class MCPClient:
 
     async def _tools(self, name: str | None) -> list[ServiceTool]:
         asked = [self._service(name)] if name is not None else self._services.values()
-        return [tool for found in await _each(asked, _offered) for tool in found]
+        listed = await _each(asked, lambda service: service.tools())
+        return [tool for tools in listed for tool in tools]
 
     async def _check(self, timeout_s: float) -> None:
         limit = parse_settings(timeout_s=timeout_s).timeout_s
         problems: list[ServiceError] = []
 
-        async def look(service: Service) -> None:
+        async def check(service: Service) -> None:
             try:
                 await service.check(limit, for_tool=self._is_named)
             except ServiceError as error:
                 problems.append(error)
 
-        await _each(self._services.values(), look)
+        await _each(self._services.values(), check)
         if len(problems) == 1:
             raise problems[0]
         if problems:
-            message = f"{len(problems)} services aren't there: " + "; ".join(map(str, problems))
+            message = f"{len(problems)} services are unavailable: " + "; ".join(map(str, problems))
             raised = ServiceUnavailableError(message, service=problems[0].service)
             for note in (note for each in problems for note in getattr(each, "__notes__", ())):
                 raised.add_note(note)
@@ -234,16 +239,15 @@ class MCPClient:
     def _service(self, name: str) -> Service:
         if name in self._services:
             return self._services[name]
-        near = get_close_matches(str(name), self._services, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        there = ", ".join(map(repr, self._services)) or "none"
-        raise InvalidArgumentError(f"there is no service {name!r:.200}; there are {there}{hint}")
+        raise InvalidArgumentError(
+            f"there is no service {shown(name)}; {did_you_mean(name, self._services)}"
+        )
 
     def __copy__(self) -> Self:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # its limits and its connections are for all who use it
+        return self  # its limits and connections are those of all its users
 
     def __getstate__(self) -> dict[str, Any]:
         return {"services": list(self._services.values()), "is_named": self._is_named}
@@ -268,7 +272,6 @@ class MCPClient:
 
 
 def _service(name: str | None, given: Any, settings: CallSettings) -> Service:
-    """Make a service of what was given for it."""
     where = "" if name is None else f"mcp_services.{name}"
     config: McpService | OpenAIService | SdkService
     if isinstance(given, (Mapping, McpService, OpenAIService)):
@@ -277,54 +280,55 @@ def _service(name: str | None, given: Any, settings: CallSettings) -> Service:
         key = "endpoint" if isinstance(given, str) else "command"
         config = parse_service(where, {"type": "mcp", key: given, **settings.model_dump()})
     else:
-        config = _of_sdk(where, given, settings)
+        config = _sdk_service(where, given, settings)
     if isinstance(config, OpenAIService):
+        from guerdon.services.model_service import ModelService
+
         return ModelService(name or config.model, config)
-    return ToolService(name or _address(config), config)
+    require_mcp()
+    from guerdon.services.mcp_service import ToolService
+
+    public = config.public()
+    return ToolService(
+        name or str(public.get("endpoint") or public.get("command") or public.get("server")),
+        config,
+    )
 
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(f"a service's name is a text that isn't empty, not {name!r}")
+        raise InvalidArgumentError(
+            f"the name of a service must be a non-empty string, got {shown(name)}"
+        )
     return name
 
 
-def _of_sdk(where: str, given: Any, settings: CallSettings) -> SdkService:
-    need_mcp()
+def _sdk_service(where: str, given: Any, settings: CallSettings) -> SdkService:
+    require_mcp()
     from mcp import StdioServerParameters
     from mcp.server import MCPServer, Server
 
     if isinstance(given, (MCPServer, Server, StdioServerParameters)):
         return SdkService(given, settings)
     raise InvalidArgumentError(
-        f"{where or 'the service'} is {type(given).__name__}; it takes an address, a command (a "
-        "list of words), an McpService or OpenAIService, a dictionary that describes one, or a "
-        "server object of mcp"
+        f"{where or 'the service'} must be an address, a command (a list of words), an McpService "
+        "or OpenAIService, a dictionary with the fields of one, or a server object of mcp, got "
+        f"{shown(given)}"
     )
 
 
 def _fingerprint(config: McpService | OpenAIService | SdkService) -> str:
     if isinstance(config, SdkService):
-        told = config.public()
+        known = config.public()
     else:
-        told = config.model_dump(mode="json", exclude=HOW_CALLED)
-    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _address(config: McpService | SdkService) -> str:
-    """What a service without a name is called."""
-    told = config.public()
-    return str(told.get("endpoint") or told.get("command") or told.get("server"))
-
-
-async def _offered(service: Service) -> list[ServiceTool]:
-    return await service.tools()
+        known = config.model_dump(mode="json", exclude=HOW_CALLED)
+    return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 async def _each(
     services: Iterable[Service], work: Callable[[Service], Coroutine[Any, Any, T]]
 ) -> list[T]:
-    """Do something with each at the same time, to its end, and raise what went wrong first."""
+    """Do something with all at the same time, to its end, and then raise the first error."""
     done = await asyncio.gather(*map(work, services), return_exceptions=True)
     for result in done:
         if isinstance(result, BaseException):

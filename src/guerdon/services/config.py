@@ -1,7 +1,9 @@
-"""What services are: the entries of ``mcp_services``, as they stand in a reward's file."""
+"""The configuration of services: the entries of ``mcp_services`` in a reward's file."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -12,8 +14,12 @@ from pydantic import (
     Discriminator,
     Field,
     JsonValue,
+    TypeAdapter,
+    ValidationError,
     model_validator,
 )
+
+from guerdon.errors import RewardConfigError, ServiceError
 
 __all__ = ["McpService", "OpenAIService"]
 
@@ -22,36 +28,36 @@ def _check_url(url: str, like: str = "http://localhost:8000/mcp") -> str:
     try:
         parts = urlsplit(url)
         host, named = parts.hostname, parts.username is not None or parts.password is not None
-        _ = parts.port  # raises where it is none
+        _ = parts.port  # raises if it is invalid
     except ValueError as error:
-        raise ValueError(f"it is no address: {error}") from None
-    if named:  # and is not repeated here
+        raise ValueError(f"invalid address: {error}") from None
+    if named:  # the message doesn't repeat it
         raise ValueError(
-            "an address holds no user or password: name the environment variable that holds the "
-            "secret, as token_env or api_key_env"
+            "an address must not contain a user or password: set token_env or api_key_env to the "
+            "name of an environment variable with the secret"
         )
     if parts.scheme not in ("http", "https") or not host or any(map(str.isspace, url)):
-        raise ValueError(f"it takes an address like {like}")
+        raise ValueError(f"invalid address; expected one like {like}")
     return url
 
 
-def _check_model_url(url: str) -> str:
+def check_model_url(url: str) -> str:
     return _check_url(url, "http://localhost:8000/v1")
 
 
 Url: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(_check_url)]
-ModelUrl: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(_check_model_url)]
-# The name of an environment variable: what stands in it never stands in a file.
+ModelUrl: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(check_model_url)]
+# The name of an environment variable with a secret, which is never in a file itself.
 EnvName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds: TypeAlias = Annotated[
     float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False, description="Of one attempt.")
 ]
 Concurrency: TypeAlias = Annotated[
-    int, Field(strict=True, ge=1, le=10_000, description="How many calls may run at once.")
+    int, Field(strict=True, ge=1, le=10_000, description="The most calls at once.")
 ]
 Retries: TypeAlias = Annotated[
-    int, Field(strict=True, ge=0, le=20, description="How often a call is tried again.")
+    int, Field(strict=True, ge=0, le=20, description="How often a call is retried.")
 ]
 
 
@@ -63,10 +69,10 @@ class CallSettings(BaseModel):
         64
 
     Args:
-        timeout_s: Seconds that an attempt may take, connecting included, over 0.
-        concurrency: How many calls may run at once, at least 1; the others wait their turn.
-        retries: How often a call is tried again where the service was away or too slow, at least
-            0. By default 0, as a tool may have effects; a judge has none.
+        timeout_s: The timeout of one attempt in seconds, connecting included, above 0.
+        concurrency: The most calls at once, at least 1; further ones wait.
+        retries: How often a call is retried if the service is unavailable or too slow, at least
+            0. The default is 0, since a tool may have side effects; a judge has none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,25 +83,24 @@ class CallSettings(BaseModel):
 
 
 class McpService(CallSettings):
-    """A tool behind an MCP server: at an address, or a program that is started for it.
+    """A tool of an MCP server: at an address, or a program that is started for it.
 
-    Secrets never stand in it, only the names of the environment variables that hold them.
+    It contains no secrets, only the names of environment variables with them.
 
     Example:
         >>> McpService(endpoint="http://localhost:8000/mcp", tool="judge").timeout_s
         60.0
 
     Args:
-        endpoint: The address of a server that speaks MCP's streamable HTTP.
-        command: The program that is the server and its arguments, spoken to on its stdin and
-            stdout; instead of an endpoint. It sees few environment variables, as the official SDK
-            has it (``PATH``, ``HOME``, …), and those that ``env`` names.
-        tool: The tool that is called; None where the server has only one.
-        token_env: The environment variable with the token that is sent as
-            ``Authorization: Bearer …``.
-        headers_env: Header to the environment variable with its value.
-        env: Environment variables that the program sees beside the few.
-        connections: Over how many connections to an endpoint calls are spread, at least 1.
+        endpoint: The address of a server with MCP's streamable HTTP transport.
+        command: Instead of an endpoint, a program and its arguments, which is the server on its
+            stdin and stdout. Its environment has a few variables, those of the official SDK
+            (``PATH``, ``HOME``, …), and those in `env`.
+        tool: The tool that is called; None if the server has only one.
+        token_env: The environment variable with the token for ``Authorization: Bearer …``.
+        headers_env: Names of headers, each with the environment variable of its value.
+        env: Further environment variables for the program.
+        connections: The most connections to an endpoint, at least 1.
         **settings: See `CallSettings`.
     """
 
@@ -110,37 +115,39 @@ class McpService(CallSettings):
 
     @model_validator(mode="after")
     def _check_where(self) -> McpService:
-        if (self.endpoint is None) == (self.command is None):
-            raise ValueError("it takes an endpoint (an address) or a command, and not both")
-        if self.command is not None and (self.token_env is not None or self.headers_env):
-            raise ValueError("token_env and headers_env go with an endpoint; a command takes env")
-        if self.endpoint is not None and self.env:
-            raise ValueError("env goes with a command; an endpoint takes token_env, headers_env")
-        if self.command is not None and not all(self.command):
-            raise ValueError("a word of the command is empty")
-        if self.command is not None and any("\0" in word for word in self.command):
-            raise ValueError("a word of the command holds a NUL character")
+        is_program, words = self.command is not None, self.command or ()
+        problems = {
+            "set either endpoint (an address) or command": is_program == bool(self.endpoint),
+            "token_env and headers_env require an endpoint; a command takes env": is_program
+            and bool(self.token_env or self.headers_env),
+            "env requires a command; an endpoint takes token_env, headers_env": not is_program
+            and bool(self.env),
+            "a word of the command is empty": "" in words,
+            "a word of the command contains a NUL character": "\0" in "".join(words),
+        }
+        for problem, is_found in problems.items():
+            if is_found:
+                raise ValueError(problem)
         return self
 
     def public(self) -> dict[str, Any]:
-        """What may be told to whoever asks: no query of an address, no arguments of a command.
+        """Return what is public: no query of an address, no arguments of a command.
 
         Example:
             >>> McpService(command=["judge", "--secret", "s"]).public()["command"]
             'judge'
         """
-        told: dict[str, Any] = {"type": self.type}
-        if self.endpoint is not None:
-            told["endpoint"] = _without_query(self.endpoint)
-        if self.command is not None:
-            told["command"] = self.command[0]
-        if self.tool is not None:
-            told["tool"] = self.tool
-        return told | {name: getattr(self, name) for name in ("timeout_s", "concurrency")}
+        endpoint = None if self.endpoint is None else _without_query(self.endpoint)
+        command = None if self.command is None else self.command[0]
+        shown = {
+            "type": self.type, "endpoint": endpoint, "command": command, "tool": self.tool,
+            "timeout_s": self.timeout_s, "concurrency": self.concurrency,
+        }  # fmt: skip
+        return {name: value for name, value in shown.items() if value is not None}
 
 
 class OpenAIService(CallSettings):
-    """A language model behind an endpoint that speaks OpenAI's protocol.
+    """A chat model at an endpoint with OpenAI's protocol.
 
     Example:
         >>> service = OpenAIService(endpoint="http://localhost:8000", model="qwen3-8b",
@@ -151,16 +158,16 @@ class OpenAIService(CallSettings):
     Args:
         endpoint: The server's address.
         model: The model's name.
-        prompt: A template, filled with the arguments of a call; without one, a call says
+        prompt: A template, filled with the arguments of a call; without one, a call passes
             ``prompt=`` or ``messages=``.
-        api_key_env: The environment variable with the key; a server of one's own needs none.
-        temperature: Of sampling, in [0, 2].
-        max_tokens: The longest answer, at least 1; by default the endpoint's.
-        returns: What a call gives: the ``text``, the ``json`` that it holds, parsed, or a
-            ``verdict``, ``{"score", "reasoning"}``.
-        extra_body: What else a request says, such as ``{"top_k": 20}``.
-        private: Whether the prompt is kept from those who ask a server for its configuration.
-        **settings: See `CallSettings`; there are 3 retries by default.
+        api_key_env: The environment variable with the key; your own server may need none.
+        temperature: The sampling temperature, in [0, 2].
+        max_tokens: The most tokens of an answer, at least 1; None leaves it to the endpoint.
+        returns: What a call returns: the ``text``, the ``json`` in it, parsed, or a ``verdict``,
+            ``{"score", "reasoning"}``.
+        extra_body: Further fields of a request, such as ``{"top_k": 20}``.
+        private: Whether a server excludes the prompt from the configuration that it returns.
+        **settings: See `CallSettings`; `retries` is 3 by default.
     """
 
     type: Literal["openai_llm"] = "openai_llm"
@@ -176,22 +183,18 @@ class OpenAIService(CallSettings):
     private: Annotated[bool, Field(strict=True)] = False
 
     def public(self) -> dict[str, Any]:
-        """What may be told to whoever asks: no key, no query of the address, no private prompt.
+        """Return what is public: no key, no query of the address, no private prompt.
 
         Example:
             >>> service = OpenAIService(endpoint="http://localhost:8000?key=s", model="m",
             ...                         prompt="The answer is 42. Score: {answer}", private=True)
-            >>> told = service.public()
-            >>> told["endpoint"], "prompt" in told
+            >>> shown = service.public()
+            >>> shown["endpoint"], "prompt" in shown
             ('http://localhost:8000', False)
         """
-        told = self.model_dump(
-            mode="json", exclude={"api_key_env", "extra_body", "private"}, exclude_none=True
-        )
-        told["endpoint"] = _without_query(self.endpoint)
-        if self.private:
-            told.pop("prompt", None)
-        return told
+        hidden = {"api_key_env", "extra_body", "private", *(["prompt"] if self.private else ())}
+        shown = self.model_dump(mode="json", exclude=hidden, exclude_none=True)
+        return shown | {"endpoint": _without_query(self.endpoint)}
 
 
 ServiceConfig: TypeAlias = Annotated[McpService | OpenAIService, Discriminator("type")]
@@ -199,3 +202,125 @@ ServiceConfig: TypeAlias = Annotated[McpService | OpenAIService, Discriminator("
 
 def _without_query(url: str) -> str:
     return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
+@dataclass(frozen=True, slots=True)
+class SdkService:
+    """An MCP server as an object of the SDK.
+
+    Args:
+        server: An ``MCPServer`` or ``Server`` of this process, or ``StdioServerParameters``.
+        settings: How it is called.
+    """
+
+    server: Any
+    settings: CallSettings
+
+    def public(self) -> dict[str, Any]:
+        """Return what is public: the name."""
+        name = getattr(self.server, "name", None) or getattr(self.server, "command", None)
+        return {"type": "mcp", "server": name}
+
+
+_service: TypeAdapter[McpService | OpenAIService] = TypeAdapter(ServiceConfig)
+
+
+def parse_service(where: str, config: object) -> McpService | OpenAIService:
+    """Validate the configuration of a service.
+
+    Example:
+        >>> service = {"type": "mcp", "endpoint": "http://localhost:8000/mcp"}
+        >>> parse_service("mcp_services.judge", service).type
+        'mcp'
+
+    Args:
+        where: The path of the configuration, for errors; may be empty.
+        config: A dictionary, or a validated configuration, which is returned unchanged.
+
+    Raises:
+        RewardConfigError: It is invalid; ``problems`` lists every problem.
+    """
+    if isinstance(config, (McpService, OpenAIService)):
+        return config
+    try:
+        return _service.validate_python(config)
+    except ValidationError as error:
+        raise _config_error(where, error) from None
+
+
+def parse_settings(**settings: Any) -> CallSettings:
+    """Validate how a service is called.
+
+    Raises:
+        RewardConfigError: A setting is invalid; ``problems`` lists every problem.
+    """
+    try:
+        return CallSettings(**settings)
+    except ValidationError as error:
+        raise _config_error("", error) from None
+
+
+def _config_error(where: str, error: ValidationError) -> RewardConfigError:
+    problems = []
+    for details in error.errors(include_url=False):
+        path = [str(part) for part in details["loc"]]
+        if path[:1] in (["mcp"], ["openai_llm"]):  # the type, which pydantic puts in front
+            del path[0]
+        place = ".".join(filter(None, [where, *path]))
+        problems.append(": ".join(filter(None, [place, _message(details)])))
+    return RewardConfigError("; ".join(problems), problems=problems)
+
+
+def _message(details: Any) -> str:
+    if details["type"] == "union_tag_not_found":
+        return 'type is missing; expected "mcp" or "openai_llm"'
+    if details["type"] == "union_tag_invalid":
+        return f'type is {details["ctx"]["tag"]!r:.100}; expected "mcp" or "openai_llm"'
+    if details["type"] == "value_error":
+        return str(details["ctx"]["error"])
+    return "unknown key" if details["type"] == "extra_forbidden" else str(details["msg"])
+
+
+# Secrets in environment variables --------------------------------------------------------------
+
+
+def read_secret(variable: str, user: str, *, service: str = "", in_header: bool = True) -> str:
+    """Return the secret in an environment variable.
+
+    Example:
+        >>> os.environ["THE_KEY"] = "sk-1"
+        >>> read_secret("THE_KEY", "the model")
+        'sk-1'
+
+    Args:
+        variable: The variable's name.
+        user: What needs the secret, for errors.
+        service: The service's name, for errors.
+        in_header: Whether it is sent in an HTTP header.
+
+    Raises:
+        ServiceError: It isn't set, or can't be sent.
+    """
+    value = os.environ.get(variable)
+    if not value:
+        raise ServiceError(
+            f"{user} needs the environment variable {variable}, which isn't set", service=service
+        )
+    # The HTTP client would reject it, too, and repeat it in its error.
+    if in_header and not fits_header(value):
+        raise ServiceError(
+            f"{user} can't send the value of the environment variable {variable}: it must be "
+            "printable ASCII without white space at its ends",
+            service=service,
+        )
+    return value
+
+
+def fits_header(value: str) -> bool:
+    r"""Whether a value can be sent in an HTTP header.
+
+    Example:
+        >>> fits_header("Basic YQ=="), fits_header("sk-1\n")
+        (True, False)
+    """
+    return value == value.strip() and value.isascii() and value.isprintable()

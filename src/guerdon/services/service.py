@@ -1,73 +1,77 @@
-"""What every service is, whatever stands behind its name."""
+"""`Service`: what the name of a service is connected to, and `ServiceTool`, one of its tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from guerdon.errors import ServiceError
-from guerdon.services.service_tool import ServiceTool
+from guerdon.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from guerdon.services.models.chat import ChatModel
+    from guerdon.services.chat_model import ChatModel
 
-__all__ = ["Service", "told_as"]
+__all__ = ["ServiceTool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTool:
+    """A tool of a service.
+
+    Example:
+        >>> from guerdon.services import ServiceTool
+        >>> ServiceTool("judge", service="style_judge").description
+        ''
+
+    Args:
+        name: The tool's name.
+        service: The name of its service.
+        description: What it does, in its author's words.
+        input_schema: The JSON Schema of its arguments.
+        output_schema: The JSON Schema of its structured content, if it declares one.
+    """
+
+    name: str
+    service: str
+    description: str = ""
+    input_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
 
 
 class Service(Protocol):
-    """Something behind a name; its methods run on the background loop."""
+    """What a name is connected to; its methods run on the background loop."""
 
     name: str
     config: Any
 
     async def call(self, tool: str | None, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
-        """Call it.
-
-        Args:
-            tool: Which of its tools; None for its own.
-            arguments: What the tool takes.
-        """
+        """Call one of its tools; None is its own."""
 
     def chat_model(self) -> ChatModel | None:
-        """The model that it is, where it has no prompt of its own."""
+        """Return the model that it is, if it has no prompt of its own."""
 
     async def tools(self) -> list[ServiceTool]:
-        """What it offers."""
+        """Return its tools."""
 
     async def check(self, timeout_s: float, *, for_tool: bool) -> None:
-        """Raise a `ServiceError` where it isn't there.
-
-        Args:
-            timeout_s: Seconds that it may take, over 0.
-            for_tool: Whether its own tool has to be there, too.
-        """
+        """Raise a `ServiceError` if it, or its own tool, is unavailable."""
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
 
     def abandon(self) -> None:
-        """Have its connections close, from any thread and without waiting."""
+        """Close its connections from any thread, without waiting."""
 
 
-@contextmanager
-def told_as(service: str) -> Iterator[None]:
-    """Have an error of a model tell the service that the model is.
+def require_mcp() -> None:
+    """Import the SDK of MCP.
 
-    Example:
-        >>> from guerdon.errors import ServiceError
-        >>> with told_as("style"):
-        ...     raise ServiceError("m answered 500", service="m")
-        Traceback (most recent call last):
-            ...
-        guerdon.errors.ServiceError: service 'style': m answered 500
-
-    Args:
-        service: Its name.
+    Raises:
+        MissingExtraError: It isn't installed, or too old.
     """
     try:
-        yield
-    except ServiceError as error:
-        error.service = service
-        error.args = (f"service {service!r}: {error}",)
-        raise
+        import mcp.server  # noqa: F401
+    except ImportError as error:  # also of an mcp before version 2
+        raise MissingExtraError(
+            "MCPClient requires the package mcp: pip install 'guerdon[judge]'", extra="judge"
+        ) from error

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from guerdon import Observation
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.judge.template import MAX_CHARS, Filled, Template, as_text
+from guerdon.rubrics.judge.template import MAX_CHARS, Template, as_text
 
 
 class Chat(Observation):
@@ -103,12 +103,12 @@ def test_underscore_names_are_refused_when_made(path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        pytest.param("other", "there is no 'other'; there are \\['m', 'o'\\]", id="a_name"),
+        pytest.param("other", "there is no 'other'; known: 'm', 'o'", id="a_name"),
         pytest.param("o.questoin", "did you mean 'question'", id="a_near_field"),
         pytest.param("m.method", "has no 'method'", id="a_method"),
         pytest.param("m.column.real.imag.method", "has no 'method'", id="deep"),
         pytest.param("o.model_fields", "has no 'model_fields'", id="what_pydantic_adds"),
-        pytest.param("o.turns.0", "has no '0'; there is nothing in it", id="an_item"),
+        pytest.param("o.turns.0", "has no '0'; none are known", id="an_item"),
         pytest.param("o.turns.99999999999999999999", "has no", id="a_huge_number"),
     ],
 )
@@ -130,7 +130,7 @@ def test_what_is_no_template_is_refused(text):
 
 
 def test_what_is_too_long_is_refused_naming_the_field():
-    with pytest.raises(InvalidArgumentError, match=r"\{action\} gives 1000001"):
+    with pytest.raises(InvalidArgumentError, match=r"\{action\} has 1000001"):
         Template("{action} {b}").fill(action="x" * (MAX_CHARS + 1), b="y")
 
 
@@ -154,15 +154,14 @@ def test_a_value_that_holds_the_mark_of_another_text_does_not_hold_its_own():
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_each_value_stands_whole_between_its_fences(action, observation):
     filled = Template("{action}{observation}").fill_fenced(action=action, observation=observation)
-    for name, value in filled.parts.items():
-        assert filled.count(f"<{name} {filled.mark}>") == 1
-        begun = filled.index(f"<{name} {filled.mark}>\n") + len(f"<{name} {filled.mark}>\n")
-        assert filled[begun : filled.index(f"\n</{name} {filled.mark}>")] == value
+    for name, value in filled.values.items():
+        assert filled.text.count(f"<{name} {filled.mark}>") == 1
+        begun = filled.text.index(f"<{name} {filled.mark}>\n") + len(f"<{name} {filled.mark}>\n")
+        assert filled.text[begun : filled.text.index(f"\n</{name} {filled.mark}>")] == value
 
 
-def test_templates_and_what_they_give_can_be_pickled():
+def test_template_and_filled_prompt_can_be_pickled():
     template = Template("{action}")
     assert pickle.loads(pickle.dumps(template)) == template
-    filled = pickle.loads(pickle.dumps(template.fill_fenced(action="x")))
-    assert isinstance(filled, Filled)
-    assert (filled.parts, filled.mark in filled) == ({"action": "x"}, True)
+    filled = template.fill_fenced(action="x")
+    assert pickle.loads(pickle.dumps(filled)) == filled

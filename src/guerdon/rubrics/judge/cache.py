@@ -1,7 +1,8 @@
-"""Caches of answers: in memory, or in an SQLite file that several processes share."""
+"""Caches of answers: in memory, or in an SQLite file that processes share."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sqlite3
@@ -12,62 +13,72 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from guerdon._validation import check_integer, shown
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.judge.single_flight import Flights
 
 __all__ = ["MemoryCache", "SqliteCache"]
 
-logger = logging.getLogger("guerdon.services")
+logger = logging.getLogger("guerdon.rubrics")
 
-WAIT_S = 5.0  # for another process that writes
-# Of a file: how much of it stays in memory, too.
-KEPT = 10_000
+LOCKED_S = 5.0  # how long to wait for another process that writes
+
+
+@dataclass(slots=True)
+class _Fetch:
+    task: asyncio.Task[str]
+    waiting: int = 0
 
 
 class Cache(ABC):
-    """Keeps texts by digests of what they answer. All copies of one are the same one."""
+    """Texts by key. Copies of a cache are the cache itself."""
 
     def __init__(self, max_entries: int) -> None:
-        if type(max_entries) is not int or max_entries < 1:
-            raise InvalidArgumentError(
-                f"max_entries is {max_entries!r:.80}; it takes an int of at least 1"
-            )
-        self.max_entries = max_entries
-        self._flights = Flights()
+        self.max_entries = check_integer("max_entries", max_entries, low=1)
+        self._fetches: dict[tuple[int, str], _Fetch] = {}
 
     @abstractmethod
     def get(self, key: str) -> str | None:
-        """What is kept under a key; None where nothing is."""
+        """Return the text of a key, or None."""
 
     @abstractmethod
     def put(self, key: str, value: str) -> None:
-        """Keep a text; the one that was not used for longest goes where there are too many."""
-
-    def close(self) -> None:  # noqa: B027 (most hold nothing open)
-        """Let go of what is held open; the next use opens it again."""
+        """Store a text, and remove others if there are too many."""
 
     async def fetch(self, key: str, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
-        """What is kept, or else what is asked for, once for all who ask at the same time.
+        """Return the text of a key, or ask for it, once for all who ask at the same time.
 
-        It belongs on the background loop. What `ask` raises isn't kept.
+        A caller that is cancelled leaves the question to the others; the last one cancels it. It
+        runs on one event loop, the background loop. What `ask` raises isn't stored.
 
         Args:
             key: A digest of everything that the answer depends on.
-            ask: Asks.
+            ask: Returns the answer.
         """
-        kept = self.get(key)
-        if kept is not None:
-            return kept
+        if (stored := self.get(key)) is not None:
+            return stored
+        here = (os.getpid(), key)  # a forked process never gets its parent's answer
+        fetch = self._fetches.get(here)
+        if fetch is None or fetch.task.done() or fetch.task.cancelling():
+            fetch = _Fetch(asyncio.ensure_future(self._ask(key, ask)))
+            self._fetches[here] = fetch
+        fetch.waiting += 1
+        try:
+            return await asyncio.shield(fetch.task)
+        finally:
+            fetch.waiting -= 1
+            if not fetch.waiting:
+                fetch.task.cancel()
+                if self._fetches.get(here) is fetch:
+                    del self._fetches[here]
 
-        async def ask_and_keep() -> str:
-            answer = await ask()
-            self.put(key, answer)
-            return answer
-
-        return await self._flights.join(key, ask_and_keep)
+    async def _ask(self, key: str, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
+        answer = await ask()
+        self.put(key, answer)
+        return answer
 
     def __copy__(self) -> Self:
         return self
@@ -77,7 +88,7 @@ class Cache(ABC):
 
 
 class MemoryCache(Cache):
-    """Keeps answers in the memory of this process; a pickled one comes back empty.
+    """Keeps answers in memory, the most recently used; a pickled one comes back empty.
 
     Example:
         >>> from guerdon.rubrics import MemoryCache
@@ -88,24 +99,24 @@ class MemoryCache(Cache):
         (None, 'answer c')
 
     Args:
-        max_entries: How many are kept, at least 1.
+        max_entries: The most answers, at least 1.
     """
 
     def __init__(self, max_entries: int = 100_000) -> None:
         super().__init__(max_entries)
-        # Each of its operations is atomic, so that no lock is left locked by a fork.
+        # Each of its operations is atomic, so that a fork leaves no lock locked.
         self._entries: OrderedDict[str, str] = OrderedDict()
 
     def get(self, key: str) -> str | None:
-        """What is kept under a key; None where nothing is."""
+        """Return the text of a key, or None."""
         value = self._entries.get(key)
         if value is not None:
-            with suppress(KeyError):  # another thread has just dropped it
+            with suppress(KeyError):  # another thread has just removed it
                 self._entries.move_to_end(key)
         return value
 
     def put(self, key: str, value: str) -> None:
-        """Keep a text; the one that was not used for longest goes where there are too many."""
+        """Store a text, and remove the least recently used ones if there are too many."""
         self._entries[key] = value
         while len(self._entries) > self.max_entries:
             with suppress(KeyError):
@@ -121,8 +132,8 @@ class MemoryCache(Cache):
 class SqliteCache(Cache):
     """Keeps answers in a file, for later runs and for other processes at the same time.
 
-    Prompts aren't kept, only their digests. A file that can't be read or written later is told in
-    the log, and the answers are asked for: a cache never fails a judgement.
+    It stores digests of prompts, not prompts. If the file can't be read or written later, that is
+    logged and the question is asked: a cache never makes a judgement fail.
 
     Example:
         >>> import tempfile
@@ -137,141 +148,95 @@ class SqliteCache(Cache):
         answer
 
     Args:
-        path: The file; it is made where it isn't there, in a folder that is.
-        max_entries: How many are kept, at least 1, up to a hundredth more for a while.
+        path: The file; it is created if it doesn't exist, in an existing directory.
+        max_entries: The most answers, at least 1; a hundredth more at times. The oldest are
+            removed first.
 
     Raises:
-        InvalidArgumentError: There can be no such file, or it is something else.
+        InvalidArgumentError: The file can't be created, or is not a cache.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_entries: int = 1_000_000) -> None:
         super().__init__(max_entries)
         self.path = Path(path).absolute()
-        self._memory = MemoryCache(min(max_entries, KEPT))
-        self._forget()
+        if not self.path.parent.is_dir():
+            raise InvalidArgumentError(f"can't open the cache {self.path}: no such directory")
+        self._puts = -1  # the first one trims
+        self._reset()
         try:
-            self._database()
+            self._connection()
         except sqlite3.Error as error:
-            raise InvalidArgumentError(f"{self.path} can't be a cache: {error}") from error
+            raise InvalidArgumentError(f"can't open the cache {self.path}: {error}") from error
 
     def get(self, key: str) -> str | None:
-        """What is kept under a key; None where nothing is."""
-        value = self._memory.get(key)
-        if value is None:
-            value = self._try(lambda database: self._read(database, key))
-            if value is not None:
-                self._memory.put(key, value)
-        if value is not None:
-            self._used.add(key)
-        return value
+        """Return the text of a key, or None."""
+        rows = self._execute("SELECT value FROM guerdon_answers WHERE key = ?", key)
+        return str(rows[0][0]) if rows else None
 
     def put(self, key: str, value: str) -> None:
-        """Keep a text; those that were not used for longest go where there are too many."""
-        self._memory.put(key, value)
-        self._try(lambda database: self._write(database, key, value))
+        """Store a text, and remove the oldest ones if there are too many."""
+        statement = "INSERT OR REPLACE INTO guerdon_answers VALUES (?, ?, ?)"
+        self._execute(statement, key, value, time.time())
+        self._puts += 1
+        if self._puts % max(1, self.max_entries // 100) == 0:  # counting takes longer than writing
+            self._execute(
+                "DELETE FROM guerdon_answers WHERE key IN "
+                "(SELECT key FROM guerdon_answers ORDER BY used DESC LIMIT -1 OFFSET ?)",
+                self.max_entries,
+            )
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
-            opened = self._opened
-            self._forget()
-        if opened is not None and opened[0] == os.getpid():
-            opened[1].close()
+            opened, process = self._opened, self._process
+            self._reset()
+        if opened is not None:
+            _close(process, opened)
 
-    def _forget(self) -> None:
-        self._opened: tuple[int, sqlite3.Connection] | None = None
+    def _reset(self) -> None:
+        self._opened: sqlite3.Connection | None = None
+        self._process = os.getpid()
         self._lock = threading.Lock()
-        self._used: set[str] = set()  # read since the last write
-        self._until_cut = 0
 
-    def _database(self) -> sqlite3.Connection:
-        """The connection of this process: SQLite's can't be taken through a fork."""
-        if self._opened is not None and self._opened[0] == os.getpid():
-            return self._opened[1]
-        if not self.path.parent.is_dir():
-            raise InvalidArgumentError(f"{self.path} can't be a cache: there is no such folder")
-        database = sqlite3.connect(
-            self.path, timeout=WAIT_S, isolation_level=None, check_same_thread=False
-        )
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        if self._process != os.getpid():
+            self._reset()  # SQLite can't be used across a fork, and the lock may be locked
         try:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute(
+            with self._lock:
+                return self._connection().execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            logger.warning("skipping the cache %s: %s", self.path, error)
+            return []
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            opened = sqlite3.connect(
+                self.path, timeout=LOCKED_S, isolation_level=None, check_same_thread=False
+            )
+            weakref.finalize(self, _close, os.getpid(), opened)
+            opened.execute("PRAGMA journal_mode = WAL")
+            opened.execute("PRAGMA synchronous = NORMAL")
+            opened.execute(
                 "CREATE TABLE IF NOT EXISTS guerdon_answers "
                 "(key TEXT PRIMARY KEY, value TEXT NOT NULL, used REAL NOT NULL) WITHOUT ROWID"
             )
-            database.execute(
+            opened.execute(
                 "CREATE INDEX IF NOT EXISTS guerdon_answers_used ON guerdon_answers (used)"
             )
-        except BaseException:
-            database.close()
-            raise
-        weakref.finalize(self, _close, os.getpid(), database)
-        self._opened = (os.getpid(), database)
-        return database
-
-    def _try(self, work: Callable[[sqlite3.Connection], str | None]) -> str | None:
-        if self._opened is not None and self._opened[0] != os.getpid():
-            self._forget()  # in a fork, whose lock may be locked for ever
-        try:
-            with self._lock:
-                return work(self._database())
-        except (sqlite3.Error, InvalidArgumentError) as error:
-            logger.warning("the cache %s is left out: %s", self.path, error)
-            return None
-
-    def _read(self, database: sqlite3.Connection, key: str) -> str | None:
-        row = database.execute("SELECT value FROM guerdon_answers WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def _write(self, database: sqlite3.Connection, key: str, value: str) -> None:
-        now = time.time()
-        used, self._used = self._used, set()
-        with _Transaction(database):
-            database.executemany(
-                "UPDATE guerdon_answers SET used = ? WHERE key = ?",
-                [(now, each) for each in used],
-            )
-            database.execute(
-                "INSERT OR REPLACE INTO guerdon_answers VALUES (?, ?, ?)", (key, value, now)
-            )
-            self._until_cut -= 1
-            if self._until_cut <= 0:  # counting takes longer than writing
-                self._until_cut = self.max_entries // 100
-                self._cut(database)
-
-    def _cut(self, database: sqlite3.Connection) -> None:
-        (count,) = database.execute("SELECT count(*) FROM guerdon_answers").fetchone()
-        database.execute(
-            "DELETE FROM guerdon_answers WHERE key IN "
-            "(SELECT key FROM guerdon_answers ORDER BY used LIMIT ?)",
-            (max(0, count - self.max_entries),),
-        )
+            self._opened = opened
+        return self._opened
 
     def __reduce__(self) -> tuple[type[SqliteCache], tuple[str, int]]:
         return type(self), (str(self.path), self.max_entries)
 
 
-class _Transaction:
-    """Several statements as one, which waits for its turn among the processes."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._database.execute("COMMIT" if kind is None else "ROLLBACK")
-
-
-def _close(process: int, database: sqlite3.Connection) -> None:
+def _close(process: int, connection: sqlite3.Connection) -> None:
     if process == os.getpid():
-        database.close()
+        connection.close()
 
 
 def cache_of(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
-    """The cache that an argument means: ``"memory"``, the path of a file, a cache, or none.
+    """Return the cache of an argument: ``"memory"``, the path of a file, a cache, or None.
 
     Example:
         >>> cache_of("memory").max_entries
@@ -281,6 +246,6 @@ def cache_of(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
         return cache
     if not isinstance(cache, (str, os.PathLike)) or not os.fspath(cache):
         raise InvalidArgumentError(
-            f'cache is {cache!r:.80}; it takes None, "memory", the path of a file, or a cache'
+            f'`cache` must be None, "memory", the path of a file or a cache, got {shown(cache)}'
         )
     return MemoryCache() if cache == "memory" else SqliteCache(cache)

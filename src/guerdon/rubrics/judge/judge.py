@@ -2,264 +2,478 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, ClassVar, TypeAlias
 
-from guerdon._background import run
-from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.judge.asking import ModelJudge, Question, ToolCaller, judges_of, question_of
+from guerdon._background import on_background, run
+from guerdon._validation import check_choice, check_integer, check_number, is_finite, shown
+from guerdon.errors import InvalidArgumentError, RubricError
+from guerdon.rubrics.fingerprint import MADE_WITH
 from guerdon.rubrics.judge.cache import Cache, cache_of
-from guerdon.rubrics.judge.criterion import Criterion, criteria_of, current_scores
-from guerdon.rubrics.judge.judge_settings import (
-    Field,
-    JudgeSettings,
-    JudgeValues,
-    Setting,
-    check_fields,
+from guerdon.rubrics.judge.question import (
+    PROMPT_VERSION,
+    ChatClient,
+    Question,
+    ServiceClient,
+    ask_model,
+    ask_service,
+    naming_service,
 )
-from guerdon.rubrics.judge.judgement import Judgement, judgement_of
-from guerdon.rubrics.judge.panel import Panel
-from guerdon.rubrics.judge.template import Template, as_text
-from guerdon.rubrics.judge.verdict_text import Scale
+from guerdon.rubrics.judge.template import MISSING, Template, as_text, look_up, part_of
+from guerdon.rubrics.judge.verdict import (
+    AGGREGATES,
+    PARSER_VERSION,
+    Bounds,
+    Judgement,
+    JudgeVerdict,
+    judgement_of,
+)
 from guerdon.rubrics.rubric import Rubric
-from guerdon.services.bridging import on_background
-from guerdon.services.models.chat import ChatModel
-from guerdon.services.models.retrying import Backoff
-from guerdon.services.models.usage import Usage
 
-__all__ = ["LLMJudge"]
+__all__ = ["Criterion", "LLMJudge"]
+
+MAX_SAMPLES = 1000
+ALWAYS = ("action", "observation")
+CRITERION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+# The source of a field: a dotted path, or a function of action and observation.
+Field: TypeAlias = "str | Callable[[Any, Any], Any]"
+
+# The scores of the criteria of the judge that is being evaluated, by the id of the criterion.
+_criterion_scores: ContextVar[Mapping[int, float]] = ContextVar("guerdon_criteria")
+
+
+class Criterion(Rubric):
+    """One criterion of an `LLMJudge`, and a component of its score.
+
+    Example:
+        >>> from guerdon.rubrics import Criterion
+        >>> Criterion("It is easy to follow.", weight=2)
+        Criterion(description='It is easy to follow.', weight=2.0)
+
+    Args:
+        description: What the model is asked to look at.
+        weight: Its weight in the judge's score, above 0.
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = ("weight",)
+
+    def __init__(self, description: str = "", *, weight: float = 1.0) -> None:
+        super().__init__()
+        if not isinstance(description, str):
+            raise InvalidArgumentError(
+                f"the description of a criterion must be a string, got {shown(description)}"
+            )
+        self.description = description
+        self.weight = weight
+
+    @property
+    def weight(self) -> float:
+        """The weight in the judge's score."""
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._weight = check_number("weight", weight, low=0.0, low_open=True)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Return the score in the judge's answer."""
+        score = _criterion_scores.get({}).get(id(self))
+        if score is None:
+            raise RubricError("a criterion is only scored as part of its judge; call the judge")
+        return score
 
 
 class LLMJudge(Rubric):
-    """Asks a language model for a score.
+    """Asks a chat model for a score.
 
-    The model is told what it judges between marks that nothing in it can forge, and answers with
-    a JSON object, which endpoints that know structured output hold it to. What can't be read as a
-    verdict, or is out of range, is a failure, as is a judge that gives no answer: never a number.
+    The judged values are put between marks that they can't forge. The model answers with a JSON
+    object, constrained by a schema if the endpoint supports structured output. An answer that is
+    not a verdict, or is out of range, is a failure, as is a model that doesn't answer: never a
+    number.
 
-    In sync code it waits for the model; `evaluate` and the other async calls await it. Copies
-    share connections, limits and the cache. With several samples or judges, `Score.reason` tells
-    how far they differ.
+    Synchronous code waits for the answer; `evaluate` and the other async methods await it. Copies
+    share the models and the cache. With several samples or models, `Score.reason` includes their
+    disagreement.
 
     Example:
         >>> from guerdon import LLMJudge
-        >>> judge = LLMJudge("How polite is this? {action}", "http://localhost:8000", model="m")
+        >>> from guerdon.services import ChatModel
+        >>> model = ChatModel("http://localhost:8000", "my-model")
+        >>> judge = LLMJudge("How polite is this? {action}", model)
         >>> judge.score_range
         (0.0, 1.0)
 
     Args:
-        prompt_template: A `Template` with ``{action}``, ``{observation}``, parts of these such as
-            ``{observation.question}``, and the names of `fields`. Where there are `fields`, any
-            other name is an error at once; without them it is looked up in the observation and
-            in its metadata. An environment's action is filled in as JSON, and its text is
-            ``{action.content}``. None for a service that has a prompt of its own: it is given the
-            action, the observation and the fields, as texts.
-        endpoint: The address of a server that speaks OpenAI's protocol (it holds ``://``), a
-            `ChatModel`, or, with `mcp_client`, the name of a service.
-        model: The model's name, with an address.
-        judges: Further judges beside it: `ChatModel`, models at the same address, or services.
+        prompt_template: A `Template` with ``{action}``, ``{observation}``, parts of them such as
+            ``{observation.question}``, and the names of `fields`. With `fields`, any other name is
+            rejected; without, it is looked up in the observation and in its metadata. An action
+            of an environment is inserted as JSON, and its text is ``{action.content}``. None for
+            a service that has a prompt of its own: it is called with the action, the observation
+            and the fields, as strings.
+        endpoint: A `ChatModel`; with `mcp_client`, the name of a service; or a list of several.
         mcp_client: Calls the services, such as an `MCPClient`.
-        fields: Names to paths such as ``"observation.metadata.reference"``, or to functions of
-            action and observation.
-        criteria: What is scored one by one in a single answer: names, or names with what they
-            mean (a text or a `Criterion`). Each is a component, and the score is their mean by
-            weight.
-        score_range: The lowest and highest score that the model may give.
-        samples: How often each judge is asked, from 1 to 1,000.
-        aggregate: What several verdicts come to: ``"mean"``, ``"median"`` or ``"majority"`` (the
-            most frequent score; of several that are as frequent, the lowest).
-        temperature: Of sampling, in [0, 2]; by default the `ChatModel`'s or the service's, else 0,
-            and 1 with several samples in place of 0. It is nothing to a tool.
-        max_tokens: The longest answer; by default the endpoint's.
-        system: What the model is told first.
-        cache: ``"memory"``, the path of an SQLite file, a `MemoryCache`, or a `SqliteCache`. Equal
-            questions that are asked at the same time are then asked once.
-        version: Goes into the cache's keys: another one asks anew. A service that changes its own
-            prompt needs that.
-        api_key_env: The environment variable with the key, with an address.
-        timeout_s: Seconds that one attempt may take, with an address.
-        retries: How often to try again, or a `Backoff`, with an address.
-        concurrency: How many questions may be under way at once, with an address.
+        fields: Names, each with a path such as ``"observation.metadata.reference"`` or a function
+            of action and observation.
+        criteria: What is scored instead of the whole, in one answer: a list of names, or names
+            with descriptions (a string or a `Criterion`). Each criterion is a component; the
+            score is their weighted mean.
+        score_range: The lowest and highest score.
+        samples: How often each model is asked, in [1, 1000]. With several, a model whose
+            temperature is 0 is asked with a temperature of 1.
+        aggregate: How verdicts are aggregated: ``"mean"``, ``"median"`` or ``"majority"`` (the
+            most frequent score, the lowest of several).
+        system: The beginning of the system message, in place of "You are a strict and fair
+            judge."
+        cache: ``"memory"``, the path of an SQLite file, a `MemoryCache` or a `SqliteCache`. Equal
+            questions at the same time are then asked once.
 
     Raises:
-        InvalidArgumentError: An argument can't be meant.
-        MissingExtraError: The package ``openai`` isn't there: ``pip install 'guerdon[judge]'``.
+        InvalidArgumentError: An argument is invalid.
     """
 
-    state_names: ClassVar[tuple[str, ...]] = (
-        "aggregate", "asked", "max_tokens", "prompt_template", "samples", "scale", "system",
-        "temperature", "version",
-    )  # fmt: skip
-
-    samples, aggregate = Setting(), Setting()
-    temperature, max_tokens = Setting(), Setting()
-    system, version = Setting(), Setting()
+    state_names: ClassVar[tuple[str, ...]] = ("aggregate", "prompt_template", "samples", "system")
 
     def __init__(
         self,
         prompt_template: str | None,
-        endpoint: str | ChatModel,
+        endpoint: str | ChatClient | Sequence[str | ChatClient],
         *,
-        model: str | None = None,
-        judges: Sequence[str | ChatModel] = (),
-        mcp_client: ToolCaller | None = None,
+        mcp_client: ServiceClient | None = None,
         fields: Mapping[str, Field] | None = None,
         criteria: Sequence[str] | Mapping[str, str | Criterion] | None = None,
-        score_range: Scale = (0.0, 1.0),
+        score_range: Bounds = (0.0, 1.0),
         samples: int = 1,
         aggregate: str = "mean",
-        temperature: float | None = None,
-        max_tokens: int | None = None,
         system: str | None = None,
         cache: Cache | str | os.PathLike[str] | None = None,
-        version: str = "",
-        api_key_env: str | None = None,
-        timeout_s: float | None = None,
-        retries: int | Backoff | None = None,
-        concurrency: int | None = None,
     ) -> None:
         super().__init__()
-        self._settings = JudgeSettings(
-            score_range, samples, aggregate, temperature, max_tokens, system, version
-        )
-        if samples > 1 and temperature == 0:  # not of the settings: a state is loaded one by one
-            raise InvalidArgumentError(
-                f"samples is {samples} at a temperature of 0, where they are all the same; give a "
-                "temperature over 0"
-            )
-        self.score_range = self._settings.score_range
-        self.fields = check_fields(fields)
-        connection = {"model": model, "api_key_env": api_key_env, "timeout_s": timeout_s,
-                      "retries": retries, "concurrency": concurrency}  # fmt: skip
-        asked = judges_of(endpoint, judges, mcp_client=mcp_client, connection=connection)
-        self._panel = Panel(asked, cache_of(cache))
+        self.score_range = self._bounds = _check_range(score_range)
+        self.fields = _check_fields(fields)
+        self._client = mcp_client
+        self._asked = _check_asked(endpoint, mcp_client)
+        self._cache = cache_of(cache)
+        self.samples, self.aggregate, self.system = samples, aggregate, system
         self.prompt_template = prompt_template
-        for name, criterion in criteria_of(criteria, self).items():
+        for name, criterion in _check_criteria(criteria, self).items():
             setattr(self, name, criterion)
+        self.__dict__[MADE_WITH] = (f"{self.score_range}", *self.asked)
+
+    # Configuration ---------------------------------------------------------------------------
+
+    @property
+    def asked(self) -> list[str]:
+        """The names of the models and services that are asked."""
+        return [each if isinstance(each, str) else each.name for each in self._asked]
 
     def service_names(self) -> list[str]:
-        """The services that it asks, by their names."""
-        return [judge.name for judge in self._panel.judges if not isinstance(judge, ModelJudge)]
+        """Return the names of the services that are asked."""
+        return [each for each in self._asked if isinstance(each, str)]
 
     @property
     def prompt_template(self) -> str | None:
-        """The template's text; setting it checks it."""
+        """The text of the template."""
         return None if self._template is None else self._template.text
 
     @prompt_template.setter
     def prompt_template(self, text: str | None) -> None:
-        if text is None and any(isinstance(judge, ModelJudge) for judge in self._panel.judges):
-            raise InvalidArgumentError("prompt_template is None; only a service has its own prompt")
-        known = {"action", "observation", *self.fields} if self.fields else None
+        if text is None and len(self.service_names()) < len(self._asked):
+            raise InvalidArgumentError(
+                "`prompt_template` is None; only a service can have a prompt of its own"
+            )
+        known = {*ALWAYS, *self.fields} if self.fields else None
         self._template = None if text is None else Template(text, known=known)
 
     @property
-    def asked(self) -> list[str]:
-        """Who is asked: models with their addresses, or services. It can't be changed."""
-        return [judge.name for judge in self._panel.judges]
+    def samples(self) -> int:
+        """How often each model is asked."""
+        return self._samples
 
-    @asked.setter
-    def asked(self, names: list[str]) -> None:
-        self._refuse_change("asked", list(names), self.asked)
-
-    @property
-    def usage(self) -> dict[str, Usage]:
-        """What the models were asked so far, by their names; of services, their client knows."""
-        judges = [judge for judge in self._panel.judges if isinstance(judge, ModelJudge)]
-        return {judge.name: judge.chat.usage for judge in judges}
+    @samples.setter
+    def samples(self, samples: int) -> None:
+        self._samples = check_integer("samples", samples, low=1, high=MAX_SAMPLES)
 
     @property
-    def scale(self) -> list[float]:
-        """The lowest and the highest score. It can't be changed."""
-        return list(self._settings.score_range)
+    def aggregate(self) -> str:
+        """How verdicts are aggregated."""
+        return self._aggregate
 
-    @scale.setter
-    def scale(self, scale: list[float]) -> None:
-        self._refuse_change("scale", list(scale), self.scale)
+    @aggregate.setter
+    def aggregate(self, aggregate: str) -> None:
+        self._aggregate = check_choice("aggregate", aggregate, AGGREGATES)
+
+    @property
+    def system(self) -> str | None:
+        """The beginning of the system message."""
+        return self._system
+
+    @system.setter
+    def system(self, system: str | None) -> None:
+        if system is not None and not isinstance(system, str):
+            raise InvalidArgumentError(f"`system` must be a string, got {shown(system)}")
+        self._system = system
+
+    def _criteria(self) -> dict[str, Criterion]:
+        return {
+            name: child for name, child in self._children.items() if isinstance(child, Criterion)
+        }
+
+    def _weight_of(self, name: str) -> float | None:
+        child = self._children.get(name)
+        return child.weight if isinstance(child, Criterion) else None
+
+    # Judging ---------------------------------------------------------------------------------
 
     def forward(self, action: Any, observation: Any) -> float:
         """Ask, and wait for the answer."""
-        return self._tell(self.judgement(action, observation), action, observation)
+        return self._scored(self.judgement(action, observation), action, observation)
 
     async def forward_async(self, action: Any, observation: Any) -> float:
         """Ask, and await the answer."""
-        return self._tell(await self.judgement_async(action, observation), action, observation)
+        return self._scored(await self.judgement_async(action, observation), action, observation)
 
     def judgement(self, action: Any, observation: Any) -> Judgement:
-        """All verdicts with what they come to, where the score alone isn't enough.
+        """Return all verdicts with their aggregate.
 
         Args:
             action: What the agent did.
             observation: What came of it.
 
         Raises:
-            ServiceError: A judge gave no answer, or one that is no verdict (`JudgeError`).
-            MissingInputError: A place of the prompt has no value.
+            ServiceError: A model gave no answer, or one that is not a verdict (`JudgeError`).
+            MissingInputError: A field of the prompt has no value.
         """
-        question, settings = self._question(action, observation), self._settings
-        verdicts = self._panel.kept(question, settings)
-        if verdicts is None:
-            verdicts = run(self._panel.ask(question, settings))
-        return judgement_of(verdicts, settings.aggregate, weights=self._weights())
+        question = self._question(action, observation)
+        verdicts = self._cached(question)
+        return self._aggregated(run(self._ask_all(question)) if verdicts is None else verdicts)
 
     async def judgement_async(self, action: Any, observation: Any) -> Judgement:
         """Like `judgement`, in async code, on any event loop."""
-        question, settings = self._question(action, observation), self._settings
-        verdicts = self._panel.kept(question, settings)
+        question = self._question(action, observation)
+        verdicts = self._cached(question)
         if verdicts is None:
-            verdicts = await on_background(self._panel.ask(question, settings))
-        return judgement_of(verdicts, settings.aggregate, weights=self._weights())
-
-    def close(self) -> None:
-        """Close the connections that are the judge's own, and the cache's file.
-
-        The next question opens them again. Those that nobody holds any more close by themselves.
-        """
-        run(self._panel.close())
-
-    async def close_async(self) -> None:
-        """Like `close`, in async code."""
-        await on_background(self._panel.close())
+            verdicts = await on_background(self._ask_all(question))
+        return self._aggregated(verdicts)
 
     def _question(self, action: Any, observation: Any) -> Question:
-        settings = self._settings
-        criteria = {name: criterion.description for name, criterion in self._criteria().items()}
-        values = JudgeValues(action, observation, self.fields)
-        if self._template is not None:
-            filled = self._template.fill_fenced(values)
-            return question_of(filled, settings=settings, criteria=criteria)
-        arguments = {name: as_text(value) for name, value in values.items()}
-        return Question((), None, arguments, {}, tuple(criteria), settings)
+        names = self.fields if self._template is None else self._template.fields
+        values = {"action": action, "observation": observation}
+        values |= self._further(dict.fromkeys(each.partition(".")[0] for each in names), values)
+        prompt, arguments = None, {}
+        if self._template is None:
+            arguments = {name: as_text(value) for name, value in values.items()}
+        else:
+            prompt = self._template.fill_fenced(values)
+        criteria = {name: each.description for name, each in self._criteria().items()}
+        return Question(prompt, arguments, self.system, criteria, self._bounds)
 
-    def _tell(self, judgement: Judgement, action: Any, observation: Any) -> float:
-        """Record the reason and the components of a judgement, and give its score."""
+    def _further(self, names: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of names other than `given`: fields, or parts of the observation."""
+        values = {}
+        observation = given["observation"]
+        for name in names.keys() - given.keys():
+            source = self.fields.get(name)
+            if isinstance(source, str):
+                values[name] = look_up(source, given)
+            elif source is not None:
+                values[name] = source(given["action"], observation)
+            else:
+                value = part_of(observation, name)
+                if value is MISSING:
+                    value = part_of(part_of(observation, "metadata"), name)
+                if value is not MISSING:
+                    values[name] = value
+        return values
+
+    def _aggregated(self, verdicts: Sequence[JudgeVerdict]) -> Judgement:
+        weights = {name: criterion.weight for name, criterion in self._criteria().items()}
+        return judgement_of(verdicts, self.aggregate, weights=weights or None)
+
+    def _scored(self, judgement: Judgement, action: Any, observation: Any) -> float:
+        """Record the reason and the criteria of a judgement, and return its score."""
         self.explain("%s", judgement)
         criteria = self._criteria()
         if criteria:
             scores = {id(criteria[name]): score for name, score in judgement.criteria.items()}
-            token = current_scores.set(scores)
+            token = _criterion_scores.set(scores)
             try:
                 for criterion in criteria.values():
                     criterion(action, observation)
             finally:
-                current_scores.reset(token)
+                _criterion_scores.reset(token)
         return judgement.score
 
-    def _criteria(self) -> dict[str, Criterion]:
-        return {name: child for name, child in self._children.items()
-                if isinstance(child, Criterion)}  # fmt: skip
+    # Asking, on the background loop ----------------------------------------------------------
 
-    def _weights(self) -> dict[str, float] | None:
-        return {name: each.weight for name, each in self._criteria().items()} or None
+    async def _ask_all(self, question: Question) -> list[JudgeVerdict]:
+        """Ask every model, as often as there are samples; the first failure ends the others."""
+        keys = self._keys(question) if self._cache is not None else []
+        asked = [each for each in self._asked for _ in range(self.samples)]
+        asking = [self._fetch(keys[index], each, question) if keys else self._ask(each, question)
+                  for index, each in enumerate(asked)]  # fmt: skip
+        if len(asking) == 1:
+            return [await asking[0]]
+        tasks = [asyncio.ensure_future(each) for each in asking]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _weight_of(self, name: str) -> float | None:
-        child = self._children.get(name)
-        return child.weight if isinstance(child, Criterion) else None
+    async def _ask(self, asked: str | ChatClient, question: Question) -> JudgeVerdict:
+        if not isinstance(asked, str):
+            return await ask_model(asked, question, temperature=self._temperature(asked))
+        assert self._client is not None
+        chat = self._client.chat_model(asked) if question.prompt is not None else None
+        if chat is None:
+            return await ask_service(self._client, asked, question)
+        with naming_service(asked):
+            return await ask_model(chat, question, temperature=self._temperature(chat))
 
-    @staticmethod
-    def _refuse_change(name: str, new: object, old: object) -> None:
-        if new != old:
+    def _temperature(self, chat: ChatClient) -> float | None:
+        return 1.0 if self.samples > 1 and chat.temperature == 0 else None
+
+    # The cache -------------------------------------------------------------------------------
+
+    def _cached(self, question: Question) -> list[JudgeVerdict] | None:
+        """All verdicts, if the cache has them."""
+        if self._cache is None:
+            return None
+        verdicts = []
+        for key in self._keys(question):
+            stored = self._cache.get(key)
+            verdict = None if stored is None else _stored_verdict(stored)
+            if verdict is None:
+                return None
+            verdicts.append(verdict)
+        return verdicts
+
+    async def _fetch(self, key: str, asked: str | ChatClient, question: Question) -> JudgeVerdict:
+        assert self._cache is not None
+
+        async def ask() -> str:
+            return json.dumps((await self._ask(asked, question)).to_dict())
+
+        verdict = _stored_verdict(await self._cache.fetch(key, ask))
+        if verdict is None:  # someone else has written to the cache
+            answer = await ask()
+            self._cache.put(key, answer)
+            verdict = _stored_verdict(answer)
+            assert verdict is not None
+        return verdict
+
+    def _keys(self, question: Question) -> list[str]:
+        """The key of each verdict: a digest of everything that it depends on."""
+        prompt = None if question.prompt is None else question.prompt.text
+        common = [
+            PROMPT_VERSION, PARSER_VERSION, prompt, dict(question.arguments), question.system,
+            list(question.criteria.items()), question.score_range, self.samples > 1,
+        ]  # fmt: skip
+        begun = hashlib.blake2b(json.dumps(common).encode(), digest_size=16)
+        keys = []
+        for asked in self._asked:
+            if isinstance(asked, str):
+                assert self._client is not None
+                identity = [asked, self._client.fingerprint(asked)]
+            else:
+                identity = [asked.fingerprint()]
+            for sample in range(self.samples):
+                digest = begun.copy()
+                digest.update(json.dumps([identity, sample]).encode())
+                keys.append(digest.hexdigest())
+        return keys
+
+
+def _stored_verdict(text: str) -> JudgeVerdict | None:
+    """Parse a verdict of a cache; None if it is not one."""
+    try:
+        stored = json.loads(text)
+        score, criteria = stored.get("score"), dict(stored.get("criteria", {}))
+        reasoning = str(stored["reasoning"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    numbers = [*criteria.values(), *([] if criteria and score is None else [score])]
+    if not all(isinstance(number, float) and is_finite(number) for number in numbers):
+        return None
+    return JudgeVerdict(score, reasoning, criteria)
+
+
+def _check_range(given: Any) -> Bounds:
+    if isinstance(given, (tuple, list)) and len(given) == 2 and all(map(is_finite, given)):
+        low, high = map(float, given)
+        if low < high:
+            return low, high
+    raise InvalidArgumentError(
+        f"`score_range` must be two finite numbers, the lower first, got {shown(given)}"
+    )
+
+
+def _check_asked(endpoint: Any, client: ServiceClient | None) -> tuple[str | ChatClient, ...]:
+    asked = tuple(endpoint) if isinstance(endpoint, (list, tuple)) else (endpoint,)
+    for each in asked:
+        if isinstance(each, str) and "://" in each:
             raise InvalidArgumentError(
-                f"{name} is {old!r:.200} and can't become {new!r:.200}; make another judge"
+                f"`endpoint` is the address {shown(each)}; pass a ChatModel, or describe the model "
+                "under mcp_services and pass the name of that service"
             )
+        if isinstance(each, str) and each and client is None:
+            raise InvalidArgumentError(
+                f"`endpoint` is the service {shown(each)}, but there are no services: pass "
+                "`mcp_client`"
+            )
+        if not isinstance(each, ChatClient) and not (isinstance(each, str) and each):
+            raise InvalidArgumentError(
+                f"`endpoint` must be a ChatModel, the name of a service, or a list of these, got "
+                f"{shown(each)}"
+            )
+    if not asked:
+        raise InvalidArgumentError("`endpoint` must not be empty")
+    return asked
+
+
+def _check_fields(fields: Any) -> dict[str, Field]:
+    if fields is not None and not isinstance(fields, Mapping):
+        raise InvalidArgumentError(f"`fields` must be a mapping, got {shown(fields)}")
+    for name, source in (fields or {}).items():
+        if not isinstance(name, str) or not name.isidentifier() or name in ALWAYS:
+            raise InvalidArgumentError(
+                f"the names of `fields` must be identifiers other than {' and '.join(ALWAYS)}, "
+                f"got {shown(name)}"
+            )
+        is_path = isinstance(source, str) and source.partition(".")[0] in ALWAYS
+        if not is_path and not callable(source):
+            raise InvalidArgumentError(
+                f"fields[{name!r}] must be a path such as 'observation.metadata.reference', or a "
+                f"function of action and observation, got {shown(source)}"
+            )
+    return dict(fields or {})
+
+
+def _check_criteria(given: Any, judge: LLMJudge) -> dict[str, Criterion]:
+    if given is None:
+        return {}
+    if isinstance(given, str) or not isinstance(given, (Mapping, Sequence)) or not given:
+        raise InvalidArgumentError(
+            f"`criteria` must be names, or names with descriptions, got {shown(given)}"
+        )
+    named = given if isinstance(given, Mapping) else dict.fromkeys(given, "")
+    if len(named) < len(given):
+        raise InvalidArgumentError(f"`criteria` has a name twice: {shown(list(given))}")
+    for name in named:
+        if not isinstance(name, str) or not CRITERION_NAME.fullmatch(name) or hasattr(judge, name):
+            raise InvalidArgumentError(
+                f"the names of `criteria` must consist of letters, digits and underscores and not "
+                f"be attributes of LLMJudge, got {shown(name)}"
+            )
+    return {
+        name: each if isinstance(each, Criterion) else Criterion(each)
+        for name, each in named.items()
+    }

@@ -1,44 +1,71 @@
-"""`JudgeVerdict`: what a judge says, and the strict reading of how it says it."""
+"""`JudgeVerdict`: one answer of a judge, how it is parsed, and how several are aggregated."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import statistics
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 
+from guerdon._validation import shown
 from guerdon.errors import JudgeError
 from guerdon.rubrics.judge.template import as_text
-from guerdon.rubrics.judge.verdict_json import JsonObject, found_objects
-from guerdon.rubrics.judge.verdict_text import (
-    SaidScore,
-    Scale,
-    as_score,
-    lone_score,
-    marked_scores,
-)
 
-__all__ = ["JudgeVerdict", "parse_verdict"]
+__all__ = ["JudgeVerdict", "Judgement", "parse_verdict"]
 
-# Stands in the keys of caches: what was read otherwise is read again.
-PARSER_VERSION = 3
-# What is looked at of an answer, in characters, and how many objects in it.
+# Part of the keys of caches: increase it when an answer is parsed differently.
+PARSER_VERSION = 4
+# The most characters, opening braces and scores of an answer.
 MAX_CHARS = 200_000
-MAX_OBJECTS = 1000
+MAX_BRACES = 1000
 MAX_SCORES = 100
+
 SCORE_KEYS = ("score", "rating", "grade")
 REASON_KEYS = ("reasoning", "reason", "explanation", "justification", "rationale")
+
+NUMBER = r"[-+−]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+# 0.8, 8/10, 8 out of 10, 80%
+VALUE = (
+    rf"(?P<number>{NUMBER})"
+    r"(?:\s?(?P<percent>%)|[*`\])]{0,9}\s?(?:/|out of|of)\s?(?P<whole>\d+(?:\.\d+)?))?"
+)
+OPEN, CLOSE = r"[*_`\[({$]{0,9}", r"[*_`\])}$]{0,9}"  # Markdown and brackets around a value
+LONE_VALUE = re.compile(rf"{OPEN}\s?{VALUE}\s?{CLOSE}\.?", re.IGNORECASE)
+LONE_CHARS = 60
+LABELLED_VALUE = re.compile(
+    rf"(?<!\w)(?:score|rating|grade|verdict)[*_`]{{0,9}}[ \t]?(?:[:=]|is\b)[*_`]{{0,9}}"
+    rf"\s{{0,9}}{OPEN}{VALUE}",
+    re.IGNORECASE,
+)
+# What may follow a value: the end of the line, a punctuation mark and a word, or "(poor)".
+END = re.compile(
+    rf"{CLOSE}[ \t]{{0,9}}(?:$|\([^()\d\n]{{1,99}}\)|[.,;][*_`]{{0,9}}(?:$|[ \t]+(?:$|[^\s\d])))",
+    re.MULTILINE,
+)
+# What may precede a label: the beginning of a line or a sentence, a bullet, "My final …".
+BEGINNING = re.compile(
+    r"(?:.*[.!?;][)*_]*\s+)?[\s*_#•\-]*(?:\d{1,9}[.)][\s*_]*)?"
+    r"(?:(?:my|the|your|overall|final|total|so|thus)[\s,*_]+){0,3}",
+    re.IGNORECASE,
+)
+QUOTED = re.compile(r"[\"“”`>]|(?<!\w)'")
 THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+UNFINISHED_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
 DECIMAL = re.compile(r"(?<!\d)\d+\.\d+")
-OPEN_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+
+# The lowest and the highest score.
+Bounds: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """A judge's verdict.
+    """The verdict in one answer of a judge.
 
     Example:
         >>> from guerdon.rubrics import JudgeVerdict
@@ -46,9 +73,9 @@ class JudgeVerdict:
         {'score': 0.5, 'reasoning': 'Half of it is right.'}
 
     Attributes:
-        score: A finite float in the range that was asked for; None where only criteria were.
-        reasoning: Why, in the judge's words; may be empty.
-        criteria: The score of each criterion that was asked for.
+        score: A finite float in the requested range; None if only criteria were requested.
+        reasoning: The judge's reasons; may be empty.
+        criteria: The score of each requested criterion.
     """
 
     score: float | None
@@ -56,39 +83,139 @@ class JudgeVerdict:
     criteria: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it: ``{"score", "reasoning"}``, with ``criteria`` where there are any."""
-        told: dict[str, Any] = {} if self.score is None else {"score": self.score}
-        told["reasoning"] = self.reasoning
-        return told | ({"criteria": dict(self.criteria)} if self.criteria else {})
+        """Return ``{"score", "reasoning"}``, with ``criteria`` if there are any."""
+        verdict: dict[str, Any] = {} if self.score is None else {"score": self.score}
+        verdict["reasoning"] = self.reasoning
+        return verdict | ({"criteria": dict(self.criteria)} if self.criteria else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The aggregate of the verdicts of all samples of all models.
+
+    Example:
+        >>> from guerdon.rubrics import Judgement, JudgeVerdict
+        >>> verdicts = JudgeVerdict(0.0, "No."), JudgeVerdict(1.0, "Yes.")
+        >>> print(Judgement(0.5, "No.", verdicts=verdicts, disagreement=0.5))
+        2 verdicts, standard deviation 0.5: No.
+
+    Attributes:
+        score: A finite float in the judge's range.
+        reasoning: The reasoning of the verdict nearest to the score.
+        criteria: The score of each criterion.
+        verdicts: The verdicts, model by model.
+        disagreement: The standard deviation of the verdicts' scores, √(Σ(sᵢ − s̄)²/n).
+    """
+
+    score: float
+    reasoning: str = ""
+    criteria: Mapping[str, float] = field(default_factory=dict)
+    verdicts: tuple[JudgeVerdict, ...] = ()
+    disagreement: float = 0.0
+
+    def __str__(self) -> str:
+        """Return the reasoning, with the disagreement if there are several verdicts."""
+        if len(self.verdicts) < 2:
+            return self.reasoning
+        return (
+            f"{len(self.verdicts)} verdicts, standard deviation {self.disagreement:.3g}: "
+            f"{self.reasoning}"
+        )
+
+
+# Aggregation ---------------------------------------------------------------------------------
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return weighted_mean(scores, [1.0] * len(scores))
+
+
+def _majority(scores: Sequence[float]) -> float:
+    counts = Counter(scores)
+    most = max(counts.values())
+    return min(score for score, count in counts.items() if count == most)
+
+
+AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
+    "majority": _majority,
+    "mean": _mean,
+    "median": statistics.median,
+}
+
+
+def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
+    """Return Σ wᵢ·sᵢ / Σ wᵢ, kept within the scores where rounding would leave them."""
+    total = math.fsum(weight * score for weight, score in zip(weights, scores, strict=True))
+    return min(max(total / math.fsum(weights), min(scores)), max(scores))
+
+
+def judgement_of(
+    verdicts: Sequence[JudgeVerdict], aggregate: str, *, weights: Mapping[str, float] | None = None
+) -> Judgement:
+    """Aggregate verdicts.
+
+    Example:
+        >>> verdicts = [JudgeVerdict(0.0), JudgeVerdict(1.0), JudgeVerdict(1.0)]
+        >>> judgement_of(verdicts, "majority").score
+        1.0
+
+    Args:
+        verdicts: At least one.
+        aggregate: ``"mean"``, ``"median"`` or ``"majority"`` (the most frequent score, the lowest
+            of several).
+        weights: The weights of the criteria, if there are any: each is aggregated on its own, and
+            the score is their weighted mean.
+    """
+
+    def score_of(verdict: JudgeVerdict) -> float:
+        if verdict.score is not None:
+            return verdict.score
+        assert weights is not None
+        return weighted_mean([verdict.criteria[name] for name in weights], [*weights.values()])
+
+    combine = AGGREGATES[aggregate]
+    scores = [score_of(verdict) for verdict in verdicts]
+    criteria = {
+        name: combine([verdict.criteria[name] for verdict in verdicts]) for name in weights or ()
+    }
+    score = combine(scores)
+    if weights:
+        score = weighted_mean([*criteria.values()], [*weights.values()])
+    nearest = min(range(len(scores)), key=lambda index: abs(scores[index] - score))
+    spread = statistics.pstdev(scores) if len(scores) > 1 else 0.0
+    return Judgement(score, verdicts[nearest].reasoning, criteria, tuple(verdicts), spread)
+
+
+# Parsing -------------------------------------------------------------------------------------
 
 
 def verdict_schema(
-    criteria: Sequence[str] = (), *, score_range: Scale = (0.0, 1.0), marked: bool = False
+    criteria: Sequence[str] = (), *, score_range: Bounds = (0.0, 1.0), marked: bool = False
 ) -> dict[str, Any]:
-    """The JSON Schema of a verdict, for endpoints that hold a model to one.
+    """Return the JSON Schema of a verdict, for endpoints with structured output.
 
     Example:
         >>> verdict_schema()["required"]
         ['reasoning', 'score']
 
     Args:
-        criteria: What is scored one by one; then no score is asked for the whole.
+        criteria: The criteria that are scored instead of the whole.
         score_range: The lowest and highest score.
-        marked: Whether the mark that the prompt tells is asked back, as ``mark``.
+        marked: Whether the answer repeats the mark of the prompt, as ``mark``.
     """
     low, high = score_range
     score = {"type": "number", "minimum": low, "maximum": high}
-    # The reasons first: a model that says its score first can only defend it.
+    # The reasons come first: a model that starts with its score can only defend it.
     fields: dict[str, Any] = {"mark": {"type": "string"}} if marked else {}
     fields["reasoning"] = {"type": "string"}
     if criteria:
-        fields["criteria"] = _object(dict.fromkeys(criteria, score))
+        fields["criteria"] = _object_schema(dict.fromkeys(criteria, score))
     else:
         fields["score"] = score
-    return _object(fields)
+    return _object_schema(fields)
 
 
-def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": dict(fields),
@@ -97,46 +224,21 @@ def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_verdict(
-    said: Mapping[str, Any],
-    *,
-    score_range: Scale = (0.0, 1.0),
-    criteria: Sequence[str] = (),
-    service: str = "",
-) -> JudgeVerdict:
-    """Read a verdict out of an object.
-
-    Example:
-        >>> read_verdict({"score": "8/10", "reasoning": "Good."})
-        JudgeVerdict(score=0.8, reasoning='Good.', criteria={})
-
-    Args:
-        said: The object, with ``score`` (or ``criteria``, or each criterion itself).
-        score_range: The lowest and highest score.
-        criteria: What was to be scored one by one.
-        service: Who said it, for messages.
-
-    Raises:
-        JudgeError: Something is missing, no number, or out of range.
-    """
-    return _Reading(score_range, tuple(criteria), service, str(dict(said))).of_object(said)
-
-
 def parse_verdict(
     text: str,
     *,
-    score_range: Scale = (0.0, 1.0),
+    score_range: Bounds = (0.0, 1.0),
     criteria: Sequence[str] = (),
     service: str = "",
     mark: str | None = None,
     quotes: Sequence[str] = (),
 ) -> JudgeVerdict:
-    r"""Read a verdict out of what a judge wrote, strictly: in doubt there is none.
+    r"""Parse a judge's answer, strictly: an ambiguous answer is a failure.
 
-    A JSON object counts, where it is the answer or stands on lines of its own; otherwise scores
-    that say that they are one, such as ``Score: 0.2``, at the beginning of a line or a sentence;
-    otherwise an answer that is a number and nothing else. ``8/10`` and ``80%`` mean that part of a
-    range that begins at 0; anything out of range is refused, as are two that differ.
+    A verdict is a JSON object with a score, a labelled value such as ``Score: 0.2`` or an answer
+    that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0. Verdicts
+    that differ or are out of range are rejected, as are those that only occur within a sentence,
+    a quotation or a block of code.
 
     Example:
         >>> parse_verdict("1. Bad code. Score: 0.2").score
@@ -146,226 +248,253 @@ def parse_verdict(
         >>> parse_verdict("Score: -0.5")
         Traceback (most recent call last):
             ...
-        guerdon.errors.JudgeError: the verdict's score is -0.5; it takes a number from 0 to 1
+        guerdon.errors.JudgeError: the verdict's score must be in [0, 1], got -0.5
 
     Args:
-        text: What the judge wrote.
+        text: The answer.
         score_range: The lowest and highest score.
-        criteria: What was to be scored one by one.
-        service: Who wrote it, for messages.
-        mark: Where given, an object with this ``mark`` counts, whatever else is there.
-        quotes: What was judged: scores and unmarked objects that stand in it, but for upper case,
-            white space and zeros that mean nothing, are the judge's quotations. So is, where a
-            mark is given, an answer that is only the number that one of these is.
+        criteria: The criteria that were requested instead of a score; only an object has them.
+        service: The name of the judge, for errors.
+        mark: The mark of the prompt, if it has one: an object with this ``mark`` takes precedence
+            over everything else.
+        quotes: The judged texts. What they contain, ignoring case, white space and trailing zeros
+            of numbers, is the judge's quotation and not its verdict; nor, if there is a mark, is
+            a number alone that is all of one of these texts.
 
     Raises:
-        JudgeError: There is no verdict, more than one, or one that is out of range.
+        JudgeError: There is no verdict, several differ, or it is out of range.
     """
-    reading = _Reading(score_range, tuple(criteria), service, text)
-    if len(text) > MAX_CHARS:
-        reading.fail(f"the answer has {len(text)} characters; a verdict has at most {MAX_CHARS}")
-    return reading.of_text(_without_thought(reading, text), mark, _Quotes(quotes, mark))
-
-
-def _without_thought(reading: _Reading, text: str) -> str:
-    text = text.removeprefix("\ufeff")
-    thought = THOUGHT.match(text)
-    rest = text[thought.end() :] if thought else text
-    if OPEN_THOUGHT.match(rest):
-        reading.fail("the answer ends while the model still thinks; give it more tokens")
-    return _unfenced(rest.strip())
-
-
-def _unfenced(text: str) -> str:
-    """What a fence holds, where the answer is one."""
-    first, _, rest = text.partition("\n")
-    body = rest.removesuffix("```")
-    if not first.startswith("```") or body == rest or "```" in first[3:] + body:
-        return text
-    return body.strip()
+    return _Parser(score_range, tuple(criteria), service, text, mark, tuple(quotes)).parse()
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """One answer that is read."""
+class _Claim:
+    """Something in an answer that looks like a verdict."""
 
-    scale: Scale
+    text: str
+    read: Callable[[], JudgeVerdict]
+    is_statement: bool  # neither within a sentence nor quoted
+    is_marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    """Parses one answer; see `parse_verdict`."""
+
+    score_range: Bounds
     criteria: tuple[str, ...]
     service: str
     answer: str
+    mark: str | None
+    quotes: tuple[str, ...]
 
-    def fail(self, why: str) -> NoReturn:
-        raise JudgeError(why, service=self.service, answer=self.answer[:2000])
+    def fail(self, message: str) -> NoReturn:
+        raise JudgeError(message, service=self.service, answer=self.answer[:2000])
 
-    def of_text(self, text: str, mark: str | None, quotes: _Quotes) -> JudgeVerdict:
-        if not text:
-            self.fail("the answer is empty; it takes a verdict, such as Score: 0.5")
-        found = list(islice(found_objects(text), MAX_OBJECTS + 1))
-        if len(found) > MAX_OBJECTS:
-            self.fail(f"the answer holds more than {MAX_OBJECTS} objects")
-        marked = [one for one in found if mark is not None and one.value.get("mark") == mark]
-        if marked:
-            return self._one([self.of_object(one.value) for one in marked])
-        if found and found[0].is_all:
-            if mark is not None and quotes.hold(found[0].text):
-                self.fail("the answer repeats an object that stands in what is judged")
-            return self.of_object(found[0].value)
-        claims = [one for one in found if self._is_verdict(one.value)]
-        verdicts = [self.of_object(each.value) for each in claims
-                    if not quotes.hold(each.text)]  # fmt: skip
-        spared = text
-        for one in found:
-            spared = spared.replace(one.text, "\n") if one.value else spared
-        if verdicts and not all(one.is_alone for one in claims):
-            self.fail("an object stands within other words, so that it may be a quotation")
-        said = self._of_words(spared, quotes, needed=not verdicts)
-        return self._one([*verdicts, *said])
-
-    def _is_verdict(self, value: Mapping[str, Any]) -> bool:
-        keys = {str(key).lower() for key in value}
-        return bool(keys & {*SCORE_KEYS, "criteria"} or keys >= set(self.criteria) > set())
-
-    def _one(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict:
-        first = verdicts[0]
+    def parse(self) -> JudgeVerdict:
+        text = self._without_thought()
+        objects, rest = self._objects(text)
+        claims = [claim for claim in objects if claim.is_marked]
+        if not claims:
+            found = objects if self.criteria else [*objects, *self._labelled(rest)]
+            claims = self._own(found)
+            if found and not claims:
+                self.fail("the answer only repeats a verdict in the judged text")
+        if not claims and not self.criteria:
+            claims = self._lone_value(text)
+        if not claims:
+            self.fail("the answer has no verdict, such as Score: 0.5")
+        verdicts = [claim.read() for claim in claims]
         for other in verdicts[1:]:
-            if (other.score, dict(other.criteria)) != (first.score, dict(first.criteria)):
-                said = " and ".join(f"{_said(each)}" for each in (first, other))
-                self.fail(f"the answer holds verdicts that differ: {said}")
-        return first
+            if (other.score, other.criteria) != (verdicts[0].score, verdicts[0].criteria):
+                self.fail(f"the answer has verdicts that differ: {_brief(verdicts)}")
+        if not any(claim.is_statement for claim in claims):
+            self.fail(f"{claims[0].text[:80]!r} is part of a sentence and may be a quotation")
+        return verdicts[0]
 
-    def of_object(self, said: Mapping[str, Any]) -> JudgeVerdict:
-        keys = {str(key).lower(): value for key, value in said.items()}
-        if isinstance(said, JsonObject) and said.twice:
-            self.fail(f"the object holds {said.twice} twice")
-        reasons = (keys[key] for key in REASON_KEYS if isinstance(keys.get(key), str))
-        reasoning = as_text(next(reasons, ""))  # with no half of a surrogate pair
-        if self.criteria:
-            inner = keys.get("criteria", said)
-            return JudgeVerdict(None, reasoning, self._criteria(inner))
-        given = [keys[key] for key in SCORE_KEYS if key in keys]
-        if not given:
-            self.fail(f"the object has no score, but {sorted(map(str, said))[:10]}")
-        scores = {self._score(value, "score") for value in given}
-        if len(scores) > 1:
-            self.fail(f"the object holds scores that differ: {sorted(scores)}")
-        return JudgeVerdict(scores.pop(), reasoning)
+    def _without_thought(self) -> str:
+        if len(self.answer) > MAX_CHARS:
+            self.fail(f"the answer has {len(self.answer)} characters; the limit is {MAX_CHARS}")
+        text = self.answer.removeprefix("\ufeff")
+        thought = THOUGHT.match(text)
+        text = text[thought.end() :] if thought else text
+        if UNFINISHED_THOUGHT.match(text):
+            self.fail("the answer ends within the model's reasoning; increase `max_tokens`")
+        text = text.strip()
+        if not text:
+            self.fail("the answer is empty")
+        first, _, body = text.partition("\n")
+        if first.startswith("```") and body.endswith("```") and text.count("```") == 2:
+            return body[:-3].strip()  # one block of code is the whole answer
+        return text
 
-    def _criteria(self, said: Any) -> dict[str, float]:
-        if not isinstance(said, Mapping):
-            self.fail(f"criteria is {said!r:.80}; it takes an object with {list(self.criteria)}")
-        missing = [name for name in self.criteria if name not in said]
-        if missing:
-            self.fail(f"the verdict lacks the criteria {missing}; it has {list(said)[:20]}")
-        return {name: self._criterion(name, said[name]) for name in self.criteria}
+    # JSON objects
 
-    def _criterion(self, name: str, value: Any) -> float:
-        if isinstance(value, Mapping):
-            return self._score(value.get("score"), name)
-        return self._score(value, name)
-
-    def _score(self, value: Any, name: str) -> float:
-        low, high = self.scale
-        number: float | None
-        if isinstance(value, str):
-            said = lone_score(value)
-            number = None if said is None else as_score(said, self.scale)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            number = _float(value)
-        else:
-            number = None
-        if number is None or not low <= number <= high:
-            shown = f"{number:g}" if number is not None and math.isfinite(number) else repr(value)
-            self.fail(
-                f"the verdict's {name} is {shown:.80}; it takes a number from {low:g} to {high:g}"
-            )
-        return number + 0.0  # no -0.0
-
-    def _of_words(self, text: str, quotes: _Quotes, *, needed: bool) -> list[JudgeVerdict]:
-        """The verdict in words, if there is one; none is a failure where it is needed."""
-        if self.criteria:
-            if not needed:
-                return []
-            scores = {name: self._marked(text, (name,), quotes) for name in self.criteria}
-            missing = [name for name, score in scores.items() if score is None]
-            if missing:
-                self.fail(f"the answer scores no {missing}; it takes {missing[0]}: and a number")
-            return [JudgeVerdict(None, text, {name: score for name, score in scores.items()
-                                         if score is not None})]  # fmt: skip
-        score = self._marked(text, None, quotes)
-        if score is None and needed:
-            alone = lone_score(text)
-            if alone is None:
-                self.fail("the answer holds no verdict; it takes one, such as Score: 0.5")
-            if quotes.are(alone, self.scale):
-                self.fail(
-                    f"the answer is {alone.text!r}, the number that is judged, without the mark"
+    def _objects(self, text: str) -> tuple[list[_Claim], str]:
+        """The outermost objects that have a verdict's keys, and the text around all objects."""
+        # An object is decoded as a tuple of pairs, an array as a list.
+        decoder = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_reject_constant)
+        names = {name.lower() for name in self.criteria}
+        claims, around, place = [], [], 0
+        if text.count("{") > MAX_BRACES:
+            self.fail(f"the answer has more than {MAX_BRACES} braces")
+        while (start := text.find("{", place)) >= 0:
+            try:
+                pairs, end = decoder.raw_decode(text, start)
+            except (ValueError, RecursionError):
+                around.append(text[place : start + 1])
+                place = start + 1
+                continue
+            around += [text[place:start], "\n"]
+            place = end
+            is_marked = self.mark is not None and dict(pairs).get("mark") == self.mark
+            keys = {key.lower() for key, _ in pairs}
+            if is_marked or keys & {*SCORE_KEYS, "criteria"} or keys >= names > set():
+                is_statement = is_marked or _is_alone(text, start, end)
+                claims.append(
+                    _Claim(text[start:end], partial(self._read, pairs), is_statement, is_marked)
                 )
-            return [JudgeVerdict(self._value(alone))]
-        return [] if score is None else [JudgeVerdict(score, text)]
+        return claims, "".join([*around, text[place:]])
 
-    def _marked(self, text: str, names: tuple[str, ...] | None, quotes: _Quotes) -> float | None:
-        """The one score that is marked as such, or with one of the names."""
-        found = list(islice(marked_scores(text, names), MAX_SCORES + 1))
-        if len(found) > MAX_SCORES:
-            self.fail(f"the answer holds more than {MAX_SCORES} scores")
-        said = [one for one in found if not quotes.hold(one.text)]
-        scores = {self._value(one) for one in said}
-        if len(scores) > 1:
-            self.fail(f"the answer holds scores that differ: {sorted(scores)}")
-        if said and not any(one.is_statement for one in said):
-            self.fail(f"{said[0].text!r:.80} stands within other words and may be a quotation")
-        return scores.pop() if scores else None
+    def _read(self, pairs: Any) -> JudgeVerdict:
+        fields = self._fields(pairs)
+        reasons = (fields[key] for key in REASON_KEYS if isinstance(fields.get(key), str))
+        reasoning = as_text(next(reasons, ""))
+        if self.criteria:
+            return JudgeVerdict(None, reasoning, self._read_criteria(fields))
+        scores = [fields[key] for key in SCORE_KEYS if key in fields]
+        if not scores:
+            self.fail(f"the object has no score, but {', '.join(map(repr, [*fields][:10]))}")
+        values = {self._value(score, "score") for score in scores}
+        if len(values) > 1:
+            self.fail(f"the object has scores that differ: {sorted(values)}")
+        return JudgeVerdict(values.pop(), reasoning)
 
-    def _value(self, said: SaidScore) -> float:
-        value = as_score(said, self.scale)
-        if value is None:
-            low, high = self.scale
-            self.fail(f"{said.text!r:.80} can't be told on the scale from {low:g} to {high:g}")
-        return self._score(value, "score")
+    def _read_criteria(self, fields: Mapping[str, Any]) -> dict[str, float]:
+        given = fields.get("criteria", tuple(fields.items()))
+        if not isinstance(given, tuple):
+            self.fail(f"the verdict's criteria must be an object, got {shown(given)}")
+        found = self._fields(given)
+        missing = [name for name in self.criteria if name.lower() not in found]
+        if missing:
+            self.fail(f"the verdict lacks the criteria {missing}")
+        return {name: self._criterion(found[name.lower()], name) for name in self.criteria}
+
+    def _criterion(self, value: Any, name: str) -> float:
+        return self._value(dict(value).get("score") if isinstance(value, tuple) else value, name)
+
+    def _fields(self, pairs: Any) -> dict[str, Any]:
+        fields = {str(key).lower(): value for key, value in pairs}
+        if len(fields) < len(pairs):
+            self.fail("the object has a key twice")
+        return fields
+
+    # Values in words
+
+    def _labelled(self, text: str) -> Iterator[_Claim]:
+        """The values with a label, such as ``Score: 0.2``."""
+        for number, match in enumerate(LABELLED_VALUE.finditer(text)):
+            if number == MAX_SCORES:
+                self.fail(f"the answer has more than {MAX_SCORES} scores")
+            is_statement = _is_statement(text, match.start())
+            yield _Claim(match[0], partial(self._read_labelled, match, text), is_statement)
+
+    def _read_labelled(self, match: re.Match[str], text: str) -> JudgeVerdict:
+        if END.match(text, match.end()) is None:
+            self.fail(f"{text[match.start() : match.end() + 20]!r} is ambiguous")
+        return JudgeVerdict(self._scaled(match), text)
+
+    def _lone_value(self, text: str) -> list[_Claim]:
+        match = _lone(text)
+        if match is None:
+            return []
+        value = self._scaled(match)
+        if self.mark is not None:
+            judged = [quoted for quoted in map(_lone, self.quotes) if quoted is not None]
+            if any(self._part(quoted) == value for quoted in judged):
+                self.fail(f"the answer is only {text!r}, the judged number, without the mark")
+        return [_Claim(text, partial(JudgeVerdict, value), is_statement=True)]
+
+    def _value(self, value: Any, name: str) -> float:
+        low, high = self.score_range
+        number = None
+        if isinstance(value, str):
+            match = _lone(value)
+            number = None if match is None else self._part(match)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = value
+        if number is None or not low <= number <= high:
+            got = "an object" if isinstance(value, tuple) else shown(value)
+            self.fail(f"the verdict's {name} must be in [{low:g}, {high:g}], got {got}")
+        return float(number) + 0.0  # no -0.0
+
+    def _scaled(self, match: re.Match[str]) -> float:
+        part = self._part(match)
+        if part is None:
+            low, high = self.score_range
+            self.fail(f"{match[0]!r} has no meaning on the scale from {low:g} to {high:g}")
+        return self._value(part, "score")
+
+    def _part(self, match: re.Match[str]) -> float | None:
+        """A number on the scale of the scores; None if it is on another one."""
+        low, high = self.score_range
+        number = float(match["number"].replace("−", "-"))
+        if match["percent"] is None and match["whole"] is None:
+            return number
+        whole = 100.0 if match["percent"] else float(match["whole"])
+        if low == 0.0 and whole > 0.0:
+            return number * high / whole
+        return number if whole == high else None
+
+    # Quotations
+
+    def _own(self, claims: Sequence[_Claim]) -> list[_Claim]:
+        """The claims that don't occur in a judged text."""
+        if not claims or not self.quotes:
+            return list(claims)
+        quoted = [_normalized(text) for text in self.quotes]
+        return [claim for claim in claims if not _occurs(claim.text, quoted)]
 
 
-def _said(verdict: JudgeVerdict) -> str:
-    return str(dict(verdict.criteria)) if verdict.criteria else f"{verdict.score:g}"
+def _reject_constant(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is not a JSON number")
 
 
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return math.inf
+def _brief(verdicts: Sequence[JudgeVerdict]) -> str:
+    return ", ".join(
+        str(dict(each.criteria)) if each.score is None else f"{each.score:g}" for each in verdicts
+    )
 
 
-class _Quotes:
-    """What was judged, and may be quoted."""
-
-    def __init__(self, texts: Sequence[str], mark: str | None) -> None:
-        self._texts, self._mark = texts, mark
-        self._plain: list[str] | None = None
-
-    def hold(self, said: str) -> bool:
-        """Whether something stands there, be it in other letters, spaces or digits."""
-        if self._plain is None:  # which most answers don't need
-            self._plain = [_plain(text) for text in self._texts]
-        plain = _plain(said)
-        whole = re.compile(re.escape(plain) + r"(?!\d|(?<=\d)\.\d)")  # 1 doesn't stand in 12
-        if any(whole.search(text) for text in self._plain):
-            return True
-        close = "".join(plain.split())  # JSON is the same without any
-        return said.startswith("{") and any(close in "".join(text.split()) for text in self._plain)
-
-    def are(self, said: SaidScore, scale: Scale) -> bool:
-        """Whether one of them is that number and nothing else, where the judge was told a mark."""
-        if self._mark is None:
-            return False
-        numbers = (lone_score(text) for text in self._texts)
-        return as_score(said, scale) in [as_score(each, scale) for each in numbers if each]
+def _lone(text: str) -> re.Match[str] | None:
+    text = text.strip()
+    return LONE_VALUE.fullmatch(text) if len(text) <= LONE_CHARS else None
 
 
-def _plain(text: str) -> str:
+def _is_alone(text: str, start: int, end: int) -> bool:
+    """Whether an object has its lines to itself, but for the fence of a block of code."""
+    before = text[:start].rpartition("\n")[2].strip()
+    after = text[end:].partition("\n")[0].strip()
+    return before in ("", "```json", "```") and after in ("", "```", ".")
+
+
+def _is_statement(text: str, start: int) -> bool:
+    """Whether a line or sentence begins there, in no quotation and no block of code."""
+    if text.count("```", 0, start) % 2:
+        return False
+    line = text[max(0, start - 1000) : start].rpartition("\n")[2]
+    return QUOTED.search(line) is None and BEGINNING.fullmatch(line) is not None
+
+
+def _normalized(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(DECIMAL.sub(_shortest, text).split())
+    return " ".join(DECIMAL.sub(lambda number: number[0].rstrip("0").rstrip("."), text).split())
 
 
-def _shortest(number: re.Match[str]) -> str:
-    """A number without the zeros at its end: 1.00 is 1."""
-    return number[0].rstrip("0").rstrip(".")
+def _occurs(text: str, quoted: Sequence[str]) -> bool:
+    normalized = _normalized(text)
+    whole = re.compile(re.escape(normalized) + r"(?!\d|(?<=\d)\.\d)")  # 1 is not part of 12
+    if any(whole.search(each) for each in quoted):
+        return True
+    compact = "".join(normalized.split())  # JSON is the same without white space
+    return compact.startswith("{") and any(compact in "".join(each.split()) for each in quoted)

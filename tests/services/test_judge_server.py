@@ -16,8 +16,7 @@ import guerdon
 from guerdon.errors import InvalidArgumentError, LaunchError, ServiceError
 from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
-from guerdon.services.mcp.judge_server import make_judge_server
-from guerdon.services.mcp.mcp_serving import serve_mcp
+from guerdon.services.judge_server import make_judge_server, serve_mcp
 
 pytestmark = pytest.mark.edge  # real servers and processes
 
@@ -35,7 +34,7 @@ class Chat:
         self.asked = []
 
     async def complete(self, messages, **settings):
-        from guerdon.services.models.chat import Reply
+        from guerdon.services.chat_model import Reply
 
         self.asked.append(messages)
         return Reply(self.text)
@@ -82,8 +81,8 @@ def test_its_arguments_are_the_places_of_the_template_and_are_told():
     assert tool.input_schema == {
         "type": "object",
         "properties": {
-            "lang": {"type": "string", "description": "What the prompt has for {lang}."},
-            "code": {"type": "string", "description": "What the prompt has for {code}."},
+            "lang": {"type": "string", "description": "The value of {lang} in the prompt."},
+            "code": {"type": "string", "description": "The value of {code} in the prompt."},
         },
         "required": ["lang", "code"],
     }
@@ -94,7 +93,7 @@ def test_its_arguments_are_the_places_of_the_template_and_are_told():
     [
         ({"action": "42"}, "observation"),
         ({"action": "42", "observation": {}}, "question"),
-        ({"action": "", "observation": {"question": ""}, "bonus": 1}, "no place for bonus"),
+        ({"action": "", "observation": {"question": ""}, "bonus": 1}, "no field bonus"),
     ],
     ids=["missing", "missing part", "unknown"],
 )
@@ -123,9 +122,8 @@ def test_making_it_leaves_logging_as_it_was():
 
 PROGRAM = """
 import sys
-from guerdon.services.models.chat import ChatModel
-from guerdon.services.mcp.judge_server import make_judge_server
-from guerdon.services.mcp.mcp_serving import serve_mcp, serve_mcp_stdio
+from guerdon.services.chat_model import ChatModel
+from guerdon.services import make_judge_server, serve_mcp, serve_mcp_stdio
 
 chat = ChatModel("http://127.0.0.1:1", "m", retries=0)
 server = make_judge_server(chat, "Is {action} polite?")

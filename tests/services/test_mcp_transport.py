@@ -12,9 +12,9 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 
 from guerdon.errors import ServiceError, ServiceUnavailableError
+from guerdon.services import mcp_transport
 from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
-from guerdon.services.mcp import streamable_http
 
 pytestmark = pytest.mark.edge  # real servers, in processes of their own
 
@@ -132,7 +132,7 @@ def test_one_call_fails_and_those_beside_it_do_not(
     app, url, how, kind, message, monkeypatch, caplog
 ):
     caplog.set_level("CRITICAL")
-    monkeypatch.setattr(streamable_http, "MAX_ANSWER", 4096)
+    monkeypatch.setattr(mcp_transport, "MAX_ANSWER", 4096)
     app.released.clear()
     with MCPClient(McpService(endpoint=url, connections=1)) as client:
 

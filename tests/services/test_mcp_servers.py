@@ -111,7 +111,7 @@ def mortal(program):
 def in_a_hurry(client, seconds=0.3):
     """Give calls so long from now on: not the start of a program, too."""
     (service,) = client._services.values()
-    service._pool._timeout_s = seconds
+    service._timeout_s = seconds
 
 
 def is_running(process):
@@ -171,9 +171,9 @@ def test_a_check_tells_the_last_line_of_a_program_that_dies_at_once():
         with pytest.raises(ServiceUnavailableError) as caught:
             client.check()
         assert str(caught.value).endswith(
-            "Connection closed; its program said at last: dead at once"
+            "Connection closed; the last line of its program's stderr: dead at once"
         )
-        assert caught.value.__notes__ == ["its program said at last:\nreading\ndead at once"]
+        assert caught.value.__notes__ == ["the end of its program's stderr:\nreading\ndead at once"]
         with pytest.raises(ServiceUnavailableError) as caught:
             client.call_tool("x")  # which others may read, with no more than that
         assert str(caught.value).endswith("Connection closed")
@@ -200,7 +200,7 @@ def test_a_call_that_hangs_is_given_up_and_the_others_are_not(command):
 
         assert set(asyncio.run(both())) == {process}
         in_a_hurry(client)
-        with pytest.raises(ServiceTimeoutError, match=r"didn't answer within 0\.3 s"):
+        with pytest.raises(ServiceTimeoutError, match=r"gave no answer in 0\.3 s"):
             client.call_tool("hang")
 
 
@@ -325,7 +325,7 @@ def test_a_server_that_never_answers_is_given_up():
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         MCPClient(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", timeout_s=0.3) as client,
-        pytest.raises(ServiceTimeoutError, match=r"within 0\.3 s"),
+        pytest.raises(ServiceTimeoutError, match=r"in 0\.3 s"),
     ):
         client.call_tool("echo", text="hello")
 

@@ -1,11 +1,15 @@
-"""What an MCP tool answered, as guerdon gives it."""
+"""What a call of an MCP tool returns, and the end of a program's stderr."""
+
+import asyncio
+import os
 
 import mcp
 import pytest
 from mcp_types import CallToolResult, ImageContent, TextContent
 
 from guerdon.errors import ServiceError, ServiceTimeoutError, ServiceUnavailableError
-from guerdon.services.mcp.tool_answers import answer_of, failure
+from guerdon.services.mcp_service import answer_of, failure
+from guerdon.services.mcp_transport import STDERR_KEPT, StderrTail
 
 
 def text(said):
@@ -37,7 +41,7 @@ def test_structure_is_a_dictionary_and_anything_else_is_text(content, structured
 
 def test_content_that_is_no_text_is_refused():
     result = CallToolResult(content=[text("see"), IMAGE])
-    with pytest.raises(ServiceError, match="of a kind that isn't taken, image") as caught:
+    with pytest.raises(ServiceError, match="returned unsupported content, image") as caught:
         answer_of("painter", "paint", result)
     assert caught.value.service == "painter"
 
@@ -46,7 +50,7 @@ def test_a_tool_that_failed_is_quoted():
     result = CallToolResult(content=[text("no such file")], is_error=True)
     with pytest.raises(ServiceError, match="service 'judge': rate failed: no such file"):
         answer_of("judge", "rate", result)
-    with pytest.raises(ServiceError, match="failed: without a word"):
+    with pytest.raises(ServiceError, match="failed: without a message"):
         answer_of("judge", "rate", CallToolResult(content=[], is_error=True))
 
 
@@ -74,3 +78,34 @@ def test_an_error_of_the_protocol_has_its_kind(error, kind):
     raised = failure("judge", error)
     assert type(raised) is kind
     assert str(raised) == f"service 'judge': {error.message}"
+
+
+def test_the_end_is_kept_and_the_beginning_is_not():
+    async def write():
+        with StderrTail() as tail:
+            for number in range(10_000):
+                os.write(tail.file.fileno(), b"line %d\n" % number)
+                if number % 1000 == 0:
+                    await asyncio.sleep(0)  # the loop reads
+            return tail
+
+    text = asyncio.run(write()).text()
+    assert text.endswith("line 9999")
+    assert len(text) <= STDERR_KEPT
+    assert "line 0\n" not in text
+
+
+def test_nothing_was_said():
+    assert StderrTail().text() == ""
+
+
+def test_a_program_that_outlives_it_holds_nobody_up():
+    async def outlive():
+        with StderrTail() as tail:
+            theirs = os.dup(tail.file.fileno())
+            os.write(theirs, b"still here")
+        return tail, theirs
+
+    tail, theirs = asyncio.run(outlive())
+    os.close(theirs)
+    assert tail.text() == "still here"

@@ -114,7 +114,7 @@ def test_without_a_prompt_a_call_brings_its_own(model, endpoint):
 def test_arguments_that_are_no_conversation_are_refused(model, endpoint, arguments):
     with (
         MCPClient({"user": service(endpoint)}) as client,
-        pytest.raises(InvalidArgumentError, match="takes prompt=, a text, or messages="),
+        pytest.raises(InvalidArgumentError, match="requires prompt=, a string, or messages="),
     ):
         client.call_tool("user", **arguments)
     assert not model.asked
@@ -124,7 +124,7 @@ def test_arguments_that_do_not_fit_the_prompt_are_refused(model, endpoint):
     with MCPClient({"style": service(endpoint, prompt="Rate {code}")}) as client:
         with pytest.raises(MissingInputError, match="code"):
             client.call_tool("style")
-        with pytest.raises(InvalidArgumentError, match="no place for language; it takes code"):
+        with pytest.raises(InvalidArgumentError, match="no field language; its fields are code"):
             client.call_tool("style", code="x", language="Python")
     assert not model.asked
 
@@ -144,7 +144,7 @@ def test_what_is_no_json_is_a_failure(model, endpoint, text):
     model.reply = lambda request: text
     with (
         MCPClient({"user": service(endpoint, returns="json")}) as client,
-        pytest.raises(ServiceError, match=r"service 'user': .* gave what is no JSON") as caught,
+        pytest.raises(ServiceError, match=r"service 'user': the reply of .* is not JSON") as caught,
     ):
         client.call_tool("user", prompt="?")
     assert caught.value.service == "user"
@@ -188,18 +188,18 @@ def test_what_a_prompt_takes_are_the_texts_and_objects_of_its_places(endpoint):
     prompt = "{code} {user.name} {user.tests.0} {code}"
     with MCPClient({"style": service(endpoint, prompt=prompt)}) as client:
         (tool,) = client.list_tools("style")
-    told = "What the prompt has for "
+    told = "The value of "
     user = {
-        "name": {"type": "string", "description": told + "{user.name}."},
-        "tests": {"type": "array", "description": told + "{user.tests}."},
+        "name": {"type": "string", "description": told + "{user.name} in the prompt."},
+        "tests": {"type": "array", "description": told + "{user.tests} in the prompt."},
     }
     assert tool.input_schema == {
         "type": "object",
         "properties": {
-            "code": {"type": "string", "description": told + "{code}."},
+            "code": {"type": "string", "description": told + "{code} in the prompt."},
             "user": {
                 "type": "object",
-                "description": told + "{user}.",
+                "description": told + "{user} in the prompt.",
                 "properties": user,
                 "required": ["name", "tests"],
             },
@@ -211,7 +211,7 @@ def test_what_a_prompt_takes_are_the_texts_and_objects_of_its_places(endpoint):
 def test_a_model_without_a_name_is_called_by_its_own(endpoint):
     with MCPClient(service(endpoint)) as client:
         assert client.call_tool("m", prompt="?") == "fine"
-        with pytest.raises(InvalidArgumentError, match="'m' is a model, and has no tool 'judge'"):
+        with pytest.raises(InvalidArgumentError, match="'m' is a model and has no tool 'judge'"):
             client.call_tool("judge", prompt="?")
 
 

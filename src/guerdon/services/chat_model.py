@@ -1,0 +1,556 @@
+"""`ChatModel`: a chat model at any endpoint with OpenAI's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import hashlib
+import heapq
+import importlib
+import importlib.util
+import json
+import os
+import weakref
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from guerdon._background import background_loop, on_background, run
+from guerdon._validation import check_integer, check_number, shown
+from guerdon.errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    ServiceError,
+    ServiceTimeoutError,
+    ServiceUnavailableError,
+)
+from guerdon.rubrics.judge.template import as_text
+from guerdon.services.config import check_model_url, fits_header, read_secret
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+__all__ = ["ChatModel", "Prices", "Reply", "Usage"]
+
+# The fields of a request that arguments set.
+OWN_FIELDS = frozenset(("messages", "model", "n", "stream", "temperature", "max_tokens"))
+NO_KEY = "none"  # sent to servers without keys, since openai requires one
+# An HTTP client looks through all its connections at each request: many small ones are faster.
+REQUESTS_PER_CLIENT = 16
+REFUSED = (400, 422)
+UNAVAILABLE = (408, 409, 429, 502, 503, 504)
+EXIT_S = 5.0  # for closing connections at the end of the process
+SHOWN = 500  # characters of a server's message in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The reply of a chat model.
+
+    Example:
+        >>> from guerdon.services import Reply
+        >>> Reply("Fair.", finish_reason="stop", completion_tokens=2).text
+        'Fair.'
+
+    Attributes:
+        text: The text.
+        finish_reason: Why it ended: ``"stop"``, ``"length"`` if it was cut off, ….
+        prompt_tokens: As the endpoint counts them; None if it doesn't.
+        completion_tokens: As the endpoint counts them; None if it doesn't.
+        is_structured: Whether the endpoint accepted a schema for the reply.
+    """
+
+    text: str
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    is_structured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices of a model.
+
+    Example:
+        >>> from guerdon.services import Prices
+        >>> Prices(prompt=0.15, completion=0.6).cost(prompt_tokens=1_000_000, completion_tokens=0)
+        0.15
+
+    Args:
+        prompt: Per million tokens of the prompt, in any currency.
+        completion: Per million tokens of the reply.
+    """
+
+    prompt: float
+    completion: float
+
+    def cost(self, *, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return the cost of a call."""
+        return (self.prompt * prompt_tokens + self.completion * completion_tokens) / 1_000_000
+
+
+@dataclass(slots=True)
+class Usage:
+    """Counters of what was asked, and its cost.
+
+    Example:
+        >>> from guerdon.services import Usage
+        >>> Usage().calls
+        0
+
+    Attributes:
+        calls: Replies.
+        prompt_tokens: Tokens of the prompts, as the endpoint counts them.
+        completion_tokens: Tokens of the replies.
+        cost: Their cost in the currency of the prices; None without prices.
+        retries: Attempts beyond the first.
+        failures: Calls without a reply after all attempts.
+        without_usage: Replies without token counts, which the counters above lack.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    retries: int = 0
+    failures: int = 0
+    without_usage: int = 0
+    prices: Prices | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.prices is not None and self.cost is None:
+            self.cost = 0.0
+
+    def count(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
+        """Add one reply."""
+        self.calls += 1
+        if prompt_tokens is None or completion_tokens is None:
+            self.without_usage += 1
+            return
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        if self.prices is not None:
+            self.cost = (self.cost or 0.0) + self.prices.cost(
+                prompt_tokens=prompt_tokens, completion_tokens=completion_tokens
+            )
+
+
+class ChatModel:
+    """A chat model: OpenAI's own, or any at a compatible endpoint (vLLM, SGLang, Ollama).
+
+    It requires the extra ``judge``: ``pip install 'guerdon[judge]'``. Connections are opened on
+    first use and shared by all callers, sync and async; copies are the model itself. 429, 5xx, a
+    timeout, a lost connection and an answer that is not JSON are retried, after pauses that double
+    from half a second, or after ``Retry-After``.
+
+    Example:
+        >>> from guerdon.services import ChatModel
+        >>> async def main():
+        ...     async with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
+        ...         return (await chat.complete([{"role": "user", "content": "6 × 7?"}])).text
+
+    Args:
+        endpoint: The server's address; without a path, ``/v1`` is added.
+        model: The model's name.
+        api_key: The key; your own server may need none. A pickle contains it.
+        api_key_env: Instead, the environment variable with the key, read on use.
+        temperature: The sampling temperature, in [0, 2]; None leaves it to the endpoint.
+        max_tokens: The most tokens of a reply, at least 1; None leaves it to the endpoint.
+        timeout_s: The timeout of one attempt in seconds.
+        retries: How often a request is retried, in [0, 100].
+        concurrency: The most requests at once, in [1, 10000]; further ones wait.
+        extra_body: Further fields of the request, such as ``{"top_k": 20}``.
+        structured: Whether to request structured output if a schema is given; False for an
+            endpoint that answers such a request with anything but 400 or 422.
+        prices: The prices of tokens.
+
+    Attributes:
+        usage: What was asked so far, see `Usage`.
+
+    Raises:
+        InvalidArgumentError: An argument is invalid.
+        MissingExtraError: The package ``openai`` is not installed.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = None,
+        timeout_s: float = 60.0,
+        retries: int = 3,
+        concurrency: int = 64,
+        extra_body: Mapping[str, Any] | None = None,
+        structured: bool = True,
+        prices: Prices | None = None,
+    ) -> None:
+        if importlib.util.find_spec("openai") is None:
+            raise MissingExtraError(
+                "ChatModel requires the package openai: pip install 'guerdon[judge]'", extra="judge"
+            )
+        if api_key is not None and api_key_env is not None:
+            raise InvalidArgumentError("pass either api_key or api_key_env, not both")
+        if api_key and not fits_header(api_key):  # the message doesn't repeat it
+            raise InvalidArgumentError(
+                "`api_key` must be printable ASCII without white space at its ends"
+            )
+        if not isinstance(model, str) or not model:
+            raise InvalidArgumentError(f"`model` must be a non-empty string, got {shown(model)}")
+        if temperature is not None:
+            temperature = check_number("temperature", temperature, low=0.0, high=2.0)
+        if max_tokens is not None:
+            max_tokens = check_integer("max_tokens", max_tokens, low=1)
+        timeout_s = check_number("timeout_s", timeout_s, low=0.001, high=86_400.0)
+        check_integer("retries", retries, low=0, high=100)
+        check_integer("concurrency", concurrency, low=1, high=10_000)
+        self.endpoint, self.model = _base_url(endpoint), model
+        self.temperature, self.max_tokens = temperature, max_tokens
+        self.extra_body = dict(extra_body or {})
+        if own := sorted(self.extra_body.keys() & OWN_FIELDS):
+            raise InvalidArgumentError(
+                f"`extra_body` must not contain {', '.join(own)}, which arguments set"
+            )
+        self._arguments: dict[str, Any] = {
+            "api_key": api_key, "api_key_env": api_key_env, "temperature": temperature,
+            "max_tokens": max_tokens, "timeout_s": timeout_s, "retries": retries,
+            "concurrency": concurrency, "extra_body": self.extra_body, "structured": structured,
+            "prices": prices,
+        }  # fmt: skip
+        self.usage = Usage(prices=prices)
+        self._accepts_schema = bool(structured)
+        self._open: _Connections | None = None
+
+    @property
+    def name(self) -> str:
+        """The model and its address, for messages."""
+        return f"{self.model} at {self.endpoint}"
+
+    def fingerprint(self) -> str:
+        """Return a digest of everything that the replies depend on.
+
+        Example:
+            >>> from guerdon.services import ChatModel
+            >>> first, second = (ChatModel("http://localhost:8000", name) for name in ("m", "n"))
+            >>> first.fingerprint() == second.fingerprint()
+            False
+        """
+        what = [self.endpoint, self.model, self.temperature, self.max_tokens, self.extra_body]
+        return hashlib.blake2b(json.dumps(what, default=str).encode(), digest_size=16).hexdigest()
+
+    async def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+    ) -> Reply:
+        """Ask the model, from any event loop.
+
+        Args:
+            messages: The conversation, in OpenAI's format.
+            schema: A JSON Schema for the reply. If the endpoint rejects it (400 or 422), it is
+                asked without, now and later.
+            temperature: Overrides the model's own.
+            max_tokens: Overrides the model's own.
+            seed: The sampling seed, if the endpoint supports one.
+
+        Raises:
+            ServiceUnavailableError: The endpoint can't be reached, or has no capacity.
+            ServiceTimeoutError: It took too long.
+            ServiceError: It failed in another way, or the answer can't be read.
+        """
+        body: dict[str, Any] = {"model": self.model, "messages": list(messages)}
+        settings = {
+            "temperature": self.temperature if temperature is None else temperature,
+            "max_tokens": self.max_tokens if max_tokens is None else max_tokens,
+            "seed": seed,
+        }
+        body |= {name: value for name, value in settings.items() if value is not None}
+        return await on_background(self._complete(body | self.extra_body, schema))
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        run(self._close())
+
+    async def close_async(self) -> None:
+        """Like `close`, in async code."""
+        await on_background(self._close())
+
+    # On the background loop ------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.close()
+
+    async def _complete(self, body: dict[str, Any], schema: Mapping[str, Any] | None) -> Reply:
+        """Ask, with the schema while the endpoint accepts it."""
+        try:
+            if schema is None or not self._accepts_schema:
+                return self._reply(await self._post(body))
+            try:
+                format = {"name": "answer", "strict": True, "schema": dict(schema)}
+                with_schema = {"type": "json_schema", "json_schema": format}
+                answer = await self._post({**body, "response_format": with_schema})
+            except _RefusedError:
+                reply = self._reply(await self._post(body))  # raises if that isn't the reason
+                self._accepts_schema = False
+                return reply
+            return self._reply(answer, is_structured=True)
+        except ServiceError:
+            self.usage.failures += 1
+            raise
+
+    def _reply(self, answer: Mapping[str, Any], *, is_structured: bool = False) -> Reply:
+        try:
+            choice = answer["choices"][0]
+            message, finish_reason = choice["message"], choice.get("finish_reason")
+            # JSON may contain half a surrogate pair, which UTF-8 can't encode.
+            text = as_text(_content(message.get("content")))
+            refusal = as_text(message.get("refusal") or "")
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ServiceError(
+                f"{self.name} answered without choices: {str(answer)[:200]}", service=self.name
+            ) from error
+        tokens = _tokens(answer.get("usage"))
+        self.usage.count(*tokens)
+        if refusal and not text:
+            raise ServiceError(f"{self.name} refused: {refusal:.500}", service=self.name)
+        if finish_reason == "content_filter":
+            raise ServiceError(f"{self.name}: the reply was filtered", service=self.name)
+        return Reply(text, finish_reason, *tokens, is_structured)
+
+    async def _post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request, and return the answer, a JSON object."""
+        import openai
+
+        key = self._key()
+        try:
+            async with self._connections().client(key) as client:
+                # As text: openai's own methods make a pydantic model of the answer, which takes
+                # longer than everything else.
+                text = await client.post("/chat/completions", body=dict(body), cast_to=str)
+        except openai.OpenAIError as error:
+            raise self._failure(error, key) from error
+        except (TypeError, ValueError) as error:  # before anything was sent
+            raise InvalidArgumentError(
+                f"messages to {self.name} must fit into JSON in UTF-8: {error}"
+            ) from error
+        answer: dict[str, Any] = json.loads(text)  # `_connect` has checked that it is one
+        return answer
+
+    def _key(self) -> str:
+        variable = self._arguments["api_key_env"]
+        if variable is None:
+            return self._arguments["api_key"] or NO_KEY
+        return read_secret(variable, self.name, service=self.name)
+
+    def _connections(self) -> _Connections:
+        opened = self._open
+        if opened is None or opened.process != os.getpid():
+            opened = self._open = _Connections(self.endpoint, self._arguments, self.usage)
+            weakref.finalize(self, opened.close_soon).atexit = False
+            _all_open.add(opened)
+            _close_at_exit(opened.process)
+        return opened
+
+    def _failure(self, error: Any, key: str) -> ServiceError:
+        """The error of an exception of openai, without the key, which some servers repeat."""
+        kind, what = self._reason(error)
+        if key != NO_KEY:
+            what = what.replace(key, "…")
+        failure = kind(f"{self.name} {what}", service=self.name)
+        request = getattr(error, "request", None)
+        attempts = 1 + int(request.headers.get("x-stainless-retry-count", 0)) if request else 1
+        if attempts > 1:
+            failure.add_note(f"after {attempts} attempts")
+        return failure
+
+    def _reason(self, error: Any) -> tuple[type[ServiceError], str]:
+        import openai
+
+        if isinstance(error, openai.APITimeoutError):
+            return ServiceTimeoutError, f"gave no answer in {self._arguments['timeout_s']:g} s"
+        if isinstance(error, openai.APIStatusError):
+            status = error.status_code
+            what = f"answered {status}: {error.response.text[:SHOWN]}"
+            if status in REFUSED:
+                return _RefusedError, what
+            return (ServiceUnavailableError if status in UNAVAILABLE else ServiceError), what
+        cause = error.__cause__ or error
+        what = str(cause) or type(cause).__name__
+        if isinstance(cause, _http_library().DecodingError):
+            return ServiceError, what
+        return ServiceUnavailableError, f"can't be reached: {what}"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make = functools.partial(type(self), **self._arguments)
+        return make, (self.endpoint, self.model)
+
+    def __repr__(self) -> str:
+        return f"ChatModel({self.endpoint!r}, {self.model!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close_async()
+
+
+class _RefusedError(ServiceError):
+    """The endpoint rejects the request."""
+
+
+def _base_url(endpoint: str) -> str:
+    """The base address of an endpoint: without a path, with ``/v1``."""
+    try:
+        check_model_url(endpoint if isinstance(endpoint, str) else "")
+    except ValueError as error:
+        raise InvalidArgumentError(f"`endpoint`: {error}") from None
+    parts = urlsplit(endpoint)
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    return parts._replace(path=path or "/v1").geturl()
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, list):  # in parts
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    if content is not None and not isinstance(content, str):
+        raise TypeError(f"the content is {type(content).__name__}")
+    return content or ""
+
+
+def _tokens(usage: Any) -> tuple[int | None, int | None]:
+    counts = usage if isinstance(usage, Mapping) else {}
+    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
+    return (
+        prompt if type(prompt) is int else None,
+        completion if type(completion) is int else None,
+    )
+
+
+class _Connections:
+    """The open connections of a model in one process; they belong to the background loop."""
+
+    def __init__(self, url: str, settings: Mapping[str, Any], usage: Usage) -> None:
+        self.process = os.getpid()
+        self._connect = functools.partial(
+            _connect, url, timeout_s=settings["timeout_s"], retries=settings["retries"], usage=usage
+        )
+        self._clients: dict[tuple[int, str], AsyncOpenAI] = {}
+        # A heap: the lowest number first, so that few connections are opened.
+        self._free = list(range(settings["concurrency"]))
+        self._turns = asyncio.Semaphore(settings["concurrency"])
+
+    @asynccontextmanager
+    async def client(self, key: str) -> AsyncIterator[AsyncOpenAI]:
+        """Wait for a turn, and occupy it during a request."""
+        async with self._turns:
+            turn = heapq.heappop(self._free)
+            try:
+                which = (turn // REQUESTS_PER_CLIENT, key)
+                if which not in self._clients:
+                    self._clients[which] = self._connect(key)
+                yield self._clients[which]
+            finally:
+                heapq.heappush(self._free, turn)
+
+    async def close(self) -> None:
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.close()
+
+    def close_soon(self) -> Future[None] | None:
+        """Close, from any thread and without waiting."""
+        if not self._clients or self.process != os.getpid() or background_loop().is_closed():
+            return None
+        return asyncio.run_coroutine_threadsafe(self.close(), background_loop())
+
+
+# Open connections are closed at the end of the process, before the loop ends.
+_all_open: weakref.WeakSet[_Connections] = weakref.WeakSet()
+
+
+@functools.cache
+def _close_at_exit(process: int) -> None:
+    atexit.register(_close_all)  # registered after the loop's own, it runs before it
+
+
+def _close_all() -> None:
+    for opened in list(_all_open):
+        closing = opened.close_soon()
+        if closing is not None:
+            closing.result(EXIT_S)
+
+
+@functools.cache
+def _http_library() -> Any:
+    """The HTTP library of the installed openai: httpx, or httpx2."""
+    import openai
+
+    client: Any = openai.DefaultAsyncHttpxClient.__base__
+    return importlib.import_module(client.__module__.partition(".")[0])
+
+
+@functools.cache
+def _tls() -> Any:
+    """The TLS context of all clients: reading the certificates takes longer than a request."""
+    return _http_library().create_ssl_context()
+
+
+def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage) -> AsyncOpenAI:
+    """A client of openai, which retries; its HTTP client limits and checks each attempt."""
+    import openai
+
+    http = _http_library()
+
+    class Attempts(openai.DefaultAsyncHttpxClient):
+        async def send(self, request: Any, **options: Any) -> Any:
+            usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"
+            try:
+                async with asyncio.timeout(timeout_s):  # also for one that sends byte by byte
+                    response = await super().send(request, **options)
+            except TimeoutError as error:
+                raise http.ReadTimeout("", request=request) from error
+            if response.status_code == 200:
+                _check_object(response.text, request)
+            return response
+
+    def _check_object(text: str, request: Any) -> None:
+        try:
+            if isinstance(json.loads(text), dict):
+                return
+            reason = "not an object"
+        except (ValueError, RecursionError) as error:
+            reason = str(error)
+        raise http.DecodingError(f"answered with invalid JSON ({reason})", request=request)
+
+    limits = http.Limits(
+        max_connections=REQUESTS_PER_CLIENT, max_keepalive_connections=REQUESTS_PER_CLIENT
+    )
+    client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s)
+    return openai.AsyncOpenAI(
+        base_url=url, api_key=key, max_retries=retries, timeout=timeout_s, http_client=client
+    )

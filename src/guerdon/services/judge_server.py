@@ -1,0 +1,223 @@
+"""A judge as an MCP server, and serving MCP servers over HTTP or on stdin and stdout."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import InvalidArgumentError, LaunchError, MissingInputError, ServiceError
+from guerdon.rubrics.judge.question import ChatClient
+from guerdon.rubrics.judge.template import Template
+from guerdon.rubrics.judge.verdict import verdict_schema
+from guerdon.services.model_service import Prompting
+from guerdon.services.service import require_mcp
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+
+__all__ = ["make_judge_server", "serve_mcp", "serve_mcp_stdio"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+DESCRIPTION = "Scores an answer: a number from 0 to 1, and the reasoning that led to it."
+# Seconds that running calls have when the server is stopped.
+GRACE_S = 10
+
+
+def make_judge_server(
+    chat: ChatClient,
+    template: Template | str,
+    *,
+    name: str = "judge",
+    description: str = DESCRIPTION,
+) -> Server[Any]:
+    """Make an MCP server with one tool, ``judge``, that returns ``{"score", "reasoning"}``.
+
+    Its arguments are the fields of the template. ``action`` and ``observation``, which an
+    `LLMJudge` passes to any service, are also accepted. Values in the prompt are fenced, so that
+    they can't pass for a verdict. If the model fails or its answer is not a verdict, the tool
+    fails with the reason.
+
+    Example:
+        >>> from guerdon import MCPClient
+        >>> from guerdon.services import ChatModel, make_judge_server
+        >>> with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
+        ...     server = make_judge_server(chat, "Rate from 0 to 1: {action}")
+        ...     with MCPClient(server) as client:
+        ...         [tool.name for tool in client.list_tools()]
+        ['judge']
+
+    Args:
+        chat: The model, which the caller closes.
+        template: The prompt.
+        name: The name of the server.
+        description: The description of the tool.
+
+    Returns:
+        A server of the SDK, for `serve_mcp` or an `MCPClient`.
+
+    Raises:
+        InvalidArgumentError: The template is invalid.
+        MissingExtraError: A package of the extra is not installed.
+    """
+    require_mcp()
+    # Not MCPServer, which installs a handler at the root of logging, and derives a tool's
+    # arguments from a function's signature, not from a template.
+    from mcp.server import Server
+    from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+
+    text = template if isinstance(template, Template) else Template(template)
+    prompting = Prompting(text, "verdict")
+    tool = Tool(
+        name="judge",
+        description=description,
+        input_schema=prompting.input_schema(),
+        output_schema=verdict_schema(),
+    )
+
+    async def list_tools(context: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[tool])
+
+    async def call_tool(context: Any, params: Any) -> CallToolResult:
+        try:
+            if params.name != tool.name:
+                raise InvalidArgumentError(f"there is no tool {params.name!r:.200}, only judge")
+            verdict = await prompting.ask(chat, params.arguments or {})
+        except (InvalidArgumentError, MissingInputError, ServiceError) as error:
+            return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
+        content = TextContent(text=json.dumps(verdict, ensure_ascii=False))
+        return CallToolResult(content=[content], structured_content=verdict)
+
+    return Server(
+        name, version=version("guerdon"), on_list_tools=list_tools, on_call_tool=call_tool
+    )
+
+
+def serve_mcp(
+    server: Server[Any],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve over streamable HTTP until SIGTERM or ctrl-C, at ``/mcp``, with a ``/health``.
+
+    Example:
+        >>> from guerdon.services import ChatModel, make_judge_server, serve_mcp
+        >>> def main():
+        ...     with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
+        ...         server = make_judge_server(chat, "Rate from 0 to 1: {action}")
+        ...         serve_mcp(server, port=0, ready=print)
+
+    Args:
+        server: Such as one of `make_judge_server`.
+        host: The address to listen on; the default is the loopback, where it answers to names of
+            the loopback only.
+        port: The port; 0 lets the system choose one.
+        token: The required value of ``Authorization: Bearer …``; None requires none.
+        ready: Called with the address, ``/mcp`` included, once the server listens.
+
+    Raises:
+        InvalidArgumentError: The token is empty, or can't be sent in a header.
+        LaunchError: The server can't listen on the address.
+    """
+    import uvicorn
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    async def health(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("ok")
+
+    routes = [Route("/health", health, methods=["GET"])]
+    app: Any = server.streamable_http_app(host=host, custom_starlette_routes=routes)
+    if token is not None:
+        app = _TokenGuard(app, token)
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets=sockets)
+            if self.started and ready is not None:
+                ready(f"{_url(listener)}/mcp")
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().shutdown(sockets=sockets)
+            self._captured_signals.clear()  # the process goes on: the signal was handled
+
+    with _listener(host, port) as listener:
+        Server(config).run(sockets=[listener])
+
+
+def serve_mcp_stdio(server: Server[Any]) -> None:
+    """Serve on stdin and stdout until stdin ends, as a program that a client starts.
+
+    Example:
+        >>> from guerdon.services import ChatModel, make_judge_server, serve_mcp_stdio
+        >>> def main():
+        ...     with ChatModel("http://localhost:8000", "qwen3-8b") as chat:
+        ...         serve_mcp_stdio(make_judge_server(chat, "Rate from 0 to 1: {action}"))
+
+    Args:
+        server: Such as one of `make_judge_server`.
+    """
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+class _TokenGuard:
+    """Middleware that rejects requests without the token, except for ``/health``."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        if not isinstance(token, str) or not token or not all("!" <= each <= "~" for each in token):
+            raise InvalidArgumentError("`token` must be printable ASCII without spaces")
+        self._app, self._token = app, token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.responses import JSONResponse
+
+        app = self._app
+        if scope["type"] == "http" and scope["path"] != "/health" and not self._is_known(scope):
+            detail = {"detail": "send the header Authorization: Bearer <token>"}
+            app = JSONResponse(detail, 401, headers={"www-authenticate": "Bearer"})
+        await app(scope, receive, send)
+
+    def _is_known(self, scope: Scope) -> bool:
+        kind, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        return kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LaunchError(f"can't listen on {host}:{port}: {reason}") from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,481 @@
+"""A service that is an MCP server: its connections, and what a call on one of them returns.
+
+The SDK requires that a connection is closed by the task that opened it, so each has a task of its
+own on the background loop. It imports mcp, which the extra ``judge`` installs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextvars
+import os
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import mcp
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, TextContent
+from pydantic_core import from_json, to_json
+
+from guerdon._background import run
+from guerdon.errors import (
+    InvalidArgumentError,
+    ServiceError,
+    ServiceTimeoutError,
+    ServiceUnavailableError,
+)
+from guerdon.services.config import CallSettings, McpService, SdkService
+from guerdon.services.mcp_transport import HTTP_STATUS, Opener, StderrTail, opener
+from guerdon.services.service import ServiceTool
+
+T = TypeVar("T")
+
+# The most pages of a list of tools.
+MAX_PAGES = 100
+# How much of a program's last line, and of a tool's message, an error repeats, in characters.
+LAST_LINE, SHOWN = 300, 2000
+# Seconds that closing may take before it is cut short.
+CLOSING_S = 8.0
+# The first and the longest pause before a call is retried, in seconds.
+PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+# The statuses of a server that is unavailable, or has too much to do.
+UNAVAILABLE = (404, 408, 429, 500, 502, 503, 504)
+
+# A forked process keeps its parent's connections here, uncollected: closing them would close the
+# parent's, with which they share the sockets and the loop's own.
+_inherited: list[object] = []
+
+
+def answer_of(service: str, tool: str, result: CallToolResult) -> dict[str, Any] | str:
+    """Return the result of a call.
+
+    Structured content is returned as a dictionary, under the key ``result`` if it isn't an object;
+    without it, the text is returned. The SDK also sends the text of a tool annotated ``-> str`` as
+    structured content, for which the text is returned.
+
+    Raises:
+        ServiceError: The tool failed, or returned neither text nor structured content.
+    """
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    text = "\n".join(texts)
+    if result.is_error:
+        reason = text[:SHOWN] or "without a message"
+        raise ServiceError(f"service {service!r}: {tool} failed: {reason}", service=service)
+    structured = result.structured_content
+    if isinstance(structured, dict):
+        return text if structured == {"result": text} else structured
+    if structured is not None:
+        return {"result": structured}
+    if len(texts) < len(result.content):
+        kinds = sorted({block.type for block in result.content} - {"text"})
+        raise ServiceError(
+            f"service {service!r}: {tool} returned unsupported content, {', '.join(kinds)}; "
+            "structured content and text are supported",
+            service=service,
+        )
+    return text
+
+
+def failure(service: str, error: mcp.MCPError) -> ServiceError:
+    """Return the error of an error of the protocol."""
+    status = error.data.get(HTTP_STATUS) if isinstance(error.data, dict) else None
+    message = f"service {service!r}: {error.message[:SHOWN]}"
+    if error.code == CONNECTION_CLOSED or status in UNAVAILABLE:
+        return ServiceUnavailableError(message, service=service)
+    if error.code == REQUEST_TIMEOUT:
+        return ServiceTimeoutError(message, service=service)
+    return ServiceError(message, service=service)
+
+
+class Connection:
+    """A connection to a server, which several calls share.
+
+    Args:
+        service: The service's name, for errors.
+        open_session: Opens a session.
+        timeout_s: The timeout of opening in seconds.
+
+    Attributes:
+        tools: The server's tools by name, once it is open.
+        calls: How many calls are running.
+        answers: How many calls were answered.
+        usable: Whether new calls may use it.
+    """
+
+    def __init__(self, service: str, open_session: Opener, timeout_s: float) -> None:
+        self.service = service
+        self.tools: dict[str, Any] = {}
+        self.calls = self.answers = 0
+        self.usable = True
+        self._stderr = StderrTail()
+        self._client: mcp.Client | None = None
+        self._why = "it is closed"
+        self._is_stopped = False
+        self._failure: mcp.MCPError | ServiceError | None = None
+        self._settled, self._closing = asyncio.Event(), asyncio.Event()
+        # In an empty context: the context of the first caller is not that of the others.
+        self._task = asyncio.create_task(
+            self._live(open_session, timeout_s), context=contextvars.Context()
+        )
+
+    async def _live(self, open_session: Opener, timeout_s: float) -> None:
+        # Not asyncio.timeout: it may not end before the client's own scopes, which stay open.
+        limit = asyncio.get_running_loop().call_later(timeout_s, self._give_up, timeout_s)
+        try:
+            async with open_session(self._stderr) as client:
+                self.tools = await _tools(client)
+                limit.cancel()
+                self._client = client
+                self._settled.set()
+                await self._closing.wait()
+        except asyncio.CancelledError:
+            pass  # by `_give_up`, by `close`, or by the SDK, whose group raises what happened
+        except Exception as error:  # of the server, or of its transport
+            self._note(error)
+        finally:
+            limit.cancel()
+            self.usable, self._client = False, None
+            self._settled.set()
+
+    def _give_up(self, timeout_s: float) -> None:
+        self._why = f"it wasn't ready after {timeout_s:g} s"
+        self._stop_opening()
+
+    def _stop_opening(self) -> None:
+        # Once: a second cancellation would end the SDK's cleaning up, and a program that doesn't
+        # answer would live on.
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._task.cancel()
+
+    def _note(self, error: BaseException) -> None:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, (mcp.MCPError, ServiceError)):
+            self._failure = error
+        self._why = str(error) or type(error).__name__
+
+    async def open(self) -> None:
+        """Wait until it is open.
+
+        Raises:
+            ServiceError: It can't be opened.
+        """
+        await self._settled.wait()
+        if self._client is None:
+            raise self._lost("can't be reached")
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        """Call a tool, and return the SDK's result.
+
+        Raises:
+            ServiceError: It failed.
+        """
+        return await self._request(tool, lambda client: client.call_tool(tool, dict(arguments)))
+
+    async def list(self) -> None:
+        """List the server's tools again.
+
+        Raises:
+            ServiceError: It failed.
+        """
+        self.tools = await self._request("tools/list", _tools)
+
+    async def _request(self, what: str, send: Callable[[mcp.Client], Awaitable[T]]) -> T:
+        client = self._client
+        if client is None:
+            raise self._lost("was lost")
+        try:
+            result = await send(client)
+        except mcp.MCPError as error:
+            raised = failure(self.service, error)
+            if isinstance(raised, ServiceUnavailableError):
+                self.retire()
+                raised = self.with_stderr(raised)
+            else:
+                self.answers += 1
+            raise raised from error
+        except Exception as error:  # the SDK rejects the answer
+            raise ServiceError(
+                f"service {self.service!r}: {what} returned an invalid answer: {error}",
+                service=self.service,
+            ) from error
+        self.answers += 1
+        return result
+
+    def retire(self) -> None:
+        """Accept no new calls, and close when the running ones have ended."""
+        self.usable = False
+        if not self.calls:
+            self._closing.set()
+
+    def stop(self) -> None:
+        """Close, whatever runs on it, without waiting."""
+        self.usable = False
+        self._closing.set()
+        if not self._settled.is_set():
+            self._stop_opening()
+
+    async def close(self) -> None:
+        """Close, whatever runs on it; closing that takes too long is cut short."""
+        self.stop()
+        done, _ = await asyncio.wait({self._task}, timeout=CLOSING_S)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=CLOSING_S)
+
+    @property
+    def done(self) -> bool:
+        """Whether it is closed."""
+        return self._task.done()
+
+    def __enter__(self) -> Connection:
+        self.calls += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.calls -= 1
+        if not self.usable and not self.calls:
+            self._closing.set()
+
+    def _lost(self, what: str) -> ServiceError:
+        error = self._failure
+        if isinstance(error, mcp.MCPError):
+            error = failure(self.service, error)
+        if isinstance(error, ServiceError) and not isinstance(error, ServiceUnavailableError):
+            return self.with_stderr(type(error)(str(error), service=self.service))
+        message = f"service {self.service!r} {what}: {self._why}"
+        return self.with_stderr(ServiceUnavailableError(message, service=self.service))
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its program's stderr, or ""."""
+        return self._stderr.text().rpartition("\n")[2][-LAST_LINE:]
+
+    def with_stderr(self, error: ServiceError) -> ServiceError:
+        """Add the end of its program's stderr to an error, as a note."""
+        if text := self._stderr.text():
+            error.add_note(f"the end of its program's stderr:\n{text}")
+        return error
+
+
+async def _tools(client: mcp.Client) -> dict[str, Any]:
+    """The tools; the SDK keeps their schemas, and so doesn't list them at each call."""
+    found, cursor = {}, None
+    for _ in range(MAX_PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        found.update({tool.name: tool for tool in page.tools})
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+class ToolService:
+    """Calls the tools of a server, over connections that are opened on demand.
+
+    Its async methods run on the background loop. In a forked process it opens its own connections.
+
+    Args:
+        name: The service's name.
+        config: Its configuration.
+    """
+
+    def __init__(self, name: str, config: McpService | SdkService) -> None:
+        self.name, self.config = name, config
+        self._open_session = opener(name, config)
+        self._tool: str | None = None
+        self._most = 1  # connections; a program is one server
+        self._settings: CallSettings = config if isinstance(config, McpService) else config.settings
+        if isinstance(config, McpService):
+            self._tool = config.tool
+            self._most = 1 if config.endpoint is None else config.connections
+        self._timeout_s = self._settings.timeout_s
+        self._calls_each = -(-self._settings.concurrency // self._most)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._turns = asyncio.Semaphore(self._settings.concurrency)
+        self._open: list[Connection] = []
+        self._retired: set[Connection] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def chat_model(self) -> None:
+        """Return None: it is not a model."""
+
+    async def call(self, tool: str | None, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
+        """Call a tool; None is the service's own.
+
+        Raises:
+            InvalidArgumentError: The arguments don't fit into JSON.
+            ServiceError: The call failed.
+        """
+        try:
+            sent = from_json(to_json(arguments), allow_inf_nan=False)
+        except (ValueError, RecursionError) as error:  # which would break the connection
+            raise InvalidArgumentError(
+                f"the arguments of service {self.name!r} must fit into JSON: {error}"
+            ) from error
+        self._check_process()
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(tool, sent)
+            except (ServiceUnavailableError, ServiceTimeoutError) as error:
+                if attempt > self._settings.retries:
+                    if attempt > 1:
+                        error.add_note(f"after {attempt} attempts")
+                    raise
+            pause = min(LONGEST_PAUSE_S, PAUSE_S * 2 ** (attempt - 1))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            attempt += 1
+
+    async def _attempt(
+        self, tool: str | None, arguments: Mapping[str, Any]
+    ) -> dict[str, Any] | str:
+        async with self._turns:
+            with self._connection() as connection:
+                answers = connection.answers
+                try:
+                    async with asyncio.timeout(self._timeout_s) as limit:
+                        await connection.open()
+                        name = await self._tool_name(tool, connection)
+                        result = await connection.call(name, arguments)
+                except TimeoutError as error:
+                    if not limit.expired():
+                        raise
+                    if connection.answers == answers:  # no call was answered: it may hang for good
+                        connection.retire()
+                    raise self._too_slow(connection, self._timeout_s) from error
+        return answer_of(self.name, name, result)
+
+    async def tools(self) -> list[ServiceTool]:
+        """Return the server's tools.
+
+        Raises:
+            ServiceError: It can't be reached.
+        """
+        self._check_process()
+        with self._connection() as connection:
+            try:
+                async with asyncio.timeout(self._timeout_s) as limit:
+                    await connection.open()
+                    await connection.list()
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise self._too_slow(connection, self._timeout_s) from error
+            return [
+                ServiceTool(
+                    name=tool.name,
+                    service=self.name,
+                    description=tool.description or "",
+                    input_schema=tool.input_schema,
+                    output_schema=tool.output_schema,
+                )
+                for tool in connection.tools.values()
+            ]
+
+    async def check(self, timeout_s: float, *, for_tool: bool) -> None:
+        """Check that the server can be reached, on a connection of its own.
+
+        Args:
+            timeout_s: The timeout of opening in seconds.
+            for_tool: Whether to check that the service's own tool exists.
+
+        Raises:
+            ServiceError: The server can't be reached, or the tool doesn't exist.
+        """
+        connection = Connection(self.name, self._open_session, timeout_s)
+        try:
+            await connection.open()
+            if for_tool:
+                async with asyncio.timeout(timeout_s) as limit:  # it may list its tools again
+                    await self._tool_name(None, connection)
+        except ServiceError as error:
+            if line := connection.last_line:  # for the user at the console, who sees no notes
+                error.args = (f"{error}; the last line of its program's stderr: {line}",)
+            raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._too_slow(connection, timeout_s) from error
+        finally:
+            await asyncio.shield(connection.close())
+
+    async def close(self) -> None:
+        """Close every connection, whatever runs on it."""
+        self._check_process()
+        closing = [*self._open, *self._retired]
+        self._open, self._retired = [], set()
+        atexit.unregister(self._at_exit)
+        tasks = [asyncio.create_task(connection.close()) for connection in closing]
+        if tasks:
+            await asyncio.shield(asyncio.wait(tasks))
+
+    def abandon(self) -> None:
+        """Close the connections from any thread, without waiting."""
+        if self._process == os.getpid() and self._loop is not None and not self._loop.is_closed():
+            atexit.unregister(self._at_exit)
+            for connection in self._open:
+                self._loop.call_soon_threadsafe(connection.stop)
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            _inherited.append((self._open, self._retired))
+            self._begin()
+
+    def _connection(self) -> Connection:
+        """The connection with the fewest calls; a new one if all have many."""
+        usable = [connection for connection in self._open if connection.usable]
+        gone = [connection for connection in self._open if not connection.usable]
+        self._retired = {each for each in [*self._retired, *gone] if not each.done}
+        best = min(usable, key=lambda connection: connection.calls, default=None)
+        if best is None or (best.calls >= self._calls_each and len(usable) < self._most):
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            if not self._open:
+                atexit.unregister(self._at_exit)
+                atexit.register(self._at_exit)
+            best = Connection(self.name, self._open_session, self._timeout_s)
+            usable.append(best)
+        self._open = usable
+        return best
+
+    def _at_exit(self) -> None:
+        if self._process == os.getpid():
+            run(self.close())
+
+    def _too_slow(self, connection: Connection, timeout_s: float) -> ServiceError:
+        message = f"service {self.name!r} gave no answer in {timeout_s:g} s"
+        return connection.with_stderr(ServiceTimeoutError(message, service=self.name))
+
+    async def _tool_name(self, tool: str | None, connection: Connection) -> str:
+        """The tool to call: the given one, the configured one, the service's name, or the only."""
+        wanted = tool if tool is not None else self._tool
+        for is_last in (False, True):
+            names = [*connection.tools]
+            if wanted in names:
+                return str(wanted)
+            if wanted is None and (self.name in names or len(names) == 1):
+                return self.name if self.name in names else names[0]
+            if not is_last:  # the tool may have been added since
+                await connection.list()
+        known = ", ".join(sorted(connection.tools)) or "none"
+        if wanted is not None:
+            problem = f"has no tool {wanted!r}; its tools are {known}"
+        elif connection.tools:
+            problem = f"has several tools; set `tool` to one of them: {known}"
+        else:
+            problem = "has no tools"
+        raise ServiceError(f"service {self.name!r} {problem}", service=self.name)
+
+    def __reduce__(self) -> tuple[type[ToolService], tuple[str, McpService | SdkService]]:
+        if isinstance(self.config, SdkService) and not hasattr(self.config.server, "command"):
+            raise InvalidArgumentError(
+                f"service {self.name!r} is a server in memory, which can't be pickled; pass the "
+                "address or the command of a server"
+            )
+        return type(self), (self.name, self.config)
