@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeAlias
 from guerdon._background import on_background, run
 from guerdon._validation import check_choice, check_integer, check_number, is_finite, shown
 from guerdon.errors import InvalidArgumentError, RubricError
-from guerdon.rubrics.fingerprint import MADE_WITH
 from guerdon.rubrics.judge.cache import Cache, cache_of
 from guerdon.rubrics.judge.question import (
     PROMPT_VERSION,
@@ -35,6 +34,7 @@ from guerdon.rubrics.judge.verdict import (
     judgement_of,
 )
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import MADE_WITH
 
 __all__ = ["Criterion", "LLMJudge"]
 
