@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from guerdon.config.curriculum import Curriculum, CurriculumStage, StageCondition, Stages
+from guerdon.config.curriculum import (
+    Curriculum,
+    CurriculumStage,
+    EpisodeMeans,
+    Progress,
+    StageCondition,
+    Stages,
+)
 from guerdon.errors import InvalidArgumentError, StateError
 
 FORMAT = {"component": "format", "mean_above": 0.5, "over": 3}
@@ -247,3 +254,38 @@ def test_curriculum_reports_only_the_invalid_stage():
     with pytest.raises(InvalidArgumentError) as caught:
         Curriculum([{"name": "a", "weigths": {}}])
     assert str(caught.value).endswith("invalid: [0].weigths: unknown key; did you mean 'weights'?")
+
+
+# Progress
+
+
+def test_progress_fork_follows_its_parent():
+    progress = Progress()
+    own = progress.fork()
+    progress.report(training_step=5)
+    assert (own.training_step, own.begin(), progress.begin(), own.episode) == (5, 0, 1, 2)
+
+
+def test_progress_fork_has_its_own_reports():
+    progress = Progress()
+    own, other = progress.fork(), progress.fork()
+    own.report(training_step=7, episode=100)
+    assert (own.begin(), own.begin(), own.training_step) == (100, 101, 7)
+    assert (progress.episode, progress.training_step) == (2, 0)
+    assert (other.episode, other.training_step) == (2, 0)
+    assert own.to_dict() == {"episode": 102, "training_step": 7, "stage": None}
+
+
+def test_progress_forks_share_the_curriculum():
+    progress = Progress(Curriculum([{"name": "one", "until": {"episodes": 1}}, {"name": "two"}]))
+    own = progress.fork()
+    own.curriculum.observe({})
+    assert progress.to_dict()["stage"] == own.to_dict()["stage"] == "two"
+
+
+def test_episode_means_skips_sums_that_are_too_large():
+    told = []
+    means = EpisodeMeans(told.append)
+    means({"a": 1e308, "b": 1.0}, False)
+    means({"a": 1e308, "b": 0.0}, True)
+    assert told == [{"b": 0.5}]

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guerdon import RubricComposer
-from guerdon.config import LiveReward
+from guerdon.config import RewardRuntime
 from guerdon.errors import InvalidArgumentError, TrackerError
 from guerdon.tracking import RewardLogger
 
@@ -252,7 +252,7 @@ def test_log_config_update_logs_and_counts_the_change_of_a_weight(tmp_path, kept
 
 def test_log_config_update_accepts_the_change_of_a_live_reward(tmp_path, kept):
     rubrics = {"brief": lambda action, observation: 1.0, "style": lambda action, observation: 0.5}
-    live = LiveReward(RubricComposer(rubrics, {"brief": 1.0, "style": 1.0}))
+    live = RewardRuntime(RubricComposer(rubrics, {"brief": 1.0, "style": 1.0}))
     tracker = kept()
     with RewardLogger(tracker, path=tmp_path) as logger:
         for weights in ({"brief": 0.5, "style": 2.0}, {"brief": 0.5}, {"style": 3.0}):

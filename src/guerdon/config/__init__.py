@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from guerdon.config.builder import *
     from guerdon.config.curriculum import *
     from guerdon.config.json_schema import *
-    from guerdon.config.live import *
     from guerdon.config.pipeline import *
     from guerdon.config.registry import *
+    from guerdon.config.runtime import *
     from guerdon.config.schedules import *
     from guerdon.config.schema import *
 
@@ -25,5 +25,5 @@ __getattr__, __dir__ = lazy_names(
     "builder",
     "json_schema",
     "pipeline",
-    "live",
+    "runtime",
 )

@@ -1,11 +1,11 @@
-"""Curricula: stages with weights of their own, and conditions to move on to the next."""
+"""The progress of training: episodes, the trainer's step, and the stages of a curriculum."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Annotated, Any, Self
 
@@ -22,9 +22,10 @@ from pydantic import (
 from guerdon._validation import is_finite, shown
 from guerdon.config.annotations import convert
 from guerdon.config.problems import Problem, validation_error
+from guerdon.config.schedules import Schedule
 from guerdon.errors import InvalidArgumentError, StateError
 
-__all__ = ["Curriculum", "CurriculumStage", "StageCondition"]
+__all__ = ["Curriculum", "CurriculumStage", "EpisodeMeans", "Progress", "StageCondition"]
 
 MAX_STAGES = 1_000
 MAX_WINDOW = 10_000
@@ -268,3 +269,105 @@ class Curriculum:
             f"Curriculum(stage {self._number + 1} of {len(self.stages)}, {self.stage.name!r}, "
             f"{self._episodes} episodes)"
         )
+
+
+class Progress:
+    """How far training is: episodes that began, the trainer's step, the stage of a curriculum.
+
+    Example:
+        >>> progress = Progress()
+        >>> progress.begin(), progress.begin(), progress.report(training_step=500)
+        (0, 1, None)
+        >>> progress.to_dict()
+        {'episode': 2, 'training_step': 500, 'stage': None}
+
+    Args:
+        curriculum: The curriculum, if there is one.
+        parent: The progress that this one follows, until something is reported to this one alone.
+    """
+
+    def __init__(
+        self, curriculum: Curriculum | None = None, *, parent: Progress | None = None
+    ) -> None:
+        self.curriculum = curriculum
+        self._parent = parent
+        self._episode = 0 if parent is None else None
+        self._training_step = 0 if parent is None else None
+        self._lock = threading.Lock()
+
+    def fork(self) -> Progress:
+        """Return one that follows this one."""
+        return Progress(self.curriculum, parent=self)
+
+    @property
+    def episode(self) -> int:
+        """How many episodes began; those that run at the same time each count."""
+        if self._episode is None and self._parent is not None:
+            return self._parent.episode
+        return self._episode or 0
+
+    @property
+    def training_step(self) -> int:
+        """The step that the trainer reported last, 0 before that."""
+        if self._training_step is None and self._parent is not None:
+            return self._parent.training_step
+        return self._training_step or 0
+
+    def begin(self) -> int:
+        """Count an episode that begins; return its number, from 0."""
+        begun = self._parent.begin() if self._parent is not None else 0  # it counts for all
+        with self._lock:
+            if self._episode is None:
+                return begun
+            self._episode += 1
+            return self._episode - 1
+
+    def report(self, *, training_step: int | None = None, episode: int | None = None) -> None:
+        """Set what the trainer reports."""
+        with self._lock:
+            self._training_step = self._training_step if training_step is None else training_step
+            self._episode = self._episode if episode is None else episode
+
+    def factors(self, schedules: Mapping[str, Schedule | None], episode: int) -> dict[str, float]:
+        """Return the factors of weights in an episode, by the names of entries."""
+        at = {"episode": episode, "training_step": self.training_step}
+        return {name: each(at[each.by]) for name, each in schedules.items() if each is not None}
+
+    def stage_weights(self) -> Mapping[str, float]:
+        """Return the weights of the current stage, in place of the configured ones."""
+        return self.curriculum.stage.weights if self.curriculum is not None else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the progress as JSON can represent it."""
+        stage = self.curriculum.stage.name if self.curriculum is not None else None
+        return {"episode": self.episode, "training_step": self.training_step, "stage": stage}
+
+
+class EpisodeMeans:
+    """Computes the mean of each component over an episode, and passes them on at its end.
+
+    Example:
+        >>> means = EpisodeMeans(print)
+        >>> means({"brief": 1.0}, False), means({"brief": 0.0, "solved": 1.0}, True)
+        {'brief': 0.5, 'solved': 1.0}
+        (None, None)
+
+    Args:
+        receive: Called once with the means by name.
+    """
+
+    def __init__(self, receive: Callable[[dict[str, float]], Any]) -> None:
+        self._receive = receive
+        self._sums: dict[str, tuple[float, int]] = {}
+        self._is_over = False
+
+    def __call__(self, components: Mapping[str, float], done: bool) -> None:
+        """Add the components of a step."""
+        for name, value in components.items():
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + value, count + 1
+        if done and not self._is_over:
+            self._is_over = True
+            means = {name: total / count for name, (total, count) in self._sums.items()}
+            # A sum that is too large for a float has no mean.
+            self._receive({name: each for name, each in means.items() if math.isfinite(each)})

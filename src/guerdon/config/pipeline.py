@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from guerdon._background import run
 from guerdon._validation import shown
 from guerdon.config.builder import build_rubrics
-from guerdon.config.live.live import LiveReward
+from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.composer import RubricComposer
@@ -176,7 +176,7 @@ def open_reward(
         rubric = pipeline.make()
         if check:
             pipeline.check_services()
-        live = LiveReward(pipeline.make(), config=pipeline.config)
+        live = RewardRuntime(pipeline.make(), config=pipeline.config)
         live.progress.report(training_step=at or 0, episode=at or 0)
         live.apply(rubric)
         yield rubric

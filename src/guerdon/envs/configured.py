@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from guerdon.config.live.live import LiveReward
 from guerdon.config.pipeline import RewardPipeline
+from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
 from guerdon.envs.environment import Environment, rewards_from
 
@@ -70,7 +70,7 @@ class ConfiguredEnv:
         self._owns = self.pipeline is not reward
         try:
             # First what is wrong in the file, then what isn't there.
-            self.live = LiveReward(self.pipeline.make(), config=self.pipeline.config)
+            self.live = RewardRuntime(self.pipeline.make(), config=self.pipeline.config)
             self.pipeline.check_services()
         except BaseException:
             self.close()
@@ -85,13 +85,13 @@ class ConfiguredEnv:
         return environment
 
     def get_config(self) -> dict[str, Any]:
-        """What they are configured with, in the shape of the file; see `LiveReward.told`."""
-        return self.live.told()
+        """What they are configured with, in the shape of the file; see `RewardRuntime.to_dict`."""
+        return self.live.to_dict()
 
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
     ) -> dict[str, Any]:
-        """Change it for all of them, from their next resets on; see `LiveReward.update`."""
+        """Change it for all of them, from their next resets on; see `RewardRuntime.update`."""
         return self.live.update(change, version=version, by=by)
 
     def close(self) -> None:

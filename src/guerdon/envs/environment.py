@@ -43,8 +43,8 @@ from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
 
 if TYPE_CHECKING:
-    from guerdon.config.live.live import Applied, LiveReward
     from guerdon.config.pipeline import RewardPipeline
+    from guerdon.config.runtime import Applied, RewardRuntime
     from guerdon.services.client import MCPClient
 
 __all__ = ["Environment"]
@@ -174,7 +174,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None
 
-    _live: LiveReward | None = None  # what its reward is configured with, where that can change
+    _live: RewardRuntime | None = None  # what its reward is configured with, where that can change
     _is_resetting: bool = False
 
     def __init__(
@@ -336,9 +336,9 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
         Returns:
             ``per_turn``, ``episode_end``, ``tree``, ``fingerprint``, ``version`` and more; see
-            `LiveReward.told`.
+            `RewardRuntime.to_dict`.
         """
-        return self._configuration().told()
+        return self._configuration().to_dict()
 
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
@@ -346,7 +346,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         """Change weights, schedules and tunable fields, from the next `reset` on.
 
         Args:
-            change: What to change, by name; see `LiveReward.update`.
+            change: What to change, by name; see `RewardRuntime.update`.
             version: The version that the change is based on; if it isn't the present one, nothing
                 is changed.
             by: The author of the change, for the log.
@@ -360,10 +360,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         """
         return self._configuration().update(change, version=version, by=by)
 
-    def _configuration(self) -> LiveReward:
+    def _configuration(self) -> RewardRuntime:
         """The configuration of the reward, created on first use."""
         if self._live is None:
-            from guerdon.config.live.live import LiveReward
+            from guerdon.config.runtime import RewardRuntime
 
             try:
                 prototype = copy.deepcopy(self.rubric)
@@ -373,10 +373,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
                     "change can be tried before it is made"
                 ) from error
             # A thread that does the same meanwhile gets the same one.
-            self.__dict__.setdefault("_live", LiveReward(prototype))
-        return cast("LiveReward", self._live)
+            self.__dict__.setdefault("_live", RewardRuntime(prototype))
+        return cast("RewardRuntime", self._live)
 
-    def _configure(self, live: LiveReward) -> None:
+    def _configure(self, live: RewardRuntime) -> None:
         """Apply a configuration to an environment that is stepped without a reset."""
         self._live = live
         if isinstance(self.rubric, Rubric):

@@ -42,7 +42,7 @@ from guerdon.types.observation import Observation
 from guerdon.types.state import State
 
 if TYPE_CHECKING:
-    from guerdon.config.live.live import LiveReward
+    from guerdon.config.runtime import RewardRuntime
 
 __all__ = [
     "Alarm",
@@ -734,7 +734,7 @@ class EnvRunner:
         timeout_s: float = 300.0,
         adapt: Callable[[Any], Any] = make_adapter,
         replaces_failed: bool = False,
-        configuration: Callable[[], LiveReward | None] = lambda: None,
+        configuration: Callable[[], RewardRuntime | None] = lambda: None,
     ) -> None:
         self._factory = factory
         self._threads = threads

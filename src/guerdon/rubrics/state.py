@@ -24,6 +24,7 @@ from guerdon.rubrics.node import unwrapped
 
 __all__ = [
     "MADE_WITH",
+    "FingerprintParts",
     "NO_STATE",
     "configuring_names",
     "describe",
@@ -175,6 +176,39 @@ def fingerprint_of(*values: Any) -> str:
     """
     reader = _Reader()
     return _digest([reader.value(value) for value in values])
+
+
+class FingerprintParts:
+    """The parts of a tree's fingerprint, with which it is taken again for other weights.
+
+    Example:
+        >>> from guerdon import RubricComposer, ValidJson
+        >>> composer = RubricComposer({"json": ValidJson()}, {"json": 1.0})
+        >>> parts = FingerprintParts(composer, "weights")
+        >>> composer.update_weights({"json": 2.0})
+        >>> parts.digest(weights={"json": 2.0}) == composer.fingerprint()
+        True
+
+    Args:
+        rubric: The tree.
+        *names: The names in the state of its root whose values may be replaced.
+    """
+
+    def __init__(self, rubric: Any, *names: str) -> None:
+        self._parts = list(_Reader().tree("", rubric))
+        state = rubric._own_state() if names else {}
+        self._places = {name: self._parts.index(_state_part(name, state[name])) for name in names}
+
+    def digest(self, **state: Any) -> str:
+        """Return the fingerprint of the tree with other values in the state of its root."""
+        parts = list(self._parts)
+        for name, value in state.items():
+            parts[self._places[name]] = _state_part(name, value)
+        return _digest(parts)
+
+
+def _state_part(name: str, value: Any) -> str:
+    return f"{name}={json.dumps(value, sort_keys=True)}"
 
 
 def _digest(parts: Iterable[str]) -> str:

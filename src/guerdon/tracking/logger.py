@@ -240,10 +240,11 @@ class RewardLogger:
 
         Example:
             >>> from guerdon import RewardLogger, RubricComposer
-            >>> from guerdon.config import LiveReward
-            >>> live = LiveReward(RubricComposer({"brief": lambda a, o: 1 / len(a)}, {"brief": 1}))
+            >>> from guerdon.config import RewardRuntime
+            >>> composer = RubricComposer({"brief": lambda a, o: 1 / len(a)}, {"brief": 1})
+            >>> runtime = RewardRuntime(composer)
             >>> with RewardLogger("jsonl", path="logs") as logger:
-            ...     answer = live.update({"weights": {"brief": 0.5}}, by="ann")
+            ...     answer = runtime.update({"weights": {"brief": 0.5}}, by="ann")
             ...     logger.log_config_update(answer["change"], step=7)
 
         Args:

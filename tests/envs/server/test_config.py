@@ -97,8 +97,8 @@ def test_the_stateless_face_scores_by_it_too(serve):
         ({"per_turn": [{"name": "a", "rubric": "os.system"}]}, "per_turn[0].rubric"),
         ({"per_turn": [{"name": "a", "config": {"path": "/etc/passwd"}}]}, "config.path"),
         ({"mcp_services": {"judge": {"type": "mcp"}}}, "mcp_services"),
-        ([], "a change is an object"),
-        (None, "a change is an object"),
+        ([], "a change must be an object"),
+        (None, "a change must be an object"),
     ],
     ids=["name", "class", "file", "services", "list", "nothing"],
 )
@@ -230,7 +230,7 @@ def test_a_tree_that_is_another_in_each_environment_can_not_be_tuned(serve):
     change = {"per_turn": [{"name": "reward", "config": {"value": 0.25}}]}
     assert server.http.post("/config", json=change).status_code == 200
     told = server.client().ask(RESET)
-    assert (told["type"], "no such field" in told["data"]["message"]) == ("error", True)
+    assert (told["type"], "no such tunable field" in told["data"]["message"]) == ("error", True)
 
 
 # A session's own, and all

@@ -333,7 +333,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         `HTTPEnvClient.update_config` or `post` to change all sessions of the server.
 
         Args:
-            change: The changes by name, in the shape of the file; see `LiveReward.update`.
+            change: The changes by name, in the shape of the file; see `RewardRuntime.update`.
             version: The version that the change is based on; by default the one that this client
                 has received last.
 

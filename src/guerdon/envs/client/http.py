@@ -135,7 +135,7 @@ class HTTPEnvClient:
         """Changes the reward configuration of all sessions, from their next resets on.
 
         Args:
-            change: The changes by name, in the shape of the file; see `LiveReward.update`.
+            change: The changes by name, in the shape of the file; see `RewardRuntime.update`.
             version: The version that the change is based on; by default the one that this client
                 has received last.
 

@@ -142,7 +142,7 @@ class Endpoints:
         """
         live = await self._sessions.configuration()
         if request.method != "POST":
-            config = await asyncio.to_thread(live.told)  # which waits for a slow rubric
+            config = await asyncio.to_thread(live.to_dict)  # which waits for a slow rubric
             return _config_response(config, config["version"])
         change = await _read_json(request)
         client = request.client

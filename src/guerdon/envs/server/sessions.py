@@ -16,8 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
-from guerdon.config.live.live import LiveReward
 from guerdon.config.pipeline import RewardPipeline
+from guerdon.config.runtime import RewardRuntime
 from guerdon.envs.configured import with_pipeline
 from guerdon.envs.environment import ERROR, HANDLED
 from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
@@ -189,7 +189,7 @@ class SessionManager:
         self.factory = factory if pipeline is None else with_pipeline(factory, pipeline)
         self.action_type = action_type
         self.limits = limits
-        self.live: LiveReward | None = None
+        self.live: RewardRuntime | None = None
         self.metadata: dict[str, Any] = {}
         self.metrics = Metrics()
         self.sessions: set[Session] = set()
@@ -225,7 +225,7 @@ class SessionManager:
             threads = self._threads = EnvThreads(self.limits.max_threads)
         return threads
 
-    def runner(self, configuration: Callable[[], LiveReward | None] | None = None) -> EnvRunner:
+    def runner(self, configuration: Callable[[], RewardRuntime | None] | None = None) -> EnvRunner:
         """Returns a runner of a new environment."""
         return EnvRunner(
             self.factory,
@@ -244,7 +244,7 @@ class SessionManager:
         finally:
             await runner.close(self.limits.close_timeout_s)
 
-    async def configuration(self) -> LiveReward:
+    async def configuration(self) -> RewardRuntime:
         """Returns the reward configuration of all sessions; first makes an environment to see it.
 
         Raises:
@@ -261,11 +261,11 @@ class SessionManager:
                 self.metadata, self.live = metadata, live
         return self.live
 
-    def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], LiveReward]:
+    def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], RewardRuntime]:
         environment = adapter.environment
         config = self._pipeline.config if self._pipeline is not None else None
-        live = environment._live or LiveReward(_copied(environment.rubric), config=config)
-        live.told()  # raises now what it would raise later
+        live = environment._live or RewardRuntime(_copied(environment.rubric), config=config)
+        live.to_dict()  # raises now what it would raise later
         return environment.get_metadata().model_dump(), live
 
     # Capacity -----------------------------------------------------------------------------------
@@ -498,7 +498,7 @@ class Session:
 
     def __init__(self, manager: SessionManager, connection: Connection) -> None:
         self.id = next(_numbers)
-        self.live: LiveReward | None = None
+        self.live: RewardRuntime | None = None
         self.is_waiting = True
         self.last_active = math.inf
         self.runner = manager.runner(lambda: self.live or manager.live)
@@ -614,7 +614,7 @@ class Session:
         """Returns the reward configuration, after a change for this session alone."""
         common = await self._manager.configuration()
         if change is None:
-            answer: Any = await asyncio.to_thread((self.live or common).told)
+            answer: Any = await asyncio.to_thread((self.live or common).to_dict)
         else:
             live = self.live or common.fork()
             try:

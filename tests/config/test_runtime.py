@@ -1,4 +1,4 @@
-"""`LiveReward`: the configuration of a reward that runs, and its changes."""
+"""`RewardRuntime`: the configuration of a running reward, and its changes."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ from guerdon import (
     ToxicityRubric,
     WeightedSum,
 )
-from guerdon.config import LiveReward
+from guerdon.config import RewardRuntime
 from guerdon.errors import ConfigConflictError, RewardConfigError
 
 STEP = SimpleNamespace(done=False)
@@ -95,11 +95,11 @@ def config(**more):
     return RewardConfig.from_dict({"schema_version": "1.0", "per_turn": entries, **more})
 
 
-# What it tells
+# Rendering
 
 
-def test_it_tells_the_shape_of_the_file_with_the_tree_and_its_fingerprint():
-    told = LiveReward(make()).told()
+def test_to_dict_has_the_shape_of_the_file_with_tree_and_fingerprint():
+    told = RewardRuntime(make()).to_dict()
     assert [each["name"] for each in told["per_turn"]] == ["near", "short"]
     assert [each["name"] for each in told["episode_end"]] == ["styled"]
     assert told["per_turn"][0]["weight"] == 1.0
@@ -109,12 +109,12 @@ def test_it_tells_the_shape_of_the_file_with_the_tree_and_its_fingerprint():
     assert told["progress"] == {"episode": 0, "training_step": 0, "stage": None}
 
 
-def test_what_is_not_tunable_is_not_told_of_a_reward_in_code():
-    assert "42" not in str(LiveReward(make()).told()["episode_end"])
+def test_to_dict_hides_attributes_that_are_not_tunable():
+    assert "42" not in str(RewardRuntime(make()).to_dict()["episode_end"])
 
 
-def test_a_tree_without_a_composer_is_one_entry():
-    told = LiveReward(Gate(WeightedSum([Near()], [2.0]), 0.5)).told()
+def test_to_dict_renders_a_tree_without_a_composer_as_one_entry():
+    told = RewardRuntime(Gate(WeightedSum([Near()], [2.0]), 0.5)).to_dict()
     [entry] = told["per_turn"]
     assert (entry["name"], entry["weight"]) == ("reward", 1.0)
     assert entry["config"]["threshold"] == 0.5
@@ -122,28 +122,28 @@ def test_a_tree_without_a_composer_is_one_entry():
     assert entry["config"]["rubric.rubric_0.tolerance"] == 0.5
 
 
-def test_what_its_file_says_is_told_but_for_what_is_private():
+def test_to_dict_hides_private_keys():
     entries = [
         {"name": "near", "rubric": Near, "config": {"answer": 7.0, "tolerance": 1.0},
          "private": ["answer"]},
     ]  # fmt: skip
     pipeline = RewardPipeline.of({"schema_version": "1.0", "per_turn": entries})
-    told = LiveReward(pipeline.make(), config=pipeline.config).told()
+    told = RewardRuntime(pipeline.make(), config=pipeline.config).to_dict()
     assert told["per_turn"][0]["config"] == {"tolerance": 1.0, "mode": "strict"}
 
 
 # Changes
 
 
-def test_a_change_counts_from_the_next_episode_on():
-    live, rubric = LiveReward(make()), make()
-    live.apply(rubric)
+def test_update_takes_effect_in_the_next_episode():
+    runtime, rubric = RewardRuntime(make()), make()
+    runtime.apply(rubric)
     before = rubric._scored_by
-    live.update({"weights": {"near": 5.0}})
+    runtime.update({"weights": {"near": 5.0}})
     assert rubric(42.0, STEP) == 1.0
-    live.apply(rubric)
+    runtime.apply(rubric)
     assert rubric(42.0, STEP) == 5.0
-    assert rubric._scored_by == live.told()["fingerprint"] != before
+    assert rubric._scored_by == runtime.to_dict()["fingerprint"] != before
 
 
 @pytest.mark.parametrize(
@@ -163,49 +163,49 @@ def test_a_change_counts_from_the_next_episode_on():
     ],
     ids=["weights", "entry", "attribute", "text", "pydantic", "dataclass", "schedule"],
 )  # fmt: skip
-def test_what_was_changed_is_remembered(change, what, old, new):
-    live = LiveReward(make())
-    answer = live.update(change, by="ann")
+def test_update_logs_what_was_changed(change, what, old, new):
+    runtime = RewardRuntime(make())
+    answer = runtime.update(change, by="ann")
     assert answer["status"] == "ok"
     assert answer["change"]["changes"] == [{"what": what, "from": old, "to": new}]
-    assert (answer["change"]["by"], answer["change"]["version"]) == ("ann", live.version)
-    assert list(live.audit) == [answer["change"]]
-    assert answer["config"] == live.told()
+    assert (answer["change"]["by"], answer["change"]["version"]) == ("ann", runtime.version)
+    assert list(runtime.audit) == [answer["change"]]
+    assert answer["config"] == runtime.to_dict()
 
 
-def test_tuned_fields_reach_the_rubrics():
-    live, rubric = LiveReward(make()), make()
-    live.update({"per_turn": [{"name": "near", "config": {"tolerance": 2.0}}],
+def test_apply_sets_tunable_fields():
+    runtime, rubric = RewardRuntime(make()), make()
+    runtime.update({"per_turn": [{"name": "near", "config": {"tolerance": 2.0}}],
                  "episode_end": [{"name": "styled", "config": {"threshold": 0.75}}]})  # fmt: skip
-    live.apply(rubric)
+    runtime.apply(rubric)
     assert (rubric.near.tolerance, rubric.styled.config.threshold) == (2.0, 0.75)
     assert rubric.styled.config.secret == "the answer is 42"
 
 
-def test_what_was_told_may_be_sent_back_with_what_is_to_change():
-    live = LiveReward(make())
-    told = live.told()
+def test_update_accepts_an_edited_rendering():
+    runtime = RewardRuntime(make())
+    told = runtime.to_dict()
     told["per_turn"][0]["weight"] = 9.0
-    assert live.update(told)["config"]["per_turn"][0]["weight"] == 9.0
+    assert runtime.update(told)["config"]["per_turn"][0]["weight"] == 9.0
 
 
-def test_what_changes_nothing_is_no_change():
-    live = LiveReward(make())
-    version = live.version
-    assert live.update(live.told())["change"] is None
-    assert live.update({"weights": {"near": 1}})["change"] is None
-    assert (live.version, len(live.audit)) == (version, 0)
+def test_update_without_a_difference_is_no_change():
+    runtime = RewardRuntime(make())
+    version = runtime.version
+    assert runtime.update(runtime.to_dict())["change"] is None
+    assert runtime.update({"weights": {"near": 1}})["change"] is None
+    assert (runtime.version, len(runtime.audit)) == (version, 0)
 
 
 WRONG = {
-    "no object": ([], "a change is an object"),
+    "no object": ([], "a change must be an object"),
     "unknown field": ({"weigths": {}}, "weigths"),
     "unknown name": ({"weights": {"neer": 1.0}}, "did you mean 'near'"),
     "unknown entry": ({"per_turn": [{"name": "nope"}]}, "per_turn[0].name"),
-    "other list": ({"episode_end": [{"name": "near", "weight": 1}]}, "stands in per_turn"),
-    "nan": ({"weights": {"near": math.nan}}, "weights.near: it is nan"),
-    "bool": ({"weights": {"near": True}}, "weights.near: it is True"),
-    "text": ({"weights": {"near": "1"}}, "weights.near: it is '1'"),
+    "other list": ({"episode_end": [{"name": "near", "weight": 1}]}, "is in per_turn"),
+    "nan": ({"weights": {"near": math.nan}}, "weights.near: must be a finite number, got nan"),
+    "bool": ({"weights": {"near": True}}, "weights.near: must be a finite number, got True"),
+    "text": ({"weights": {"near": "1"}}, "weights.near: must be a finite number, got '1'"),
     "code": ({"per_turn": [{"name": "near", "rubric": "os.system"}]}, "per_turn[0].rubric"),
     "file": ({"per_turn": [{"name": "near", "config": {"path": "/etc/passwd"}}]}, "config.path"),
     "untunable": ({"per_turn": [{"name": "near", "config": {"answer": 1}}]}, "config.answer"),
@@ -228,57 +228,57 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", list(WRONG))
-def test_what_can_not_be_changed_is_refused_whole(name):
+def test_update_refuses_a_change_as_a_whole(name):
     change, said = WRONG[name]
-    live, rubric = LiveReward(make()), make()
-    before = live.told()
+    runtime, rubric = RewardRuntime(make()), make()
+    before = runtime.to_dict()
     if isinstance(change, dict):
         change = {"training_step": 7, "schedules": {"short": 0.5}, **change}
     with pytest.raises(RewardConfigError) as caught:
-        live.update(change)
+        runtime.update(change)
     assert any(said in problem for problem in caught.value.problems), caught.value.problems
-    assert live.told() == before
-    live.apply(rubric)
+    assert runtime.to_dict() == before
+    runtime.apply(rubric)
     assert rubric.state_dict() == make().state_dict()
 
 
-def test_every_reason_is_listed():
+def test_update_lists_every_problem():
     changes = {"weights": {"near": math.inf, "who": 1}, "tree": [], "config": 3}
     with pytest.raises(RewardConfigError) as caught:
-        LiveReward(make()).update(changes)
+        RewardRuntime(make()).update(changes)
     assert len(caught.value.problems) == 4
 
 
-def test_a_reward_that_stands_alone_has_no_weight_to_change():
-    live = LiveReward(Gate(Near(), 0.5))
-    with pytest.raises(RewardConfigError, match="stands alone"):
-        live.update({"weights": {"reward": 2.0}})
-    live.update({"per_turn": [{"name": "reward", "config": {"threshold": 0.25}}]})
+def test_update_refuses_a_weight_of_a_tree_without_a_composer():
+    runtime = RewardRuntime(Gate(Near(), 0.5))
+    with pytest.raises(RewardConfigError, match="has no weight"):
+        runtime.update({"weights": {"reward": 2.0}})
+    runtime.update({"per_turn": [{"name": "reward", "config": {"threshold": 0.25}}]})
     rubric = Gate(Near(), 0.5)
-    live.apply(rubric)
+    runtime.apply(rubric)
     assert rubric.threshold == 0.25
 
 
 # Versions
 
 
-def test_a_change_of_another_version_is_a_conflict():
-    live = LiveReward(make())
-    seen = live.version
-    live.update({"weights": {"near": 2.0}}, version=seen)
+def test_update_based_on_another_version_is_a_conflict():
+    runtime = RewardRuntime(make())
+    seen = runtime.version
+    runtime.update({"weights": {"near": 2.0}}, version=seen)
     with pytest.raises(ConfigConflictError) as caught:
-        live.update({"weights": {"near": 3.0}}, version=seen)
-    assert (caught.value.sent, caught.value.present) == (seen, live.version)
-    assert live.told()["per_turn"][0]["weight"] == 2.0
+        runtime.update({"weights": {"near": 3.0}}, version=seen)
+    assert (caught.value.sent, caught.value.present) == (seen, runtime.version)
+    assert runtime.to_dict()["per_turn"][0]["weight"] == 2.0
 
 
-def test_of_two_that_saw_the_same_version_one_wins():
-    live = LiveReward(make())
-    seen, won, lost = live.version, [], []
+def test_update_of_the_same_version_succeeds_once():
+    runtime = RewardRuntime(make())
+    seen, won, lost = runtime.version, [], []
 
     def change(weight):
         try:
-            live.update({"weights": {"near": weight}}, version=seen)
+            runtime.update({"weights": {"near": weight}}, version=seen)
             won.append(weight)
         except ConfigConflictError:
             lost.append(weight)
@@ -289,88 +289,96 @@ def test_of_two_that_saw_the_same_version_one_wins():
     for thread in threads:
         thread.join()
     assert (len(won), len(lost)) == (1, 7)
-    assert live.told()["per_turn"][0]["weight"] == won[0]
+    assert runtime.to_dict()["per_turn"][0]["weight"] == won[0]
 
 
-def test_a_version_tells_two_servers_apart():
+def test_version_differs_between_two_rewards():
     other = RubricComposer({"near": Near()}, {"near": 3.0})
-    assert LiveReward(make()).version == LiveReward(make()).version != LiveReward(other).version
+    assert (
+        RewardRuntime(make()).version
+        == RewardRuntime(make()).version
+        != RewardRuntime(other).version
+    )
 
 
 # Schedules and curricula
 
 
-def test_a_schedule_moves_weights_by_episode():
+def test_apply_moves_weights_by_episode():
     schedule = {"piecewise": [[0, 1.0], [2, 0.0]]}
     pipeline = RewardPipeline(config(per_turn=[
         {"name": "near", "rubric": Near, "weight": 4.0, "schedule": schedule}]))  # fmt: skip
-    live, scores = LiveReward(pipeline.make(), config=pipeline.config), []
+    runtime, scores = RewardRuntime(pipeline.make(), config=pipeline.config), []
     for _ in range(4):
         rubric = pipeline.make()
-        live.apply(rubric)
+        runtime.apply(rubric)
         scores.append(rubric(42.0, STEP))
     assert scores == [4.0, 2.0, 0.0, 0.0]
 
 
-def test_a_schedule_moves_weights_by_the_step_that_the_trainer_reports():
-    live, rubric = LiveReward(make()), make()
+def test_apply_moves_weights_by_the_reported_training_step():
+    runtime, rubric = RewardRuntime(make()), make()
     spec = {"piecewise": [[0, 1.0], [100, 0.0]], "by": "training_step"}
-    live.update({"schedules": {"near": spec}})
+    runtime.update({"schedules": {"near": spec}})
     scores = []
     for step in (0, 50, 100):
-        assert live.update({"training_step": step})["change"] is None
-        live.apply(rubric)
+        assert runtime.update({"training_step": step})["change"] is None
+        runtime.apply(rubric)
         scores.append(rubric(42.0, STEP))
     assert scores == [1.0, 0.5, 0.0]
-    assert live.told()["progress"]["training_step"] == 100
+    assert runtime.to_dict()["progress"]["training_step"] == 100
 
 
-def test_a_schedule_is_taken_away_by_none():
-    live = LiveReward(make())
-    live.update({"schedules": {"near": 0.5}})
-    live.update({"per_turn": [{"name": "near", "schedule": None}]})
-    assert "schedule" not in live.told()["per_turn"][0]
+def test_update_removes_a_schedule_by_none():
+    runtime = RewardRuntime(make())
+    runtime.update({"schedules": {"near": 0.5}})
+    runtime.update({"per_turn": [{"name": "near", "schedule": None}]})
+    assert "schedule" not in runtime.to_dict()["per_turn"][0]
 
 
-def test_fingerprints_follow_what_the_episode_is_scored_by():
-    live, rubric, prints = LiveReward(make()), make(), []
-    live.update({"schedules": {"near": {"step": [[0, 1.0], [2, 0.5]]}}})
+def test_apply_sets_the_fingerprint_of_the_episode():
+    runtime, rubric, prints = RewardRuntime(make()), make(), []
+    runtime.update({"schedules": {"near": {"step": [[0, 1.0], [2, 0.5]]}}})
     for _ in range(4):
-        live.apply(rubric)
+        runtime.apply(rubric)
         prints.append(rubric._scored_by)
         assert rubric.fingerprint() == rubric._scored_by
     assert prints[0] == prints[1] != prints[2] == prints[3]
 
 
-def test_a_curriculum_moves_on_with_what_episodes_score():
+def test_apply_moves_on_with_the_curriculum():
     curriculum = [
         {"name": "first", "weights": {"near": 10.0},
          "until": {"component": "near", "mean_above": 0.5, "over": 2}},
         {"name": "then"},
     ]  # fmt: skip
     pipeline = RewardPipeline(config(curriculum=curriculum))
-    live, rubric, weights = LiveReward(pipeline.make(), config=pipeline.config), pipeline.make(), []
+    runtime, rubric, weights = (
+        RewardRuntime(pipeline.make(), config=pipeline.config),
+        pipeline.make(),
+        [],
+    )
     for score in (0.0, 1.0, 1.0, 1.0):
-        live.apply(rubric)
+        runtime.apply(rubric)
         weights.append(rubric.effective_weights["near"])
         rubric._watch({"near": score}, False)
         rubric._watch({"near": score}, True)
     assert weights == [10.0, 10.0, 10.0, 1.0]
-    assert live.told()["progress"]["stage"] == "then"
+    assert runtime.to_dict()["progress"]["stage"] == "then"
 
 
 # Sessions of their own
 
 
-def test_a_fork_changes_by_itself_and_shares_the_progress():
-    live = LiveReward(make())
-    fork = live.fork()
+def test_fork_has_its_own_changes_and_shares_the_progress():
+    runtime = RewardRuntime(make())
+    fork = runtime.fork()
     fork.update({"weights": {"near": 7.0}})
-    live.update({"training_step": 5})
-    assert live.told()["per_turn"][0]["weight"] == 1.0
-    assert fork.told()["per_turn"][0]["weight"] == 7.0
-    assert fork.told()["progress"]["training_step"] == 5
-    assert (len(live.audit), len(fork.audit)) == (0, 1)
+    runtime.update({"training_step": 5})
+    assert runtime.to_dict()["per_turn"][0]["weight"] == 1.0
+    assert fork.to_dict()["per_turn"][0]["weight"] == 7.0
+    assert fork.to_dict()["progress"]["training_step"] == 5
+    assert (len(runtime.audit), len(fork.audit)) == (0, 1)
 
 
 names = st.sampled_from(["near", "styled", "short"])
@@ -378,23 +386,23 @@ numbers = st.floats(-10, 10)
 
 
 @given(st.lists(st.dictionaries(names, numbers, min_size=1), max_size=5))
-def test_weights_are_those_that_were_sent_last(updates):
-    live, rubric, wanted = LiveReward(make()), make(), make().weights
+def test_update_keeps_the_latest_weights(updates):
+    runtime, rubric, wanted = RewardRuntime(make()), make(), make().weights
     for update in updates:
-        live.update({"weights": update})
+        runtime.update({"weights": update})
         wanted |= update
-    live.apply(rubric)
+    runtime.apply(rubric)
     assert rubric.weights == wanted
     assert {each["name"]: each["weight"] for which in ("per_turn", "episode_end")
-            for each in live.told()[which]} == wanted  # fmt: skip
+            for each in runtime.to_dict()[which]} == wanted  # fmt: skip
 
 
-def test_a_session_follows_what_is_changed_for_all_but_for_its_own():
-    live = LiveReward(make())
-    fork = live.fork()
+def test_fork_follows_changes_except_for_its_own():
+    runtime = RewardRuntime(make())
+    fork = runtime.fork()
     fork.update({"weights": {"near": 7.0}})
     seen = fork.version
-    live.update({"weights": {"near": 2.0, "short": 3.0}})
+    runtime.update({"weights": {"near": 2.0, "short": 3.0}})
     rubric = make()
     fork.apply(rubric)
     assert rubric.weights == {"near": 7.0, "short": 3.0, "styled": 0.5}
@@ -402,63 +410,66 @@ def test_a_session_follows_what_is_changed_for_all_but_for_its_own():
         fork.update({"weights": {"short": 1.0}}, version=seen)
 
 
-def test_a_session_that_takes_a_schedule_away_leaves_it_to_the_others():
-    live = LiveReward(make())
-    live.update({"schedules": {"near": 0.5}})
-    fork = live.fork()
+def test_fork_removes_a_schedule_only_for_itself():
+    runtime = RewardRuntime(make())
+    runtime.update({"schedules": {"near": 0.5}})
+    fork = runtime.fork()
     fork.update({"schedules": {"near": None}})
     one, two = make(), make()
-    live.apply(one)
+    runtime.apply(one)
     fork.apply(two)
     assert (one(42.0, STEP) - two(42.0, STEP)) == -0.5
-    assert ("schedule" in live.told()["per_turn"][0], "schedule" in fork.told()["per_turn"][0]) == (
+    assert (
+        "schedule" in runtime.to_dict()["per_turn"][0],
+        "schedule" in fork.to_dict()["per_turn"][0],
+    ) == (
         True,
         False,
     )
 
 
-# What trees have of their own
+# Trees that differ
 
 
-def test_weights_that_nobody_changed_stay_as_a_tree_has_them():
-    live, own = LiveReward(make()), make()
+def test_apply_keeps_weights_that_were_not_changed():
+    runtime, own = RewardRuntime(make()), make()
     own.update_weights({"near": 9.0})
-    live.update({"weights": {"short": 4.0}})
-    live.apply(own)
+    runtime.update({"weights": {"short": 4.0}})
+    runtime.apply(own)
     assert own.weights == {"near": 9.0, "short": 4.0, "styled": 0.5}
     assert own._scored_by is None  # it is taken from the tree itself
 
 
-def test_a_composer_of_other_components_is_left_alone_until_one_is_changed():
-    live, other = LiveReward(make()), RubricComposer({"else": Near()}, {"else": 1.0})
-    live.apply(other)
-    live.update({"weights": {"near": 4.0}})
+def test_apply_refuses_a_composer_of_other_components_after_a_change():
+    runtime, other = RewardRuntime(make()), RubricComposer({"else": Near()}, {"else": 1.0})
+    runtime.apply(other)
+    runtime.update({"weights": {"near": 4.0}})
     with pytest.raises(RewardConfigError, match="near"):
-        live.apply(other)
+        runtime.apply(other)
     assert other.weights == {"else": 1.0}
 
 
-def test_what_is_changed_by_hand_during_an_episode_is_not_told_as_the_configuration():
-    live, rubric = LiveReward(make()), make()
-    live.apply(rubric)
-    assert rubric._scored_by == live.told()["fingerprint"]
+def test_apply_fingerprint_is_dropped_when_a_tree_is_changed_by_hand():
+    runtime, rubric = RewardRuntime(make()), make()
+    runtime.apply(rubric)
+    assert rubric._scored_by == runtime.to_dict()["fingerprint"]
     rubric.near.tolerance = 3.0
     assert rubric._scored_by is None
 
 
-def test_an_episode_that_did_not_begin_leaves_the_tree_as_it_was():
-    live, rubric = LiveReward(make()), make()
-    live.apply(rubric)
+def test_applied_undo_restores_the_tree():
+    runtime, rubric = RewardRuntime(make()), make()
+    runtime.apply(rubric)
     before = rubric._scored_by
-    live.update(
+    runtime.update(
         {"weights": {"near": 5.0}, "per_turn": [{"name": "short", "config": {"longest": 2}}]}
     )
-    live.apply(rubric).undo()
+    runtime.apply(rubric).undo()
     assert (rubric.weights, rubric.short.config.longest) == (make().weights, 10)
     assert rubric._scored_by == before
 
 
-# What isn't told
+# Privacy
 
 
 class Hides(Gate):
@@ -469,24 +480,27 @@ class Hides(Gate):
         self.key = "sesame"
 
 
-def test_what_the_containers_of_an_author_hold_is_not_told():
-    live = LiveReward(Hides())
-    assert "sesame" not in json.dumps(live.told())
-    assert live.told()["per_turn"][0]["config"]["threshold"] == 0.5
+def test_to_dict_hides_attributes_of_the_authors_containers():
+    runtime = RewardRuntime(Hides())
+    assert "sesame" not in json.dumps(runtime.to_dict())
+    assert runtime.to_dict()["per_turn"][0]["config"]["threshold"] == 0.5
 
 
-def test_what_is_private_is_told_nowhere(caplog):
+def test_private_keys_appear_neither_in_answers_nor_in_logs(caplog):
     entries = [
         {"name": "near", "rubric": Near, "config": {"mode": "sesame"}, "private": ["mode"]},
     ]  # fmt: skip
     pipeline = RewardPipeline.of({"schema_version": "1.0", "per_turn": entries})
-    live = LiveReward(pipeline.make(), config=pipeline.config)
+    runtime = RewardRuntime(pipeline.make(), config=pipeline.config)
     change = {"per_turn": [{"name": "near", "config": {"mode": "open", "tolerance": 2.0}}]}
     with caplog.at_level(logging.INFO):
-        answer = live.update(change)
+        answer = runtime.update(change)
     with pytest.raises(RewardConfigError) as refused:
-        live.update({"per_turn": [{"name": "near", "config": {"mode": 3}}]})
-    told = json.dumps([answer, live.told(), list(live.audit), str(refused.value)]) + caplog.text
+        runtime.update({"per_turn": [{"name": "near", "config": {"mode": 3}}]})
+    told = (
+        json.dumps([answer, runtime.to_dict(), list(runtime.audit), str(refused.value)])
+        + caplog.text
+    )
     assert "sesame" not in told
     assert "'open'" not in told
     assert '"open"' not in told
@@ -495,27 +509,27 @@ def test_what_is_private_is_told_nowhere(caplog):
     ]
 
 
-def test_a_long_value_is_remembered_in_short():
+def test_audit_truncates_long_values():
     rubric = WeightedSum([Near()] + [Short(LengthConfig()) for _ in range(500)], [1.0] * 501)
-    live = LiveReward(rubric)
+    runtime = RewardRuntime(rubric)
     change = {"per_turn": [{"name": "reward", "config": {"weights": [2.0] * 501}}]}
-    live.update(change)
-    assert len(json.dumps(list(live.audit))) < 5000
+    runtime.update(change)
+    assert len(json.dumps(list(runtime.audit))) < 5000
 
 
-# What may be sent
+# Bounds
 
 
-def test_what_was_told_may_be_sent_back_when_episodes_have_begun_since():
-    live, rubric = LiveReward(make()), make()
-    live.update({"schedules": {"near": {"piecewise": [[0, 1.0], [9, 0.0]]}}})
-    told = live.told()
-    live.apply(rubric)
-    live.update({"training_step": 3})
+def test_update_accepts_a_rendering_from_before_later_episodes():
+    runtime, rubric = RewardRuntime(make()), make()
+    runtime.update({"schedules": {"near": {"piecewise": [[0, 1.0], [9, 0.0]]}}})
+    told = runtime.to_dict()
+    runtime.apply(rubric)
+    runtime.update({"training_step": 3})
     told["per_turn"][0]["weight"] = 9.0
-    assert told["progress"] != live.told()["progress"]
-    assert told["tree"] != live.told()["tree"]
-    assert live.update(told)["config"]["per_turn"][0]["weight"] == 9.0
+    assert told["progress"] != runtime.to_dict()["progress"]
+    assert told["tree"] != runtime.to_dict()["tree"]
+    assert runtime.update(told)["config"]["per_turn"][0]["weight"] == 9.0
 
 
 @pytest.mark.parametrize(
@@ -523,60 +537,62 @@ def test_what_was_told_may_be_sent_back_when_episodes_have_begun_since():
     [{"progress": {"stage": "last"}}, {"tree": [1]}, {"fingerprint": ["x"]}, {"progress": 3}],
     ids=["part", "tree", "fingerprint", "number"],
 )
-def test_what_moves_by_itself_can_not_be_set(moving):
+def test_update_refuses_progress_tree_and_fingerprint(moving):
     with pytest.raises(RewardConfigError, match="can't be changed"):
-        LiveReward(make()).update(moving)
+        RewardRuntime(make()).update(moving)
 
 
 @pytest.mark.parametrize("number", [10**400, 10**5000], ids=["400", "5000"])
-def test_a_number_that_no_float_can_hold_is_no_weight(number):
+def test_update_refuses_a_number_that_is_too_large(number):
     with pytest.raises(RewardConfigError, match="a finite number"):
-        LiveReward(make()).update({"weights": {"near": number}})
+        RewardRuntime(make()).update({"weights": {"near": number}})
     with pytest.raises(RewardConfigError, match="a finite number"):
-        LiveReward(make()).update({"per_turn": [{"name": "near", "config": {"tolerance": number}}]})
+        RewardRuntime(make()).update(
+            {"per_turn": [{"name": "near", "config": {"tolerance": number}}]}
+        )
 
 
-def test_a_name_of_many_lines_is_no_name():
-    with pytest.raises(RewardConfigError, match="on one line"):
-        LiveReward(make()).update({"by": "ann\nroot: all is well"})
+def test_update_refuses_a_name_of_several_lines():
+    with pytest.raises(RewardConfigError, match="one line"):
+        RewardRuntime(make()).update({"by": "ann\nroot: all is well"})
 
 
-def test_of_very_many_mistakes_the_first_are_told():
+def test_update_lists_the_first_of_many_problems():
     wrong = {f"name{place}": 1.0 for place in range(50_000)}
     with pytest.raises(RewardConfigError) as caught:
-        LiveReward(make()).update({"weights": wrong})
+        RewardRuntime(make()).update({"weights": wrong})
     assert len(caught.value.problems) == 101
     assert caught.value.problems[-1] == "and more"
 
 
-def test_every_version_that_is_sent_has_to_be_the_present_one():
-    live = LiveReward(make())
-    seen = live.version
-    live.update({"weights": {"near": 2.0}})
+def test_update_checks_every_version_that_is_sent():
+    runtime = RewardRuntime(make())
+    seen = runtime.version
+    runtime.update({"weights": {"near": 2.0}})
     change = {"weights": {"near": 3.0}}
     with pytest.raises(ConfigConflictError):
-        live.update({**change, "version": live.version}, version=seen)
+        runtime.update({**change, "version": runtime.version}, version=seen)
     with pytest.raises(ConfigConflictError):
-        live.update({**change, "version": seen}, version=live.version)
-    assert live.update(change, version=[seen, live.version])["status"] == "ok"
+        runtime.update({**change, "version": seen}, version=runtime.version)
+    assert runtime.update(change, version=[seen, runtime.version])["status"] == "ok"
 
 
-def test_a_range_without_an_end_can_be_told():
+def test_to_dict_renders_infinite_ranges():
     class Endless(Near):
         score_range = (0.0, math.inf)
 
-    told = LiveReward(Endless()).told()
+    told = RewardRuntime(Endless()).to_dict()
     assert json.loads(json.dumps(told, allow_nan=False))["tree"][0]["range"] == [0.0, "Infinity"]
 
 
-def test_many_changes_keep_little():
-    live = LiveReward(make())
+def test_update_keeps_a_bounded_history():
+    runtime = RewardRuntime(make())
     for number in range(2000):
-        live.update({"weights": {"near": float(number)}})
-    assert (len(live.audit), len(live._prototype._looks)) == (1000, 256)
+        runtime.update({"weights": {"near": float(number)}})
+    assert (len(runtime.audit), len(runtime._prototype._descriptions)) == (1000, 256)
 
 
-def test_a_slow_field_does_not_keep_others_from_being_told():
+def test_to_dict_does_not_wait_for_a_slow_field():
     class Slow(Near):
         tunable = ("pace",)
 
@@ -591,24 +607,24 @@ def test_a_slow_field_does_not_keep_others_from_being_told():
             self.__dict__["_pace"] = value
 
     begun, go_on = threading.Event(), threading.Event()
-    live, rubric = LiveReward(Slow()), Slow()
-    before = live.told()
+    runtime, rubric = RewardRuntime(Slow()), Slow()
+    before = runtime.to_dict()
     change = {"per_turn": [{"name": "reward", "config": {"pace": 2.0}}]}
-    slow = threading.Thread(target=live.update, args=(change,))
+    slow = threading.Thread(target=runtime.update, args=(change,))
     slow.start()
     assert begun.wait(5)
-    assert live.told() == before
-    live.apply(rubric)
+    assert runtime.to_dict() == before
+    runtime.apply(rubric)
     go_on.set()
     slow.join()
-    assert live.told()["per_turn"][0]["config"]["pace"] == 2.0
+    assert runtime.to_dict()["per_turn"][0]["config"]["pace"] == 2.0
 
 
-def test_the_threshold_of_toxicity_is_tuned_while_training_runs():
-    live = LiveReward(RubricComposer({"toxic": ToxicityRubric(threshold=0.8)}, [-10.0]))
+def test_update_tunes_the_threshold_of_toxicity():
+    runtime = RewardRuntime(RubricComposer({"toxic": ToxicityRubric(threshold=0.8)}, [-10.0]))
     entry = {"name": "toxic", "config": {"threshold": 0.5}}
-    assert live.update({"per_turn": [entry]})["change"]["changes"] == [
+    assert runtime.update({"per_turn": [entry]})["change"]["changes"] == [
         {"what": "toxic.threshold", "from": 0.8, "to": 0.5}
     ]
     with pytest.raises(RewardConfigError, match="threshold"):
-        live.update({"per_turn": [{"name": "toxic", "config": {"threshold": 1.5}}]})
+        runtime.update({"per_turn": [{"name": "toxic", "config": {"threshold": 1.5}}]})

@@ -1,0 +1,301 @@
+"""Configuring a tree: its weights, their factors, and the fields that its rubrics let change."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from numbers import Real
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from guerdon._validation import is_finite, shown
+from guerdon.config.problems import problems_of
+from guerdon.errors import GuerdonError, RewardConfigError
+from guerdon.rubrics.composer import RubricComposer
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import fits_json
+
+__all__ = ["TunableField", "configure", "tunable_fields"]
+
+# The longest string that a field may be set to: enough for a choice, not for a template.
+MAX_TEXT = 200
+MAX_ITEMS = 10_000
+MAX_DEPTH = 100
+
+# The type of a field, the type that JSON has for it, and its name in messages.
+_KINDS: tuple[tuple[Any, Any, str], ...] = (
+    (bool, bool, "true or false"),
+    (str, str, "a string"),
+    ((list, tuple), list, "a list"),
+    (Mapping, Mapping, "an object"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TunableField:
+    """A field that a rubric names in `Rubric.tunable`: its attribute, or a field of its config.
+
+    Attributes:
+        rubric: The rubric.
+        name: The name of the field.
+    """
+
+    rubric: Any
+    name: str
+
+    @property
+    def is_in_config(self) -> bool:
+        """Whether it is a field of the rubric's config."""
+        if hasattr(self.rubric, self.name):
+            return False
+        if hasattr(getattr(self.rubric, "config", None), self.name):
+            return True
+        raise RewardConfigError(
+            f"{type(self.rubric).__name__}.tunable contains {self.name!r}, but neither the rubric "
+            "nor its config has that field"
+        )
+
+    @property
+    def value(self) -> Any:
+        """Its value."""
+        return getattr(self.rubric.config if self.is_in_config else self.rubric, self.name)
+
+    def has(self, value: Any) -> bool:
+        """Return whether it has that value; 1 and 1.0 are the same, 1 and True aren't."""
+        own = self.value
+        if _is_array(own):
+            return False
+        own = own.value if isinstance(own, Enum) else own
+        own = list(own) if isinstance(own, tuple) else own
+        own = own.item() if _is_number(own) and hasattr(own, "item") else own  # numpy's
+        return isinstance(own, bool) == isinstance(value, bool) and bool(own == value)
+
+
+def tunable_fields(rubric: Rubric) -> dict[str, TunableField]:
+    """Return the tunable fields of a tree by dotted name, such as ``"style.threshold"``.
+
+    Example:
+        >>> from guerdon import Gate, RegexMatch, Sequential
+        >>> list(tunable_fields(Sequential(Gate(RegexMatch("please")), RegexMatch("!"))))
+        ['rubric_0.threshold']
+    """
+    return {
+        f"{path}.{name}" if path else name: TunableField(node, name)
+        for path, node in [("", rubric), *rubric.named_rubrics()]
+        for kind in type(node).__mro__
+        for name in kind.__dict__.get("tunable", ())
+    }
+
+
+def configure(
+    rubric: Rubric,
+    *,
+    weights: Mapping[str, float] | None = None,
+    factors: Mapping[str, float] | None = None,
+    tuned: Mapping[str, Any] | None = None,
+) -> Callable[[], None]:
+    """Configure a tree as a whole; what isn't given stays unchanged.
+
+    Args:
+        rubric: The tree.
+        weights: Weights by the names of a composer's components.
+        factors: All factors other than 1.
+        tuned: Values of tunable fields by dotted name.
+
+    Returns:
+        A function that restores the former configuration.
+
+    Raises:
+        RewardConfigError: A field doesn't exist, or a value is refused; ``problems`` names each.
+            The tree is unchanged.
+    """
+    with ExitStack() as undo:
+        if tuned:
+            _tune(rubric, tuned, undo)
+        if weights or factors:
+            _check_composer(rubric)
+        if isinstance(rubric, RubricComposer):
+            _weigh(rubric, weights or {}, factors, undo)
+        return undo.pop_all().close
+
+
+def _check_composer(rubric: Rubric) -> None:
+    if not isinstance(rubric, RubricComposer):
+        message = f"weights: {type(rubric).__name__} has no weights; a RubricComposer is required"
+        raise RewardConfigError(message, problems=[message])
+
+
+def _weigh(
+    rubric: RubricComposer,
+    weights: Mapping[str, float],
+    factors: Mapping[str, float] | None,
+    undo: ExitStack,
+) -> None:
+    before, factors_before = rubric.weights, rubric.factors
+    try:
+        if {**before, **weights} != before:
+            rubric.update_weights(weights)
+            undo.callback(rubric.update_weights, before)
+        if factors is not None:
+            moved = {name: each for name, each in factors.items() if each != 1.0}
+            if moved != factors_before:
+                rubric.factors = moved
+                undo.callback(setattr, rubric, "factors", factors_before)
+    except GuerdonError as error:
+        message = f"weights: {error}"
+        raise RewardConfigError(message, problems=[message]) from error
+
+
+class _RefusedError(Exception):
+    """Values of fields are refused.
+
+    Attributes:
+        messages: Why, by the name of each field that is to blame.
+    """
+
+    def __init__(self, messages: Mapping[str, str]) -> None:
+        super().__init__(messages)
+        self.messages = messages
+
+
+def _tune(rubric: Rubric, tuned: Mapping[str, Any], undo: ExitStack) -> None:
+    fields = tunable_fields(rubric)
+    problems = {
+        path: f"{type(rubric).__name__} has no such tunable field"
+        for path in tuned
+        if path not in fields
+    }
+    waiting = [path for path in tuned if not problems and not fields[path].has(tuned[path])]
+    while waiting:  # a setter may refuse a value until another is set, as of a lower bound
+        problems, refused = {}, []
+        for paths in _groups(fields, waiting):
+            try:
+                _set({fields[path]: tuned[path] for path in paths}, undo)
+            except _RefusedError as error:
+                refused += paths
+                problems |= {
+                    path: error.messages[fields[path].name]
+                    for path in paths
+                    if fields[path].name in error.messages
+                }
+        if len(refused) == len(waiting):
+            break
+        waiting = refused
+    if problems:
+        lines = [f"{path}: {message}" for path, message in problems.items()]
+        raise RewardConfigError("; ".join(lines), problems=lines)
+
+
+def _groups(fields: Mapping[str, TunableField], paths: list[str]) -> list[list[str]]:
+    """Paths that are set together: those of one config; every attribute by itself."""
+    groups: dict[Any, list[str]] = {}
+    for path in paths:
+        key = id(fields[path].rubric) if fields[path].is_in_config else path
+        groups.setdefault(key, []).append(path)
+    return list(groups.values())
+
+
+def _set(values: Mapping[TunableField, Any], undo: ExitStack) -> None:
+    """Set fields of one config, or one attribute."""
+    messages: dict[str, str] = {}
+    checked: dict[str, Any] = {}
+    for field, value in values.items():
+        try:
+            checked[field.name] = _checked(field.value, value)
+        except RewardConfigError as error:
+            messages[field.name] = str(error)
+    if messages:
+        raise _RefusedError(messages)
+    field = next(iter(values))
+    try:
+        if field.is_in_config:
+            name, new = "config", _replaced(field.rubric.config, checked)
+        else:
+            name, new = field.name, checked[field.name]
+        before = copy.deepcopy(field.value) if name == field.name else field.rubric.config
+        setattr(field.rubric, name, new)
+    except ValidationError as error:
+        for problem in problems_of(error, checked):
+            named = [str(problem.place[0])] if problem.place[:1] else list(checked)
+            messages |= dict.fromkeys(named, problem.message)
+        raise _RefusedError(messages) from error
+    except Exception as error:  # of the user's own code
+        raise _RefusedError(dict.fromkeys(checked, str(error))) from error
+    undo.callback(setattr, field.rubric, name, before)
+
+
+def _replaced(config: Any, values: Mapping[str, Any]) -> Any:
+    """A config with other values, checked by its class."""
+    if isinstance(config, BaseModel):
+        data = {}
+        for name, field in type(config).model_fields.items():
+            alias = field.validation_alias
+            key = alias if isinstance(alias, str) else name
+            data[key] = values.get(name, getattr(config, name))
+        return type(config).model_validate({**(config.model_extra or {}), **data})
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        return dataclasses.replace(config, **values)
+    changed = copy.copy(config)
+    for name, value in values.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _checked(old: Any, new: Any) -> Any:
+    """A value of the same type as that of the field.
+
+    Raises:
+        RewardConfigError: It is of another type, or too large.
+    """
+    if not fits_json(new):
+        raise RewardConfigError(f"must be JSON with finite numbers, got {shown(new)}")
+    if _is_array(old):
+        raise RewardConfigError(f"can't be changed while training runs: it is a {_type(old)}")
+    if isinstance(old, Enum):
+        for each in type(old):
+            if each.value == new and isinstance(new, bool) == isinstance(each.value, bool):
+                return each
+        choices = [each.value for each in type(old)]
+        raise RewardConfigError(f"must be one of {choices}, got {shown(new)}")
+    if _is_number(old):
+        if not is_finite(new):
+            raise RewardConfigError(f"must be a finite number, got {shown(new)}")
+        return new
+    for kind, accepted, name in _KINDS:
+        if isinstance(old, kind) and not isinstance(new, accepted):
+            raise RewardConfigError(f"must be {name}, got {shown(new)}")
+    _check_size(new)
+    return tuple(new) if isinstance(old, tuple) else copy.deepcopy(new)
+
+
+def _check_size(value: Any, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise RewardConfigError(f"must not be nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise RewardConfigError(
+            f"a string must have at most {MAX_TEXT} characters, got {len(value)}"
+        )
+    if isinstance(value, list | dict):
+        if len(value) > MAX_ITEMS:
+            raise RewardConfigError(f"must have at most {MAX_ITEMS} items, got {len(value)}")
+        for each in [*value, *value.values()] if isinstance(value, dict) else value:
+            _check_size(each, depth + 1)
+    elif _is_number(value) and not is_finite(value):
+        raise RewardConfigError(f"must contain finite numbers, got {shown(value)}")
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_array(value: Any) -> bool:
+    return callable(getattr(value, "tobytes", None)) and not _is_number(value)
