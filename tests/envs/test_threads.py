@@ -13,7 +13,15 @@ from tests.envs.worlds import SOON
 
 
 def call_of(function, finish):
-    return EnvCall(function, "the call", finish=finish)
+    """A call; `finish` is called with it once its result was delivered."""
+    call = EnvCall(function, "the call", asyncio.get_running_loop().create_future())
+
+    def delivered(waiting):
+        waiting.exception()
+        finish(call)
+
+    call.waiting.add_done_callback(delivered)
+    return call
 
 
 class Closes:
@@ -226,7 +234,7 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_too():
                 super().run()
                 ended.set()
 
-        job = Ends(lambda: None, "the call", finish=collector.finish)
+        job = Ends(lambda: None, "the call", threads.loop.create_future())
         submit(threads, [job])
         assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
         threads.abandon(job, Closes(cleaned.set))
@@ -254,7 +262,7 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closin
                 super().run()
                 ended.set()
 
-        job = Ends(lambda: None, "the call", finish=collector.finish)
+        job = Ends(lambda: None, "the call", threads.loop.create_future())
         submit(threads, [job])
         assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
         [thread] = set(threading.enumerate()) - before
@@ -437,12 +445,11 @@ def test_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
                 running.add(place)
         go.set()
         await collector.have(len(jobs) - len(given_up))
-        last = call_of(lambda: None, collector.finish)
         while len(cleaned) < len(running):  # each turn lets a thread have come further
-            submit(threads, [last])
+            submit(threads, [call_of(lambda: None, collector.finish)])
             await collector.have(len(collector.finished) + 1)
         threads.close()
-        finished = [job for job in collector.finished if job is not last]
+        finished = [job for job in collector.finished if job in jobs]
         assert sorted(map(jobs.index, finished)) == sorted(set(range(len(jobs))) - given_up)
         assert sorted(cleaned) == sorted(running)
         assert len(begun) == len(set(begun))
@@ -466,7 +473,7 @@ def waited(function):
     async def main():
         threads = EnvThreads(1)
         waiting = threads.loop.create_future()
-        threads.start(EnvCall(function, "the call", waiting=waiting))
+        threads.start(EnvCall(function, "the call", waiting))
         try:
             async with asyncio.timeout(SOON):
                 return await waiting
@@ -519,7 +526,7 @@ def test_a_future_that_nobody_waits_for_any_more_is_left_as_it_is(fails):
         cancelled.cancel()
         answered.set_result("before")
         for waiting in (cancelled, answered):
-            call = EnvCall(lambda: 1 / 0 if fails else 7, "the call", waiting=waiting)
+            call = EnvCall(lambda: 1 / 0 if fails else 7, "the call", waiting)
             call.run()
             call.deliver()
             assert not call.is_delivered

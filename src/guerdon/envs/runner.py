@@ -12,11 +12,12 @@ import asyncio
 import functools
 import inspect
 import logging
+import math
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -373,20 +374,20 @@ def _no_owner() -> None:
 # Threads and tasks ---------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class EnvCall:
     """One call of an environment's code, in a worker thread or as a task of the event loop.
 
-    Args:
+    Attributes:
         function: What to call, without arguments; of a task, it returns an awaitable.
         what: What the call does, for error messages.
-        finish: Called with the call in the event loop once it has ended, unless it was abandoned.
-        waiting: Receives the result, if there is no `finish`.
+        waiting: Receives the result.
         limit_s: Seconds that the call may take from its start, if it is watched.
-
-    Attributes:
+        makes: Whether the result is an adapter, which is closed if the call is abandoned.
         result: What the function returned.
         error: What it raised.
-        started_at: When it started, on the monotonic clock; 0.0 before that.
+        submitted_at: When it was submitted, on the monotonic clock.
+        started_at: When it started; 0.0 before that.
         has_ended: Whether the event loop knows that it has ended.
         is_delivered: Whether `waiting` has received the result.
         is_abandoned: Whether its result is to be dropped.
@@ -395,35 +396,21 @@ class EnvCall:
         task: Its task, if it is one.
     """
 
-    __slots__ = (
-        "closes", "error", "finish", "function", "has_ended", "is_abandoned", "is_delivered",
-        "is_stuck", "limit_s", "result", "started_at", "submitted_at", "task", "waiting", "what",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        function: Callable[[], Any],
-        what: str,
-        *,
-        finish: Callable[[EnvCall], None] | None = None,
-        waiting: asyncio.Future[Any] | None = None,
-        limit_s: float = 0.0,
-    ) -> None:
-        self.function = function
-        self.what = what
-        self.finish = finish
-        self.waiting = waiting
-        self.limit_s = limit_s
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.submitted_at = monotonic()
-        self.started_at = 0.0
-        self.has_ended = False
-        self.is_delivered = False
-        self.is_abandoned = False
-        self.is_stuck = False
-        self.closes: Any = None
-        self.task: asyncio.Task[None] | None = None
+    function: Callable[[], Any]
+    what: str
+    waiting: asyncio.Future[Any]
+    limit_s: float = math.inf
+    makes: bool = False
+    result: Any = None
+    error: BaseException | None = None
+    submitted_at: float = field(default_factory=monotonic)
+    started_at: float = 0.0
+    has_ended: bool = False
+    is_delivered: bool = False
+    is_abandoned: bool = False
+    is_stuck: bool = False
+    closes: Any = None
+    task: asyncio.Task[None] | None = None
 
     def run(self) -> None:
         """Make the call in this thread; nothing that it raises gets out."""
@@ -438,7 +425,7 @@ class EnvCall:
 
     def clean_up(self) -> None:
         """Close, in this thread, what an abandoned call has left."""
-        closes, self.closes = self.closes, None
+        closes, self.closes, self.makes = self._leftover(), None, False
         try:
             closed = closes.close() if closes is not None else None
             if inspect.isawaitable(closed):
@@ -446,21 +433,32 @@ class EnvCall:
         except BaseException as error:
             logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
 
+    async def clean_up_async(self, threads: EnvThreads) -> None:
+        """Do the same in the event loop, if the environment's `close` is async."""
+        if not getattr(self._leftover(), "close_is_async", False):
+            await threads.clean_up(self)
+            return
+        try:
+            await self._leftover().close()
+        except Exception as error:
+            logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
+
+    def _leftover(self) -> Any:
+        return self.result if self.makes else self.closes
+
     def deliver(self) -> None:
         """Hand over the result in the event loop."""
         self.has_ended = True
-        waiting = self.waiting
-        if self.finish is not None:
-            self.finish(self)
-        elif waiting is not None and not waiting.done():  # else the time is over
-            self.is_delivered = True
-            if self.error is None:
-                waiting.set_result(self.result)
-            else:
-                waiting.set_exception(self.failure(self.error))
+        if self.waiting.done():  # the time is over, or the caller was cancelled
+            return
+        self.is_delivered = True
+        if self.error is None:
+            self.waiting.set_result(self.result)
+        else:
+            self.waiting.set_exception(self._failure(self.error))
 
-    def failure(self, error: BaseException) -> Exception:
-        """Return what the call raised, as an exception that ends no event loop."""
+    def _failure(self, error: BaseException) -> Exception:
+        """What the call raised, as an exception that ends no event loop."""
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             return error
         raised = f"raised {error!r:.200}"
@@ -471,7 +469,7 @@ class EnvCall:
     def ring(self, now: float) -> None:
         """End the waiting if the call's time is over."""
         waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
-        if waiting is None or waiting.done():
+        if waiting.done():
             return
         if started and now - started > self.limit_s:
             said = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
@@ -555,16 +553,22 @@ class EnvThreads:
         call.closes = closes
         call.is_abandoned = True
         if call.has_ended:
-            self._clean_up(call)
+            self.clean_up(call)
         elif call.task is not None:
             call.task.cancel()
         elif call.started_at:
             call.is_stuck = True
             self.stuck += 1
         else:
-            call.closes = None
+            call.closes, call.makes = None, False
             return False
         return True
+
+    def clean_up(self, call: EnvCall) -> asyncio.Future[Any]:
+        """Close in a thread what an abandoned call has left."""
+        closed = self.loop.create_future()
+        self.start(EnvCall(call.clean_up, "close", closed))
+        return closed
 
     def check(self) -> None:
         """Refuse more environments if too many threads hang.
@@ -649,8 +653,8 @@ class EnvThreads:
                     call.deliver()
                 continue
             self.stuck -= call.is_stuck
-            if call.closes is not None:  # it ended just before it was abandoned
-                self._clean_up(call)
+            if call.closes is not None or call.makes:
+                self.clean_up(call)  # it ended just before it was abandoned
             if not self._is_closed and self.threads > self.size + self.stuck:
                 self.threads -= 1
                 self._queue.put(None)
@@ -669,24 +673,8 @@ class EnvThreads:
             call.error = error
         if not call.is_abandoned:
             call.deliver()
-        elif call.closes is not None:
-            if getattr(call.closes, "close_is_async", False):
-                await _closed(call.closes)
-            else:
-                await self._clean_up(call)
-
-    def _clean_up(self, call: EnvCall) -> asyncio.Future[Any]:
-        """Close in a thread what an abandoned call has left."""
-        closed = self.loop.create_future()
-        self.start(EnvCall(call.clean_up, "close", waiting=closed))
-        return closed
-
-
-async def _closed(adapter: Any) -> None:
-    try:
-        await adapter.close()
-    except Exception as error:
-        logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
+        else:
+            await call.clean_up_async(self)
 
 
 # One environment -----------------------------------------------------------------------------
@@ -707,11 +695,11 @@ class EnvRunner:
         ...         threads.close()
 
     Args:
-        factory: Returns an environment, or an awaitable of one; called in a thread.
+        factory: Returns an environment; called in a thread.
         threads: Where it runs.
         timeout_s: Seconds that each call may take.
-        adapt: Returns the adapter of what the factory made: an object with the members of
-            `EnvAdapter`.
+        adapt: Returns the adapter of what the factory made, an object with the members of
+            `EnvAdapter`, or an awaitable of it.
         replaces_failed: Whether an environment that raised is unusable until the next reset, which
             then makes a new one.
         configuration: Returns the configuration that scores the episodes, if it can change.
@@ -754,19 +742,25 @@ class EnvRunner:
             Exception: What the factory raised.
         """
         self._threads.check()
-        made = await self._run(self._factory, "making the environment", self.timeout_s, makes=True)
+        what = "making the environment"
+        self.adapter = await self._run(self._make, what, self.timeout_s, makes=True)
+
+    def _make(self) -> Any:
+        made = self._factory()
         try:
-            self.adapter = self._adapt(made)
+            return self._adapt(made)
         except BaseException:
-            self._threads.start(EnvCall(partial(_close_made, made), "close"))
+            close = getattr(made, "close", None)
+            if callable(close) and not isinstance(made, type):
+                close()
             raise
 
     async def configure(self) -> None:
         """Apply the configuration to a new environment that is stepped without a reset."""
-        configuration, environment = self._configuration(), self._usable().environment
-        if configuration is not None:
-            function = partial(environment._configure, configuration)
-            await self._run(function, "configuring the environment", self.timeout_s)
+        live = self._configuration()
+        if live is not None:
+            what = "configuring the environment"
+            await self.call(lambda adapter: adapter.environment._configure(live), what)
 
     async def reset(
         self,
@@ -826,18 +820,18 @@ class EnvRunner:
         try:
             return await self._run(function, "step", limit, is_async=adapter.step_is_async)
         except Exception as error:
-            self._step_failed(error)
+            self.step_failed(error)
             raise
 
-    def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> bool:
+    def start_step(self, action: Any) -> asyncio.Future[Any] | None:
         """Start a step in a thread, without the cost of a task and without a time limit.
 
         Args:
             action: The agent's action.
-            finish: Called in the event loop once it has ended, unless it was abandoned.
 
         Returns:
-            False if the environment is async; then nothing was started.
+            Receives the result, unless the call is abandoned; None if the environment is async:
+            then nothing was started.
 
         Raises:
             EpisodeError: There is no environment, or its last reset failed.
@@ -846,16 +840,17 @@ class EnvRunner:
         if adapter is None or self._failure:
             self._refuse()
         if adapter.step_is_async:
-            return False
+            return None
+        waiting = self._threads.loop.create_future()
+        self._call = EnvCall(partial(adapter.step, action), "step", waiting)
+        self._threads.start(self._call)
+        return waiting
 
-        def finished(call: EnvCall) -> None:
-            if call.error is not None:
-                self._step_failed(call.error)
-            finish(call)
-
-        self._call = call = EnvCall(partial(adapter.step, action), "step", finish=finished)
-        self._threads.start(call)
-        return True
+    def step_failed(self, error: BaseException) -> None:
+        """Mark the environment as unusable, if it is to be replaced after this error."""
+        # One that refuses an action, or a step after its episode's end, still works.
+        if self._replaces_failed and not isinstance(error, (EpisodeError, InvalidActionError)):
+            self._failure = "the last step failed; reset it to make a new environment"
 
     def abandon(self) -> None:
         """Abandon the call that was started last: the environment is closed once it has ended."""
@@ -869,7 +864,7 @@ class EnvRunner:
             EpisodeError: There is no environment.
             Exception: What the environment raised.
         """
-        state: State = await self._run(self._usable().state, "state", self.timeout_s)
+        state: State = await self.call(lambda adapter: adapter.state(), "state")
         return state
 
     async def call(self, function: Callable[[Any], Any], what: str) -> Any:
@@ -884,7 +879,8 @@ class EnvRunner:
             EnvTimeoutError: It took too long; the environment is abandoned.
             Exception: What it raised.
         """
-        return await self._run(partial(function, self._usable()), what, self.timeout_s)
+        adapter = self.adapter or self._refuse()
+        return await self._run(partial(function, adapter), what, self.timeout_s)
 
     async def close(self, timeout_s: float, *, log: bool = True) -> Exception | None:
         """Close the environment, also if the caller is cancelled meanwhile.
@@ -924,9 +920,6 @@ class EnvRunner:
             return error
         return None
 
-    def _usable(self) -> Any:
-        return self.adapter or self._refuse()
-
     def _refuse(self) -> Never:
         if self._failure and self.adapter is not None:
             raise EpisodeError(self._failure)
@@ -934,11 +927,6 @@ class EnvRunner:
             "there is no environment: it was never made, or exceeded a time limit; reset it to "
             "make a new one"
         )
-
-    def _step_failed(self, error: BaseException) -> None:
-        # One that refuses an action, or a step after its episode's end, still works.
-        if self._replaces_failed and not isinstance(error, (EpisodeError, InvalidActionError)):
-            self._failure = "the last step failed; reset it to make a new environment"
 
     async def _run(
         self,
@@ -951,7 +939,7 @@ class EnvRunner:
     ) -> Any:
         threads = self._threads
         waiting = threads.loop.create_future()
-        self._call = call = EnvCall(function, what, waiting=waiting, limit_s=limit_s)
+        self._call = call = EnvCall(function, what, waiting, limit_s, makes)
         threads.start(call, is_async=is_async)
         threads.watch(call)
         try:
@@ -959,24 +947,8 @@ class EnvRunner:
         finally:
             threads.alarms.discard(call)
             if not call.is_delivered:
-                self._abandon(call, makes=makes)
+                self._abandon(call)
 
-    def _abandon(self, call: EnvCall, *, makes: bool = False) -> None:
-        closes = _Made(call) if makes else self.adapter
-        if self._threads.abandon(call, closes):
+    def _abandon(self, call: EnvCall) -> None:
+        if self._threads.abandon(call, self.adapter):
             self.adapter = None
-
-
-class _Made:
-    """What a factory returns after its caller has gone."""
-
-    def __init__(self, call: EnvCall) -> None:
-        self._call = call
-
-    def close(self) -> Any:
-        return _close_made(self._call.result)
-
-
-def _close_made(made: Any) -> Any:
-    close = getattr(made, "close", None) or getattr(made, "aclose", None)
-    return close() if callable(close) and not isinstance(made, type) else None

@@ -436,7 +436,7 @@ def test_without_a_key_it_says_so(monkeypatch):
     [
         pytest.param({"client": object(), "api_key": "k"}, "give either", id="client and key"),
         pytest.param({"max_retries": -1}, "max_retries is -1", id="retries"),
-        pytest.param({"timeout": 0}, "timeout is 0", id="timeout"),
+        pytest.param({"timeout": 0}, "`timeout` must be a number of seconds above 0", id="timeout"),
         pytest.param({"stream": True}, r"leave out \['stream'\]", id="stream"),
         pytest.param({"messages": []}, r"leave out \['messages'\]", id="messages"),
     ],

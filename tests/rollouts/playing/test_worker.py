@@ -343,8 +343,16 @@ def test_a_worker_needs_at_least_one_step(steps):
         pytest.param({"policy": lambda o: o}, "is no policy", id="policy"),
         pytest.param({"policy": ScriptedPolicy}, "is no policy", id="class"),
         pytest.param({"stop_pattern": "("}, "no regular expression", id="pattern"),
-        pytest.param({"step_timeout": 0}, "step_timeout is 0", id="step_timeout"),
-        pytest.param({"policy_timeout": None}, "policy_timeout is None", id="policy_timeout"),
+        pytest.param(
+            {"step_timeout": 0},
+            "`step_timeout` must be a number of seconds above 0",
+            id="step_timeout",
+        ),
+        pytest.param(
+            {"policy_timeout": None},
+            "`policy_timeout` must be a number of seconds above 0",
+            id="policy_timeout",
+        ),
     ],
 )
 def test_what_cant_be_meant_is_refused(options, said):

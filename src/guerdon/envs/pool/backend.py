@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
+from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import EpisodeError
 from guerdon.types.observation import Observation
 
@@ -160,10 +160,12 @@ class ThreadBackend(PoolBackend):
         for call in calls:
             runner = self._runners[call.slot]
             try:
-                if not call.is_reset and runner.start_step(call.action, partial(_finish, call)):
-                    continue
+                step = None if call.is_reset else runner.start_step(call.action)
             except EpisodeError as error:
                 call.finish(None, error)
+                continue
+            if step is not None:
+                step.add_done_callback(partial(_step_ended, call, runner))
                 continue
             call.running = self._task(_play(call, runner))
 
@@ -198,11 +200,13 @@ class ThreadBackend(PoolBackend):
             threads.close()
 
 
-def _finish(call: PoolCall, step: EnvCall) -> None:
-    if step.error is None:
-        call.finish(step.result)
+def _step_ended(call: PoolCall, runner: EnvRunner, step: asyncio.Future[Any]) -> None:
+    error = step.exception()
+    if error is None:
+        call.finish(step.result())
     else:
-        call.finish(None, step.failure(step.error))
+        runner.step_failed(error)
+        call.finish(None, error)
 
 
 async def _play(call: PoolCall, runner: EnvRunner) -> None:

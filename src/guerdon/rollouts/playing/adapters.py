@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -25,8 +25,8 @@ _reward = TypeAdapter(FiniteFloat | None)
 
 def adapter_of(
     environment: Any, *, freed: Callable[[], None] | None = None, shared_with_sync: bool = False
-) -> OwnAdapter | ForeignAdapter:
-    """Return the adapter of an environment of any kind.
+) -> OwnAdapter | ForeignAdapter | Coroutine[Any, Any, OwnAdapter | ForeignAdapter]:
+    """Return the adapter of an environment of any kind, or an awaitable of it.
 
     Example:
         >>> class Quiet:
@@ -37,7 +37,7 @@ def adapter_of(
         (False, True)
 
     Args:
-        environment: The environment.
+        environment: The environment, or an awaitable of it.
         freed: Called, perhaps in another thread, instead of closing an environment that belongs
             to the caller.
         shared_with_sync: Whether sync code goes on with it, so that a client that can be both, as
@@ -47,9 +47,16 @@ def adapter_of(
         InvalidArgumentError: It has no reset and step.
         EnvDefinitionError: A trajectory rubric of it belongs to another environment.
     """
+    if inspect.isawaitable(environment) and not hasattr(environment, "step"):
+        return _awaited(environment)  # a client is one, too: it connects
     if isinstance(environment, Environment):
         return OwnAdapter(environment, freed)
     return ForeignAdapter(environment, freed, shared_with_sync=shared_with_sync)
+
+
+async def _awaited(environment: Awaitable[Any]) -> OwnAdapter | ForeignAdapter:
+    made = await environment
+    return OwnAdapter(made) if isinstance(made, Environment) else ForeignAdapter(made)
 
 
 class OwnAdapter(EnvAdapter):

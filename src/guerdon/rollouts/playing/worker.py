@@ -7,13 +7,14 @@ import random
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from guerdon._background import background_loop, run
 from guerdon._validation import check_seconds
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.playing.adapters import ForeignAdapter, OwnAdapter, adapter_of
+from guerdon.rollouts.playing.adapters import adapter_of
 from guerdon.rollouts.playing.episode import Rules, ToMessages, bind_policy, play
 from guerdon.rollouts.playing.policies import AgentPolicy
 from guerdon.rollouts.playing.record import RolloutRecord
@@ -262,7 +263,8 @@ class RLRolloutWorker:
         )
         self._lend()
         threads = EnvThreads(1, name="guerdon-rollout")
-        runner = EnvRunner(self._make, threads, timeout_s=self._step_timeout, adapt=self._adapt)
+        adapt = partial(self._adapt, in_background=threads.loop is background_loop())
+        runner = EnvRunner(self._make, threads, timeout_s=self._step_timeout, adapt=adapt)
         try:
             await runner.open()
             await play(runner, self._rules, record=record, reset=task.reset)
@@ -276,11 +278,10 @@ class RLRolloutWorker:
     def _make(self) -> Any:
         return self._env() if self._is_factory else self._env
 
-    def _adapt(self, made: Any) -> OwnAdapter | ForeignAdapter:
+    def _adapt(self, made: Any, *, in_background: bool) -> Any:
         if self._is_factory:
             return adapter_of(made)
         try:
-            in_background = asyncio.get_running_loop() is background_loop()
             return adapter_of(made, freed=self._give_back, shared_with_sync=in_background)
         except BaseException:
             self._give_back()
