@@ -23,7 +23,7 @@ from guerdon.envs.server.limits import BodyLimits, ServerLimits
 from guerdon.envs.server.protocol import ProtocolError
 from guerdon.envs.server.routes import Endpoints, error_response
 from guerdon.envs.server.sessions import SessionManager
-from guerdon.errors import EnvError, GuerdonError, InvalidArgumentError, LaunchError
+from guerdon.errors import EnvError, GuerdonError, InvalidArgumentError
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
@@ -88,27 +88,6 @@ class EnvApp(Starlette):
     def listens_on(self, host: str) -> None:
         """Sets the address that the server listens on, as `serve` does."""
         self._on_loopback = is_loopback(host)
-
-    async def check(self) -> None:
-        """Makes the environment once.
-
-        Raises:
-            GuerdonError: It can't be made, or has no rubric.
-        """
-        try:
-            await self.sessions.configuration()
-        except GuerdonError:
-            raise
-        except Exception as error:
-            raise LaunchError(say_failure(error, "the environment can't be made")) from error
-
-    async def drain(self, grace_s: float = 30.0) -> None:
-        """Refuses new sessions, and ends the open ones, each after its present answer.
-
-        Args:
-            grace_s: Seconds that running steps have.
-        """
-        await self.sessions.drain(grace_s)
 
 
 def create_app(

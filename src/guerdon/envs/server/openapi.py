@@ -40,6 +40,7 @@ _FAILURES = {
     "408": "The body took too long.",
     "412": "The configuration has changed since the version in If-Match.",
     "413": "The body is too large.",
+    "422": "The body is not valid; nothing was done.",
     "503": "All sessions are taken, or the server is shutting down.",
     "504": "The environment took too long.",
 }
@@ -85,12 +86,31 @@ def openapi_document(
         sent["properties"].pop(field)
     sent["required"] = [field for field in sent.get("required", ()) if field in sent["properties"]]
     schemas.setdefault("State", state)
-    names = {"type": "array", "items": {"type": "string"}}
-    change = _operation("Changes it for all sessions.", _OBJECT, body=_OBJECT, failures=("412",))
-    change["responses"]["422"] = _response(
-        "The change is invalid; it is not applied.", _FIELD_ERRORS
-    )
+    names: Schema = {"type": "array", "items": {"type": "string"}}
+    changes: Schema = {"type": "array", "items": _OBJECT}
+    rejected = ("408", "413")
     calls = ("409", "503", "504")
+    operations: list[tuple[str, str, Schema]] = [
+        ("get", "/health", _operation("Whether the server runs.", _OBJECT)),
+        ("get", "/metadata", _operation("The environment's metadata.", metadata)),
+        ("get", "/schema", _operation("Schemas of action, observation and state.", _OBJECT)),
+        ("get", "/list_environments", _operation("The environment's name.", names)),
+        ("get", "/config", _operation("The reward configuration.", _OBJECT)),
+        ("post", "/config", _operation(
+            "Changes it for all sessions.", _OBJECT, ("412", "422", *rejected), body=_OBJECT)),
+        ("get", "/config/audit", _operation("Its changes.", changes)),
+        ("get", "/metrics", _operation("Metrics for Prometheus.", {}, media="text/plain")),
+        ("get", "/state", _operation("The state of a fresh environment.", state, calls)),
+        ("post", "/reset", _operation(
+            "Resets a fresh environment.", results, ("422", *calls, *rejected), body=reset)),
+        ("post", "/step", _operation(
+            "Steps a fresh environment.", results, ("422", *calls, *rejected), body=step)),
+        ("post", "/mcp", _operation("JSON-RPC.", _OBJECT, rejected, body=_OBJECT)),
+    ]  # fmt: skip
+    paths: dict[str, Schema] = {}
+    for method, path, operation in operations:
+        paths.setdefault(path, {})[method] = operation
+    paths["/reset"]["post"]["requestBody"]["required"] = False
     return {
         "openapi": "3.1.0",
         "info": {
@@ -98,33 +118,7 @@ def openapi_document(
             "version": PROTOCOL,
             "description": "Each call has a fresh environment; sessions are at the WebSocket /ws.",
         },
-        "paths": {
-            "/health": {"get": _operation("Whether the server runs.", _OBJECT)},
-            "/metadata": {"get": _operation("The environment's metadata.", metadata)},
-            "/schema": {"get": _operation("Schemas of action, observation and state.", _OBJECT)},
-            "/list_environments": {"get": _operation("The environment's name.", names)},
-            "/config": {
-                "get": _operation("The reward configuration.", _OBJECT),
-                "post": change,
-            },
-            "/config/audit": {
-                "get": _operation("Its changes.", {"type": "array", "items": _OBJECT})
-            },
-            "/metrics": {
-                "get": {
-                    "summary": "Metrics for Prometheus.",
-                    "responses": {"200": {"description": "OK", "content": {"text/plain": {}}}},
-                }
-            },
-            "/state": {"get": _operation("The state of a fresh one.", state, failures=calls)},
-            "/reset": {
-                "post": _operation(
-                    "Resets a fresh one.", results, body=reset, required=False, failures=calls
-                )
-            },
-            "/step": {"post": _operation("Steps a fresh one.", results, body=step, failures=calls)},
-            "/mcp": {"post": _operation("JSON-RPC.", _OBJECT, body=_OBJECT)},
-        },
+        "paths": paths,
         "components": {"schemas": schemas},
     }
 
@@ -132,23 +126,18 @@ def openapi_document(
 def _operation(
     summary: str,
     answer: Schema,
+    failures: tuple[str, ...] = (),
     *,
     body: Schema | None = None,
-    required: bool = True,
-    failures: tuple[str, ...] = (),
+    media: str = "application/json",
 ) -> Schema:
-    """Describes an operation, with the failures of reading its body if it has one."""
-    responses = {"200": _response("OK", answer)}
+    responses = {"200": {"description": "OK", "content": {media: {"schema": answer}}}}
+    for status in failures:
+        schema = _FIELD_ERRORS if status == "422" else _ERROR
+        content = {"application/json": {"schema": schema}}
+        responses[status] = {"description": _FAILURES[status], "content": content}
     operation: Schema = {"summary": summary, "responses": responses}
     if body is not None:
         content = {"application/json": {"schema": body}}
-        operation["requestBody"] = {"required": required, "content": content}
-        failures = (*failures, "408", "413")
-        if body is not _OBJECT:
-            responses["422"] = _response("The body is not valid.", _FIELD_ERRORS)
-    responses.update((status, _response(_FAILURES[status], _ERROR)) for status in failures)
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
-
-
-def _response(description: str, schema: Schema) -> Schema:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}

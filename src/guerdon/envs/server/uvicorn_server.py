@@ -18,7 +18,8 @@ from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import log
 from guerdon.envs.server.sessions import BOUNDED, UNREAD
-from guerdon.errors import LaunchError
+from guerdon.errors import GuerdonError, LaunchError
+from guerdon.rubrics.failure import say_failure
 
 __all__ = ["serve"]
 
@@ -93,13 +94,18 @@ class _Server(uvicorn.Server):
                 proxy_headers=False,
             )
         )
-        self._env_app = app
+        self._sessions = app.sessions
         self._grace_s = grace_s
         self._url = url
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._env_app.check()  # raises instead of logging a traceback
+        try:
+            await self._sessions.configuration()  # raises here instead of logging a traceback
+        except GuerdonError:
+            raise
+        except Exception as error:
+            raise LaunchError(say_failure(error, "the environment can't be made")) from error
         await super().startup(sockets=sockets)
         if self.started:
             log("serving", url=self._url)
@@ -110,12 +116,12 @@ class _Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         log("stopping", url=self._url)
-        draining = asyncio.ensure_future(self._env_app.drain(self._grace_s))
+        draining = asyncio.ensure_future(self._sessions.drain(self._grace_s))
         while not draining.done() and not self.force_exit:
             await asyncio.wait({draining}, timeout=0.1)
         if self.force_exit:  # a second Ctrl-C
             draining.cancel()
-            await self._env_app.drain(0.1)
+            await self._sessions.drain(0.1)
         await super().shutdown(sockets=sockets)
         if self.force_exit:
             await self.lifespan.shutdown()
