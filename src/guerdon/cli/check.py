@@ -13,7 +13,8 @@ from rich.markup import escape
 
 from guerdon.cli import options
 from guerdon.cli.console import print_parts, table
-from guerdon.errors import LoadError
+from guerdon.errors import RolloutError
+from guerdon.rollouts.scoring.reading import decode_line, open_file, read_lines
 
 __all__ = ["check"]
 
@@ -69,21 +70,14 @@ def check(
 
 def _read(path: Path) -> list[dict[str, Any]]:
     """The actions of a file, one object per line."""
-    found: list[dict[str, Any]] = []
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise LoadError(f"{path}: {error.strerror}", spec=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise LoadError(f"{path} is not UTF-8: {error}", spec=str(path)) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            action = json.loads(line)
-        except ValueError as error:
-            raise LoadError(f"{path}, line {number}: {error}", spec=str(path)) from error
-        if not isinstance(action, dict):
-            raise LoadError(f"{path}, line {number}: an action must be an object", spec=str(path))
-        found.append(action)
-    return found
+    actions = []
+    with open_file(str(path)) as file:
+        for number, line in read_lines(file):
+            try:
+                action = decode_line(number, line)
+            except RolloutError as error:
+                raise RolloutError(f"{path}, line {number}: {error}") from None
+            if not isinstance(action, dict):
+                raise RolloutError(f"{path}, line {number}: an action must be an object")
+            actions.append(action)
+    return actions

@@ -6,14 +6,14 @@ from guerdon.rollouts.alignment import (
     AlignmentReport,
     RLDataAligner,
 )
-from guerdon.rollouts.comparing import (
+from guerdon.rollouts.comparing.changes import RewardChange
+from guerdon.rollouts.comparing.comparison import (
     Comparison,
-    ComparisonJob,
     ComparisonReport,
-    RewardChange,
     compare_rewards,
     compare_rows,
 )
+from guerdon.rollouts.comparing.job import ComparisonJob
 from guerdon.rollouts.crediting import apply_credit, system_apply_gigpo_to_batch_steps
 from guerdon.rollouts.playing import (
     AgentPolicy,
@@ -24,18 +24,17 @@ from guerdon.rollouts.playing import (
     RolloutRecord,
     ScriptedPolicy,
 )
-from guerdon.rollouts.scoring import (
-    CreditSettings,
+from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
+from guerdon.rollouts.scoring.reading import read_rollouts
+from guerdon.rollouts.scoring.result_rows import ResultRow
+from guerdon.rollouts.scoring.row_credit import CreditSettings
+from guerdon.rollouts.scoring.scorers import (
     FunctionScorer,
-    ResultRow,
     RubricScorer,
     SandboxSettings,
-    ScoringJob,
-    ScoringReport,
-    Summary,
-    read_rollouts,
     score_rollouts,
 )
+from guerdon.rollouts.scoring.summary import Summary
 
 __all__ = [
     "AgentPolicy",

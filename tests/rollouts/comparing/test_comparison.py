@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.comparing.comparison import compare_rows
+from guerdon.rollouts.comparing.comparison import Comparison, compare_rows
 
 HUGE = sys.float_info.max
 score = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(-10, 10) | st.none()
@@ -74,8 +74,15 @@ def test_components_are_compared_where_a_row_has_them_in_both():
     assert found["gone"].both == found["new"].both == 0
 
 
+def in_parts(before, after, parts):
+    comparison = Comparison()
+    for triple in zip(before, after, parts, strict=True):
+        comparison.add(*triple)
+    return comparison
+
+
 def test_parts_are_movements_of_their_own():
-    found = compare_rows(rows([0.0, 1.0, 0.0]), rows([1.0, 1.0, None]), parts=["x", "y", "x"])
+    found = in_parts(rows([0.0, 1.0, 0.0]), rows([1.0, 1.0, None]), "xyx")
     assert {
         name: (part.rows, part.both, part.difference.value) for name, part in found.parts.items()
     } == {
@@ -86,7 +93,7 @@ def test_parts_are_movements_of_their_own():
 
 def test_parts_beyond_a_hundred_are_counted_together():
     values = [0.0] * 250
-    found = compare_rows(rows(values), rows(values), parts=map(str, range(250)))
+    found = in_parts(rows(values), rows(values), map(str, range(250)))
     assert len(found.parts) == 101
     assert found.parts["(others)"].rows == 150
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.scoring import read_rollouts, reading
+from guerdon.rollouts import read_rollouts
+from guerdon.rollouts.scoring import reading
 from guerdon.rollouts.scoring.reading import decode_line, parse_line, read_lines
 from guerdon.types import Rollout
 

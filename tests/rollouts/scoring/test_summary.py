@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.rollouts.scoring import Summary, summary
-from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, gates_of
+from guerdon.rollouts.scoring import summary
+from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Summary, gates_of
 from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
 
 

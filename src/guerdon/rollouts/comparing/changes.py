@@ -1,11 +1,11 @@
-"""`RewardChange`: what changed between two rewards, read from their files and their trees."""
+"""`RewardChange`: what changed between two rewards, in their files, their trees and their code."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rubrics.composer import RubricComposer
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 __all__ = ["RewardChange", "changes_of_code", "changes_of_configs", "changes_of_rewards"]
 
 LISTS = ("per_turn", "episode_end")
-What: TypeAlias = Literal["added", "removed", "moved", "changed", "code"]
 
-# What is told of a value that its file keeps private.
+# Shown in place of a value that a file keeps private.
 PRIVATE = "(private)"
 
-# Of a container's own state, what its children's weights tell already.
-_TOLD_BY_CHILDREN = frozenset(("weights", "factors"))
+# The state of a container that the weights of its children show already.
+_IN_CHILDREN = frozenset(("weights", "factors"))
+
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class RewardChange:
-    """One thing that is not the same in two rewards.
+    """One difference between two rewards.
 
     Example:
         >>> str(RewardChange("changed", "per_turn.style.weight", 0.3, 0.5))
@@ -37,37 +38,37 @@ class RewardChange:
 
     Attributes:
         what: ``added`` or ``removed``; ``moved`` from one list to the other; ``changed``; or
-            ``code``, where nothing else differs and the source, or what it was given, does.
+            ``code``, if nothing else differs but the source or an argument.
         where: The dotted name, as in the file (``per_turn.style.config.limit``) or in the tree.
-        before: What it was, as JSON can hold it; of ``code`` the fingerprint.
-        after: What it is.
+        before: The value before, as JSON data; for ``code`` the fingerprint.
+        after: The value after.
     """
 
-    what: What
+    what: Literal["added", "removed", "moved", "changed", "code"]
     where: str
     before: Any = None
     after: Any = None
 
     def __str__(self) -> str:
-        where = self.where or "the reward"
-        if self.what == "added":
-            return f"{where}: added, {_said(self.after)}"
-        if self.what == "removed":
-            return f"{where}: removed, {_said(self.before)}"
-        if self.what == "moved":
-            return f"{where}: moved from {self.before} to {self.after}"
-        if self.what == "code":
-            return f"{where}: its code, {self.before} → {self.after}"
-        return f"{where}: {_said(self.before)} → {_said(self.after)}"
+        before, after = (
+            repr(each) if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
+            for each in (self.before, self.after)
+        )
+        details = {
+            "added": f"added, {after}",
+            "removed": f"removed, {before}",
+            "moved": f"moved from {self.before} to {self.after}",
+            "changed": f"{before} → {after}",
+            "code": f"its code, {self.before} → {self.after}",
+        }
+        return f"{self.where or 'the reward'}: {details[self.what]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The change as JSON can hold it."""
-        return {
-            "what": self.what,
-            "where": self.where,
-            "before": self.before,
-            "after": self.after,
-        }
+        """The change as JSON data."""
+        return asdict(self)
+
+
+# Files -------------------------------------------------------------------------------------------
 
 
 def changes_of_configs(before: RewardConfig, after: RewardConfig) -> list[RewardChange]:
@@ -89,25 +90,82 @@ def changes_of_configs(before: RewardConfig, after: RewardConfig) -> list[Reward
         after: The configuration after. The order of its entries makes no difference.
 
     Returns:
-        The changes: those of entries, then those of the rest. A value that either file keeps
-        private isn't told.
+        The changes of entries, then the others. A value that either file keeps private isn't
+        shown.
     """
     one, other = before.to_dict(), after.to_dict()
-    changes = list(_entry_changes(one, other))
-    rest = sorted(({*one, *other}) - {*LISTS})
-    for key in rest:
-        changes += _value_changes(key, one.get(key), other.get(key), missing=None)
+    changes = list(_entry_changes(_entries(one), _entries(other)))
+    for key in sorted({*one, *other} - {*LISTS}):
+        changes += _differences(key, _get(one, key), _get(other, key))
     return changes
+
+
+def _entries(config: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """The list and the content of each entry by its name."""
+    return {entry["name"]: (which, entry) for which in LISTS for entry in config[which]}
+
+
+def _entry_changes(
+    before: Mapping[str, tuple[str, Mapping[str, Any]]],
+    after: Mapping[str, tuple[str, Mapping[str, Any]]],
+) -> Iterator[RewardChange]:
+    for name in {**before, **after}:
+        was_in, entry = before.get(name, ("", _MISSING))
+        now_in, changed = after.get(name, ("", _MISSING))
+        if entry is _MISSING:
+            yield RewardChange("added", f"{now_in}.{name}", None, _without_private(changed))
+            continue
+        if changed is _MISSING:
+            yield RewardChange("removed", f"{was_in}.{name}", _without_private(entry))
+            continue
+        if was_in != now_in:
+            yield RewardChange("moved", name, was_in, now_in)
+        where = f"{now_in}.{name}"
+        for key in ("rubric", "weight", "schedule", "private"):
+            yield from _differences(f"{where}.{key}", _get(entry, key), _get(changed, key))
+        configs = entry.get("config", {}), changed.get("config", {})
+        private = {f"{where}.config.{key}" for key in (*_private(entry), *_private(changed))}
+        yield from _hiding(private, _differences(f"{where}.config", *configs))
+
+
+def _private(entry: Mapping[str, Any]) -> set[str]:
+    return set(entry.get("private", ()))
+
+
+def _without_private(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry without its name, and with its private values hidden."""
+    shown = {key: value for key, value in entry.items() if key != "name"}
+    if "config" in shown:
+        hidden = dict.fromkeys(_private(entry) & shown["config"].keys(), PRIVATE)
+        shown["config"] = {**shown["config"], **hidden}
+    return shown
+
+
+def _hiding(private: set[str], changes: Iterator[RewardChange]) -> Iterator[RewardChange]:
+    for change in changes:
+        if any(_is_within(change.where, path) for path in private):
+            before = None if change.what == "added" else PRIVATE
+            after = None if change.what == "removed" else PRIVATE
+            change = RewardChange(change.what, change.where, before, after)
+        yield change
+
+
+def _get(mapping: Mapping[str, Any], key: str) -> Any:
+    """The value of a key in a file, where null is the same as nothing."""
+    value = mapping.get(key)
+    return _MISSING if value is None else value
+
+
+# Trees -------------------------------------------------------------------------------------------
 
 
 def changes_of_rewards(
     before: Rubric | RewardFunction, after: Rubric | RewardFunction
 ) -> list[RewardChange]:
-    """What changed from one reward to another, as their trees and their fingerprints tell.
+    """What changed from one reward to another, in their trees and their fingerprints.
 
-    Of each rubric in the tree its kind, its weight, its declared range, what it depends on and
-    what its `state_dict` holds are compared; where these are the same and the fingerprint isn't,
-    its code has changed.
+    The kind, the weight, the declared range, the dependencies and the state of each rubric are
+    compared. If these are equal and the fingerprints aren't, the code of the rubric changed.
 
     Example:
         >>> from guerdon import LengthBounds, WeightedSum, RegexMatch
@@ -123,192 +181,13 @@ def changes_of_rewards(
     if isinstance(before, Rubric) and isinstance(after, Rubric):
         changes = list(_tree_changes("", before, after))
         return changes + _code_changes("", before, after, changes)
-    kinds = (_kind(before), _kind(after))
-    if kinds[0] != kinds[1]:
-        return [RewardChange("changed", "", *kinds)]
-    prints = (_fingerprint(before), _fingerprint(after))
+    if _kind(before) != _kind(after):
+        return [RewardChange("changed", "", _kind(before), _kind(after))]
+    prints = [
+        each.fingerprint if isinstance(each, RewardFunction) else each.fingerprint()
+        for each in (before, after)
+    ]
     return [RewardChange("code", "", *prints)] if prints[0] != prints[1] else []
-
-
-def changes_of_code(
-    before: RubricComposer, after: RubricComposer, changes: list[RewardChange]
-) -> list[RewardChange]:
-    """Where the code of an entry has changed, and nothing that its file says of it.
-
-    Args:
-        before: What was made of the configuration before.
-        after: What was made of the configuration after.
-        changes: What changed from one configuration to the other.
-    """
-    told = {change.where.split(".")[1] for change in changes if change.where.startswith(LISTS)}
-    told |= {change.where for change in changes if change.what == "moved"}
-    found = []
-    for name in before.weights:
-        if name in after.weights and name not in told:
-            prints = [each.get_rubric(name).fingerprint() for each in (before, after)]
-            if prints[0] != prints[1]:
-                which = LISTS[name in after.episode_end]
-                found.append(RewardChange("code", f"{which}.{name}", *prints))
-    return found
-
-
-# Files -----------------------------------------------------------------------------------------
-
-
-def _entry_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[RewardChange]:
-    one, other = _entries(before), _entries(after)
-    for name, (which, entry) in one.items():
-        if name not in other:
-            yield RewardChange("removed", f"{which}.{name}", _without_private(entry, entry))
-            continue
-        now, changed = other[name]
-        if which != now:
-            yield RewardChange("moved", name, which, now)
-        private = {*entry.get("private", ()), *changed.get("private", ())}
-        for key in ("rubric", "weight", "schedule", "private"):
-            where = f"{now}.{name}.{key}"
-            yield from _value_changes(where, entry.get(key), changed.get(key), missing=None)
-        yield from _config_changes(
-            f"{now}.{name}.config", entry.get("config", {}), changed.get("config", {}), private
-        )
-    for name, (which, entry) in other.items():
-        if name not in one:
-            yield RewardChange("added", f"{which}.{name}", None, _without_private(entry, entry))
-
-
-def _entries(config: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    return {entry["name"]: (which, entry) for which in LISTS for entry in config[which]}
-
-
-def _without_private(entry: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry without its name, which is told elsewhere, and without its secrets."""
-    private = set(told.get("private", ()))
-    shown = {key: value for key, value in entry.items() if key != "name"}
-    if "config" in shown:
-        shown["config"] = {
-            key: PRIVATE if key in private else value for key, value in shown["config"].items()
-        }
-    return shown
-
-
-def _config_changes(
-    where: str, before: Mapping[str, Any], after: Mapping[str, Any], private: set[str]
-) -> Iterator[RewardChange]:
-    for key in {**before, **after}:
-        for change in _value_changes(
-            f"{where}.{key}", before.get(key, _MISSING), after.get(key, _MISSING), missing=_MISSING
-        ):
-            yield _hidden(change) if key in private else change
-
-
-def _hidden(change: RewardChange) -> RewardChange:
-    return RewardChange(
-        change.what,
-        change.where,
-        None if change.what == "added" else PRIVATE,
-        None if change.what == "removed" else PRIVATE,
-    )
-
-
-_MISSING = object()
-
-
-def _value_changes(where: str, before: Any, after: Any, *, missing: Any) -> Iterator[RewardChange]:
-    """How a value changed; of mappings, each key that did."""
-    if before is missing and after is missing:
-        return
-    if before is missing:
-        yield RewardChange("added", where, None, as_json(after))
-    elif after is missing:
-        yield RewardChange("removed", where, as_json(before))
-    elif isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in {**before, **after}:
-            one, other = before.get(key, _MISSING), after.get(key, _MISSING)
-            yield from _value_changes(f"{where}.{key}", one, other, missing=_MISSING)
-    elif not _same(before, after):
-        yield RewardChange("changed", where, as_json(before), as_json(after))
-
-
-# Trees -----------------------------------------------------------------------------------------
-
-
-def _tree_changes(path: str, before: Rubric, after: Rubric) -> Iterator[RewardChange]:
-    """What changed in a rubric and in those below it that both trees have."""
-    prefix = f"{path}." if path else ""
-    if before._title() != after._title():
-        yield RewardChange("changed", path, before._title(), after._title())
-    else:
-        for key, values in _pairs(_state(before), _state(after)):
-            yield from _value_changes(f"{prefix}{key}", *values, missing=_MISSING)
-        ranges = (before._range(), after._range())
-        if not before._is_container and ranges[0] != ranges[1]:
-            told = (list(each) if each is not None else None for each in ranges)
-            yield RewardChange("changed", f"{prefix}score_range", *told)
-    one, other = dict(before.named_children()), dict(after.named_children())
-    for name, (child, now) in _pairs(one, other):
-        where = f"{prefix}{name}"
-        if child is _MISSING:
-            yield RewardChange("added", where, None, _node(after, name, now))
-        elif now is _MISSING:
-            yield RewardChange("removed", where, _node(before, name, child))
-        else:
-            yield from _place_changes(where, name, before, after)
-            yield from _tree_changes(where, child, now)
-
-
-def _place_changes(where: str, name: str, before: Rubric, after: Rubric) -> Iterator[RewardChange]:
-    """What changed in how a parent uses its child."""
-    told = {
-        "weight": (before._weight_of(name), after._weight_of(name)),
-        "depends_on": (before._needs(name), after._needs(name)),
-    }
-    for what, values in told.items():
-        if not _same(*values):
-            yield RewardChange("changed", f"{where}.{what}", *values)
-
-
-def _state(rubric: Rubric) -> dict[str, Any]:
-    skipped = {*rubric._measured, *(_TOLD_BY_CHILDREN if rubric._is_container else ())}
-    return {name: value for name, value in rubric._own_state().items() if name not in skipped}
-
-
-def _node(parent: Rubric, name: str, child: Rubric) -> dict[str, Any]:
-    return {"rubric": child._title(), "weight": parent._weight_of(name)}
-
-
-def _code_changes(
-    path: str, before: Rubric, after: Rubric, changes: list[RewardChange]
-) -> list[RewardChange]:
-    """The deepest rubrics whose fingerprints differ where nothing else does."""
-    prints = (before.fingerprint(), after.fingerprint())
-    if prints[0] == prints[1]:
-        return []
-    one, other = dict(before.named_children()), dict(after.named_children())
-    below: list[RewardChange] = []
-    for name in one:
-        if name in other:
-            where = f"{path}.{name}" if path else name
-            below += _code_changes(where, one[name], other[name], changes)
-    explained = any(_is_within(change.where, path) for change in (*changes, *below))
-    return below if explained else [RewardChange("code", path, *prints)]
-
-
-def _is_within(where: str, path: str) -> bool:
-    return not path or where == path or where.startswith(f"{path}.")
-
-
-def _pairs(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name in {**one, **other}:
-        yield name, (one.get(name, _MISSING), other.get(name, _MISSING))
-
-
-# Both ------------------------------------------------------------------------------------------
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are written alike, which is what makes a fingerprint differ."""
-    written = (json.dumps(as_json(each), sort_keys=True) for each in (one, other))
-    return next(written) == next(written)
 
 
 def _kind(reward: Rubric | RewardFunction) -> str:
@@ -317,11 +196,100 @@ def _kind(reward: Rubric | RewardFunction) -> str:
     return f"the rubric {reward._title()}"
 
 
-def _fingerprint(reward: Rubric | RewardFunction) -> str:
-    return reward.fingerprint if isinstance(reward, RewardFunction) else reward.fingerprint()
+def _tree_changes(path: str, before: Rubric, after: Rubric) -> Iterator[RewardChange]:
+    """What changed in a rubric and its descendants."""
+    if before._title() != after._title():
+        yield RewardChange("changed", path, before._title(), after._title())
+    else:
+        yield from _differences(path, _settings(before), _settings(after))
+    one, other = dict(before.named_children()), dict(after.named_children())
+    for name in {**one, **other}:
+        where = _joined(path, name)
+        if name not in one:
+            child = {"rubric": other[name]._title(), "weight": after._weight_of(name)}
+            yield RewardChange("added", where, None, child)
+        elif name not in other:
+            child = {"rubric": one[name]._title(), "weight": before._weight_of(name)}
+            yield RewardChange("removed", where, child)
+        else:
+            uses = (
+                {"weight": parent._weight_of(name), "depends_on": parent._needs(name)}
+                for parent in (before, after)
+            )
+            yield from _differences(where, *uses)
+            yield from _tree_changes(where, one[name], other[name])
 
 
-def _said(value: Any) -> str:
-    if isinstance(value, str):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False)
+def _settings(rubric: Rubric) -> dict[str, Any]:
+    """The configuration of a rubric itself."""
+    skipped = {*rubric._measured, *(_IN_CHILDREN if rubric._is_container else ())}
+    state = {name: value for name, value in rubric._own_state().items() if name not in skipped}
+    return state if rubric._is_container else {**state, "score_range": rubric._range()}
+
+
+def _code_changes(
+    path: str, before: Rubric, after: Rubric, changes: list[RewardChange]
+) -> list[RewardChange]:
+    """The deepest rubrics whose fingerprints differ and nothing else."""
+    prints = (before.fingerprint(), after.fingerprint())
+    if prints[0] == prints[1]:
+        return []
+    other = dict(after.named_children())
+    below: list[RewardChange] = []
+    for name, child in before.named_children():
+        if name in other:
+            below += _code_changes(_joined(path, name), child, other[name], changes)
+    explained = any(_is_within(change.where, path) for change in (*changes, *below))
+    return below if explained else [RewardChange("code", path, *prints)]
+
+
+def changes_of_code(
+    before: RubricComposer, after: RubricComposer, changes: list[RewardChange]
+) -> list[RewardChange]:
+    """The entries of a reward file whose code changed, and nothing else.
+
+    Args:
+        before: The rubric that the configuration before describes.
+        after: The rubric that the configuration after describes.
+        changes: What changed from one configuration to the other.
+    """
+    changed = {change.where.split(".")[1] for change in changes if change.where.startswith(LISTS)}
+    changed |= {change.where for change in changes if change.what == "moved"}
+    found = []
+    for name in before.weights:
+        if name in after.weights and name not in changed:
+            prints = [each.get_rubric(name).fingerprint() for each in (before, after)]
+            if prints[0] != prints[1]:
+                which = LISTS[name in after.episode_end]
+                found.append(RewardChange("code", f"{which}.{name}", *prints))
+    return found
+
+
+# Values ------------------------------------------------------------------------------------------
+
+
+def _differences(where: str, before: Any, after: Any) -> Iterator[RewardChange]:
+    """How a value changed; for mappings, each key."""
+    if before is after:
+        return
+    if before is _MISSING:
+        yield RewardChange("added", where, None, as_json(after))
+    elif after is _MISSING:
+        yield RewardChange("removed", where, as_json(before))
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in {**before, **after}:
+            values = before.get(key, _MISSING), after.get(key, _MISSING)
+            yield from _differences(_joined(where, key), *values)
+    else:
+        one, other = as_json(before), as_json(after)
+        # Compared as they are written, as in a fingerprint: true is not 1, and 1 is not 1.0.
+        if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):
+            yield RewardChange("changed", where, one, other)
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_within(where: str, path: str) -> bool:
+    return not path or where == path or where.startswith(f"{path}.")

@@ -9,7 +9,6 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from time import perf_counter
 from typing import Any
 
@@ -349,7 +348,6 @@ def compare_rows(
     before: Iterable[ResultRow],
     after: Iterable[ResultRow],
     *,
-    parts: Iterable[str | None] | None = None,
     top: int = 10,
 ) -> Comparison:
     """Compare the rows of two rewards for the same rollouts, in the same order.
@@ -367,7 +365,6 @@ def compare_rows(
     Args:
         before: The rows of one reward; they are read once.
         after: The rows of the other reward.
-        parts: The part of a breakdown that each row belongs to.
         top: How many rollouts, and flipped pairs, are listed, from 0.
 
     Raises:
@@ -375,7 +372,6 @@ def compare_rows(
             or `top` is invalid.
     """
     comparison = Comparison(top)
-    parts_left = iter(repeat(None) if parts is None else parts)
     end: Any = object()
     for one, other in itertools.zip_longest(before, after, fillvalue=end):
         if one is end or other is end:
@@ -383,7 +379,7 @@ def compare_rows(
                 f"after row {comparison.rows} only one reward has rows; both must be of the same "
                 "rollouts"
             )
-        comparison.add(one, other, next(parts_left))
+        comparison.add(one, other)
     return comparison
 
 

@@ -92,15 +92,8 @@ class GroupStats:
 
     def to_dict(self) -> dict[str, Any]:
         """The statistics as JSON data."""
-        return {
-            "group": self.group,
-            "rows": self.rows,
-            "scores": list(self.scores),
-            "mean_score": self.mean_score,
-            "dead": self.dead,
-            "steps": self.steps,
-            "shared_steps": self.shared_steps,
-        }
+        names = ("group", "rows", "scores", "mean_score", "dead", "steps", "shared_steps")
+        return {name: getattr(self, name) for name in names} | {"scores": list(self.scores)}
 
 
 def group_stats(rows: Sequence[ResultRow], *, credited: bool) -> GroupStats:
