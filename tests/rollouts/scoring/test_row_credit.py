@@ -272,7 +272,7 @@ def test_returns_that_become_infinite_are_told(tmp_path):
 
 @pytest.mark.parametrize("method", ["reinforce_pp", "gae"])
 def test_what_a_file_lacks_is_refused_before_anything_is_scored(method):
-    with pytest.raises(InvalidArgumentError, match=rf"{method} .* call it in the trainer"):
+    with pytest.raises(InvalidArgumentError, match=rf"{method} .* in the trainer"):
         RowCredit(CreditSettings(method))
 
 

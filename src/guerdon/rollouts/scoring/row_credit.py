@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from guerdon._loading import (
-    load_object,
-)
+from guerdon._loading import load_object
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts import keys
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import apply_credit, check_options
 from guerdon.rollouts.keys import StateKey
@@ -24,12 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CreditSettings", "RowCredit"]
 
-# Estimators that ask for what a file doesn't have.
+# Estimators that require what a file of rollouts doesn't have.
 _NOT_OF_FILES = {
-    "gae": "takes the policy's value estimates, which a recorded conversation has none of",
-    "reinforce_pp": (
-        "compares with the whole batch that is trained on, and a file is scored a group at a time"
-    ),
+    "gae": "requires the value estimates of the policy, which recorded conversations don't have",
+    "reinforce_pp": "compares with the whole batch, but a file is scored a group at a time",
 }
 
 
@@ -42,10 +37,10 @@ class CreditSettings:
         'last'
 
     Attributes:
-        method: The estimator, by its name in `guerdon.credit`.
+        method: The name of an estimator of `guerdon.credit`.
         state_key: What makes two steps the same state: ``last``, ``last-K``, ``history``, or
             ``file.py:function``.
-        options: The estimator's own, such as ``gamma``.
+        options: The options of the estimator, such as ``gamma``.
     """
 
     method: str
@@ -53,18 +48,14 @@ class CreditSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Estimators that compare with nothing.
-_ALONE = frozenset(("pure",))
-
-
 class RowCredit:
     """Assigns credit to the rows of a group.
 
     Args:
-        settings: How.
+        settings: How credit is assigned.
 
     Raises:
-        InvalidArgumentError: There is no such method, option or state key.
+        InvalidArgumentError: There is no such estimator, option or state key.
         LoadError: The function of the state key can't be loaded.
     """
 
@@ -72,31 +63,27 @@ class RowCredit:
         self.settings = settings
         if settings.method in _NOT_OF_FILES:
             raise InvalidArgumentError(
-                f"{settings.method} {_NOT_OF_FILES[settings.method]}; call it in the trainer: "
-                "guerdon.apply_credit(…)"
+                f"{settings.method} {_NOT_OF_FILES[settings.method]}; call "
+                "guerdon.apply_credit(…) in the trainer instead"
             )
-        check_options(settings.method, settings.options)
-        # Of no rollouts: what the options can't be is said before anything is scored.
-        apply_credit([], settings.method, **settings.options)
         self._key: StateKey | str = settings.state_key
         if ":" in settings.state_key:
             self._key = load_object(settings.state_key)
-            if not callable(self._key):
-                raise InvalidArgumentError(
-                    f"--state-key {settings.state_key} is {type(self._key).__name__}; it takes a "
-                    "function of a step"
-                )
-        keys.state_key(self._key)
+        # Check the settings before anything is scored.
+        check_options(settings.method, settings.options)
+        apply_credit([], settings.method, state_key=self._key, **settings.options)
 
     @property
     def identity(self) -> list[Any]:
-        """What the fingerprint is taken of."""
+        """What a fingerprint covers."""
         return [self.settings.method, self._key, dict(self.settings.options)]
 
     def add(self, rollouts: Sequence[Rollout], rows: Sequence[ResultRow]) -> None:
-        """Add advantages to the rows of one group; what stands in the way is told in them."""
-        pairs = enumerate(zip(rollouts, rows, strict=True))
-        aligned = [_aligned(*pair, place) for place, pair in pairs]
+        """Add advantages to the rows of one group; failures are reported in their notes."""
+        aligned = [
+            _aligned(rollout, row, place)
+            for place, (rollout, row) in enumerate(zip(rollouts, rows, strict=True))
+        ]
         try:
             credit = apply_credit(
                 aligned,
@@ -105,29 +92,28 @@ class RowCredit:
                 group=lambda rollout: "",
                 **self.settings.options,
             )
-        except Exception as error:  # also that of a person's own state key
-            said = f"no credit: {say_failure(error)}"
+        except Exception as error:  # a user's state key may raise anything
             for row in rows:
-                row.setdefault("notes", []).append(said)
+                row.setdefault("notes", []).append(f"no credit: {say_failure(error)}")
             return
         anchors = iter(credit.anchor.tolist())
         ids = Counter(str(row["id"]) for row in rows)
         for rollout, row in zip(aligned, rows, strict=True):
-            _add(rollout, row, anchors)
+            row["steps"] = list(_steps(rollout, row, anchors))
             row.setdefault("notes", []).extend(self._notes(row, credit))
             if ids[str(row["id"])] > 1 and row["id"] is not None:
                 row["notes"].append("another rollout of its group has the same id")
 
     def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:
-        if self.settings.method in _ALONE:
+        if self.settings.method == "pure":  # which compares with nothing
             return
         if row["group"] is None:
             yield "it has no group, so that nothing compares with it"
         elif credit.diagnostics.singletons:
             yield "its group has no other valid score, so that nothing compares with it"
-        given = [reward for reward in row["step_rewards"] or () if reward is not None]
-        if given and row["score"] and not any(given):
-            yield "all base rewards that it gives are 0, so that no return sees its score"
+        rewards = [reward for reward in row["step_rewards"] or () if reward is not None]
+        if rewards and row["score"] and not any(rewards):
+            yield "all its base rewards are 0, so that no return contains its score"
 
 
 def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:
@@ -137,12 +123,14 @@ def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:
     return AlignedRollout(place, steps, row["score"], row["is_score_valid"])
 
 
-def _add(rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]) -> None:
-    said = {each["step_index"]: each for each in row.get("steps", ())}
-    row["steps"] = steps = []
+def _steps(
+    rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]
+) -> Iterator[dict[str, Any]]:
+    """The steps of a row with their advantages, and what the reward returned about them."""
+    outputs = {each["step_index"]: each for each in row.get("steps", ())}
     for step in rollout.steps:
         turn = step.step_info["assistant_turn_index"]
-        told = {
+        data = {
             "step_index": turn,
             "base_reward": step.base_reward,
             "advantage": step.advantage,
@@ -150,6 +138,6 @@ def _add(rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]) -> Non
         }
         anchor = next(anchors)
         if anchor >= 0:
-            told["anchor"] = anchor
-        more = said.get(turn, {})
-        steps.append(told | {name: more[name] for name in ("reason", "metrics") if name in more})
+            data["anchor"] = anchor
+        output = outputs.get(turn, {})
+        yield data | {name: output[name] for name in ("reason", "metrics") if name in output}
