@@ -109,13 +109,11 @@ SHARED = [INFINITY]
         pytest.param(inside_itself(), {"list": [1, "…"]}, id="inside itself"),
         pytest.param(CIRCLE, ["…"], id="circle"),
         pytest.param([SHARED, SHARED], [["inf"], ["inf"]], id="twice is no circle"),
-        pytest.param(
-            {Unsayable(): INFINITY}, {"(its text can't be made: OSError)": "inf"}, id="key"
-        ),
-        pytest.param([Unsayable()], ["(its text can't be made: OSError)"], id="value"),
-        pytest.param([Unreadable()], ["(it can't be read: OSError)"], id="unreadable"),
-        pytest.param([Items({1: {2}})], ["(it can't be read: OSError)"], id="items"),
-        pytest.param([Unending([{2}])], ["(it can't be read: OSError)"], id="list"),
+        pytest.param({Unsayable(): INFINITY}, {"(unreadable: OSError)": "inf"}, id="key"),
+        pytest.param([Unsayable()], ["(unreadable: OSError)"], id="value"),
+        pytest.param([Unreadable()], ["(unreadable: OSError)"], id="unreadable"),
+        pytest.param([Items({1: {2}})], ["(unreadable: OSError)"], id="items"),
+        pytest.param([Unending([{2}])], ["(unreadable: OSError)"], id="list"),
         pytest.param({(1, 2): {3}, 4: 5}, {"(1, 2)": [3], "4": 5}, id="keys of any kind"),
         pytest.param({"b", "a", "c"}, ["a", "b", "c"], id="set"),
         pytest.param({frozenset("b"), "a"}, ["a", ["b"]], id="set in a set"),

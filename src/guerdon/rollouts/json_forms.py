@@ -1,4 +1,4 @@
-"""What JSON can hold of anything."""
+"""Converting any value to JSON data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 
 __all__ = ["as_json", "as_text", "json_items"]
 
-# How deep values may be nested that JSON can't hold as they are.
+# How deep values that aren't JSON data may be nested.
 MAX_DEPTH = 20
 
 _FAILURES = (PydanticSerializationError, ValueError, TypeError, RecursionError)
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON can hold it: models and dataclasses as dicts, the rest by its `repr`.
+    """A value as JSON data: models and dataclasses as dicts, other objects as their `repr`.
 
     Example:
         >>> as_json({"board": (1, 2), "score": float("nan"), "kind": complex})
@@ -26,13 +26,13 @@ def as_json(value: Any) -> Any:
     if value is None or type(value) in (str, bool, int):
         return value
     try:
-        return _held(value, _form)
+        return _serialized(value, _fallback)
     except _FAILURES:
         return repr(value)
 
 
 def json_items(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    """The items of a mapping that JSON can hold; the others are left out.
+    """The items of a mapping that can be JSON data; the others are left out.
 
     Example:
         >>> json_items({"step_rewards": [0.5], "socket": object()})
@@ -41,21 +41,23 @@ def json_items(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     kept = {}
     for name, value in mapping.items():
         try:
-            kept[str(name)] = _held(value, None)
+            kept[str(name)] = _serialized(value, None)
         except _FAILURES:
             continue
     return kept
 
 
-def _held(value: Any, form: Callable[[Any], Any] | None) -> Any:
+def _serialized(value: Any, fallback: Callable[[Any], Any] | None) -> Any:
     try:
-        return from_json(to_json(value, inf_nan_mode="strings", fallback=form))
-    except PydanticSerializationError:  # perhaps of a lone surrogate, which UTF-8 can't hold
-        return json.loads(json.dumps(to_jsonable_python(value, fallback=form)), parse_constant=str)
+        return from_json(to_json(value, inf_nan_mode="strings", fallback=fallback))
+    except PydanticSerializationError:  # perhaps a lone surrogate, which UTF-8 doesn't have
+        return json.loads(
+            json.dumps(to_jsonable_python(value, fallback=fallback)), parse_constant=str
+        )
 
 
-def _form(value: Any) -> Any:
-    """What is made of a value that pydantic doesn't know."""
+def _fallback(value: Any) -> Any:
+    """A form of a value that pydantic doesn't know."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "tolist"):  # an array, or one of its numbers
@@ -66,7 +68,7 @@ def _form(value: Any) -> Any:
 
 
 def as_text(value: Any, inside: tuple[int, ...] = ()) -> Any:
-    """A value as strict JSON can hold it: what it can't, such as infinity, becomes text.
+    """A value as strict JSON data: what JSON doesn't have, such as infinity, becomes text.
 
     Example:
         >>> as_text({"id": float("inf"), "turns": [1, {2}]})
@@ -74,31 +76,31 @@ def as_text(value: Any, inside: tuple[int, ...] = ()) -> Any:
 
     Args:
         value: The value.
-        inside: The identities of what it stands in.
+        inside: The identities of the containers around it.
     """
     try:
         json.dumps(value, allow_nan=False)
         return value
-    except Exception:  # also that of somebody's own class
+    except Exception:  # a user's class may raise anything
         if id(value) in inside or len(inside) >= MAX_DEPTH:
             return "…"
     inside = (*inside, id(value))
     try:
         if isinstance(value, Mapping):
-            return {_said(name): as_text(each, inside) for name, each in value.items()}
+            return {_text(name): as_text(each, inside) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [as_text(each, inside) for each in value]
-        if isinstance(value, set | frozenset):  # in an order that stays
+        if isinstance(value, set | frozenset):  # in a stable order
             return sorted((as_text(each, inside) for each in value), key=repr)
         if hasattr(value, "tolist"):  # an array, or one of its numbers
             return as_text(value.tolist(), inside)
-    except Exception as unreadable:
-        return f"(it can't be read: {type(unreadable).__name__})"
-    return _said(value)
+    except Exception as error:
+        return f"(unreadable: {type(error).__name__})"
+    return _text(value)
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     try:
         return str(value)
-    except Exception as unsayable:
-        return f"(its text can't be made: {type(unsayable).__name__})"
+    except Exception as error:
+        return f"(unreadable: {type(error).__name__})"
