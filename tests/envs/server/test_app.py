@@ -6,9 +6,12 @@ import json
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount
 
 from guerdon import Action, State, create_app
-from guerdon.envs import ServerLimits
+from guerdon.envs import ASGITransport, GenericEnvClient, ServerLimits
 from guerdon.errors import EnvDefinitionError, InvalidArgumentError
 from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counted, step
 
@@ -182,6 +185,45 @@ def test_an_environment_that_is_made_by_a_function():
             assert second["data"]["reward"] == 0.5
 
     asyncio.run(life())
+
+
+def test_env_app_can_be_mounted_and_given_routes():
+    app = create_app(Echo, token="secret", env_name="echo")
+    app.add_route("/hello", lambda request: PlainTextResponse("hello"))
+    outer = Starlette(routes=[Mount("/maze", app)], lifespan=app.router.lifespan_context)
+
+    async def life():
+        async with started(outer) as client:
+            assert (await client.get("/maze/health")).json() == {"status": "healthy"}
+            assert (await client.get("/maze/hello")).status_code == 401
+            client.headers["Authorization"] = "Bearer secret"
+            assert (await client.get("/maze/hello")).text == "hello"
+            assert (await client.get("/maze/list_environments")).json() == ["echo"]
+            answer = await client.post("/maze/step", json={"action": {"text": "12345"}})
+            assert answer.json()["reward"] == 0.5
+            assert (await client.get("/maze/nowhere")).json() == {"detail": "Not Found"}
+            maze = {"base_url": "http://localhost/maze", "token": "secret"}
+            async with GenericEnvClient(transport=ASGITransport(outer), **maze) as environment:
+                assert environment.environment_id == "echo"
+                await environment.reset()
+                assert (await environment.step({"text": "12345"})).reward == 0.5
+
+    asyncio.run(life())
+
+
+def test_env_app_limits_the_bodies_of_further_routes():
+    async def size(request):
+        return PlainTextResponse(str(len(await request.body())))
+
+    app = create_app(Echo, limits=ServerLimits(max_message_bytes=10))
+    app.add_route("/size", size, methods=["POST"])
+
+    async def post():
+        async with http(app) as client:
+            assert (await client.post("/size", content=b"x" * 10)).text == "10"
+            assert (await client.post("/size", content=b"x" * 11)).status_code == 413
+
+    asyncio.run(post())
 
 
 def test_limits_of_the_app():

@@ -147,10 +147,10 @@ class Metrics:
         self.step_seconds.observe(seconds)
         if observation is None:
             return
-        scores = observation.metadata.get(COMPONENTS)
-        scores = dict(scores) if isinstance(scores, dict) else {}
-        if observation.reward is not None:
-            scores[""] = observation.reward
+        scores: dict[Any, Any] = {} if observation.reward is None else {"": observation.reward}
+        components = observation.metadata.get(COMPONENTS)
+        if isinstance(components, dict):
+            scores.update(components)
         for name, score in scores.items():
             if isinstance(name, str) and name.isprintable() and isinstance(score, (int, float)):
                 (self._components.get(name) or self._component(name)).observe(float(score))
