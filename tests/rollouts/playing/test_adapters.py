@@ -49,7 +49,7 @@ def test_an_environment_of_the_callers_that_hangs_is_lent_to_nobody():
     environment = Hangs()
     worker = RLRolloutWorker(environment, guesses(1), max_steps=1, step_timeout=0.1)
     assert "EnvTimeoutError" in run(worker.run()).error
-    with pytest.raises(InvalidArgumentError, match="or hangs in one that was given up"):
+    with pytest.raises(InvalidArgumentError, match="or hangs in an abandoned one"):
         run(worker.run())
     environment.gate.set()
     environment.gate.wait()

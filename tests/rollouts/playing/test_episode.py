@@ -144,7 +144,7 @@ class Unseeded:
 def test_a_seed_that_the_reset_doesnt_take_is_told_and_not_recorded(caplog):
     record = play(Unseeded, guesses(7), seed=7, rollout_id="e1")
     assert (record.ended, record.seed, record.to_row()["seed"]) == ("done", None, None)
-    assert "takes no seed" in caplog.text
+    assert "accepts no seed" in caplog.text
     assert "'e1'" in caplog.text
 
 
@@ -275,15 +275,17 @@ def test_a_rubric_that_fails_ends_nothing():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        pytest.param(None, "gave None", id="nothing"),
+        pytest.param(None, "got None", id="nothing"),
         pytest.param(({}, "", None), "tuple of 3", id="three"),
-        pytest.param("column 3", "gave 'column 3'", id="text"),
+        pytest.param("column 3", "got 'column 3'", id="text"),
         pytest.param([{}, "", None, None], "list of 4", id="list"),
         pytest.param(
-            PolicyOutput({}, message=Message(role="user", content="?")), "of 'user'", id="user"
+            PolicyOutput({}, message=Message(role="user", content="?")), "got 'user'", id="user"
         ),
-        pytest.param(({}, None, None, None), "raw output is None", id="no text"),
-        pytest.param(({}, "", None, float("nan")), "value estimate is nan", id="NaN"),
+        pytest.param(({}, None, None, None), "raw output must be a string, got None", id="no text"),
+        pytest.param(
+            ({}, "", None, float("nan")), "must be a finite number or None, got nan", id="NaN"
+        ),
     ],
 )
 def test_what_is_no_output_is_a_policy_error(given, said):
@@ -303,7 +305,7 @@ def test_a_policy_that_isnt_async_is_a_policy_error():
         def get_action(self, observation, available_tools_specs=None):
             return {"number": 7}, "", None, None
 
-    assert "it is async" in play(Guessing, Policy()).error
+    assert "get_action must be async" in play(Guessing, Policy()).error
 
 
 def test_any_tuple_of_four_is_an_output():

@@ -214,7 +214,7 @@ def test_several_tool_calls_are_one_action(endpoint):
 def test_broken_arguments_are_data(endpoint):
     output = ask(endpoint, calls('{"number": '), tools=TOOLS)
     assert output.action["arguments"] == '{"number": '
-    assert "no JSON" in output.action["arguments_error"]
+    assert "not valid JSON" in output.action["arguments_error"]
     assert output.raw_output == ""
 
 
@@ -298,7 +298,7 @@ def failing(endpoint, *answers, **options):
 def test_a_status_is_told_with_its_cause(endpoint, status, cause):
     error = failing(endpoint, JSONResponse({"error": {"message": "no!"}}, status))
     assert isinstance(error.__cause__, cause)
-    assert "m gave no answer" in str(error)
+    assert "m returned no answer" in str(error)
     assert "no!" in str(error)
 
 
@@ -321,7 +321,7 @@ def test_an_endpoint_that_drips_is_given_up_and_left(endpoint, monkeypatch):
 
     error = failing(endpoint, StreamingResponse(drip()), timeout=0.3)
     assert isinstance(error.__cause__, (TimeoutError, openai.APITimeoutError))
-    assert "m gave no answer" in str(error)
+    assert "m returned no answer" in str(error)
     assert gone.wait(SOON)
 
 
@@ -381,13 +381,13 @@ def called(function):
     ],
 )
 def test_an_answer_of_another_form_is_a_policy_error(endpoint, answer):
-    assert str(failing(endpoint, answer)).startswith("m gave ")
+    assert str(failing(endpoint, answer)).startswith(("the answer of m ", "the message of m "))
 
 
 def test_a_call_with_arguments_of_another_form_is_data(endpoint):
     action = ask(endpoint, called({"name": "guess", "arguments": 7})).action
     assert action["arguments"] == 7
-    assert "no JSON" in action["arguments_error"]
+    assert "not valid JSON" in action["arguments_error"]
 
 
 def test_a_failure_is_tried_again(endpoint):
@@ -434,11 +434,11 @@ def test_without_a_key_it_says_so(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        pytest.param({"client": object(), "api_key": "k"}, "give either", id="client and key"),
-        pytest.param({"max_retries": -1}, "max_retries is -1", id="retries"),
+        pytest.param({"client": object(), "api_key": "k"}, "pass either", id="client and key"),
+        pytest.param({"max_retries": -1}, "`max_retries` must be", id="retries"),
         pytest.param({"timeout": 0}, "`timeout` must be a number of seconds above 0", id="timeout"),
-        pytest.param({"stream": True}, r"leave out \['stream'\]", id="stream"),
-        pytest.param({"messages": []}, r"leave out \['messages'\]", id="messages"),
+        pytest.param({"stream": True}, r"sets \['stream'\] itself", id="stream"),
+        pytest.param({"messages": []}, r"sets \['messages'\] itself", id="messages"),
     ],
 )
 def test_what_cant_be_meant_is_refused(options, told):
@@ -529,4 +529,6 @@ def test_a_failing_endpoint_ends_the_episode_with_an_error(endpoint):
 
     record = run(main())
     assert (record.ended, len(record.steps)) == ("error", 1)
-    assert "the policy at step 1: PolicyError: m gave no answer: BadRequestError" in record.error
+    assert (
+        "the policy at step 1: PolicyError: m returned no answer: BadRequestError" in record.error
+    )

@@ -105,18 +105,18 @@ def test_examples_at_the_beginning_are_no_turns():
 
 
 def test_the_end_of_a_script_names_the_turn():
-    with pytest.raises(PolicyError, match="the script has 2 turns and none for turn 2"):
+    with pytest.raises(PolicyError, match="the script has 2 turns, and no turn 2"):
         decide(ScriptedPolicy(["a", "b"]), None, conversation("assistant", "assistant"))
 
 
 @pytest.mark.parametrize("script", ["hello", {"column": 3}, 5, None])
 def test_what_is_no_list_is_no_script(script):
-    with pytest.raises(InvalidArgumentError, match="no list of actions"):
+    with pytest.raises(InvalidArgumentError, match="`actions` must be a list"):
         ScriptedPolicy(script)
 
 
 def test_a_negative_first_turn_is_refused():
-    with pytest.raises(InvalidArgumentError, match="first_turn is -1"):
+    with pytest.raises(InvalidArgumentError, match="`first_turn` must be"):
         ScriptedPolicy([], first_turn=-1)
 
 
@@ -174,11 +174,13 @@ def test_a_record_is_replayed():
     [
         pytest.param([], "no assistant turn", id="nothing"),
         pytest.param(SAID[:1], "no assistant turn", id="only a user"),
-        pytest.param("hello", "is no recording", id="text"),
-        pytest.param(5, "is no recording", id="number"),
+        pytest.param("hello", "a recording must be a Rollout", id="text"),
+        pytest.param(5, "a recording must be a Rollout", id="number"),
         pytest.param([{"role": "nobody"}], r"the recording\[0\].role: .*nobody", id="no message"),
-        pytest.param([step(0, 1), step(2, 1)], "one after another", id="a turn is left out"),
-        pytest.param([step(0, 1), SAID[1]], "is none", id="mixed"),
+        pytest.param(
+            [step(0, 1), step(2, 1)], "must be consecutive turns", id="a turn is left out"
+        ),
+        pytest.param([step(0, 1), SAID[1]], "a recording must consist of", id="mixed"),
         pytest.param(RolloutRecord("a"), "no assistant turn", id="empty record"),
     ],
 )
@@ -210,11 +212,11 @@ def test_a_call_without_arguments_has_none(nothing):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param('{"x": ', "no JSON", id="cut off"),
-        pytest.param('{"x": NaN}', "no JSON", id="NaN"),
-        pytest.param("[1]", "a JSON list", id="list"),
-        pytest.param("null", "a JSON NoneType", id="null"),
-        pytest.param("[" * 100_000, "no JSON", id="deep"),
+        pytest.param('{"x": ', "not valid JSON", id="cut off"),
+        pytest.param('{"x": NaN}', "not valid JSON", id="NaN"),
+        pytest.param("[1]", "must be a JSON object, got list", id="list"),
+        pytest.param("null", "must be a JSON object, got NoneType", id="null"),
+        pytest.param("[" * 100_000, "not valid JSON", id="deep"),
     ],
 )
 def test_broken_arguments_stay_the_text_that_they_are(arguments, said):

@@ -78,7 +78,7 @@ def test_an_episode_that_fails_doesnt_disturb_the_others():
 
 def test_a_group_needs_more_than_one_environment():
     worker = RLRolloutWorker(Guessing(), guesses(7), max_steps=5)
-    with pytest.raises(InvalidArgumentError, match="2 episodes at once need 2 environments"):
+    with pytest.raises(InvalidArgumentError, match="2 concurrent episodes need 2 environments"):
         run(worker.run_group(None, 2))
     assert [record.ended for record in run(worker.run_group(None, 1, seed=7))] == ["done"]
 
@@ -89,7 +89,7 @@ def test_an_environment_plays_one_episode_at_a_time():
         worker = RLRolloutWorker(environment, guesses(1), max_steps=1)
         first = asyncio.ensure_future(worker.run())
         await begun(environment.begun)
-        with pytest.raises(InvalidArgumentError, match="plays an episode"):
+        with pytest.raises(InvalidArgumentError, match="already plays an episode"):
             await worker.run()
         environment.gate.set()
         assert (await first).ended == "max_steps"
@@ -186,7 +186,7 @@ def test_a_task_may_give_a_prompt_as_text_or_messages(prompt):
 
 def test_messages_and_a_prompt_are_one_too_many():
     task = {"prompt": "Guess!", "messages": EXAMPLES}
-    with pytest.raises(InvalidArgumentError, match="it takes one of them"):
+    with pytest.raises(InvalidArgumentError, match="either 'messages' or a 'prompt'"):
         play(Guessing, guesses(7), task)
     assert texts(play(Guessing, guesses(7), task | {"prompt": None}))[0] == ("user", "Guess 1.")
 
@@ -332,17 +332,23 @@ def test_a_policy_with_any_keyword_is_given_the_conversation():
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
 def test_a_worker_needs_at_least_one_step(steps):
-    with pytest.raises(InvalidArgumentError, match="max_steps is"):
+    with pytest.raises(InvalidArgumentError, match="`max_steps` must be an integer >= 1"):
         RLRolloutWorker(Guessing, guesses(1), max_steps=steps)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        pytest.param({"env": "env"}, "'env' is no environment", id="env"),
-        pytest.param({"policy": lambda o: o}, "is no policy", id="policy"),
-        pytest.param({"policy": ScriptedPolicy}, "is no policy", id="class"),
-        pytest.param({"stop_pattern": "("}, "no regular expression", id="pattern"),
+        pytest.param({"env": "env"}, "`env` must have reset and step", id="env"),
+        pytest.param(
+            {"policy": lambda o: o}, "`policy` must have `async def get_action(", id="policy"
+        ),
+        pytest.param(
+            {"policy": ScriptedPolicy}, "`policy` must have `async def get_action(", id="class"
+        ),
+        pytest.param(
+            {"stop_pattern": "("}, "`stop_pattern` must be a regular expression", id="pattern"
+        ),
         pytest.param(
             {"step_timeout": 0},
             "`step_timeout` must be a number of seconds above 0",
@@ -364,11 +370,11 @@ def test_what_cant_be_meant_is_refused(options, said):
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        pytest.param(5, "the task is 5", id="number"),
+        pytest.param(5, "`task` must be a prompt", id="number"),
         pytest.param({"messages": [{"role": "nobody"}]}, "task['messages'][0].role", id="role"),
         pytest.param({"messages": ["hi"]}, "task['messages'][0]: ", id="texts"),
-        pytest.param({"messages": 5}, "must be a list of messages .* got 5", id="no list"),
-        pytest.param({"reset": 5}, "task['reset'] is 5", id="reset"),
+        pytest.param({"messages": 5}, "must be a list of messages", id="no list"),
+        pytest.param({"reset": 5}, "task['reset'] must be a dict", id="reset"),
     ],
 )
 def test_what_is_no_task_is_refused(task, said):
@@ -379,13 +385,13 @@ def test_what_is_no_task_is_refused(task, said):
 @pytest.mark.parametrize("n", [0, -1, 1.5, True])
 def test_a_group_is_of_at_least_one(n):
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
-    with pytest.raises(InvalidArgumentError, match="n is"):
+    with pytest.raises(InvalidArgumentError, match="`n` must be an integer >= 1"):
         run(worker.run_group(None, n))
 
 
 @pytest.mark.parametrize("name", ["seed", "ended", "error", "env_rewards", "first_turn"])
 def test_a_column_that_the_episode_gives_is_no_tasks(name):
-    with pytest.raises(InvalidArgumentError, match=re.escape(f"the task has ['{name}']")):
+    with pytest.raises(InvalidArgumentError, match=re.escape(f"a task must not have ['{name}']")):
         play(Guessing, guesses(7), {"id": "q", name: 1})
 
 
@@ -393,7 +399,7 @@ def test_a_column_that_the_episode_gives_is_no_tasks(name):
 def test_what_is_no_seed_is_refused(seed):
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     for asked in (worker.run(seed=seed), worker.run_group(None, 1, seed=seed)):
-        with pytest.raises(InvalidArgumentError, match="it takes a whole number of at least 0"):
+        with pytest.raises(InvalidArgumentError, match="`seed` must be an integer >= 0"):
             run(asked)
 
 

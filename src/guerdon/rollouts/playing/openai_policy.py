@@ -1,4 +1,4 @@
-"""`OpenAIPolicy`: a model behind any endpoint that speaks OpenAI's protocol."""
+"""`OpenAIPolicy`: a model behind an endpoint with OpenAI's protocol."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from guerdon._validation import check_seconds
+from guerdon._validation import check_integer, check_seconds
 from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
 from guerdon.rollouts.json_forms import as_json
-from guerdon.rollouts.playing.observing import first_messages, shown
+from guerdon.rollouts.playing.observations import content_of, first_messages
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["OpenAIPolicy"]
 
-# What a server without keys is sent, as the client insists on one.
+# Sent to a server without keys, because the client requires one.
 NO_KEY = "none"
-# Seconds that the client may wait before it tries again.
+# Seconds that the client may wait before a retry.
 RETRY_S = 8.0
-# What is kept of an assistant's message: what the next request may hold again.
+# The fields of an assistant's message that the next request may contain.
 KEPT = ("role", "content", "tool_calls", "reasoning_content")
 
 
 class OpenAIPolicy:
     """Asks a model: OpenAI's own, or any behind a compatible endpoint (vLLM, SGLang, Ollama).
 
-    It needs the extra ``judge``: ``pip install 'guerdon[judge]'``. It holds no state but the
+    It needs the extra ``judge``: ``pip install 'guerdon[judge]'``. Its only state is the
     connection, and any number of episodes may share it.
 
     The action is the message's tool call, ``{"type": "tool_call", "name", "arguments", "id"}``;
     of several calls ``{"type": "tool_calls", "calls": [...]}``; without calls
-    ``{"type": "message", "content"}``. Arguments that are no JSON object stay the text that they
-    are, and ``arguments_error`` says what is wrong with them: the environment decides.
+    ``{"type": "message", "content"}``. Arguments that are not a JSON object stay a string, and
+    ``arguments_error`` contains the reason: the environment decides.
 
     Example:
         >>> from guerdon import OpenAIPolicy
@@ -47,24 +47,24 @@ class OpenAIPolicy:
     Args:
         model: The model's name.
         base_url: The endpoint; by default OpenAI's.
-        api_key: By default that of the environment variable ``OPENAI_API_KEY``; an endpoint of
-            one's own needs none.
-        client: An ``openai.AsyncOpenAI`` to use instead of one of its own; it isn't closed here,
-            and keeps its own key, address and retries.
-        temperature: Of sampling, in [0, 2]; by default the endpoint's.
-        logprobs: Whether to ask for the log-probabilities of the tokens. The output then has a
-            list of ``{"token", "logprob"}``, with ``top_logprobs`` where those were asked for.
-        tool_choice: ``"auto"``, ``"required"``, ``"none"`` or a tool; only where there are tools.
-        system: Instructions, put in front of a conversation that has none at its beginning.
-        timeout: Seconds that one attempt may take; all together may take as long for each, and
-            a few for the pauses between them.
-        max_retries: How often to try again, at least 0.
-        to_action: Makes the action of the assistant's `Message`.
-        **request: What else the request says, such as ``max_tokens``, ``top_p``, ``seed``.
+        api_key: By default that of the environment variable ``OPENAI_API_KEY``; a self-hosted
+            endpoint needs none.
+        client: An ``openai.AsyncOpenAI`` to use instead; it isn't closed here, and keeps its own
+            key, address and retries.
+        temperature: The sampling temperature, in [0, 2]; by default the endpoint's.
+        logprobs: Whether to request the log-probabilities of the tokens. The output then has a
+            list of ``{"token", "logprob"}``, with ``top_logprobs`` if those were requested.
+        tool_choice: ``"auto"``, ``"required"``, ``"none"`` or a tool; only used if there are tools.
+        system: Instructions, added to a conversation that doesn't begin with any.
+        timeout: Seconds that one attempt may take; all attempts together may take as long for
+            each, and a few seconds for the pauses between them.
+        max_retries: The number of retries, at least 0.
+        to_action: Returns the action of the assistant's `Message`.
+        **request: Further parameters of the request, such as ``max_tokens``, ``top_p``, ``seed``.
 
     Raises:
-        InvalidArgumentError: An argument can't be meant, or there is no key.
-        MissingExtraError: The package ``openai`` isn't there.
+        InvalidArgumentError: An argument is invalid, or there is no key.
+        MissingExtraError: The package ``openai`` is not installed.
     """
 
     def __init__(
@@ -84,14 +84,11 @@ class OpenAIPolicy:
         **request: Any,
     ) -> None:
         if client is not None and (base_url is not None or api_key is not None):
-            raise InvalidArgumentError("a client has its own base_url and api_key; give either")
-        if type(max_retries) is not int or max_retries < 0:
-            raise InvalidArgumentError(f"max_retries is {max_retries!r}; it takes at least 0")
-        if request.keys() & {"messages", "tools", "stream", "n"}:
-            raise InvalidArgumentError(
-                "messages and tools are the worker's, and an answer is one and comes whole; "
-                f"leave out {sorted(request.keys() & {'messages', 'tools', 'stream', 'n'})}"
-            )
+            raise InvalidArgumentError("pass either `client`, or `base_url` and `api_key`")
+        check_integer("max_retries", max_retries, low=0)
+        reserved = sorted(request.keys() & {"messages", "tools", "stream", "n"})
+        if reserved:
+            raise InvalidArgumentError(f"OpenAIPolicy sets {reserved} itself; remove them")
         self.model = model
         self._system = system
         self._tool_choice = tool_choice
@@ -115,39 +112,39 @@ class OpenAIPolicy:
         """Ask the model.
 
         Args:
-            observation: What the environment shows; it is sent where there are no messages.
-            available_tools_specs: The tools there are, in OpenAI's format.
+            observation: The environment's observation; it is sent if there are no messages.
+            available_tools_specs: The available tools, in OpenAI's format.
             messages: The conversation.
 
         Raises:
-            PolicyError: The endpoint failed, was too slow, or gave no answer; or the model
-                refused. Its cause is the client's exception, where there is one.
+            PolicyError: The endpoint failed, was too slow, or returned no answer; or the model
+                refused. Its cause is the client's exception, if there is one.
         """
         request = dict(self._request)
         if available_tools_specs:
             request["tools"] = available_tools_specs
             if self._tool_choice is not None:
                 request["tool_choice"] = self._tool_choice
-        conversation = self._conversation(messages or first_messages(shown(observation)))
+        conversation = self._conversation(messages or first_messages(content_of(observation)))
         try:
-            async with asyncio.timeout(self._limit):  # one that drips is never silent for long
+            async with asyncio.timeout(self._limit):  # bounds a slow stream, too
                 completion = await self._client.chat.completions.create(
                     model=self.model, messages=conversation, **request
                 )
         except Exception as error:
-            raise PolicyError(f"{self.model} gave no answer: {_say(error)}") from error
+            raise PolicyError(f"{self.model} returned no answer: {_describe(error)}") from error
         try:
             choice = self._choice(completion)
             message, logprobs = _message(choice.message, self.model), _logprobs(choice)
             action = self._to_action(message)
         except (AttributeError, TypeError, ValueError, LookupError) as error:
             raise PolicyError(
-                f"{self.model} gave an answer that can't be read: {_say(error)}"
+                f"the answer of {self.model} is invalid: {_describe(error)}"
             ) from error
         return PolicyOutput(action, message.text, logprobs, message=message, info=_info(completion))
 
     async def aclose(self) -> None:
-        """Let go of the connections, unless the client was given."""
+        """Close the connections, unless the client was passed in."""
         if self._owns_client:
             await self._client.close()
 
@@ -158,16 +155,16 @@ class OpenAIPolicy:
         return sent
 
     def _choice(self, completion: Any) -> Any:
-        """The answer that a completion holds."""
+        """The answer of a completion."""
         choices = getattr(completion, "choices", None)
         message = getattr(choices[0], "message", None) if choices else None
         if not choices or message is None:
-            raise PolicyError(f"{self.model} gave an answer with no choices: {completion!r:.200}")
-        says = message.content or message.tool_calls
+            raise PolicyError(f"the answer of {self.model} has no choices: {completion!r:.200}")
+        has_content = message.content or message.tool_calls
         refusal = getattr(message, "refusal", None)
-        if refusal and not says:
+        if refusal and not has_content:
             raise PolicyError(f"{self.model} refused: {refusal}")
-        if getattr(choices[0], "finish_reason", None) == "content_filter" and not says:
+        if getattr(choices[0], "finish_reason", None) == "content_filter" and not has_content:
             raise PolicyError(f"{self.model} refused: its answer was filtered")
         return choices[0]
 
@@ -198,10 +195,10 @@ def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any
         raise InvalidArgumentError(f"can't connect to the model's endpoint: {error}") from error
 
 
-def _message(said: Any, model: str) -> Message:
-    """The assistant's message, as it goes on in the conversation."""
-    told = said.model_dump(exclude_none=True, warnings=False)
-    fields = {name: told[name] for name in KEPT if name in told}
+def _message(answer: Any, model: str) -> Message:
+    """The assistant's message, as the conversation keeps it."""
+    dump = answer.model_dump(exclude_none=True, warnings=False)
+    fields = {name: dump[name] for name in KEPT if name in dump}
     for call in fields.get("tool_calls") or ():
         if isinstance(call.get("function"), dict):  # without them, the next request is refused
             call["function"].setdefault("arguments", "{}")
@@ -211,18 +208,18 @@ def _message(said: Any, model: str) -> Message:
     try:
         return Message.model_validate({**fields, "role": "assistant"})
     except ValidationError as error:
-        raise PolicyError(f"{model} gave what is no message: {error}") from error
+        raise PolicyError(f"the message of {model} is invalid: {error}") from error
 
 
 def _info(completion: Any) -> dict[str, Any]:
-    """Why the model stopped, and what it used: an answer that was cut off says so."""
+    """Why the model stopped, such as an answer that was cut off, and its usage."""
     usage = getattr(completion, "usage", None)
-    told = {
+    info = {
         "finish_reason": getattr(completion.choices[0], "finish_reason", None),
         "usage": None if usage is None else as_json(usage),
         "model": getattr(completion, "model", None),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in info.items() if value is not None}
 
 
 def _logprobs(choice: Any) -> list[dict[str, Any]] | None:
@@ -231,11 +228,11 @@ def _logprobs(choice: Any) -> list[dict[str, Any]] | None:
 
 
 def _token(token: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"token": token.token, "logprob": as_json(token.logprob)}
+    form: dict[str, Any] = {"token": token.token, "logprob": as_json(token.logprob)}
     if getattr(token, "top_logprobs", None):
-        told["top_logprobs"] = [_token(other) for other in token.top_logprobs]
-    return told
+        form["top_logprobs"] = [_token(other) for other in token.top_logprobs]
+    return form
 
 
-def _say(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""`AgentPolicy`: what decides on the next action, and the policies that need no model."""
+"""`AgentPolicy`, which decides on the next action, and policies that need no model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
+from guerdon._validation import check_integer, shown
 from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.record import RolloutRecord
@@ -25,7 +26,7 @@ class _Output(NamedTuple):
 
 
 class PolicyOutput(_Output):
-    """What a policy decided: a tuple of four.
+    """The decision of a policy: a tuple of four.
 
     Example:
         >>> from guerdon.rollouts import PolicyOutput
@@ -34,14 +35,14 @@ class PolicyOutput(_Output):
         ({'column': 3}, 'I take 3.', None, None)
 
     Args:
-        action: The structured action: anything that JSON can hold, or an `Action`.
+        action: The structured action: any JSON value, or an `Action`.
         raw_output: The text that the action was read from.
-        logprobs: The log-probabilities of what was sampled, where the policy tells them.
-        value_estimate: The policy's own estimate of the return, where it has one.
-        message: The assistant's message, where there is more to it than `raw_output` and the
-            tool calls of `action`. It is no member of the tuple.
-        info: What else is known of the decision, such as why a model stopped; it comes into
-            ``step_info["policy_info"]``. It is no member of the tuple either.
+        logprobs: The log-probabilities of the sampled tokens, if the policy reports them.
+        value_estimate: The policy's own estimate of the return, if it has one.
+        message: The assistant's message, if it contains more than `raw_output` and the tool calls
+            of `action`. It is not a member of the tuple.
+        info: Further data of the decision, such as why a model stopped; it becomes
+            ``step_info["policy_info"]``. It is not a member of the tuple either.
     """
 
     message: Message | None = None
@@ -57,7 +58,7 @@ class PolicyOutput(_Output):
         message: Message | None = None,
         info: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Make the tuple, and put the message and the rest beside it."""
+        """Create the tuple, with the message and the info as attributes."""
         output = super().__new__(cls, action, raw_output, logprobs, value_estimate)
         output.message = message
         output.info = info
@@ -66,12 +67,11 @@ class PolicyOutput(_Output):
 
 @runtime_checkable
 class AgentPolicy(Protocol):
-    """Anything that decides on the next action.
+    """An object that decides on the next action.
 
-    A policy may also take keywords that `RLRolloutWorker` gives: ``messages: list[Message]``, the
-    conversation so far, and ``turn: int``, how many steps the episode has had. A policy that reads
-    all it needs from there has no state, and any number of episodes may share it. One with
-    ``**kwargs`` is given both.
+    `get_action` may also accept keywords that `RLRolloutWorker` passes: ``messages:
+    list[Message]``, the conversation so far, and ``turn: int``, the number of steps taken. A
+    policy that reads all it needs from them has no state, and any number of episodes may share it.
 
     Example:
         >>> from guerdon import AgentPolicy
@@ -89,8 +89,8 @@ class AgentPolicy(Protocol):
         """Decide.
 
         Args:
-            observation: What the environment shows.
-            available_tools_specs: The tools there are, in OpenAI's format.
+            observation: The environment's observation.
+            available_tools_specs: The available tools, in OpenAI's format.
 
         Returns:
             A `PolicyOutput`, or any tuple of the same four.
@@ -99,10 +99,10 @@ class AgentPolicy(Protocol):
 
 
 class ScriptedPolicy:
-    """Takes given actions in turn.
+    """Returns given actions in turn.
 
-    The worker says which turn it is, so that episodes may share the policy. Without it, the turn is
-    the number of assistant messages in the conversation, or else each call is the next.
+    The worker passes the turn, so that episodes may share the policy. Without it, the turn is the
+    number of assistant messages in the conversation, or else each call is the next turn.
 
     Example:
         >>> import asyncio
@@ -114,11 +114,10 @@ class ScriptedPolicy:
         {'column': 5}
 
     Args:
-        actions: One a turn: an action (a text is what the assistant says,
-            ``{"type": "message", "content": …}``), a `PolicyOutput`, or a function of the
-            observation that gives one of these.
+        actions: One for each turn: an action (a string means ``{"type": "message", "content":
+            …}``), a `PolicyOutput`, or a function of the observation that returns one of these.
         first_turn: How many assistant messages the conversation begins with, such as examples, for
-            callers that give messages and no turn; at least 0.
+            callers that pass messages and no turn; at least 0.
     """
 
     _what = "the script"
@@ -126,11 +125,11 @@ class ScriptedPolicy:
 
     def __init__(self, actions: Sequence[Any], *, first_turn: int = 0) -> None:
         if isinstance(actions, (str, bytes, Mapping)) or not isinstance(actions, Sequence):
-            raise InvalidArgumentError(f"{actions!r:.60} is no list of actions, one a turn")
-        if first_turn < 0:
-            raise InvalidArgumentError(f"first_turn is {first_turn}; it takes at least 0")
+            raise InvalidArgumentError(
+                f"`actions` must be a list with one for each turn, got {shown(actions)}"
+            )
         self._actions = tuple(actions)
-        self._first_turn = first_turn
+        self._first_turn = check_integer("first_turn", first_turn, low=0)
         self._calls = 0
 
     async def get_action(
@@ -141,10 +140,10 @@ class ScriptedPolicy:
         messages: Sequence[Message] | None = None,
         turn: int | None = None,
     ) -> PolicyOutput:
-        """The action of this turn.
+        """Return the action of this turn.
 
         Raises:
-            PolicyError: There is none: all were given.
+            PolicyError: There are no more actions.
         """
         if messages is not None and (turn is None or self._by_conversation):
             turn = sum(message.role == "assistant" for message in messages) - self._first_turn
@@ -153,14 +152,14 @@ class ScriptedPolicy:
             self._calls += 1
         if not 0 <= turn < len(self._actions):
             raise PolicyError(
-                f"{self._what} has {len(self._actions)} turns and none for turn {turn}, from 0"
+                f"{self._what} has {len(self._actions)} turns, and no turn {turn} (from 0)"
             )
         entry = self._actions[turn]
         return _output(entry(observation) if callable(entry) else entry)
 
 
 class ReplayPolicy(ScriptedPolicy):
-    """Takes the actions of a recording again, turn by turn, with what was said.
+    """Replays the actions of a recording, turn by turn, with their messages.
 
     Example:
         >>> import asyncio
@@ -174,7 +173,7 @@ class ReplayPolicy(ScriptedPolicy):
         recording: A `Rollout`, a `RolloutRecord`, a list of messages, or a list of `StepData`.
 
     Raises:
-        InvalidArgumentError: It is none of these, holds no assistant turn, or leaves one out.
+        InvalidArgumentError: It is none of these, has no assistant turn, or skips one.
     """
 
     _what = "the recording"
@@ -187,28 +186,30 @@ class ReplayPolicy(ScriptedPolicy):
             turns = [_turn(step) for step in steps]
             if turns != list(range(turns[0], turns[0] + len(turns))):
                 raise InvalidArgumentError(
-                    f"the steps are of the turns {turns!r:.80}; a recording has one after another"
+                    f"the steps of a recording must be consecutive turns, got {turns!r:.80}"
                 )
             super().__init__([_of_step(step) for step in steps], first_turn=turns[0])
         else:
             super().__init__(_of_messages(steps))
-            self._by_conversation = True  # it may begin with examples, which were recorded too
+            self._by_conversation = True  # it may begin with examples, which are recorded, too
 
 
 def _turn(step: Any) -> int:
     if not isinstance(step, StepData):
-        raise InvalidArgumentError(f"a recording is of steps or of messages; {step!r:.60} is none")
+        raise InvalidArgumentError(
+            f"a recording must consist of StepData or of messages, got {shown(step)}"
+        )
     turn: int = step.step_info.get("assistant_turn_index", step.system_step_index)
     return turn
 
 
 def _of_step(step: Any) -> PolicyOutput:
-    said = [message for message in step.resulting_messages_history if message.role == "assistant"]
+    spoken = [message for message in step.resulting_messages_history if message.role == "assistant"]
     place = _turn(step)
-    message = said[place] if place < len(said) else None
+    message = spoken[place] if place < len(spoken) else None
     action = step.action_taken
     if message is not None and isinstance(action, Mapping) and action.get("role") == "assistant":
-        action = action_of(message)  # of a recorded conversation, which holds the message
+        action = action_of(message)  # the recorded action is the message itself
     return PolicyOutput(
         action,
         step.raw_policy_output or "",
@@ -222,8 +223,8 @@ def _of_messages(recording: Any) -> list[PolicyOutput]:
     messages = recording.messages if isinstance(recording, Rollout) else recording
     if not isinstance(messages, (list, tuple)):
         raise InvalidArgumentError(
-            f"{recording!r:.60} is no recording; it is a Rollout, a RolloutRecord, or a list of "
-            "messages or StepData"
+            "a recording must be a Rollout, a RolloutRecord, or a list of messages or StepData, "
+            f"got {shown(recording)}"
         )
     outputs = [
         PolicyOutput(action_of(message), message.text, message=message)
@@ -244,13 +245,12 @@ def _output(entry: Any) -> PolicyOutput:
         return PolicyOutput(entry)
     if isinstance(entry, Mapping) and entry.get("type") == "message":
         return PolicyOutput(entry, str(entry.get("content") or ""))
-    # A model's text has no field of its own by which to leave out what was never set.
-    shown = entry.model_dump(exclude_unset=True) if isinstance(entry, Action) else entry
-    return PolicyOutput(entry, json.dumps(as_json(shown), ensure_ascii=False))
+    fields = entry.model_dump(exclude_unset=True) if isinstance(entry, Action) else entry
+    return PolicyOutput(entry, json.dumps(as_json(fields), ensure_ascii=False))
 
 
 def action_of(message: Message) -> dict[str, Any]:
-    """The structured action of an assistant's message: its tool calls, or else its text.
+    """Return the structured action of an assistant's message: its tool calls, or else its text.
 
     Example:
         >>> action_of(Message(role="assistant", content="hi"))
@@ -272,22 +272,22 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     try:
         arguments = _decode(given or "{}")
     except (ValueError, TypeError, RecursionError) as error:
-        return {**action, "arguments_error": f"the arguments are no JSON: {error}"}
+        return {**action, "arguments_error": f"the arguments are not valid JSON: {error}"}
     if not isinstance(arguments, dict):
-        said = f"the arguments are a JSON {type(arguments).__name__}; they are an object"
-        return {**action, "arguments_error": said}
+        error_text = f"the arguments must be a JSON object, got {type(arguments).__name__}"
+        return {**action, "arguments_error": error_text}
     return {**action, "arguments": arguments}
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _decode: Callable[[str], Any] = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def calls_of(action: Any) -> list[dict[str, Any]]:
-    """The tool calls of a structured action, as it tells them; none where it is something else.
+    """Return the tool calls of a structured action; empty if it has none.
 
     Example:
         >>> calls_of({"type": "tool_call", "name": "look", "arguments": {}})

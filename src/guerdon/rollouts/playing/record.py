@@ -1,4 +1,4 @@
-"""`RolloutRecord`: an episode that was played, step by step."""
+"""`RolloutRecord`: a recorded episode."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ Ending: TypeAlias = Literal["done", "max_steps", "terminate", "pattern", "error"
 class RolloutRecord:
     """An episode that `RLRolloutWorker` played.
 
-    Each step is one assistant turn of the conversation. Its ``step_info`` holds
-    ``assistant_turn_index`` (the number of that turn in the conversation, from 0; examples at the
-    beginning count), ``env_reward`` (the environment's reward; None where it gave none),
-    ``env_metadata`` (what else it said of the step), ``policy_info`` (what the policy said of its
-    decision), ``group``, ``error`` on a step that failed, ``episode_error`` on the last step where
-    something failed after it, and on the first ``reset_metadata`` (what else the environment said
-    of its reset).
+    Each step is one assistant turn of the conversation. Its ``step_info`` contains
+    ``assistant_turn_index`` (the number of that turn in the conversation, from 0, counting
+    examples at the beginning), ``env_reward`` (the environment's reward, or None),
+    ``env_metadata`` (other data of the environment), ``policy_info`` (other data of the policy),
+    ``group``, ``error`` on a step that failed, ``episode_error`` on the last step if something
+    failed after it, and on the first step ``reset_metadata`` (other data of the reset).
     ``is_done`` is true on a last step with which the environment or the policy ended the episode,
     and on no other: an episode that was cut off isn't done.
 
@@ -40,19 +39,19 @@ class RolloutRecord:
         ([{'role': 'assistant', 'content': '42'}], [1.0])
 
     Attributes:
-        id: What tells it from others.
-        group: What it shares with others from the same task and seed.
+        id: Its name.
+        group: The group of episodes of the same task and seed.
         steps: The steps, in order.
         messages: The whole conversation.
-        ground_truth: What the task's answer is, where that is known.
-        ended: Why the episode ended: ``done`` (the environment said so), ``terminate`` (the
-            policy did), ``pattern`` (its output matched the stop pattern), ``max_steps``, or
+        ground_truth: The task's answer, if it is known.
+        ended: Why the episode ended: ``done`` (by the environment), ``terminate`` (by the
+            policy), ``pattern`` (the output matched the stop pattern), ``max_steps``, or
             ``error``.
-        error: What failed, in words; None unless `ended` is ``error``.
-        seed: What the environment was reset with; None where its reset takes no seed.
-        columns: Other columns of the task, which rows have too.
-        first_turn: How many assistant turns the conversation began with; the first step is the
-            turn of that number.
+        error: What failed; None unless `ended` is ``error``.
+        seed: The seed of the environment's reset; None if the reset accepts none.
+        columns: Other columns of the task, which rows have, too.
+        first_turn: The number of assistant turns that the conversation began with; the first step
+            is the turn of that number.
     """
 
     id: str
@@ -68,19 +67,19 @@ class RolloutRecord:
 
     @property
     def env_rewards(self) -> list[float | None]:
-        """The environment's own rewards, one a step; None where it gave none."""
+        """The environment's own rewards, one for each step; None for a step without one."""
         return [step.step_info.get("env_reward") for step in self.steps]
 
     def to_rollout(self) -> Rollout:
-        """The episode as a rollout, ready to be scored.
+        """Return the episode as a rollout, ready to be scored.
 
         Raises:
-            RolloutError: No turn was played.
+            RolloutError: The episode has no turn.
         """
         return Rollout.from_row(self.to_row())
 
     def to_row(self) -> dict[str, Any]:
-        """The episode as a row of JSONL, as ``guerdon score`` and `Rollout.from_row` read it."""
+        """Return the episode as a row of JSONL, which ``guerdon score`` and `Rollout` read."""
         row: dict[str, Any] = {
             **self.columns,
             "id": self.id,

@@ -3,73 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
+import logging
 import random
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
 
 from guerdon._background import background_loop, run
-from guerdon._validation import check_seconds
+from guerdon._validation import check_choice, check_integer, check_seconds, shown
 from guerdon.envs.runner import EnvRunner, EnvThreads
-from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.playing.adapters import adapter_of
-from guerdon.rollouts.playing.episode import Rules, ToMessages, bind_policy, play
-from guerdon.rollouts.playing.policies import AgentPolicy
-from guerdon.rollouts.playing.record import RolloutRecord
+from guerdon.errors import InvalidArgumentError, PolicyError
+from guerdon.rollouts.json_forms import as_json, json_items
+from guerdon.rollouts.playing.adapters import adapter_of, read_result
+from guerdon.rollouts.playing.observations import answer_messages, content_of, first_messages
+from guerdon.rollouts.playing.policies import AgentPolicy, PolicyOutput, calls_of
+from guerdon.rollouts.playing.record import Ending, RolloutRecord
 from guerdon.rubrics.failure import say_failure
-from guerdon.types.message import Message, read_messages
+from guerdon.types.message import INSTRUCTION_ROLES, Message, read_messages
+from guerdon.types.numbers import FiniteFloat
+from guerdon.types.step_data import StepData
+from guerdon.types.step_result import StepResult
 
 __all__ = ["RLRolloutWorker"]
 
+logger = logging.getLogger("guerdon.rollouts")
+
+_value = TypeAdapter(FiniteFloat | None)
+
+# Makes messages of an observation and of the tool calls that it answers.
+ToMessages: TypeAlias = Callable[[Any, list[dict[str, Any]]], list[Message]]
+
 # Seconds that closing an environment may take, at most.
 CLOSE_S = 10.0
-
-# Columns of a row that the episode gives, and no task.
-_OF_RECORDS = frozenset(("seed", "ended", "error", "env_rewards", "first_turn"))
-
-
-class _Task(NamedTuple):
-    """What a task says.
-
-    Attributes:
-        messages: How the conversation begins.
-        id: Its name.
-        group: What it shares with others, where it says so.
-        ground_truth: Its answer.
-        reset: Arguments of the environment's reset.
-        columns: Whatever else it says.
-    """
-
-    messages: list[Message]
-    id: Any
-    group: Any
-    ground_truth: Any
-    reset: dict[str, Any]
-    columns: dict[str, Any]
+# Seconds that a policy has to end once it was cancelled.
+GRACE_S = 1.0
+# Columns of a row that belong to the episode, and not to the task.
+RECORD_COLUMNS = frozenset(("seed", "ended", "error", "env_rewards", "first_turn"))
 
 
 class RLRolloutWorker:
     """Plays a policy in an environment, one episode or a group of them, and records the steps.
 
-    The environment is guerdon's or OpenEnv's, in process or a client, sync or async: anything
-    with `reset` and `step`. Sync ones run in threads. What fails in the environment or in the
-    policy is data: the record holds the steps so far and says what failed.
+    The environment is guerdon's or OpenEnv's, in process or a client, sync or async: any object
+    with `reset` and `step`. Sync ones run in threads. A failure of the environment or the policy
+    is data: the record contains the steps so far and the error.
 
-    An episode ends where the environment is done; with an action ``{"type": "terminate"}``,
-    which is recorded as the last step and not sent; with the step in whose raw output the stop
-    pattern was found, which is taken still; after `max_steps`; or with an error. A step that
-    failed is the last one recorded, without a reward; so is one whose action the environment
-    refused, which `to_action` may prevent.
+    An episode ends when the environment is done; with an action ``{"type": "terminate"}``, which
+    is recorded as the last step and not sent; with the step in whose raw output the stop pattern
+    was found, which is still taken; after `max_steps`; or with an error. A step that failed is the
+    last one recorded, without a reward; so is one whose action the environment refused, which
+    `to_action` may prevent.
 
-    The conversation is the worker's: the task's messages, or the first observation; then each
-    assistant turn with what the environment answered. A task that gives only instructions
-    (``system``, ``developer``) is followed by the first observation.
+    The conversation belongs to the worker: the task's messages, or the first observation; then
+    each assistant turn with the environment's answer. If a task has only instructions (``system``,
+    ``developer``), the first observation follows them.
 
     Example:
-        >>> from guerdon import Action, Environment, Observation, RLRolloutWorker, Rubric
-        >>> from guerdon import ScriptedPolicy, State
+        >>> from guerdon import Action, Environment, Observation, RLRolloutWorker, Rubric, State
+        >>> from guerdon.rollouts import ScriptedPolicy
         >>> class Guess(Action):
         ...     number: int
         >>> class Hint(Observation):
@@ -96,25 +93,24 @@ class RLRolloutWorker:
 
     Args:
         env: An environment, which plays one episode at a time and stays open; or its class or
-            another function that makes one, called for each episode, which is closed after it.
-        policy: What decides. Several episodes at once share it.
-        max_steps: Steps of an episode, at most; at least 1.
-        to_action: Makes the environment's action of the policy's. By default it goes as it is; a
-            dict becomes the environment's type of action, where that is known.
-        first_observation: Whether the conversation shows the first observation: ``always``,
-            ``never``, or ``auto``, where the task says nothing but instructions.
-        to_messages: Makes messages of an observation and of the tool calls that it answers, none
-            for the first. By default a message for each call, or one of the user's; its text is
-            the observation's own (`messages`, `content`, `message`, `text`, `prompt`), or else
-            its JSON.
-        stop_pattern: A regular expression that ends the episode where it is found in the raw
-            output.
-        tools: The tools that the policy is told of; by default the environment's own `tools`.
+            another function that returns one, called for each episode, which is closed after it.
+        policy: Decides on the actions; concurrent episodes share it.
+        max_steps: The maximum number of steps of an episode, at least 1.
+        to_action: Returns the environment's action for the policy's. By default they are the same;
+            a dict becomes the environment's type of action, if that is known.
+        first_observation: Whether the conversation includes the first observation: ``always``,
+            ``never``, or ``auto``, if the task has only instructions.
+        to_messages: Returns messages for an observation and the tool calls that it answers, which
+            are empty for the first. By default a message for each call, or one of the user; its
+            text is the observation's own (`messages`, `content`, `message`, `text`, `prompt`), or
+            else its JSON.
+        stop_pattern: A regular expression that ends the episode if it matches in the raw output.
+        tools: The tools that the policy gets; by default the environment's own `tools`.
         step_timeout: Seconds that the environment may take for a reset or a step.
         policy_timeout: Seconds that the policy may take for a decision.
 
     Raises:
-        InvalidArgumentError: One of these can't be meant.
+        InvalidArgumentError: An argument is invalid.
     """
 
     def __init__(
@@ -131,31 +127,25 @@ class RLRolloutWorker:
         step_timeout: float = 60.0,
         policy_timeout: float = 600.0,
     ) -> None:
-        if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
-            raise InvalidArgumentError(f"max_steps is {max_steps!r}; it takes at least 1")
         if not callable(getattr(policy, "get_action", None)) or isinstance(policy, type):
             raise InvalidArgumentError(
-                f"{policy!r:.60} is no policy; it has `async def get_action(self, observation, "
-                "available_tools_specs=None)`"
+                "`policy` must have `async def get_action(self, observation, "
+                f"available_tools_specs=None)`, got {shown(policy)}"
             )
-        if first_observation not in ("auto", "always", "never"):
-            raise InvalidArgumentError(
-                f"first_observation is {first_observation!r}; it takes 'auto', 'always' or 'never'"
-            )
+        self.max_steps = check_integer("max_steps", max_steps, low=1)
+        self.to_action = to_action
+        self.to_messages = to_messages
+        self.stop_pattern = _pattern(stop_pattern)
+        self.first_observation = check_choice(
+            "first_observation", first_observation, ("auto", "always", "never")
+        )
+        self.tools = None if tools is None else list(tools)
+        self.step_timeout = check_seconds("step_timeout", step_timeout)
+        self.policy_timeout = check_seconds("policy_timeout", policy_timeout)
+        self.decide = _bind_policy(policy)
         self._env = env
         self._is_factory = _is_factory(env)
         self._is_lent = False  # whether an environment of the caller's plays an episode
-        self._step_timeout = check_seconds("step_timeout", step_timeout)
-        self._rules = Rules(
-            decide=bind_policy(policy),
-            max_steps=max_steps,
-            policy_timeout=check_seconds("policy_timeout", policy_timeout),
-            tools=None if tools is None else list(tools),
-            to_action=to_action,
-            to_messages=to_messages,
-            stop_pattern=_pattern(stop_pattern),
-            first_observation=first_observation,
-        )
 
     async def run(
         self,
@@ -168,18 +158,18 @@ class RLRolloutWorker:
         """Play one episode.
 
         Args:
-            task: What the conversation begins with: a prompt, or a dict with ``messages`` or a
-                ``prompt``. A dict
-                may also have an ``id``, which becomes the group, a ``ground_truth``, arguments of
-                the environment's reset as ``reset``, and other columns, which rows have too.
+            task: How the conversation begins: a prompt, or a dict with ``messages`` or a
+                ``prompt``. A dict may also have an ``id``, which becomes the group, a
+                ``ground_truth``, arguments of the environment's reset as ``reset``, and other
+                columns, which become columns of the row.
             seed: Makes the environment's part repeatable; at least 0.
-            rollout_id: What to call the episode; one is made up otherwise.
+            rollout_id: The episode's name; by default a random one.
             ground_truth: The task's answer, instead of its own.
 
         Raises:
-            InvalidArgumentError: The task is none, or the environment plays an episode already.
+            InvalidArgumentError: The task is invalid, or the environment already plays an episode.
         """
-        read = _read(task, ground_truth)
+        read = _read_task(task, ground_truth)
         _check_seed(seed)
         name = rollout_id or str(uuid.uuid4())
         group = read.id if read.group is None else read.group
@@ -194,62 +184,59 @@ class RLRolloutWorker:
         group: Any = None,
         ground_truth: Any = None,
     ) -> list[RolloutRecord]:
-        """Play several episodes of the same task and seed at once.
+        """Play several episodes of the same task and seed concurrently.
 
         Example:
             >>> async def batch(worker, tasks):
             ...     return [record for task in tasks for record in await worker.run_group(task, 8)]
 
         Args:
-            task: As of `run`.
-            n: How many, at least 1; more than one need a class or a factory as environment.
-            seed: Of all of them; without one, one is drawn for them.
-            group: What to call the group: by default what the task says, or its id with the seed,
-                ``"q7:5"``; else a name is made up. The episodes are called after it,
-                ``"q7:5-0"`` and so on.
-            ground_truth: As of `run`.
+            task: As for `run`.
+            n: The number of episodes, at least 1; more than one need a class or a factory as
+                environment.
+            seed: The seed of all of them; by default a random one.
+            group: The group's name: by default the task's, or its id with the seed, ``"q7:5"``;
+                else a random one. The episodes are named ``"q7:5-0"`` and so on.
+            ground_truth: As for `run`.
 
         Returns:
-            The records in order. An episode that fails says so in its own.
+            The records in order. The record of an episode that failed contains its error.
 
         Raises:
-            InvalidArgumentError: As `run`; or there is one environment for several episodes.
+            InvalidArgumentError: As for `run`; or there is one environment for several episodes.
         """
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise InvalidArgumentError(f"n is {n!r}; it takes at least 1")
+        check_integer("n", n, low=1)
         if n > 1 and not self._is_factory:
             raise InvalidArgumentError(
-                f"{n} episodes at once need {n} environments, and {self._env!r:.60} is one; give "
-                "its class, or a factory that makes one"
+                f"{n} concurrent episodes need {n} environments, and {self._env!r:.60} is one; "
+                "pass its class, or a function that returns one"
             )
-        read = _read(task, ground_truth)
+        read = _read_task(task, ground_truth)
         _check_seed(seed)
         if seed is None:
             seed = random.SystemRandom().getrandbits(31)
         if group is None:
-            # With the seed: the same task begins otherwise with another.
+            # With the seed: the same task begins differently with another.
             group = read.group or (str(uuid.uuid4()) if read.id is None else f"{read.id}:{seed}")
-        episodes = (
-            self._play(read, seed=seed, name=f"{group}-{number}", group=group)
-            for number in range(n)
-        )
-        # Exceptions are told after all have ended: none is left behind.
+        names = [f"{group}-{number}" for number in range(n)]
+        episodes = [self._play(read, seed=seed, name=name, group=group) for name in names]
+        # Exceptions are raised after all have ended, so that none is left running.
         records = await asyncio.gather(*episodes, return_exceptions=True)
-        for record in records:
-            if isinstance(record, BaseException):
-                raise record
+        failures = [record for record in records if isinstance(record, BaseException)]
+        if failures:
+            raise failures[0]
         return [record for record in records if isinstance(record, RolloutRecord)]
 
     def run_sync(
         self, task: str | Mapping[str, Any] | None = None, **options: Any
     ) -> RolloutRecord:
-        """Like `run`, for code that awaits nothing."""
+        """Like `run`, for sync code."""
         return run(self.run(task, **options))
 
     def run_group_sync(
         self, task: str | Mapping[str, Any] | None, n: int, **options: Any
     ) -> list[RolloutRecord]:
-        """Like `run_group`, for code that awaits nothing."""
+        """Like `run_group`, for sync code."""
         return run(self.run_group(task, n, **options))
 
     async def _play(self, task: _Task, *, seed: int | None, name: str, group: Any) -> RolloutRecord:
@@ -264,14 +251,14 @@ class RLRolloutWorker:
         self._lend()
         threads = EnvThreads(1, name="guerdon-rollout")
         adapt = partial(self._adapt, in_background=threads.loop is background_loop())
-        runner = EnvRunner(self._make, threads, timeout_s=self._step_timeout, adapt=adapt)
+        runner = EnvRunner(self._make, threads, timeout_s=self.step_timeout, adapt=adapt)
         try:
             await runner.open()
-            await play(runner, self._rules, record=record, reset=task.reset)
+            await _Episode(self, runner, record).play(task.reset)
         except Exception as error:
             record.ended, record.error = "error", say_failure(error, "making the environment")
         finally:
-            await runner.close(min(self._step_timeout, CLOSE_S))
+            await runner.close(min(self.step_timeout, CLOSE_S))
             threads.close()
         return record
 
@@ -292,8 +279,8 @@ class RLRolloutWorker:
             return
         if self._is_lent:
             raise InvalidArgumentError(
-                f"{self._env!r:.60} plays an episode, or hangs in one that was given up; for "
-                "several at once give its class, or a factory that makes one"
+                f"{self._env!r:.60} already plays an episode, or hangs in an abandoned one; for "
+                "several at once pass its class, or a function that returns one"
             )
         self._is_lent = True
 
@@ -302,7 +289,7 @@ class RLRolloutWorker:
 
 
 def _is_factory(env: Any) -> bool:
-    """Whether something makes environments, and isn't one."""
+    """Whether an object makes environments, and isn't one."""
     if isinstance(env, type):
         return True
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
@@ -310,7 +297,8 @@ def _is_factory(env: Any) -> bool:
     if callable(env):
         return True
     raise InvalidArgumentError(
-        f"{env!r:.60} is no environment; it has reset and step, or is a class or a factory"
+        f"`env` must have reset and step, or be a class or a function that returns an environment, "
+        f"got {shown(env)}"
     )
 
 
@@ -319,51 +307,318 @@ def _pattern(given: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
         return None if given is None else re.compile(given)
     except (re.error, TypeError) as error:
         raise InvalidArgumentError(
-            f"stop_pattern is {given!r:.60}, which is no regular expression: {error}"
+            f"`stop_pattern` must be a regular expression, got {shown(given)}: {error}"
         ) from None
 
 
-def _check_seed(seed: Any) -> None:
-    if seed is not None and (type(seed) is not int or seed < 0):
-        raise InvalidArgumentError(f"seed is {seed!r:.60}; it takes a whole number of at least 0")
+def _bind_policy(policy: Any) -> Callable[..., Any]:
+    """Return a function that passes a policy the conversation and the turn, if it accepts them."""
+    ask = policy.get_action
+    parameters = inspect.signature(ask).parameters.values()
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    named = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
+
+    def decide(observation: Any, tools: Any, **optional: Any) -> Any:
+        accepted = {name: each for name, each in optional.items() if takes_any or name in named}
+        return ask(observation, tools, **accepted)
+
+    return decide
 
 
-def _read(task: Any, ground_truth: Any) -> _Task:
+# Tasks -----------------------------------------------------------------------------------------
+
+
+class _Task(NamedTuple):
+    """A task.
+
+    Attributes:
+        messages: How the conversation begins.
+        id: Its name.
+        group: The group of its episodes.
+        ground_truth: Its answer.
+        reset: Arguments of the environment's reset.
+        columns: All other columns.
+    """
+
+    messages: list[Message]
+    id: Any
+    group: Any
+    ground_truth: Any
+    reset: dict[str, Any]
+    columns: dict[str, Any]
+
+
+def _read_task(task: Any, ground_truth: Any) -> _Task:
     if task is None or isinstance(task, str):
-        messages = [] if task is None else [Message(role="user", content=task)]
-        return _Task(messages, None, None, ground_truth, {}, {})
+        task = {"prompt": task}
     if not isinstance(task, Mapping):
         raise InvalidArgumentError(
-            f"the task is {task!r:.60}; it is a prompt, or a dict with 'messages'"
+            f"`task` must be a prompt, or a dict with 'messages', got {shown(task)}"
         )
     columns = dict(task)
-    said = {name: columns.pop(name, None) for name in ("messages", "prompt")}
-    given = {name: each for name, each in said.items() if each is not None}
-    if len(given) > 1:
-        raise InvalidArgumentError("the task has 'messages' and a 'prompt'; it takes one of them")
-    taken = sorted(_OF_RECORDS & columns.keys())
+    messages, prompt = columns.pop("messages", None), columns.pop("prompt", None)
+    if messages is not None and prompt is not None:
+        raise InvalidArgumentError("a task must have either 'messages' or a 'prompt', not both")
+    taken = sorted(RECORD_COLUMNS & columns.keys())
     if taken:
-        raise InvalidArgumentError(f"the task has {taken}, which rows have of the episode")
-    reset = columns.pop("reset", None) or {}
-    truth = columns.pop("ground_truth", None)
+        raise InvalidArgumentError(f"a task must not have {taken}: rows have them of the episode")
+    own_truth = columns.pop("ground_truth", None)
+    return _Task(
+        _begins(messages, "messages") or _begins(prompt, "prompt"),
+        columns.pop("id", None),
+        columns.pop("group", None),
+        own_truth if ground_truth is None else ground_truth,
+        _reset_arguments(columns.pop("reset", None) or {}),
+        columns,
+    )
+
+
+def _begins(given: Any, name: str) -> list[Message]:
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [Message(role="user", content=given)]
+    return read_messages(given, f"task[{name!r}]")
+
+
+def _reset_arguments(reset: Any) -> dict[str, Any]:
     if not isinstance(reset, Mapping):
-        raise InvalidArgumentError(f"task['reset'] is {reset!r:.60}; it is a dict of arguments")
+        raise InvalidArgumentError(f"task['reset'] must be a dict of arguments, got {shown(reset)}")
     own = sorted({"seed", "episode_id"} & reset.keys())
     if own:
         raise InvalidArgumentError(
-            f"task['reset'] has {own}, which the worker gives: seed=…, and the rollout's id"
+            f"task['reset'] must not have {own}: the worker passes its seed and the rollout's id"
         )
-    begins: list[Message] = []
-    for name, each in given.items():
-        if isinstance(each, str):
-            begins = [Message(role="user", content=each)]
+    return dict(reset)
+
+
+def _check_seed(seed: Any) -> None:
+    if seed is not None:
+        check_integer("seed", seed, low=0)
+
+
+# Episodes --------------------------------------------------------------------------------------
+
+
+class _Episode:
+    """An episode that is being played; its record is written as it goes.
+
+    Args:
+        worker: Has the options.
+        runner: Runs the environment, which is open.
+        record: Has the episode's name, its seed and the beginning of its conversation.
+    """
+
+    def __init__(self, worker: RLRolloutWorker, runner: EnvRunner, record: RolloutRecord) -> None:
+        self._worker = worker
+        self._runner = runner
+        self._record = record
+        self._tools = worker.tools if worker.tools is not None else runner.adapter.tools
+        self._doing = "reset"  # for the error's text
+        self._is_stepping = False  # whether the last recorded step has not ended yet
+        self._result: StepResult[Any] = StepResult(None)
+        self._content: Any = None  # of the result's observation, as JSON
+        self._reset_metadata: dict[str, Any] = {}
+        self._turns = 0  # of the assistant, in the whole conversation
+
+    async def play(self, reset: Mapping[str, Any]) -> None:
+        """Play the episode to its end.
+
+        Args:
+            reset: Further arguments of the environment's reset.
+        """
+        record = self._record
+        try:
+            await self._begin(reset)
+            ended = None
+            while ended is None:
+                ended = await self._turn()
+            record.ended = ended
+        except (Exception, SystemExit) as error:  # what ends a program ends only the episode
+            record.ended, record.error = "error", say_failure(error, self._doing)
+            if record.steps:
+                last = record.steps[-1].step_info
+                last["error" if self._is_stepping else "episode_error"] = record.error
+
+    async def _begin(self, reset: Mapping[str, Any]) -> None:
+        record, messages = self._record, self._record.messages
+        if record.seed is not None and not self._runner.adapter.takes_seed:
+            logger.warning(
+                "the environment's reset accepts no seed, so that %r may begin differently from "
+                "the others of its group",
+                record.id,
+            )
+            record.seed = None
+        answer = await self._runner.reset(record.seed, record.id, reset)
+        self._result = read_result(answer, "reset")
+        self._reset_metadata = json_items(self._result.metadata)
+        includes = self._worker.first_observation
+        only_instructions = all(each.role in INSTRUCTION_ROLES for each in messages)
+        self._content = content_of(self._result.observation)
+        if includes == "always" or (includes == "auto" and only_instructions):
+            self._show(None)
+        self._turns = record.first_turn = sum(each.role == "assistant" for each in messages)
+
+    async def _turn(self) -> Ending | None:
+        """Let the policy decide, and take the step; return how the episode ends with it, if so."""
+        record, worker = self._record, self._worker
+        self._doing = f"the policy at step {self._turns}"
+        output = await self._decide()
+        self._doing = f"step {self._turns}"
+        message = _message(output, self._turns)
+        record.messages.append(message)
+        step = self._open_step(output)
+        action = output.action
+        if worker.to_action is not None and not _terminates(action):
+            action = worker.to_action(action)
+        if _terminates(action):
+            step.is_done = True
+            self._close_step(step)
+            return "terminate"
+        answer = await self._runner.step(action, worker.step_timeout)
+        self._result = result = read_result(answer, "step")
+        step.is_done = result.done
+        step.step_info["env_reward"] = result.reward
+        self._content = content_of(result.observation)
+        self._show(message.tool_calls or [])
+        if metadata := json_items(result.metadata):
+            step.step_info["env_metadata"] = metadata
+        self._close_step(step)
+        if result.done:
+            return "done"
+        if worker.stop_pattern is not None and worker.stop_pattern.search(output.raw_output):
+            return "pattern"
+        return "max_steps" if len(record.steps) == worker.max_steps else None
+
+    async def _decide(self) -> PolicyOutput:
+        record = self._record
+        asking = self._worker.decide(
+            self._result.observation, self._tools, messages=[*record.messages],
+            turn=len(record.steps),
+        )  # fmt: skip
+        if not inspect.isawaitable(asking):
+            raise PolicyError(f"get_action must be async, got {asking!r:.60} from it")
+        return _checked(await _within(asking, self._worker.policy_timeout))
+
+    def _open_step(self, output: PolicyOutput) -> StepData:
+        record = self._record
+        info: dict[str, Any] = {"assistant_turn_index": self._turns, "env_reward": None}
+        if output.info:
+            info["policy_info"] = as_json(output.info)
+        if record.group is not None:
+            info["group"] = record.group
+        if self._reset_metadata and not record.steps:
+            info["reset_metadata"] = self._reset_metadata
+        step = StepData(
+            system_step_index=len(record.steps),
+            observation_data=self._content,
+            action_taken=as_json(output.action),
+            raw_policy_output=output.raw_output,
+            resulting_messages_history=record.messages,
+            policy_logprobs=output.logprobs,
+            policy_value_estimate=output.value_estimate,
+            step_info=info,
+        )
+        record.steps.append(step)
+        self._turns += 1
+        self._is_stepping = True
+        return step
+
+    def _close_step(self, step: StepData) -> None:
+        step.resulting_messages_history = list(self._record.messages)
+        self._is_stepping = False
+
+    def _show(self, calls: list[dict[str, Any]] | None) -> None:
+        """Add the environment's answer to the conversation; `calls` is None for the first."""
+        if self._worker.to_messages is not None:
+            made = self._worker.to_messages(self._result.observation, calls or [])
+            added = [Message.model_validate(each) for each in made]
+        elif calls is None:
+            added = first_messages(self._content)
         else:
-            begins = read_messages(each, f"task[{name!r}]")
-    return _Task(
-        begins,
-        columns.pop("id", None),
-        columns.pop("group", None),
-        truth if ground_truth is None else ground_truth,
-        dict(reset),
-        columns,
-    )
+            added = answer_messages(self._content, calls)
+        self._record.messages.extend(added)
+
+
+async def _within(asking: Awaitable[Any], limit: float) -> Any:
+    """Await a policy; it is cancelled if it takes too long or its caller is cancelled."""
+    task = asyncio.ensure_future(_asked(asking))
+    try:
+        done, _ = await asyncio.wait((task,), timeout=limit)
+        if not done:
+            raise PolicyError(f"the policy took longer than {limit:g} s")
+        if task.cancelled():
+            raise PolicyError("the policy ended itself with CancelledError")
+        return task.result()
+    finally:
+        task.add_done_callback(_retrieve)
+        if task.cancel():
+            await asyncio.wait((task,), timeout=GRACE_S)
+
+
+async def _asked(asking: Awaitable[Any]) -> Any:
+    try:
+        return await asking
+    except SystemExit as error:  # in a task, it would end the event loop
+        raise PolicyError(f"the policy raised {error!r}") from error
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieve an exception that no caller waits for, so that asyncio doesn't report it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _checked(output: Any) -> PolicyOutput:
+    if isinstance(output, tuple) and len(output) == 4 and not isinstance(output, PolicyOutput):
+        output = PolicyOutput(*output)
+    if not isinstance(output, PolicyOutput):
+        size = f" of {len(output)}" if isinstance(output, (tuple, list)) else ""
+        raise PolicyError(
+            "get_action must return a tuple of action, raw output, logprobs and value estimate, "
+            f"got {output!r:.60} ({type(output).__name__}{size})"
+        )
+    if not isinstance(output.raw_output, str):
+        raise PolicyError(
+            f"the policy's raw output must be a string, got {output.raw_output!r:.60}"
+        )
+    if output.message is not None and output.message.role != "assistant":
+        raise PolicyError(
+            f"the role of the policy's message must be 'assistant', got {output.message.role!r}"
+        )
+    try:
+        _value.validate_python(output.value_estimate)
+    except ValidationError:
+        raise PolicyError(
+            "the policy's value estimate must be a finite number or None, got "
+            f"{output.value_estimate!r:.60}"
+        ) from None
+    return output
+
+
+def _terminates(action: Any) -> bool:
+    kind = action.get("type") if isinstance(action, Mapping) else getattr(action, "type", None)
+    return isinstance(kind, str) and kind == "terminate"
+
+
+def _message(output: PolicyOutput, turn: int) -> Message:
+    """The assistant's message: the policy's own, or one made from its output."""
+    if output.message is not None:
+        return output.message
+    calls = [
+        {
+            "id": call.get("id") or f"call_{turn}_{number}",
+            "type": "function",
+            "function": {"name": call.get("name"), "arguments": _as_text(call.get("arguments"))},
+        }
+        for number, call in enumerate(calls_of(output.action))
+    ]
+    if not calls:
+        return Message(role="assistant", content=output.raw_output)
+    return Message(role="assistant", content=output.raw_output or None, tool_calls=calls)
+
+
+def _as_text(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(as_json(arguments or {}), ensure_ascii=False)

@@ -8,7 +8,7 @@ import pytest
 from guerdon import Observation, StepResult
 from guerdon.errors import InvalidObservationError
 from guerdon.rollouts.playing.adapters import read_result
-from guerdon.rollouts.playing.observing import answer_messages, first_messages, shown
+from guerdon.rollouts.playing.observations import answer_messages, content_of, first_messages
 from guerdon.types import GenericObservation
 
 CALL = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -91,7 +91,7 @@ def test_what_is_no_observation_is_refused(answer):
     ],
 )
 def test_an_observation_speaks_for_itself_or_by_its_json(observation, text):
-    view = shown(observation)
+    view = content_of(observation)
     [said] = answer_messages(view, [])
     assert (said.role, said.content) == ("user", text)
     answers = answer_messages(view, [CALL, {**CALL, "id": "b"}])

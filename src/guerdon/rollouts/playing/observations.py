@@ -1,4 +1,4 @@
-"""What observations show, as JSON and as messages."""
+"""Observations as JSON and as messages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.adapters import BESIDE
 from guerdon.types.message import TEXT_FIELDS, Message
 
-__all__ = ["answer_messages", "first_messages", "shown"]
+__all__ = ["answer_messages", "content_of", "first_messages"]
 
 
-def shown(observation: Any) -> Any:
-    """What an observation shows, as JSON can hold it: without `done`, `reward` and `metadata`.
+def content_of(observation: Any) -> Any:
+    """Return an observation as JSON, without `done`, `reward` and `metadata`.
 
     Example:
-        >>> shown({"board": (1, 2), "done": False})
+        >>> content_of({"board": (1, 2), "done": False})
         {'board': [1, 2]}
     """
     form = as_json(observation)
@@ -25,21 +25,21 @@ def shown(observation: Any) -> Any:
     return {name: value for name, value in form.items() if name not in BESIDE}
 
 
-def first_messages(view: Any) -> list[Message]:
-    """The conversation that an episode's first observation begins.
+def first_messages(content: Any) -> list[Message]:
+    """Return the beginning of a conversation from an episode's first observation.
 
     Example:
         >>> first_messages({"text": "Which number?"})[0].to_openai()
         {'role': 'user', 'content': 'Which number?'}
     """
-    given = view.get("messages") if isinstance(view, dict) else None
+    given = content.get("messages") if isinstance(content, dict) else None
     if _is_conversation(given):
         return [Message.model_validate(each) for each in given]
-    return [Message(role="user", content=_text(view))]
+    return [Message(role="user", content=_text(content))]
 
 
-def answer_messages(view: Any, calls: list[dict[str, Any]]) -> list[Message]:
-    """The messages that a later observation answers with.
+def answer_messages(content: Any, calls: list[dict[str, Any]]) -> list[Message]:
+    """Return the messages of a later observation.
 
     Example:
         >>> [message] = answer_messages({"text": "7"}, [{"id": "call_0", "type": "function"}])
@@ -47,29 +47,29 @@ def answer_messages(view: Any, calls: list[dict[str, Any]]) -> list[Message]:
         {'role': 'tool', 'content': '7', 'tool_call_id': 'call_0'}
 
     Args:
-        view: What it shows, by `shown`.
+        content: The observation's content, as of `content_of`.
         calls: The tool calls of the turn before, in OpenAI's format; each gets an answer.
     """
-    text = _text(view)
+    text = _text(content)
     if not calls:
         return [Message(role="user", content=text)]
     return [Message(role="tool", content=text, tool_call_id=call.get("id")) for call in calls]
 
 
-def _text(view: Any) -> str:
-    """An observation in words: its own, where it has any, else its JSON."""
-    if isinstance(view, str):
-        return view
-    if isinstance(view, dict):
-        given = view.get("messages")
+def _text(content: Any) -> str:
+    """The text of an observation: its own, if it has any, else its JSON."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        given = content.get("messages")
         if _is_conversation(given):
             return "\n".join(Message.model_validate(each).text for each in given)
         if isinstance(given, list) and given and all(isinstance(each, str) for each in given):
             return "\n".join(given)
         for name in TEXT_FIELDS:
-            if isinstance(view.get(name), str) and view[name]:
-                return str(view[name])
-    return json.dumps(view, ensure_ascii=False)
+            if isinstance(content.get(name), str) and content[name]:
+                return str(content[name])
+    return json.dumps(content, ensure_ascii=False)
 
 
 def _is_conversation(given: Any) -> TypeGuard[list[dict[str, Any]]]:
