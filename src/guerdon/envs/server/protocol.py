@@ -243,7 +243,7 @@ def _model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
     try:
         text: bytes = model.__pydantic_serializer__.to_json(model, exclude=exclude)
     except _UNSENDABLE as error:
-        path = "".join(_unsendable_path(model))
+        path = _unsendable_path(model)
         raise InvalidObservationError(f"{name}{path} is not JSON-serializable: {error}") from error
     # NaN is written as NaN or, if a model inside is configured so, as null.
     if b"null" in text or b"NaN" in text or b"Infinity" in text:
@@ -256,14 +256,14 @@ def _model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
     return text
 
 
-def _unsendable_path(value: Any, depth: int = 10) -> list[str]:
+def _unsendable_path(value: Any, depth: int = 10) -> str:
     """Returns the path to the first part that is not serializable; it may be a circle."""
-    for name, each in _parts(value):
+    for name, each in _parts(value) if depth else ():
         try:
             to_json(each)
         except _UNSENDABLE:
-            return [name, *_unsendable_path(each, depth - 1)] if depth else [name]
-    return []
+            return name + _unsendable_path(each, depth - 1)
+    return ""
 
 
 def _not_finite(value: Any, path: str = "") -> list[str]:

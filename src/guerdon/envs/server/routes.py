@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.limits import BodyLimits
@@ -30,7 +30,7 @@ from guerdon.envs.server.protocol import (
     state_json,
     validation_error,
 )
-from guerdon.envs.server.sessions import SessionManager
+from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action
@@ -101,7 +101,7 @@ class Endpoints:
             Route("/step", self.step, methods=["POST"]),
             Route("/mcp", self.mcp, methods=["POST"]),
             WebSocketRoute("/ws", self._sessions),
-            WebSocketRoute("/mcp", _JsonRpc(self._sessions)),
+            WebSocketRoute("/mcp", self.mcp_websocket),
         ]
 
     # About the environment ----------------------------------------------------------------------
@@ -203,6 +203,26 @@ class Endpoints:
         """Answers a JSON-RPC request; always with 200, as in the protocol."""
         return _json_text_response(answer_json_rpc_text(await request.body()))
 
+    async def mcp_websocket(self, websocket: WebSocket) -> None:
+        """Answers JSON-RPC requests; takes the place of a session."""
+        limits = self._sessions.limits
+        receive, send = websocket.receive, websocket.send
+        connection = Connection(websocket.scope, receive, send, limits.send_timeout_s)
+        await connection.accept()
+        try:
+            with self._sessions.slot():
+                while True:
+                    async with asyncio.timeout(limits.idle_timeout_s):
+                        request = await connection.receive()
+                    answer = answer_json_rpc_text(request)
+                    await connection.send({"type": "websocket.send", "text": answer})
+        except ProtocolError as error:
+            await connection.close(1013, error.code)
+        except TimeoutError:
+            await connection.close(1000, "idle")
+        except SessionEnd:
+            return  # the client has left
+
     async def _call(
         self, request: Request, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
     ) -> Response:
@@ -230,16 +250,6 @@ class Endpoints:
             raise
         except Exception as error:
             raise self._sessions.failure(what, error) from error
-
-
-class _JsonRpc:
-    """The ASGI application of the WebSocket of JSON-RPC."""
-
-    def __init__(self, sessions: SessionManager) -> None:
-        self._sessions = sessions
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._sessions.json_rpc(scope, receive, send)
 
 
 # Requests -----------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from guerdon.envs.server.protocol import (
     ProtocolError,
     ResetRequest,
     answer_json_rpc,
-    answer_json_rpc_text,
     config_error,
     error_frame,
     observation_json,
@@ -326,24 +325,6 @@ class SessionManager:
             self._end_idle()
         log("session opened", level="debug", session=session.id, sessions=len(self.sessions))
         await session.run()
-
-    async def json_rpc(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves JSON-RPC over a WebSocket, which takes the place of a session."""
-        connection = Connection(scope, receive, send, self.limits.send_timeout_s)
-        await connection.accept()
-        try:
-            with self.slot():
-                while True:
-                    async with asyncio.timeout(self.limits.idle_timeout_s):
-                        text = await connection.receive()
-                    text = answer_json_rpc_text(text)
-                    await connection.send({"type": "websocket.send", "text": text})
-        except ProtocolError as error:
-            await connection.close(1013, error.code)
-        except TimeoutError:
-            await connection.close(1000, "idle")
-        except SessionEnd:
-            return  # the client has left
 
     def remove(self, session: Session, reason: str) -> None:
         """Removes a session that has ended."""
