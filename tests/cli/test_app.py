@@ -13,7 +13,7 @@ app = importlib.import_module("guerdon.cli.app")  # the room offers a Typer of t
 
 
 @pytest.mark.parametrize("how", [["--help"], ["-h"], []])
-def test_the_help_shows_both_commands_and_an_example_of_each(guerdon, how):
+def test_help_shows_commands_with_examples(guerdon, how):
     done = guerdon(*how)
     text = done.stdout + done.stderr
     assert done.returncode == (0 if how else 2)
@@ -26,7 +26,7 @@ def test_the_help_shows_both_commands_and_an_example_of_each(guerdon, how):
         assert expected in text
 
 
-def test_the_help_of_score_tells_every_option_and_every_exit_code(guerdon):
+def test_help_of_score_lists_options_and_exit_codes(guerdon):
     done = guerdon("score", "--help")
     assert done.returncode == 0
     for expected in (
@@ -37,14 +37,14 @@ def test_the_help_of_score_tells_every_option_and_every_exit_code(guerdon):
         assert expected in done.stdout
 
 
-def test_the_help_of_tree_tells_every_option(guerdon):
+def test_help_of_tree_lists_options(guerdon):
     done = guerdon("tree", "--help")
     assert done.returncode == 0
     for expected in ("SPEC", "--json", "--help", "file.py:name", "module:name"):
         assert expected in done.stdout
 
 
-def test_it_says_its_version(guerdon):
+def test_version_is_printed(guerdon):
     done = guerdon("--version")
     assert (done.returncode, done.stdout) == (0, f"guerdon {package.__version__}\n")
 
@@ -58,7 +58,7 @@ def test_it_says_its_version(guerdon):
         (["score", "x.jsonl", "-r", "a:b", "--passing", "high"], "--passing"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_says_what_is_wrong(tmp_path, args, message):
+def test_wrong_usage_exits_with_2_and_a_message(tmp_path, args, message):
     done = run_inside(tmp_path, *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -73,7 +73,7 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(tmp_path, args, message
         (OSError(28, "No space left on device"), "can't write to standard output: No space left"),
     ],
 )
-def test_an_oserror_that_is_no_streams_says_what_it_is(monkeypatch, capsys, error, said):
+def test_main_reports_an_os_error_with_its_text(monkeypatch, capsys, error, said):
     def fails(**_):
         raise error
 

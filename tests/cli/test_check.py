@@ -100,14 +100,14 @@ def rows(done):
 
 
 @pytest.mark.parametrize("target", ["worlds.py:Good", "worlds.py:make", "worlds:Good"])
-def test_a_good_environment_has_a_row_for_each_check_and_exits_with_0(inside, target):
+def test_check_prints_a_row_per_check_and_exits_with_0(inside, target):
     done = inside("check", target)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(rows(done)) == 10
     assert all(row.startswith("ok ") for row in rows(done))
 
 
-def test_a_bad_environment_exits_with_1_and_says_what_is_wrong(inside):
+def test_check_exits_with_1_and_reports_problems(inside):
     done = inside("check", "worlds.py:Bad")
     assert (done.returncode, done.stderr) == (1, "")
     bad = [row for row in rows(done) if row.startswith("problem ")]
@@ -116,13 +116,13 @@ def test_a_bad_environment_exits_with_1_and_says_what_is_wrong(inside):
     assert bad[1].startswith("problem a step after the end is refused it is taken; raise Episode")
 
 
-def test_an_environment_without_a_rubric_exits_with_1_and_says_how_to_give_it_one(inside):
+def test_check_without_a_rubric_exits_with_1_and_a_hint(inside):
     done = inside("check", "worlds.py:Forgot")
     assert done.returncode == 1
     assert "Forgot has no rubric; set one in __init__" in " ".join(rows(done))
 
 
-def test_the_report_as_json(guerdon):
+def test_check_prints_json(guerdon):
     for name, code in (("Good", 0), ("Bad", 1)):
         done = guerdon("check", f"worlds.py:{name}", "--json")
         assert (done.returncode, done.stderr) == (code, "")
@@ -135,19 +135,19 @@ def test_the_report_as_json(guerdon):
         assert ("problem" in statuses.values()) == (code == 1)
 
 
-def test_what_an_environment_prints_does_not_stand_among_the_json(inside):
+def test_check_keeps_prints_of_the_environment_off_the_json(inside):
     done = inside("check", "worlds.py:Loud", "--json")
     assert json.loads(done.stdout)["ok"]
 
 
-def test_what_raises_later_on_is_told_without_a_traceback(guerdon):
+def test_check_reports_a_later_exception_without_a_traceback(guerdon):
     done = guerdon("check", "worlds.py:Once", "--json")
     assert done.returncode == 1
     assert "OSError: the second reset" in done.stdout
     assert "Traceback" not in done.stderr
 
 
-def test_what_hangs_is_told_after_the_timeout(guerdon):
+def test_check_reports_a_hang_after_the_timeout(guerdon):
     done = guerdon("check", "worlds.py:Hangs", "--timeout", "0.2", "--json")
     assert done.returncode == 1
     assert "took longer than 0.2 s" in done.stdout
@@ -156,7 +156,7 @@ def test_what_hangs_is_told_after_the_timeout(guerdon):
 # Actions
 
 
-def test_actions_of_a_file_are_played(inside, actions):
+def test_check_plays_the_actions_of_a_file(inside, actions):
     good = '\ufeff{"text": "a"}\n\n  {"text": "b\u2028c", "metadata": {"n": 1}}  \r\n'
     for text in (good.removeprefix("\ufeff"), '{"text": "a"}'):
         done = inside("check", "worlds.py:Good", *actions(text))
@@ -176,7 +176,7 @@ def test_actions_of_a_file_are_played(inside, actions):
     ],
     ids=["cut", "a list", "a string", "not UTF-8"],
 )
-def test_a_line_that_is_no_action_exits_with_2_and_is_named(inside, actions, data, said):
+def test_check_exits_with_2_on_an_invalid_action_line(inside, actions, data, said):
     done = inside("check", "worlds.py:Good", *actions(data))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
@@ -185,14 +185,14 @@ def test_a_line_that_is_no_action_exits_with_2_and_is_named(inside, actions, dat
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
-def test_a_file_without_actions_is_no_success(inside, actions, text):
+def test_check_fails_on_a_file_without_actions(inside, actions, text):
     done = inside("check", "worlds.py:Good", *actions(text))
     assert done.returncode in (1, 2)
     assert "no actions" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("text", ['{"txet": "a"}\n', '{"text": 3}\n', "{}\n"])
-def test_an_action_that_does_not_fit_is_a_problem(inside, actions, text):
+def test_check_reports_an_action_that_does_not_fit(inside, actions, text):
     done = inside("check", "worlds.py:Good", *actions(text))
     assert done.returncode in (1, 2)
     assert "text" in done.stdout + done.stderr
@@ -216,7 +216,7 @@ def test_an_action_that_does_not_fit_is_a_problem(inside, actions, text):
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_what_can_not_be_done_exits_with_2_and_one_line(inside, args, said):
+def test_check_exits_with_2_and_one_line_if_it_can_not_run(inside, args, said):
     done = inside("check", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
@@ -225,14 +225,14 @@ def test_what_can_not_be_done_exits_with_2_and_one_line(inside, args, said):
 
 
 @pytest.mark.parametrize("args", [["--steps", "0"], ["--seed", "-1"], ["--timeout", "soon"]])
-def test_options_that_can_not_be_meant_exit_with_2(inside, args):
+def test_check_exits_with_2_on_invalid_options(inside, args):
     done = inside("check", "worlds.py:Good", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert args[0] in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_an_environment_that_does_not_import_shows_its_own_traceback(inside, tmp_path):
+def test_check_shows_the_traceback_of_an_environment_that_does_not_import(inside, tmp_path):
     (tmp_path / "maze").mkdir()
     (tmp_path / "maze" / "environment.py").write_text("x = 1\nraise OSError('no game')\n")
     done = inside("check", "maze")

@@ -53,7 +53,7 @@ def told(diff):
     return lambda *args: json.loads(diff(*args, "--json").stdout)
 
 
-def test_two_reward_files(diff, rows):
+def test_diff_of_two_reward_files(diff, rows):
     rows(["1", "0.5", "0"], group="g")
     done = diff("a.yaml", "b.yaml", "rollouts.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
@@ -76,14 +76,14 @@ def test_two_reward_files(diff, rows):
         assert expected in done.table
 
 
-def test_code_and_a_reward_file(diff, rows):
+def test_diff_of_code_and_a_reward_file(diff, rows):
     rows(["1", "0"])
     done = diff("reward.py:Number", "b.yaml", "rollouts.jsonl")
     assert done.returncode == 0
     assert "the reward Number RubricComposer" in done.table
 
 
-def test_one_and_the_same_reward(diff, rows):
+def test_diff_of_one_reward(diff, rows):
     rows(["1", "0"], group="g")
     done = diff("a.yaml", "a.yaml", "rollouts.jsonl")
     assert done.returncode == 0
@@ -93,7 +93,7 @@ def test_one_and_the_same_reward(diff, rows):
     assert "moved most" not in done.table
 
 
-def test_a_failed_row_exits_with_1_and_is_no_difference(diff, rows):
+def test_diff_exits_with_1_on_a_failed_row(diff, rows):
     rows(["1", "x", "0.5"], group="g")
     done = diff("reward.py:Number", "reward.py:only_whole", "rollouts.jsonl")
     assert done.returncode == 1
@@ -104,7 +104,7 @@ def test_a_failed_row_exits_with_1_and_is_no_difference(diff, rows):
     assert "ValueError 1 2 step 0: ValueError: could not convert string to float" in done.table
 
 
-def test_the_comparison_as_json(told, rows):
+def test_diff_prints_json(told, rows):
     rows(["1", "x", "0"], group="g", kind="k")
     found = told("reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--by", "kind")
     assert (found["before_reward"], found["after_reward"]) == (
@@ -130,7 +130,7 @@ def test_the_comparison_as_json(told, rows):
     assert found["after"]["failures"] == {"ValueError": 1}
 
 
-def test_ties_are_told_apart_from_flips(told, rows):
+def test_diff_distinguishes_ties_from_flips(told, rows):
     rows(["1", "0", "0"], group="g")
     groups = told("reward.py:Number", "reward.py:even", "rollouts.jsonl")["groups"]
     assert (groups["flipped"], groups["ties_made"], groups["ties_broken"]) == (0, 2, 0)
@@ -138,7 +138,7 @@ def test_ties_are_told_apart_from_flips(told, rows):
     assert (groups["dead_before"], groups["dead_after"]) == (0, 1)
 
 
-def test_no_more_is_told_one_by_one_than_was_asked_for(told, diff, rows):
+def test_diff_lists_at_most_top_rows(told, diff, rows):
     rows(["1", "0.75", "0.5", "0.25"], group="g")
     args = "reward.py:Number", "reward.py:minus", "rollouts.jsonl"
     found = told(*args, "--top", "2")
@@ -147,14 +147,14 @@ def test_no_more_is_told_one_by_one_than_was_asked_for(told, diff, rows):
     assert "moved most" not in diff(*args, "--top", "0").table
 
 
-def test_rollouts_come_through_a_pipe(guerdon, rows):
+def test_diff_reads_standard_input(guerdon, rows):
     data = rows(["1", "0"])
     done = guerdon("diff", "a.yaml", "b.yaml", "-", "--json", input=data)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == 2
 
 
-def test_schedules_stand_where_they_are_asked_to(told, rows, tmp_path):
+def test_diff_positions_schedules(told, rows, tmp_path):
     rows(["1"])
     schedule = ", schedule: {piecewise: [[0, 1.0], [10, 0.0]]}}"
     text = CONFIG.format(weight=1.0).replace("}", schedule)
@@ -164,7 +164,7 @@ def test_schedules_stand_where_they_are_asked_to(told, rows, tmp_path):
     assert [change["where"] for change in found["changes"]] == ["per_turn.number.schedule"]
 
 
-def test_the_format_of_a_benchmark(told, tmp_path):
+def test_diff_reads_tau_bench(told, tmp_path):
     records = [
         {"task_id": task, "trial": trial, "reward": 0.0, "info": {},
          "traj": [{"role": "assistant", "content": str(score)}]}
@@ -175,7 +175,7 @@ def test_the_format_of_a_benchmark(told, tmp_path):
     assert (found["groups"]["groups"], found["groups"]["flipped"]) == (2, 2)
 
 
-def test_what_would_steer_a_terminal_or_mean_markup_is_told_as_text(diff, rows, tmp_path):
+def test_diff_escapes_control_characters_and_markup(diff, rows, tmp_path):
     rows(["1", "0"], group="[red]\x1b[2J")
     done = diff("reward.py:Number", "reward.py:minus", "rollouts.jsonl")
     assert "[red]\\x1b[2J" in done.table
@@ -200,7 +200,7 @@ def test_what_would_steer_a_terminal_or_mean_markup_is_told_as_text(diff, rows, 
     ],
     ids=["no-file", "empty", "no-reward", "broken", "no-schedules", "no-format"],
 )
-def test_what_can_not_be_done_exits_with_2_and_says_why(diff, rows, tmp_path, args, said):
+def test_diff_exits_with_2_and_a_reason_if_it_can_not_run(diff, rows, tmp_path, args, said):
     rows(["1"])
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "broken.yaml").write_text(CONFIG.format(weight=".nan"))
@@ -210,7 +210,7 @@ def test_what_can_not_be_done_exits_with_2_and_says_why(diff, rows, tmp_path, ar
     assert said in done.stderr
 
 
-def test_ctrl_c_exits_with_130_and_compares_what_was_scored(diff, rows, tmp_path):
+def test_diff_exits_with_130_after_ctrl_c_and_compares_finished_rows(diff, rows, tmp_path):
     rows(["1", "2", "stop", "3"])
     (tmp_path / "stops.py").write_text(
         "import os, signal\n"
@@ -225,7 +225,7 @@ def test_ctrl_c_exits_with_130_and_compares_what_was_scored(diff, rows, tmp_path
     assert "interrupted: only these are compared" in done.table
 
 
-def test_an_argument_that_is_missing_is_told(diff):
+def test_diff_reports_a_missing_argument(diff):
     done = diff("a.yaml", "b.yaml")
     assert done.returncode == 2
     assert "ROLLOUTS" in done.stderr

@@ -36,7 +36,7 @@ def table(done):
     return [" ".join(line.split()) for line in done.stdout.splitlines() if line.strip()]
 
 
-def test_a_machine_where_strict_works_exits_with_0(machine, tmp_path):
+def test_doctor_exits_with_0_if_strict_works(machine, tmp_path):
     machine()
     done = run_inside(tmp_path, "doctor")
     assert (done.returncode, done.stderr) == (0, "")
@@ -47,7 +47,7 @@ def test_a_machine_where_strict_works_exits_with_0(machine, tmp_path):
         assert expected in lines
 
 
-def test_an_attack_that_is_not_held_is_open_and_exits_with_1(machine, tmp_path):
+def test_doctor_exits_with_1_on_an_open_attack(machine, tmp_path):
     machine(strict=OPEN)
     done = run_inside(tmp_path, "doctor")
     assert (done.returncode, done.stderr) == (1, "")
@@ -57,7 +57,7 @@ def test_an_attack_that_is_not_held_is_open_and_exits_with_1(machine, tmp_path):
     assert r"signal [red]others[/]: it was sent; \x1b[2Jmend: sudo mend" in lines
 
 
-def test_where_strict_is_not_offered_it_says_so(machine, tmp_path):
+def test_doctor_reports_why_strict_does_not_work(machine, tmp_path):
     why = "strict needs Linux, and this is Darwin; --sandbox process works here"
     machine(strict=(), missing=(why,), facts={"platform": "darwin"})
     done = run_inside(tmp_path, "doctor")
@@ -67,7 +67,7 @@ def test_where_strict_is_not_offered_it_says_so(machine, tmp_path):
     assert any(line.startswith("process yes") for line in table(done))
 
 
-def test_what_was_found_as_json(machine, tmp_path):
+def test_doctor_prints_json(machine, tmp_path):
     machine(strict=OPEN)
     done = run_inside(tmp_path, "doctor", "--json")
     assert done.returncode == 1
@@ -112,7 +112,7 @@ class Box:
     ],
     ids=["works", "another answer", "another ending", "unavailable", "raises"],
 )
-def test_a_plug_in_works_where_a_program_runs_in_it(machine, monkeypatch, tmp_path, found, line):
+def test_doctor_runs_a_program_in_a_plug_in(machine, monkeypatch, tmp_path, found, line):
     def opened(name):
         assert name == "box"
         if isinstance(found, Exception):
@@ -128,7 +128,7 @@ def test_a_plug_in_works_where_a_program_runs_in_it(machine, monkeypatch, tmp_pa
         assert f"{type(found).__name__}: {found}" in table(done)
 
 
-def test_this_machine_is_probed_in_earnest(guerdon):
+def test_doctor_probes_this_machine(guerdon):
     done = guerdon("doctor", "--json")
     told = json.loads(done.stdout)
     assert done.returncode == (0 if told["ok"] else 1)

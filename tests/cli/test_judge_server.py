@@ -102,7 +102,7 @@ def check_use(told):
 # Serving ----------------------------------------------------------------------------------------
 
 
-def test_the_sdks_client_finds_and_uses_it_over_http(serving):
+def test_judge_server_answers_the_sdk_client_over_http(serving):
     with ScriptedModel([GOOD]) as model:
         process, url = serving(model, "--name", "style")
         assert process.line.startswith("judging with m at http://127.0.0.1:")
@@ -117,14 +117,14 @@ def test_the_sdks_client_finds_and_uses_it_over_http(serving):
     assert 'Not {"so": 1}, {{nor so}}.' in told
 
 
-def test_the_sdks_client_finds_and_uses_it_on_stdio(tmp_path, environ, template):
+def test_judge_server_answers_the_sdk_client_on_stdio(tmp_path, environ, template):
     with ScriptedModel([GOOD]) as model, open(tmp_path / "err", "w") as errlog:
         arguments = words(model, "--stdio", "--name", "style")
         check_use(asyncio.run(use(on_stdio(arguments, tmp_path, environ, errlog))))
     assert (tmp_path / "err").read_text() == ""
 
 
-def test_guerdons_own_client_uses_it_by_name(serving):
+def test_judge_server_answers_mcp_client_by_name(serving):
     with ScriptedModel([GOOD]) as model:
         _, url = serving(model)
         with MCPClient({"style_judge": {"type": "mcp", "endpoint": url}}) as client:
@@ -132,7 +132,7 @@ def test_guerdons_own_client_uses_it_by_name(serving):
             assert client.call_tool("style_judge", **ASKED)["score"] == 0.8
 
 
-def test_settings_reach_the_model(serving):
+def test_judge_server_passes_settings_to_the_model(serving):
     with ScriptedModel([Failed(500), GOOD]) as model:
         settings = ["--temperature", "0.5", "--max-tokens", "99", "--api-key-env", "THE_KEY"]
         _, url = serving(model, *settings, THE_KEY="sk-1")
@@ -142,7 +142,7 @@ def test_settings_reach_the_model(serving):
     assert model.headers[0]["authorization"] == "Bearer sk-1"
 
 
-def test_a_call_that_fails_says_why_and_the_server_goes_on(serving):
+def test_judge_server_reports_a_failed_call_and_continues(serving):
     with ScriptedModel(["It is lovely.", GOOD]) as model:
         process, url = serving(model)
 
@@ -159,7 +159,7 @@ def test_a_call_that_fails_says_why_and_the_server_goes_on(serving):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
-def test_it_ends_when_told_to_on_stdio(number, started, template):
+def test_judge_server_ends_on_signals_on_stdio(number, started, template):
     with ScriptedModel([]) as model:
         process = started(*words(model, "--stdio"), stdin=subprocess.PIPE)
         hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -171,7 +171,7 @@ def test_it_ends_when_told_to_on_stdio(number, started, template):
     assert (code, out, err) == (0, "", "")
 
 
-def test_it_ends_when_told_to_while_a_call_runs(serving):
+def test_judge_server_ends_on_signals_while_a_call_runs(serving):
     with ScriptedModel([Said(GOOD, is_held=True)]) as model:
         process, url = serving(model)
 
@@ -185,7 +185,7 @@ def test_it_ends_when_told_to_while_a_call_runs(serving):
     assert process.returncode == 0
 
 
-def test_a_token_is_asked_for(serving):
+def test_judge_server_requires_its_token(serving):
     with ScriptedModel([GOOD]) as model:
         _, url = serving(model, GUERDON_TOKEN="s3cret")
         assert httpx.post(url, json={}).status_code == 401
@@ -195,7 +195,7 @@ def test_a_token_is_asked_for(serving):
 # Warnings and refusals --------------------------------------------------------------------------
 
 
-def test_a_model_that_is_not_there_yet_is_told_at_start(serving):
+def test_judge_server_warns_of_an_unavailable_model_at_start(serving):
     process, url = serving("http://127.0.0.1:1", "--retries", "0")
     result = asyncio.run(use(over_http(url)))[2]
     code, _, err = ended(process)
@@ -206,7 +206,7 @@ def test_a_model_that_is_not_there_yet_is_told_at_start(serving):
     assert "http://127.0.0.1:1" in err
 
 
-def test_beyond_the_loopback_it_warns_unless_there_is_a_token(serving):
+def test_judge_server_warns_beyond_loopback_without_a_token(serving):
     with ScriptedModel([]) as model:
         process, _ = serving(model, "--host", "0.0.0.0")
         assert "warning: whoever reaches 0.0.0.0 can use this judge" in ended(process)[2]
@@ -238,7 +238,7 @@ def test_beyond_the_loopback_it_warns_unless_there_is_a_token(serving):
     ],
     ids=lambda value: "_".join(value).replace("/", "") if isinstance(value, list) else "",
 )
-def test_what_can_not_be_meant_is_refused(more, said, guerdon, tmp_path, template):
+def test_judge_server_rejects_invalid_options(more, said, guerdon, tmp_path, template):
     (tmp_path / "empty.txt").write_text("\n")
     (tmp_path / "plain.txt").write_text("Is it right?")
     (tmp_path / "latin.txt").write_bytes(b"\xe9 {action}")
@@ -252,7 +252,7 @@ def test_what_can_not_be_meant_is_refused(more, said, guerdon, tmp_path, templat
     assert done.stdout == ""
 
 
-def test_an_empty_token_is_refused(guerdon, environ, template):
+def test_judge_server_rejects_an_empty_token(guerdon, environ, template):
     environ["GUERDON_TOKEN"] = ""
     done = guerdon(*words("http://127.0.0.1:1"))
     assert done.returncode == 2

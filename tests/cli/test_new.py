@@ -33,7 +33,7 @@ def its_tests_pass(where, folder, environ):
     assert "3 passed" in done.stdout
 
 
-def test_what_it_writes_passes_its_own_tests_and_the_check(guerdon, environ, tmp_path):
+def test_new_environment_passes_its_tests_and_check(guerdon, environ, tmp_path):
     done = guerdon("new", "my_env")
     assert (done.returncode, done.stderr) == (0, "")
     assert {file.name for file in (tmp_path / "my_env").iterdir()} == FILES
@@ -45,7 +45,7 @@ def test_what_it_writes_passes_its_own_tests_and_the_check(guerdon, environ, tmp
     its_tests_pass(tmp_path, "my_env", environ)
 
 
-def test_what_it_writes_is_clean_code(inside, tmp_path):
+def test_new_environment_is_clean_code(inside, tmp_path):
     inside("new", "my_env")
     ruff = str(Path(sys.executable).parent / "ruff")
     for how in (["check", "--select=E,F,W,B,UP"], ["format", "--check"]):
@@ -56,13 +56,13 @@ def test_what_it_writes_is_clean_code(inside, tmp_path):
         assert done.returncode == 0, done.stdout
 
 
-def test_no_placeholder_is_left(inside, tmp_path):
+def test_new_fills_in_every_placeholder(inside, tmp_path):
     inside("new", "my_env")
     for file in (tmp_path / "my_env").iterdir():
         assert not re.search(r"\{[Nn]ame\}|\{\{|\}\}", file.read_text())
 
 
-def test_the_commands_of_the_readme_are_right(guerdon, started, environ, tmp_path):
+def test_new_readme_has_working_commands(guerdon, started, environ, tmp_path):
     guerdon("new", "my_env")
     text = (tmp_path / "my_env" / "README.md").read_text()
     commands = [line.partition("#")[0] for line in text.splitlines() if line.startswith("    ")]
@@ -75,14 +75,14 @@ def test_the_commands_of_the_readme_are_right(guerdon, started, environ, tmp_pat
     assert "http://127.0.0.1:8000" in text
 
 
-def test_a_folder_inside_of_another_is_made_with_it(inside, environ, tmp_path):
+def test_new_creates_parent_folders(inside, environ, tmp_path):
     done = inside("new", "envs/deep/my_env")
     assert done.returncode == 0
     assert inside("check", "envs/deep/my_env").returncode == 0
     its_tests_pass(tmp_path, "envs/deep/my_env", environ)
 
 
-def test_a_folder_inside_of_a_package_works_as_part_of_it(inside, environ, tmp_path):
+def test_new_inside_a_package_is_part_of_it(inside, environ, tmp_path):
     (tmp_path / "games").mkdir()
     (tmp_path / "games" / "__init__.py").touch()
     done = inside("new", "games/my_env")
@@ -96,7 +96,7 @@ def test_a_folder_inside_of_a_package_works_as_part_of_it(inside, environ, tmp_p
 @pytest.mark.parametrize(
     "name", ["found", "state", "weighted_sum", "none", "_", "_1", "guerdon", "episode_error"]
 )
-def test_a_name_that_means_something_in_what_is_written_works_or_is_refused(inside, tmp_path, name):
+def test_new_accepts_or_rejects_names_used_in_the_template(inside, tmp_path, name):
     done = inside("new", name)
     if done.returncode == 2:
         assert list(tmp_path.iterdir()) == []
@@ -107,7 +107,7 @@ def test_a_name_that_means_something_in_what_is_written_works_or_is_refused(insi
 
 
 @pytest.mark.parametrize("name", ["größe", "a", "env_2", "my__env", "my_env/"])
-def test_names_that_a_package_may_have(inside, name):
+def test_new_accepts_package_names(inside, name):
     assert inside("new", name).returncode == 0
     assert inside("check", name).returncode == 0
 
@@ -131,7 +131,7 @@ def test_names_that_a_package_may_have(inside, name):
         ("{name}", "is not a valid package name"),
     ],
 )
-def test_a_name_that_can_not_be_one_is_refused_and_nothing_is_written(inside, tmp_path, name, said):
+def test_new_rejects_invalid_names_and_writes_nothing(inside, tmp_path, name, said):
     done = inside("new", name)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
@@ -141,7 +141,7 @@ def test_a_name_that_can_not_be_one_is_refused_and_nothing_is_written(inside, tm
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty", "file", "link"])
-def test_what_is_there_already_stays_as_it_is(inside, tmp_path, kind):
+def test_new_keeps_an_existing_folder(inside, tmp_path, kind):
     there = tmp_path / "my_env"
     if kind == "file":
         there.write_text("mine")
@@ -164,7 +164,7 @@ def test_what_is_there_already_stays_as_it_is(inside, tmp_path, kind):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_folder_that_can_not_be_made_is_an_error_in_one_line(inside, tmp_path):
+def test_new_reports_a_folder_that_can_not_be_created_in_one_line(inside, tmp_path):
     (tmp_path / "file").touch()
     done = inside("new", "file/my_env")
     assert (done.returncode, done.stdout) == (2, "")
@@ -172,7 +172,7 @@ def test_a_folder_that_can_not_be_made_is_an_error_in_one_line(inside, tmp_path)
     assert done.stderr.count("\n") == 1
 
 
-def test_a_full_disk_leaves_nothing_half_written(tmp_path, environ):
+def test_new_on_a_full_disk_leaves_nothing(tmp_path, environ):
     """No file may grow over 512 bytes (1024, of some shells): too few for environment.py."""
     done = subprocess.run(
         ["sh", "-c", f"ulimit -f 1; exec {shlex.quote(COMMAND)} new my_env"],

@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.edge  # real processes
 
 
-def test_the_schema_is_printed_alone(guerdon):
+def test_schema_prints_only_the_schema(guerdon):
     done = guerdon("schema")
     assert (done.returncode, done.stderr) == (0, "")
     schema = json.loads(done.stdout)

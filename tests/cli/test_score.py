@@ -33,7 +33,7 @@ def ids(data):
     return [json.loads(line)["id"] for line in data.splitlines()]
 
 
-def test_valid_rows_exit_with_0_and_a_table(guerdon, rows, tmp_path):
+def test_score_exits_with_0_and_prints_a_table(guerdon, rows, tmp_path):
     rows(["1", "0", "0.75"])
     done = guerdon(
         "score", "rollouts.jsonl", "--reward", "reward.py:reward", "--out", "scored.jsonl",
@@ -52,7 +52,7 @@ def test_valid_rows_exit_with_0_and_a_table(guerdon, rows, tmp_path):
     assert "scored.jsonl" in table
 
 
-def test_failed_rows_exit_with_1_and_are_counted_apart_from_zeros(guerdon, rows):
+def test_score_exits_with_1_and_counts_failures_apart_from_zeros(guerdon, rows):
     rows(["1", "x", "0"])
     done = guerdon("score", "rollouts.jsonl", "-r", "reward.py:reward")
     assert done.returncode == 1
@@ -61,7 +61,7 @@ def test_failed_rows_exit_with_1_and_are_counted_apart_from_zeros(guerdon, rows)
         assert expected in table
 
 
-def test_the_summary_as_json(guerdon, rows):
+def test_score_prints_the_summary_as_json(guerdon, rows):
     rows(["1", "x", "0"], kind="k")
     done = guerdon(
         "score", "rollouts.jsonl", "-r", "reward.py:reward", "--json", "--by", "kind",
@@ -97,7 +97,7 @@ def test_the_summary_as_json(guerdon, rows):
     assert (told["by"]["k"]["rows"], told["by"]["k"]["accuracy"]) == (3, 0.5)
 
 
-def test_rows_go_through_pipes_and_the_summary_steps_aside(guerdon, rows):
+def test_score_reads_and_writes_pipes(guerdon, rows):
     data = rows(["1", "0"])
     done = guerdon("score", "-", "-r", "reward.py:reward", "-o", "-", input=data)
     assert done.returncode == 0
@@ -105,14 +105,14 @@ def test_rows_go_through_pipes_and_the_summary_steps_aside(guerdon, rows):
     assert "mean score" in done.stderr
 
 
-def test_rows_and_a_summary_as_json_go_to_two_places(guerdon, rows):
+def test_score_writes_rows_and_json_summary_to_two_streams(guerdon, rows):
     data = rows(["1", "0"])
     done = guerdon("score", "-", "-r", "reward.py:reward", "-o", "-", "--json", input=data)
     assert ids(done.stdout.encode()) == [0, 1]
     assert json.loads(done.stderr)["rows"] == 2
 
 
-def test_broken_lines_are_told_by_their_number_and_the_rest_goes_on(guerdon, rows):
+def test_score_reports_broken_lines_by_number(guerdon, rows):
     data = rows(["1", "0"]).replace(b"\n", b"\n{broken\n", 1)
     done = guerdon("score", "-", "-r", "reward.py:reward", "-o", "-", input=data)
     assert done.returncode == 1
@@ -133,7 +133,7 @@ def test_broken_lines_are_told_by_their_number_and_the_rest_goes_on(guerdon, row
         (["."], "can't read .: Is a directory"),
     ],
 )
-def test_what_can_not_be_done_exits_with_2_and_one_line(rows, tmp_path, args, message):
+def test_score_exits_with_2_and_one_line_if_it_can_not_run(rows, tmp_path, args, message):
     rows(["1"])
     (tmp_path / "empty.jsonl").touch()
     done = run_inside(tmp_path, "score", *args, "-r", "reward.py:reward")
@@ -143,7 +143,7 @@ def test_what_can_not_be_done_exits_with_2_and_one_line(rows, tmp_path, args, me
     assert done.stderr.count("\n") == 1
 
 
-def test_a_reward_that_does_not_import_shows_its_own_traceback(guerdon, rows, tmp_path):
+def test_score_shows_the_traceback_of_a_reward_that_does_not_import(guerdon, rows, tmp_path):
     rows(["1"])
     (tmp_path / "broken.py").write_text("raise OSError('no model')\n")
     done = guerdon("score", "rollouts.jsonl", "-r", "broken.py:reward")
@@ -154,7 +154,7 @@ def test_a_reward_that_does_not_import_shows_its_own_traceback(guerdon, rows, tm
 
 
 @pytest.mark.parametrize("out", [["-o", "-"], []])
-def test_a_full_disk_behind_standard_output_is_an_error_without_a_traceback(guerdon, rows, out):
+def test_score_reports_a_full_disk_without_a_traceback(guerdon, rows, out):
     rows(["1"] * 20)
     with open("/dev/full", "wb") as full:
         done = guerdon("score", "rollouts.jsonl", "-r", "reward.py:reward", *out, stdout=full)
@@ -164,7 +164,7 @@ def test_a_full_disk_behind_standard_output_is_an_error_without_a_traceback(guer
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_reader_that_leaves_early_is_no_traceback(started, rows, workers):
+def test_score_ends_quietly_if_the_reader_exits(started, rows, workers):
     rows(["1"] * 5000)
     process = started("score", "rollouts.jsonl", "-r", "reward.py:reward", "-o", "-", "-w", workers)
     assert json.loads(process.stdout.readline())["id"] == 0
@@ -176,7 +176,7 @@ def test_a_reader_that_leaves_early_is_no_traceback(started, rows, workers):
     assert told == ""
 
 
-def test_a_reward_that_exits_is_a_failed_row(guerdon, rows, tmp_path):
+def test_score_fails_the_row_of_a_reward_that_exits(guerdon, rows, tmp_path):
     rows(["1", "x", "0"])
     (tmp_path / "exits.py").write_text(
         "import sys\ndef reward(action, observation):\n"
@@ -187,7 +187,7 @@ def test_a_reward_that_exits_is_a_failed_row(guerdon, rows, tmp_path):
     assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == [1.0, None, 0.0]
 
 
-def test_what_a_reward_prints_does_not_stand_among_the_rows(guerdon, rows, tmp_path):
+def test_score_keeps_prints_of_a_reward_off_the_rows(guerdon, rows, tmp_path):
     rows(["1", "0"])
     (tmp_path / "prints.py").write_text(
         "def reward(action, observation):\n    print('debug')\n    return 1.0\n"
@@ -197,7 +197,7 @@ def test_what_a_reward_prints_does_not_stand_among_the_rows(guerdon, rows, tmp_p
     assert "debug" in done.stderr
 
 
-def test_the_reward_is_never_written_over(guerdon, rows, tmp_path):
+def test_score_never_overwrites_the_reward(guerdon, rows, tmp_path):
     rows(["1"])
     before = (tmp_path / "reward.py").read_bytes()
     done = guerdon("score", "rollouts.jsonl", "-r", "reward.py:reward", "-o", "reward.py")
@@ -231,7 +231,7 @@ def without_stops(guerdon, *args):
     assert done.returncode == 0, done.stderr
 
 
-def test_after_ctrl_c_every_finished_row_is_kept_and_resume_goes_on(
+def test_score_after_ctrl_c_keeps_finished_rows_and_resumes(
     started, guerdon, rows, tmp_path, listening
 ):
     names, ready, _ = listening
@@ -252,7 +252,7 @@ def test_after_ctrl_c_every_finished_row_is_kept_and_resume_goes_on(
     assert scored.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_after_ctrl_c_no_group_is_kept_in_part_and_resume_goes_on(
+def test_score_after_ctrl_c_keeps_no_group_in_part_and_resumes(
     started, guerdon, tmp_path, listening
 ):
     names, ready, _ = listening
@@ -279,7 +279,7 @@ def test_after_ctrl_c_no_group_is_kept_in_part_and_resume_goes_on(
 
 
 @pytest.mark.parametrize("whom", ["parent", "group"])
-def test_after_ctrl_c_workers_finish_what_runs_and_resume_goes_on(
+def test_score_after_ctrl_c_workers_finish_running_chunks_and_resume(
     started, guerdon, rows, tmp_path, listening, whom
 ):
     names, ready, go = listening
@@ -303,7 +303,7 @@ def test_after_ctrl_c_workers_finish_what_runs_and_resume_goes_on(
     assert ids(scored.read_bytes()) == list(range(4000))
 
 
-def test_ctrl_c_while_the_reader_is_slow_writes_no_row_twice(started, rows):
+def test_score_after_ctrl_c_with_a_slow_reader_writes_no_row_twice(started, rows):
     rows(["1"] * 5000)
     process = started("score", "rollouts.jsonl", "-r", "reward.py:reward", "-o", "-")
     # The pipe is full: the command waits in the middle of writing.
@@ -325,7 +325,7 @@ def test_ctrl_c_while_the_reader_is_slow_writes_no_row_twice(started, rows):
 # Size
 
 
-def test_many_rows_stream_through_in_bounded_memory(guerdon, rows, tmp_path):
+def test_score_streams_many_rows_in_bounded_memory(guerdon, rows, tmp_path):
     (tmp_path / "memory.py").write_text(
         "import pathlib\n"
         "def reward(action, observation):\n"
@@ -420,7 +420,7 @@ def scored_rows(tmp_path):
 OUT = ("-o", "scored.jsonl")
 
 
-def test_functions_of_groups_are_told_group_by_group(inside, grouped, tmp_path):
+def test_score_lists_groups_of_batch_functions(inside, grouped, tmp_path):
     grouped(("[bold]", "1"), ("[bold]", "22"), ("h", "1"))
     done = inside("rollouts.jsonl", "-r", "functions.py:best", *OUT)
     assert (done.returncode, done.stderr) == (0, "")
@@ -430,7 +430,7 @@ def test_functions_of_groups_are_told_group_by_group(inside, grouped, tmp_path):
         assert expected in table
 
 
-def test_a_split_group_is_named_before_anything_is_written(inside, grouped, tmp_path):
+def test_score_rejects_a_split_group_before_writing(inside, grouped, tmp_path):
     grouped(("g", "1"), ("h", "22"), ("g", "1"))
     (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
     done = inside("rollouts.jsonl", "-r", "functions.py:best", *OUT)
@@ -439,7 +439,9 @@ def test_a_split_group_is_named_before_anything_is_written(inside, grouped, tmp_
     assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
 
 
-def test_a_split_group_on_a_stream_keeps_the_rows_before(guerdon, grouped, functions, tmp_path):
+def test_score_keeps_the_rows_before_a_split_group_of_a_stream(
+    guerdon, grouped, functions, tmp_path
+):
     grouped(("g", "1"), ("h", "22"), ("g", "1"))
     data = (tmp_path / "rollouts.jsonl").read_bytes()
     done = guerdon("score", "-", "-r", "functions.py:best", "-o", "-", input=data)
@@ -459,9 +461,7 @@ def test_a_split_group_on_a_stream_keeps_the_rows_before(guerdon, grouped, funct
         ("k=é", "é"), ("k= x", " x"), ("k={broken", "{broken"),
     ],
 )  # fmt: skip
-def test_parameters_are_json_where_they_can_be_and_else_text(
-    inside, grouped, tmp_path, given, reason
-):
+def test_score_param_is_json_or_text(inside, grouped, tmp_path, given, reason):
     grouped(("g", "1"))
     done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT, "--param", given)
     assert (done.returncode, done.stderr) == (0, "")
@@ -469,14 +469,14 @@ def test_parameters_are_json_where_they_can_be_and_else_text(
     assert row["reason"] == repr({"group": "g", "id": 0, "k": reason})
 
 
-def test_a_parameter_that_is_nested_too_deeply_is_text(inside, grouped, tmp_path):
+def test_score_param_nested_too_deeply_is_text(inside, grouped, tmp_path):
     grouped(("g", "1"))
     done = inside("rollouts.jsonl", "-r", "functions.py:plain", *OUT, "-p", "level=" + "[" * 10**5)
     assert done.returncode == 1
     assert scored_rows(tmp_path)[0]["error"].startswith("ValueError: could not convert")
 
 
-def test_parameters_may_be_many(inside, grouped, tmp_path):
+def test_score_param_is_repeatable(inside, grouped, tmp_path):
     grouped(("g", "22"))
     done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT, "-p", "scale=2", "-p", "a=b")
     assert done.returncode == 0
@@ -484,7 +484,7 @@ def test_parameters_may_be_many(inside, grouped, tmp_path):
     assert (row["score"], "'a': 'b'" in row["reason"]) == (4.0, True)
 
 
-def test_a_parameter_goes_before_a_column(inside, grouped, tmp_path):
+def test_score_param_overrides_a_column(inside, grouped, tmp_path):
     grouped(("g", "1"), level=7)
     for args, score in (((), 7.0), (("-p", "level=8"), 8.0)):
         assert inside("rollouts.jsonl", "-r", "functions.py:plain", *OUT, *args).returncode == 0
@@ -558,7 +558,7 @@ def test_a_parameter_goes_before_a_column(inside, grouped, tmp_path):
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value)[:60],
 )
-def test_what_can_not_be_meant_exits_with_2_and_the_output_stays(
+def test_score_exits_with_2_on_invalid_options_and_keeps_the_output(
     inside, grouped, tmp_path, reward, args, message
 ):
     grouped(("g", "1"))
@@ -577,7 +577,7 @@ def test_what_can_not_be_meant_exits_with_2_and_the_output_stays(
 @pytest.mark.parametrize("reward", ["functions.py:length", "functions.py:best", "reward.py:reward"])
 @pytest.mark.parametrize("method", ["gigpo", "hgpo", "grpo", "dr_grpo", "rloo", "mt_grpo",
                                     "group_normalized_returns"])  # fmt: skip
-def test_credit_gives_every_step_an_advantage(inside, grouped, tmp_path, reward, method):
+def test_score_credit_gives_every_step_an_advantage(inside, grouped, tmp_path, reward, method):
     grouped(("g", "1"), ("g", "0.5"), ("h", "1"))
     done = inside("rollouts.jsonl", "-r", reward, *OUT, "--credit", method)
     assert (done.returncode, done.stderr) == (0, "")
@@ -587,9 +587,7 @@ def test_credit_gives_every_step_an_advantage(inside, grouped, tmp_path, reward,
     assert f"credit: {method}" in " ".join(done.stdout.split())
 
 
-def test_credit_that_a_reward_gives_no_grounds_for_is_told_and_exits_with_1(
-    inside, grouped, tmp_path
-):
+def test_score_credit_without_grounds_exits_with_1_and_a_note(inside, grouped, tmp_path):
     grouped(("g", "1"), ("g", "22"))
     args = ("rollouts.jsonl", *OUT, "--credit", "pure", "-r")
     assert inside(*args, "functions.py:length").returncode == 0
@@ -600,7 +598,7 @@ def test_credit_that_a_reward_gives_no_grounds_for_is_told_and_exits_with_1(
     assert all("no credit: CreditError: no process reward" in row["notes"][-1] for row in rows)
 
 
-def test_options_of_credit_reach_the_method(inside, grouped, tmp_path):
+def test_score_credit_option_reaches_the_method(inside, grouped, tmp_path):
     grouped(("g", "1"), ("g", "22"))
     args = ("rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "gigpo")
     for options, found in (
@@ -611,7 +609,7 @@ def test_options_of_credit_reach_the_method(inside, grouped, tmp_path):
         assert [row["steps"][0]["advantage"] for row in scored_rows(tmp_path)] == found
 
 
-def test_a_function_of_a_file_is_a_state_key(inside, grouped, tmp_path):
+def test_score_state_key_accepts_a_function_of_a_file(inside, grouped, tmp_path):
     grouped(("g", "1"), ("g", "22"))
     done = inside(
         "rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "gigpo",
@@ -628,7 +626,7 @@ def test_a_function_of_a_file_is_a_state_key(inside, grouped, tmp_path):
         ("unequal", "no credit: CreditError"),
     ],
 )
-def test_states_that_can_not_be_keyed_keep_the_scores_and_exit_with_1(
+def test_score_state_key_that_raises_keeps_the_scores_and_exits_with_1(
     inside, grouped, tmp_path, key, said
 ):
     grouped(("g", "1"), ("g", "22"))
@@ -643,7 +641,7 @@ def test_states_that_can_not_be_keyed_keep_the_scores_and_exit_with_1(
     assert "groups without credit 1" in " ".join(done.stdout.split())
 
 
-def test_a_failed_rollout_of_a_group_exits_with_1_and_has_no_advantage(inside, grouped, tmp_path):
+def test_score_credit_failed_rollout_has_no_advantage_and_exits_with_1(inside, grouped, tmp_path):
     grouped(("g", "1"), ("g", "fail"), ("g", "22"))
     done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT, "--credit", "grpo")
     assert done.returncode == 1
@@ -651,7 +649,7 @@ def test_a_failed_rollout_of_a_group_exits_with_1_and_has_no_advantage(inside, g
     assert (found[0] < 0 < found[2], found[1]) == (True, None)
 
 
-def test_the_summary_as_json_tells_of_groups(inside, grouped):
+def test_score_json_summary_has_groups(inside, grouped):
     grouped(*((n, "x" * (n % 2 + m)) for n in range(150) for m in range(2)), kind="k")
     done = inside(
         "rollouts.jsonl", "-r", "functions.py:length", "--json", "--credit", "gigpo",
@@ -664,14 +662,14 @@ def test_the_summary_as_json_tells_of_groups(inside, grouped):
     assert (len(told["by"]), told["by"]["(others)"]["rows"]) == (101, 100)
 
 
-def test_without_groups_the_summary_tells_of_none(inside, grouped):
+def test_score_summary_without_groups_has_none(inside, grouped):
     grouped(("g", "1"))
     told = json.loads(inside("rollouts.jsonl", "-r", "functions.py:plain", "--json").stdout)
     assert "groups" not in told
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["tables", "json"])
-def test_names_that_no_terminal_can_show_end_nothing(guerdon, functions, tmp_path, as_json):
+def test_score_prints_names_that_no_terminal_can_show(guerdon, functions, tmp_path, as_json):
     messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "1"}]
     groups = ["\ud800", "[/bold]", "\\", "a\nb", float("inf"), "é\x1b[31m"]
     lines = [json.dumps({"group": group, "messages": messages}) for group in groups]
@@ -705,7 +703,7 @@ def write(tmp_path, *rows):
     (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_an_episode_that_failed_exits_with_1_and_says_why(inside, tmp_path):
+def test_score_failed_episode_exits_with_1_and_has_an_error(inside, tmp_path):
     write(tmp_path, failed_episode(), failed_episode(id=2, ended="done", error=None))
     done = inside("rollouts.jsonl", "-r", "functions.py:length", *OUT)
     assert (done.returncode, done.stderr) == (1, "")
@@ -717,7 +715,7 @@ def test_an_episode_that_failed_exits_with_1_and_says_why(inside, tmp_path):
     assert "the episode ended with an error: the game is down" in table
 
 
-def test_an_episode_that_failed_is_scored_where_that_is_asked_for(inside, tmp_path):
+def test_score_failed_option_scores_failed_episodes(inside, tmp_path):
     write(tmp_path, failed_episode())
     done = inside("rollouts.jsonl", "-r", "functions.py:length", "--score-failed", *OUT)
     assert (done.returncode, done.stderr) == (0, "")
@@ -726,7 +724,7 @@ def test_an_episode_that_failed_is_scored_where_that_is_asked_for(inside, tmp_pa
 
 
 @pytest.mark.parametrize("asked", [[], ["--score-failed"]], ids=["no", "yes"])
-def test_going_on_is_not_hindered_by_episodes_that_failed(inside, tmp_path, asked):
+def test_score_resumes_failed_episodes(inside, tmp_path, asked):
     write(tmp_path, failed_episode(), failed_episode(id=2))
     arguments = ("rollouts.jsonl", "-r", "functions.py:length", *asked, *OUT)
     first = inside(*arguments)
@@ -735,7 +733,7 @@ def test_going_on_is_not_hindered_by_episodes_that_failed(inside, tmp_path, aske
     assert "2 were there already" in again.stdout
 
 
-def test_the_first_failure_of_each_kind_is_told(inside, grouped):
+def test_score_prints_the_first_failure_of_each_kind(inside, grouped):
     grouped(("g", "fail"), ("g", "1"), ("g", "fail"))
     done = inside("rollouts.jsonl", "-r", "functions.py:length")
     assert done.returncode == 1
@@ -758,7 +756,7 @@ STEERING = """
 
 
 @pytest.mark.parametrize("more", [[], ["--credit", "grpo"]], ids=["alone", "credit"])
-def test_nothing_of_a_file_reaches_the_terminal_that_would_steer_it(inside, tmp_path, more):
+def test_score_escapes_control_characters_of_files(inside, tmp_path, more):
     (tmp_path / "steering.py").write_text(textwrap.dedent(STEERING))
     rows = [
         failed_episode(id=f"i{STEERS}", group=f"g{STEERS}", kind=f"k{STEERS}", ended=ended,
@@ -777,7 +775,7 @@ def test_nothing_of_a_file_reaches_the_terminal_that_would_steer_it(inside, tmp_
     assert (f"g{escaped}" in told) is bool(more)
 
 
-def test_names_of_ones_own_reach_the_terminal_escaped_too(inside, tmp_path):
+def test_score_escapes_control_characters_of_options(inside, tmp_path):
     column = "kind\x1b[2J"
     rows = [failed_episode(id=i, ended="done", **{column: str(i)}) for i in range(10)]
     write(tmp_path, *rows)
@@ -790,7 +788,7 @@ def test_names_of_ones_own_reach_the_terminal_escaped_too(inside, tmp_path):
     assert r"written to out\x1b[2J.jsonl" in done.stdout
 
 
-def test_errors_of_a_file_are_told_without_what_would_steer(inside, tmp_path):
+def test_score_escapes_control_characters_of_errors(inside, tmp_path):
     rows = [failed_episode(id=i, group=group) for i, group in enumerate([STEERS, "b", STEERS])]
     write(tmp_path, *rows)
     done = inside("rollouts.jsonl", "-r", "functions.py:best")
@@ -802,7 +800,7 @@ def test_errors_of_a_file_are_told_without_what_would_steer(inside, tmp_path):
 # Recordings of tau-bench
 
 
-def test_recordings_of_tau_bench_are_scored_by_task(inside, tmp_path):
+def test_score_reads_tau_bench_by_task(inside, tmp_path):
     records = [
         {"task_id": task, "trial": trial, "reward": 1.0, "info": {"task": {"actions": []}},
          "traj": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "x" * trial}]}
@@ -826,14 +824,14 @@ def test_recordings_of_tau_bench_are_scored_by_task(inside, tmp_path):
     ],
     ids=["empty array", "object", "lines", "empty"],
 )
-def test_what_is_no_recording_exits_with_2(inside, tmp_path, text, message):
+def test_score_exits_with_2_on_an_invalid_tau_bench_file(inside, tmp_path, text, message):
     (tmp_path / "tau.json").write_text(text)
     done = inside("tau.json", "--format", "tau-bench", "-r", "functions.py:best")
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
 
 
-def test_sets_have_the_same_bytes_in_every_process(guerdon, environ, grouped, tmp_path):
+def test_score_writes_sets_alike_in_every_process(guerdon, environ, grouped, tmp_path):
     (tmp_path / "sets.py").write_text(
         "def reward(messages):\n"
         "    output = {'step_index': 0, 'base_reward': 1.0, 'metrics': {'a': set('abcdef')}}\n"

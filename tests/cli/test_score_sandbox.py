@@ -69,7 +69,7 @@ OUT = ("-o", "scored.jsonl")
 
 
 @pytest.mark.parametrize("level", ["auto", "strict", "process"])
-def test_a_reward_is_scored_with_at_each_level(inside, rows, tmp_path, level):
+def test_score_sandbox_scores_at_each_level(inside, rows, tmp_path, level):
     rows(["a", "bb"])
     done = inside("-r", "functions.py:length", "--sandbox", level, "-p", "scale=2", *OUT)
     assert (done.returncode, done.stderr) == (0, "")
@@ -79,7 +79,7 @@ def test_a_reward_is_scored_with_at_each_level(inside, rows, tmp_path, level):
     assert done.stdout.count(f"sandbox {named}: ") == 1
 
 
-def test_without_the_option_there_is_no_sandbox_and_no_word_of_one(inside, rows, tmp_path):
+def test_score_without_sandbox_option_prints_nothing_about_sandboxes(inside, rows, tmp_path):
     rows(["a"])
     done = inside("-r", "functions.py:length", *OUT)
     assert done.returncode == 0
@@ -89,7 +89,7 @@ def test_without_the_option_there_is_no_sandbox_and_no_word_of_one(inside, rows,
     assert "sandbox" not in scored_rows(tmp_path)[0]
 
 
-def test_what_was_in_force_stands_in_the_summary_as_json(inside, rows):
+def test_score_sandbox_is_in_the_json_summary(inside, rows):
     rows(["a"])
     done = inside(
         "-r", "functions.py:length", "--sandbox", "process", "--json", "--limit", "seconds=9",
@@ -102,7 +102,7 @@ def test_what_was_in_force_stands_in_the_summary_as_json(inside, rows):
     assert told["allow_read"] == []
 
 
-def test_a_limit_holds_for_each_call(inside, rows, tmp_path):
+def test_score_sandbox_limit_applies_to_each_call(inside, rows, tmp_path):
     rows(["x", "loop", "x"])
     done = inside(
         "-r", "functions.py:loops", "--sandbox", "process", "--limit", "seconds=0.5", *OUT
@@ -112,7 +112,7 @@ def test_a_limit_holds_for_each_call(inside, rows, tmp_path):
     assert "timeout" in scored_rows(tmp_path)[1]["error"]
 
 
-def test_strict_reads_what_it_is_allowed_to_and_no_more(inside, rows, tmp_path):
+def test_score_sandbox_strict_reads_only_allowed_files(inside, rows, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).write_text("0.5")
     rows([str(tmp_path / "one"), str(tmp_path / "two")])
@@ -143,7 +143,9 @@ def test_strict_reads_what_it_is_allowed_to_and_no_more(inside, rows, tmp_path):
          "functions.py:length would run outside of the sandbox"),
     ],
 )  # fmt: skip
-def test_what_can_not_be_done_exits_with_2_and_a_line(inside, rows, tmp_path, args, message):
+def test_score_sandbox_exits_with_2_and_a_line_if_it_can_not_run(
+    inside, rows, tmp_path, args, message
+):
     rows(["a"])
     reward = () if "-r" in args else ("-r", "functions.py:length")
     done = inside(*reward, *args, *OUT)
@@ -154,7 +156,7 @@ def test_what_can_not_be_done_exits_with_2_and_a_line(inside, rows, tmp_path, ar
 
 
 @pytest.mark.parametrize("level", ["auto", "strict"])
-def test_where_strict_does_not_work_nothing_weaker_is_taken(
+def test_score_sandbox_never_falls_back_to_a_weaker_level(
     inside, rows, tmp_path, monkeypatch, level
 ):
     def refuse(*args, **options):
@@ -175,7 +177,7 @@ def test_where_strict_does_not_work_nothing_weaker_is_taken(
     assert not (tmp_path / "scored.jsonl").exists()
 
 
-def test_an_error_from_a_sandbox_can_not_steer_the_terminal(inside, rows, tmp_path):
+def test_score_sandbox_escapes_control_characters_of_errors(inside, rows, tmp_path):
     rows(["a"])
     (tmp_path / "steers.py").write_text("raise ValueError('\\x1b[2J\\x1b]0;hi\\x07')\n")
     done = inside("-r", "steers.py:reward", "--sandbox", "process")
@@ -185,7 +187,7 @@ def test_an_error_from_a_sandbox_can_not_steer_the_terminal(inside, rows, tmp_pa
     assert "\x07" not in done.stderr
 
 
-def test_the_error_of_a_level_names_what_is_missing_and_the_weaker_one(inside, rows, monkeypatch):
+def test_score_sandbox_error_names_what_is_missing(inside, rows, monkeypatch):
     rows(["a"])
     why = "this kernel has no Landlock; boot it with lsm=landlock"
     monkeypatch.setattr("guerdon.sandbox.locking.lock.requirements", lambda: [why])
@@ -253,7 +255,7 @@ def standing(started, rows, listening):
 
 
 @pytest.mark.parametrize(("workers", "least"), [("1", 20), ("3", 14)])
-def test_ctrl_c_ends_all_processes_and_keeps_the_finished_rows(
+def test_score_sandbox_after_ctrl_c_ends_all_processes_and_keeps_finished_rows(
     standing, guerdon, listening, tmp_path, workers, least
 ):
     process = standing("-w", workers)
@@ -276,7 +278,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_the_finished_rows(
 
 
 @pytest.mark.parametrize("whom", ["call", "keeper"])
-def test_a_process_that_is_killed_in_mid_call_costs_its_row_alone(standing, tmp_path, whom):
+def test_score_sandbox_killed_process_fails_only_its_row(standing, tmp_path, whom):
     process = standing()
     parents = tree(process.pid)
     keepers = [pid for pid, parent in parents.items() if parent == process.pid]

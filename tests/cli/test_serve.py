@@ -128,7 +128,7 @@ def shared(tmp_path_factory):
 # Serving --------------------------------------------------------------------------------------
 
 
-def test_it_prints_where_it_is_and_plays(serving):
+def test_serve_prints_its_address_and_serves(serving):
     server = serving("-v", stdin=subprocess.DEVNULL)  # whose end means nothing
     assert re.fullmatch(r"serving worlds\.py:Echo at http://127\.0\.0\.1:\d+\n", server.line)
     assert server.ask().json()["status"] == "healthy"
@@ -142,19 +142,19 @@ def test_it_prints_where_it_is_and_plays(serving):
     assert " stopping  url=" in err
 
 
-def test_a_token_from_the_variable_is_asked_for_and_taken(shared):
+def test_serve_requires_the_token_of_the_variable(shared):
     assert shared.ask().status_code == 200
     assert shared.ask("/config").status_code == 401
     assert shared.ask("/config", headers={"Authorization": "Bearer wrong"}).status_code == 401
     assert shared.ask("/config", headers={"Authorization": "Bearer s3cret"}).status_code == 200
 
 
-def test_the_name_is_what_the_metadata_tell(shared):
+def test_serve_name_is_in_the_metadata(shared):
     told = shared.ask("/metadata", headers={"Authorization": "Bearer s3cret"}).json()
     assert told["name"] == "echo"
 
 
-def test_a_token_from_the_option_goes_before_the_variable(serving):
+def test_serve_token_option_overrides_the_variable(serving):
     server = serving(
         "--token", "mine", "--host", "0.0.0.0", variables={"GUERDON_TOKEN": "other"}
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_token_from_the_option_goes_before_the_variable(serving):
     assert "warning: whoever" not in said
 
 
-def test_every_line_of_a_json_log_parses(serving):
+def test_serve_json_log_lines_parse(serving):
     server = serving("--log", "json", "-v", "--token", "s3cret")
     server.ask("/config")
     with EnvClient(server.url, token="s3cret").sync() as client:
@@ -181,7 +181,7 @@ def test_every_line_of_a_json_log_parses(serving):
     assert "stopping" in events
 
 
-def test_an_address_that_others_reach_without_a_token_is_warned_of(serving):
+def test_serve_warns_of_an_exposed_address_without_a_token(serving):
     server = serving("--host", "0.0.0.0")
     assert re.search(r"at http://0\.0\.0\.0:\d+\n", server.line)
     _, err = server.end()
@@ -216,7 +216,7 @@ SERVED_REWARD = """
 
 @pytest.mark.parametrize("how", ["option", "variable", "option before variable"])
 @pytest.mark.parametrize("target", ["worlds.py:Echo", "worlds.py:Forgot", "worlds.py:forgets"])
-def test_the_reward_of_a_file_takes_the_place_of_its_own(serving, tmp_path, how, target):
+def test_serve_reward_file_replaces_the_reward(serving, tmp_path, how, target):
     (tmp_path / "reward.yaml").write_text(textwrap.dedent(REWARD))
     args = () if how == "variable" else ("--reward", "reward.yaml")
     variable = "reward.yaml" if how == "variable" else "no-such.yaml"
@@ -233,7 +233,7 @@ def test_the_reward_of_a_file_takes_the_place_of_its_own(serving, tmp_path, how,
         assert client.step({"content": "thank you"}).reward == 5.0
 
 
-def test_every_mistake_of_a_reward_file_is_told_with_its_line(tmp_path):
+def test_serve_reports_every_mistake_of_a_reward_file_with_its_line(tmp_path):
     (tmp_path / "reward.yaml").write_text(textwrap.dedent(WRONG_REWARD))
     done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
     assert (done.returncode, done.stdout) == (2, "")
@@ -243,7 +243,7 @@ def test_every_mistake_of_a_reward_file_is_told_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["worlds.py:Echo", "worlds.py:forgets"])
-def test_a_rubric_that_is_not_there_is_told_at_start(tmp_path, target):
+def test_serve_reports_a_missing_rubric_at_start(tmp_path, target):
     text = textwrap.dedent(REWARD).replace("RegexMatch", "RegexMach")
     (tmp_path / "reward.yaml").write_text(text)
     done = run_inside(tmp_path, "serve", target, "-p", "0", "-r", "reward.yaml")
@@ -251,13 +251,13 @@ def test_a_rubric_that_is_not_there_is_told_at_start(tmp_path, target):
     assert re.search(r"reward\.yaml:5: .*RegexMatch", done.stderr), done.stderr
 
 
-def test_a_reward_file_that_is_not_there_is_told(tmp_path):
+def test_serve_reports_a_missing_reward_file(tmp_path):
     done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert "reward.yaml" in done.stderr
 
 
-def test_a_service_that_is_not_there_is_named_at_start(tmp_path):
+def test_serve_names_an_unavailable_service_at_start(tmp_path):
     (tmp_path / "reward.yaml").write_text(textwrap.dedent(SERVED_REWARD))
     done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
     assert (done.returncode, done.stdout) == (2, "")
@@ -269,7 +269,7 @@ def test_a_service_that_is_not_there_is_named_at_start(tmp_path):
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_exit_code_0(serving, told):
+def test_serve_ends_with_0_on_a_signal(serving, told):
     server = serving()
     out, err = server.end(told)
     assert (server.process.returncode, out) == (0, "")
@@ -305,7 +305,7 @@ def still_runs_after_its_log_says_stopping(server):
     assert server.process.poll() is None
 
 
-def test_a_step_that_runs_is_let_to_its_end(waiting):
+def test_serve_finishes_a_running_step(waiting):
     server, caller, go = waiting
     server.process.send_signal(signal.SIGTERM)
     still_runs_after_its_log_says_stopping(server)
@@ -314,7 +314,7 @@ def test_a_step_that_runs_is_let_to_its_end(waiting):
     assert server.process.wait(PATIENCE) == 0
 
 
-def test_a_second_ctrl_c_ends_it_without_waiting_for_the_step(waiting):
+def test_serve_second_ctrl_c_ends_at_once(waiting):
     server, _, _ = waiting
     server.process.send_signal(signal.SIGINT)
     still_runs_after_its_log_says_stopping(server)
@@ -324,7 +324,7 @@ def test_a_second_ctrl_c_ends_it_without_waiting_for_the_step(waiting):
     assert time.monotonic() - started < 5  # of the 60 s that the step has
 
 
-def test_with_parent_it_ends_when_its_standard_input_does(serving):
+def test_serve_with_parent_ends_with_its_standard_input(serving):
     server = serving("--with-parent", stdin=subprocess.PIPE)
     assert server.ask().status_code == 200
     server.process.stdin.write(b"not yet")
@@ -335,7 +335,7 @@ def test_with_parent_it_ends_when_its_standard_input_does(serving):
     assert server.process.wait(PATIENCE) == 0
 
 
-def test_with_parent_but_without_a_standard_input_it_does_not_outlive_anybody(tmp_path, environ):
+def test_serve_with_parent_without_standard_input_ends(tmp_path, environ):
     command = f"exec {shlex.quote(COMMAND)} serve worlds.py:Echo -p 0 --with-parent <&-"
     done = subprocess.run(
         ["sh", "-c", command], cwd=tmp_path, env=environ, timeout=3, check=False,
@@ -348,7 +348,7 @@ def test_with_parent_but_without_a_standard_input_it_does_not_outlive_anybody(tm
 # What can't be served -------------------------------------------------------------------------
 
 
-def test_a_port_in_use_exits_with_2_and_says_so(tmp_path):
+def test_serve_exits_with_2_if_the_port_is_in_use(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -359,7 +359,7 @@ def test_a_port_in_use_exits_with_2_and_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["Forgot", "forgets"])
-def test_an_environment_without_a_rubric_exits_with_2_and_nothing_is_served(guerdon, target):
+def test_serve_exits_with_2_on_an_environment_without_a_rubric(guerdon, target):
     done = guerdon("serve", f"worlds.py:{target}", "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Forgot has no rubric; set one in __init__" in done.stderr
@@ -368,7 +368,7 @@ def test_an_environment_without_a_rubric_exits_with_2_and_nothing_is_served(guer
 
 
 @pytest.mark.parametrize("kind", ["OSError", "ValueError"])
-def test_an_environment_that_can_not_be_made_exits_with_2_and_says_why(guerdon, tmp_path, kind):
+def test_serve_exits_with_2_on_an_environment_that_can_not_be_made(guerdon, tmp_path, kind):
     worlds = tmp_path / "worlds.py"
     worlds.write_text(worlds.read_text().replace("raise OSError", f"raise {kind}"))
     done = guerdon("serve", "worlds.py:broken", "--port", "0")
@@ -393,7 +393,7 @@ def test_an_environment_that_can_not_be_made_exits_with_2_and_says_why(guerdon, 
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_what_can_not_be_meant_exits_with_2_and_says_what_can(tmp_path, args, said):
+def test_serve_exits_with_2_and_a_hint_on_invalid_options(tmp_path, args, said):
     done = run_inside(tmp_path, "serve", *args, "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -402,13 +402,13 @@ def test_what_can_not_be_meant_exits_with_2_and_says_what_can(tmp_path, args, sa
 
 
 @pytest.mark.parametrize("args", [["--port", "65536"], ["--max-sessions", "0"], ["--log", "xml"]])
-def test_options_that_there_are_not_exit_with_2(tmp_path, args):
+def test_serve_exits_with_2_on_unknown_options(tmp_path, args):
     done = run_inside(tmp_path, "serve", "worlds.py:Echo", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert args[0] in done.stderr
 
 
-def test_a_variable_for_the_token_that_is_empty_does_not_open_the_server(tmp_path, monkeypatch):
+def test_serve_rejects_an_empty_token_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("GUERDON_TOKEN", "")
     with socket.socket() as taken:  # should it go on to listen, this ends it
         taken.bind(("127.0.0.1", 0))
@@ -422,7 +422,7 @@ def test_a_variable_for_the_token_that_is_empty_does_not_open_the_server(tmp_pat
 # python -m guerdon ----------------------------------------------------------------------------
 
 
-def test_the_module_is_the_command(tmp_path, environ):
+def test_python_m_guerdon_is_the_command(tmp_path, environ):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "guerdon", "--version"],
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False,

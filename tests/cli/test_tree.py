@@ -12,7 +12,7 @@ def _rewards(rewards):
     pass
 
 
-def test_the_tree_tells_names_meanings_ranges_weights_and_dependencies(guerdon):
+def test_tree_prints_names_meanings_ranges_weights_and_dependencies(guerdon):
     done = guerdon("tree", "reward.py:reward")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line.strip()]
@@ -30,7 +30,7 @@ def test_the_tree_tells_names_meanings_ranges_weights_and_dependencies(guerdon):
     assert lines[7].startswith("reward ")
 
 
-def test_the_tree_as_json(guerdon):
+def test_tree_prints_json(guerdon):
     done = guerdon("tree", "reward.py:reward", "--json")
     assert done.returncode == 0
     told = json.loads(done.stdout)
@@ -53,7 +53,7 @@ def test_the_tree_as_json(guerdon):
     assert told["fingerprint"]
 
 
-def test_names_with_brackets_are_printed_as_they_are(guerdon, tmp_path):
+def test_tree_prints_names_with_brackets_unchanged(guerdon, tmp_path):
     (tmp_path / "odd.py").write_text(
         "from guerdon import RubricDict\n"
         "def one(action, observation):\n    'Is [bold]one[/] of [0, 1].'\n    return 1.0\n"
@@ -64,7 +64,7 @@ def test_names_with_brackets_are_printed_as_they_are(guerdon, tmp_path):
     assert "Is [bold]one[/] of [0, 1]." in done.stdout
 
 
-def test_a_reward_that_does_not_import_shows_its_own_traceback(guerdon, tmp_path):
+def test_tree_shows_the_traceback_of_a_reward_that_does_not_import(guerdon, tmp_path):
     (tmp_path / "broken.py").write_text("def setup():\n    [][1]\n\nsetup()\n")
     done = guerdon("tree", "broken.py:reward")
     assert (done.returncode, done.stdout) == (2, "")
@@ -75,7 +75,7 @@ def test_a_reward_that_does_not_import_shows_its_own_traceback(guerdon, tmp_path
     assert done.stderr.count("File ") == 2
 
 
-def test_a_syntax_error_shows_the_line(guerdon, tmp_path):
+def test_tree_shows_the_line_of_a_syntax_error(guerdon, tmp_path):
     (tmp_path / "broken.py").write_text("x = 1\ndef reward(:\n")
     done = guerdon("tree", "broken.py:reward")
     assert done.returncode == 2
@@ -83,14 +83,14 @@ def test_a_syntax_error_shows_the_line(guerdon, tmp_path):
     assert done.stderr.count("File ") == 1
 
 
-def test_a_reward_that_is_not_there_is_an_error_in_one_line(guerdon):
+def test_tree_reports_a_missing_reward_in_one_line(guerdon):
     done = guerdon("tree", "reward.py:absent")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: reward.py has no 'absent'")
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk_is_an_error_without_a_traceback(guerdon):
+def test_tree_reports_a_full_disk_without_a_traceback(guerdon):
     with open("/dev/full", "wb") as full:
         done = guerdon("tree", "reward.py:reward", stdout=full)
     assert done.returncode == 2
@@ -108,7 +108,7 @@ curriculum:
 """
 
 
-def test_the_tree_of_a_reward_file_says_which_weights_move(guerdon, tmp_path):
+def test_tree_prints_the_schedules_of_a_reward_file(guerdon, tmp_path):
     (tmp_path / "fn.py").write_text(
         'def short(action, observation, n=3):\n    """Short enough."""\n    return 1.0\n'
     )

@@ -51,12 +51,12 @@ CIRCLE.append(CIRCLE)
         pytest.param(CIRCLE, "[[...]]", id="circle"),
     ],
 )
-def test_everything_has_a_form(value, form):
+def test_as_json_converts_everything(value, form):
     assert as_json(value) == form
     json.dumps(as_json(value), allow_nan=False)
 
 
-def test_items_that_json_cant_hold_are_left_out():
+def test_json_items_leaves_out_what_json_does_not_have():
     items = {"components": {"a": 1.0}, 3: "three", "socket": object()}
     assert json_items(items) == {"components": {"a": 1.0}, "3": "three"}
 
@@ -125,25 +125,25 @@ SHARED = [INFINITY]
         pytest.param(3 + 4j, "(3+4j)", id="complex"),
     ],
 )
-def test_everything_has_a_text(value, form):
+def test_as_text_converts_everything(value, form):
     text = as_text(value)
     assert text == form
     json.dumps(text, allow_nan=False)
 
 
 @pytest.mark.parametrize("value", [{"a": [1, 2.5, None, "é"]}, (1, 2), "text", 5, None], ids=str)
-def test_what_json_can_hold_stays_the_object_that_it_is(value):
+def test_as_text_returns_json_data_unchanged(value):
     assert as_text(value) is value
 
 
-def test_what_is_too_deep_is_cut_off():
+def test_as_text_cuts_off_deep_values():
     text = as_text(deep(5_000))
     assert json.dumps(text, ensure_ascii=False).strip("[]") == '"…"'
     assert as_text(deep(5)) == [[[[[[1]]]]]]
 
 
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_sets_have_the_same_order_in_every_process(seed):
+def test_as_text_orders_sets_alike_in_every_process(seed):
     code = (
         "import json; from guerdon.rollouts.json_forms import as_text; "
         "print(json.dumps(as_text({'a': set('abcdef'), 'b': frozenset({(1, 'x'), (0, 'y')})})))"

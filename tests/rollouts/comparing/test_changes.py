@@ -61,7 +61,7 @@ def constant(value):
 # Files
 
 
-def test_weights_schedules_and_settings_are_told_by_their_place_in_the_file():
+def test_changes_of_configs_names_weights_schedules_and_settings():
     after = {**POLITE, "weight": -1.0, "config": {"pattern": "thanks"}, "schedule": STEPS}
     assert said(config([POLITE]), config([after])) == [
         "per_turn.polite.weight: 0.5 → -1.0",
@@ -70,14 +70,14 @@ def test_weights_schedules_and_settings_are_told_by_their_place_in_the_file():
     ]
 
 
-def test_a_schedule_that_moves_is_told_with_what_it_was():
+def test_changes_of_configs_shows_both_schedules():
     before, after = ({**POLITE, "schedule": {"piecewise": [[0, 1], [end, 0]]}} for end in (10, 20))
     [change] = changes_of_configs(config([before]), config([after]))
     assert (change.what, change.where) == ("changed", "per_turn.polite.schedule.piecewise")
     assert (change.before, change.after) == ([[0, 1.0], [10, 0.0]], [[0, 1.0], [20, 0.0]])
 
 
-def test_entries_come_and_go():
+def test_changes_of_configs_lists_added_and_removed_entries():
     added, removed = config([POLITE]), config([], [BRIEF])
     assert said(removed, added) == [
         'episode_end.brief: removed, {"rubric": "LengthBounds", "weight": 1.0, '
@@ -87,7 +87,7 @@ def test_entries_come_and_go():
     ]
 
 
-def test_an_entry_that_moves_to_the_other_list_is_told_as_that():
+def test_changes_of_configs_lists_an_entry_that_moved():
     found = changes_of_configs(config([POLITE]), config([], [{**POLITE, "weight": 0.7}]))
     assert found == [
         RewardChange("moved", "polite", "per_turn", "episode_end"),
@@ -95,11 +95,11 @@ def test_an_entry_that_moves_to_the_other_list_is_told_as_that():
     ]
 
 
-def test_the_order_of_entries_makes_no_difference():
+def test_changes_of_configs_ignores_the_order_of_entries():
     assert said(config([POLITE, BRIEF]), config([BRIEF, POLITE])) == []
 
 
-def test_another_rubric_under_the_same_name():
+def test_changes_of_configs_lists_another_rubric_under_the_same_name():
     after = {**POLITE, "rubric": "ExactMatch", "config": {}}
     assert said(config([POLITE]), config([after])) == [
         "per_turn.polite.rubric: 'RegexMatch' → 'ExactMatch'",
@@ -107,7 +107,7 @@ def test_another_rubric_under_the_same_name():
     ]
 
 
-def test_what_stands_beside_the_entries_is_told():
+def test_changes_of_configs_lists_changes_beside_the_entries():
     judge = {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "one"}
     before = config([POLITE], mcp_services={"judge": judge})
     after = config([POLITE], normalize=False, mcp_services={"judge": {**judge, "model": "two"}})
@@ -118,7 +118,7 @@ def test_what_stands_beside_the_entries_is_told():
     assert [change.what for change in changes_of_configs(config([POLITE]), before)] == ["added"]
 
 
-def test_what_either_file_keeps_private_is_never_told():
+def test_changes_of_configs_never_shows_private_values():
     secret = {**POLITE, "private": ["pattern"]}
     other = {**POLITE, "config": {"pattern": "answer 42"}, "private": ["pattern"]}
     for before, after in [(secret, other), (POLITE, other), (other, POLITE)]:
@@ -144,7 +144,7 @@ def drawn(found):
 
 
 @given(entries, entries)
-def test_the_other_way_round_changes_are_mirrored(one, other):
+def test_changes_of_configs_are_mirrored(one, other):
     there = changes_of_configs(drawn(one), drawn(other))
     back = changes_of_configs(drawn(other), drawn(one))
     opposite = {"added": "removed", "removed": "added"}
@@ -158,12 +158,12 @@ def test_the_other_way_round_changes_are_mirrored(one, other):
 # Trees
 
 
-def test_the_same_tree_has_no_changes():
+def test_changes_of_rewards_of_equal_trees_is_empty():
     made = [WeightedSum([LengthBounds(1, 60), RegexMatch("please")], [1.0, 0.5]) for _ in "ab"]
     assert changes_of_rewards(*made) == []
 
 
-def test_settings_and_weights_in_a_tree_are_told_by_their_path():
+def test_changes_of_rewards_names_settings_and_weights_by_path():
     before = Sequential(WeightedSum([LengthBounds(1, 60)], [1.0]))
     after = Sequential(WeightedSum([LengthBounds(2, 60)], [0.5]))
     assert [str(change) for change in changes_of_rewards(before, after)] == [
@@ -172,7 +172,7 @@ def test_settings_and_weights_in_a_tree_are_told_by_their_path():
     ]
 
 
-def test_rubrics_of_a_tree_come_and_go_and_are_replaced():
+def test_changes_of_rewards_lists_added_removed_and_replaced_rubrics():
     before = WeightedSum([LengthBounds(1, 60), RegexMatch("x")], [1.0, 1.0])
     after = WeightedSum([RegexMatch("x")], [1.0])
     assert changes_of_rewards(before, after) == [
@@ -182,7 +182,7 @@ def test_rubrics_of_a_tree_come_and_go_and_are_replaced():
     assert changes_of_rewards(after, before)[1].what == "added"
 
 
-def test_another_composer_in_code_tells_when_its_components_are_due():
+def test_changes_of_rewards_shows_when_components_are_due():
     made = [
         RubricComposer({"a": RegexMatch("x"), "b": RegexMatch("y")}, {"a": 1.0, "b": 1.0},
                        episode_end=at_end) for at_end in ([], ["b"])
@@ -192,7 +192,7 @@ def test_another_composer_in_code_tells_when_its_components_are_due():
     ]
 
 
-def test_code_that_changed_is_told_at_the_deepest_rubric_where_nothing_else_did():
+def test_changes_of_rewards_reports_code_at_the_deepest_rubric():
     made = [Sequential(WeightedSum([constant(value), RegexMatch("x")], [1.0, 1.0]))
             for value in (0.0, 1.0)]  # fmt: skip
     [change] = changes_of_rewards(*made)
@@ -202,7 +202,7 @@ def test_code_that_changed_is_told_at_the_deepest_rubric_where_nothing_else_did(
     assert [change.where for change in changes_of_rewards(*both)] == ["rubric_0.weight"]
 
 
-def test_what_json_can_not_hold_is_told_as_code():
+def test_changes_of_rewards_reports_non_json_state_as_code():
     before, after = Graded({"a": {1}}), Graded({"a": {2}})
     assert [change.what for change in changes_of_rewards(before, after)] == ["code"]
     assert changes_of_rewards(before, Graded({"a": {1}}, limit=4)) == [
@@ -210,17 +210,17 @@ def test_what_json_can_not_hold_is_told_as_code():
     ]
 
 
-def test_true_is_not_one():
+def test_changes_of_rewards_distinguishes_true_from_one():
     before, after = Graded({}, limit=1), Graded({}, limit=True)
     assert [str(change) for change in changes_of_rewards(before, after)] == ["limit: 1 → true"]
 
 
-def test_values_that_fingerprints_tell_apart_are_told_apart_and_not_as_code():
+def test_changes_of_rewards_distinguishes_values_like_fingerprints():
     before, after = Graded({"a": [1]}), Graded({"a": [1.0]})
     assert [str(change) for change in changes_of_rewards(before, after)] == ["table.a: [1] → [1.0]"]
 
 
-def test_a_range_that_changed_is_told():
+def test_changes_of_rewards_lists_a_changed_range():
     wider = Graded({})
     wider.score_range = (0.0, 2.0)
     assert [str(change) for change in changes_of_rewards(Graded({}), wider)] == [
@@ -228,7 +228,7 @@ def test_a_range_that_changed_is_told():
     ]
 
 
-def test_reward_functions_are_told_by_their_names_and_their_code():
+def test_changes_of_rewards_compares_reward_functions():
     def answered(messages):
         return 1.0
 
@@ -249,7 +249,7 @@ def test_reward_functions_are_told_by_their_names_and_their_code():
     assert change.after == "the rubric RegexMatch"
 
 
-def test_code_behind_an_entry_whose_file_says_the_same():
+def test_changes_of_code_finds_entries_with_equal_files():
     weights = {"same": 1.0, "code": 1.0, "weight": 1.0}
     before, after = (
         RubricComposer(
@@ -265,7 +265,7 @@ def test_code_behind_an_entry_whose_file_says_the_same():
 
 
 @pytest.mark.parametrize("what", ["added", "removed", "moved", "changed", "code"])
-def test_json_can_hold_a_change(what):
+def test_reward_change_to_dict_is_json(what):
     change = RewardChange(what, "a.b", 1.0, "x")
     assert json.loads(json.dumps(change.to_dict())) == {
         "what": what, "where": "a.b", "before": 1.0, "after": "x",

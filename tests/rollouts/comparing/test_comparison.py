@@ -31,7 +31,7 @@ def rows(values, *, group=None, **components):
     return [row(place, value, group=group, **components) for place, value in enumerate(values)]
 
 
-def test_a_comparison_as_worked_by_hand():
+def test_compare_rows_example_computed_by_hand():
     found = compare_rows(rows([0.0, 1.0, None, 0.5, None]), rows([1.0, 0.5, 1.0, None, None]))
     assert (found.rows, found.movement.both, found.failed) == (5, 2, 3)
     assert (found.only_before, found.only_after, found.neither) == (1, 1, 1)
@@ -41,7 +41,7 @@ def test_a_comparison_as_worked_by_hand():
     assert [(move.id, move.difference) for move in found.moved] == [(0, 1.0), (1, -0.5)]
 
 
-def test_a_failure_is_neither_a_difference_nor_a_zero():
+def test_compare_rows_failure_is_neither_a_difference_nor_zero():
     found = compare_rows(rows([1.0, None]), rows([None, 1.0], group=None))
     assert (found.movement.both, found.movement.difference.value, found.moved) == (0, None, ())
     [lost], [won] = found.lost, found.won
@@ -50,7 +50,7 @@ def test_a_failure_is_neither_a_difference_nor_a_zero():
     assert lost.error == won.error == "ValueError: no"
 
 
-def test_the_rows_that_moved_most_bring_their_components():
+def test_compare_rows_lists_the_components_of_moved_rows():
     before = [row(1, 0.5, a=0.5), row(2, 0.5, a=0.5), row(3, 0.5, a=0.5)]
     after = [row(1, 0.75, a=0.75), row(2, 0.0, a=0.0, b=1.0), row(3, 0.5, a=0.5)]
     found = compare_rows(before, after, top=1)
@@ -59,13 +59,13 @@ def test_the_rows_that_moved_most_bring_their_components():
     assert move.components_after == {"a": 0.0, "b": 1.0}
 
 
-def test_of_equal_movements_the_first_are_told_and_rows_that_stay_never():
+def test_compare_rows_lists_the_first_of_equal_movements():
     found = compare_rows(rows([0.0] * 6), rows([0.0, 1.0, -1.0, 1.0, 0.5, 1.0]), top=3)
     assert [move.id for move in found.moved] == [1, 2, 3]
     assert len(compare_rows(rows([0.0] * 6), rows([0.0, 1.0] * 3)).moved) == 3
 
 
-def test_components_are_compared_where_a_row_has_them_in_both():
+def test_compare_rows_compares_components_that_both_rows_have():
     before = [row(1, 1.0, a=0.0, gone=1.0), row(2, 1.0, a=1.0), row(3, None)]
     after = [row(1, 1.0, a=1.0, new=0.5), row(2, 1.0), row(3, 1.0, a=1.0)]
     found = compare_rows(before, after).components
@@ -81,7 +81,7 @@ def in_parts(before, after, parts):
     return comparison
 
 
-def test_parts_are_movements_of_their_own():
+def test_comparison_parts_have_their_own_movement():
     found = in_parts(rows([0.0, 1.0, 0.0]), rows([1.0, 1.0, None]), "xyx")
     assert {
         name: (part.rows, part.both, part.difference.value) for name, part in found.parts.items()
@@ -91,14 +91,14 @@ def test_parts_are_movements_of_their_own():
     }
 
 
-def test_parts_beyond_a_hundred_are_counted_together():
+def test_comparison_counts_parts_beyond_a_hundred_together():
     values = [0.0] * 250
     found = in_parts(rows(values), rows(values), map(str, range(250)))
     assert len(found.parts) == 101
     assert found.parts["(others)"].rows == 150
 
 
-def test_groups_are_ranked():
+def test_compare_rows_ranks_groups():
     found = compare_rows(rows([0.0, 1.0], group="g"), rows([1.0, 0.0], group="g"))
     assert found.groups.pairs.flipped == 1
     assert compare_rows(rows([0.0]), rows([1.0])).groups is None
@@ -119,18 +119,18 @@ def test_groups_are_ranked():
     ],
     ids=["fewer", "ids", "kinds", "groups", "nan", "inf", "bool", "huge", "text"],
 )
-def test_rows_that_can_not_be_compared_are_refused(before, after, said):
+def test_compare_rows_rejects_rows_that_can_not_be_compared(before, after, said):
     with pytest.raises(InvalidArgumentError, match=said):
         compare_rows(before, after)
 
 
 @pytest.mark.parametrize("top", [-1, 1.0, True, "3"])
-def test_a_top_that_is_no_number_is_refused(top):
+def test_compare_rows_rejects_an_invalid_top(top):
     with pytest.raises(InvalidArgumentError, match="`top` must be an integer >= 0"):
         compare_rows([], [], top=top)
 
 
-def test_an_error_of_where_rows_come_from_goes_through():
+def test_compare_rows_raises_errors_of_its_iterables():
     def broken():
         yield row(0, 0.0)
         raise ValueError("the file is gone")
@@ -139,7 +139,7 @@ def test_an_error_of_where_rows_come_from_goes_through():
         compare_rows(broken(), rows([0.0, 0.0]))
 
 
-def test_json_can_hold_it_whatever_the_scores():
+def test_comparison_to_dict_is_json_for_any_scores():
     before, after = rows([-HUGE, HUGE, 0.0], group="g"), rows([HUGE, -HUGE, None], group="g")
     found = compare_rows(before, after)
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -159,7 +159,7 @@ def both(found):
 
 
 @given(scored)
-def test_a_reward_beside_itself_moves_nothing(found):
+def test_compare_rows_of_equal_rows_moves_nothing(found):
     before, _ = both(found)
     same = compare_rows(before, before)
     assert (same.movement.rose, same.movement.fell, same.moved) == (0, 0, ())
@@ -173,7 +173,7 @@ def test_a_reward_beside_itself_moves_nothing(found):
 
 
 @given(scored)
-def test_the_other_way_round_it_is_mirrored(found):
+def test_compare_rows_is_mirrored(found):
     before, after = both(found)
     there, back = compare_rows(before, after, top=99), compare_rows(after, before, top=99)
     assert (there.only_before, there.only_after) == (back.only_after, back.only_before)
@@ -191,7 +191,7 @@ def test_the_other_way_round_it_is_mirrored(found):
 
 
 @given(scored, st.integers(0, 5))
-def test_no_more_is_told_one_by_one_than_was_asked_for(found, top):
+def test_compare_rows_lists_at_most_top_rows(found, top):
     told = compare_rows(*both(found), top=top)
     assert max(len(told.moved), len(told.lost), len(told.won)) <= top
     assert told.groups is None or len(told.groups.flips) <= top

@@ -67,7 +67,7 @@ def rollouts(folder, row, write_rows):
     )  # fmt: skip
 
 
-def test_rewards_in_code(rollouts):
+def test_comparison_job_compares_rewards_in_code(rollouts):
     report = ComparisonJob("rewards.py:one", "rewards.py:minus", rollouts).run()
     found = report.comparison
     assert (found.rows, found.movement.both, found.neither) == (6, 4, 2)
@@ -78,7 +78,7 @@ def test_rewards_in_code(rollouts):
     assert (report.interrupted, report.is_unsteady) == (False, False)
 
 
-def test_reward_files(config, rollouts):
+def test_comparison_job_compares_reward_files(config, rollouts):
     before, after = config("a.yaml"), config("b.yaml", weight=-2.0)
     report = ComparisonJob(before, after, rollouts).run()
     assert [str(change) for change in report.changes] == ["per_turn.number.weight: 1.0 → -2.0"]
@@ -86,13 +86,13 @@ def test_reward_files(config, rollouts):
     assert report.comparison.components["number"].difference.value == 0.0
 
 
-def test_a_reward_file_with_itself(config, rollouts):
+def test_comparison_job_compares_a_reward_file_with_itself(config, rollouts):
     report = ComparisonJob(config("a.yaml"), "a.yaml", rollouts).run()
     assert (report.changes, report.comparison.moved) == ((), ())
     assert report.fingerprint_before == report.fingerprint_after
 
 
-def test_schedules_stand_where_they_are_asked_to(config, rollouts):
+def test_comparison_job_positions_schedules(config, rollouts):
     before = config("a.yaml")
     after = config("b.yaml", schedule="{piecewise: [[0, 1.0], [10, 0.0]]}")
     means = [
@@ -102,18 +102,18 @@ def test_schedules_stand_where_they_are_asked_to(config, rollouts):
     assert means == [0.4375, 0.21875, 0.0]
 
 
-def test_a_reward_file_beside_code_is_compared_by_its_tree(config, rollouts):
+def test_comparison_job_compares_a_reward_file_with_code_by_tree(config, rollouts):
     report = ComparisonJob("rewards.py:one", config("b.yaml"), rollouts, at=3).run()
     assert str(report.changes[0]) == "the reward: 'Number' → 'RubricComposer'"
     assert report.comparison.movement.difference.value == 0.0
 
 
-def test_a_place_for_schedules_without_a_reward_file_is_refused(rollouts):
+def test_comparison_job_rejects_a_position_without_a_reward_file(rollouts):
     with pytest.raises(InvalidArgumentError, match="--at requires a reward file"):
         ComparisonJob("rewards.py:one", "rewards.py:minus", rollouts, at=3).run()
 
 
-def test_a_breakdown_by_a_column(folder, row, write_rows):
+def test_comparison_job_breaks_down_by_a_column(folder, row, write_rows):
     rows = [row("1", kind="x"), row("2", kind="y"), row("3")]
     parts = ComparisonJob("rewards.py:one", "rewards.py:minus", write_rows(rows), by="kind").run()
     assert {name: part.difference.value for name, part in parts.comparison.parts.items()} == {
@@ -121,7 +121,7 @@ def test_a_breakdown_by_a_column(folder, row, write_rows):
     }  # fmt: skip
 
 
-def test_a_reward_of_batches_has_its_groups_together(folder, row, write_rows):
+def test_comparison_job_keeps_groups_together_for_batch_functions(folder, row, write_rows):
     rows = [row("3", group="g"), row("1", group="g"), row("2", group="h")]
     found = ComparisonJob("rewards.py:one", "rewards.py:ranked", write_rows(rows)).run().comparison
     assert (found.movement.before.value, found.movement.after.value) == (2.0, 1 / 3)
@@ -151,26 +151,26 @@ def two_folders(folder):
     return two_folders
 
 
-def test_two_folders_with_their_own_module_of_one_name_are_refused(two_folders, row, write_rows):
+def test_comparison_job_rejects_different_modules_of_one_name(two_folders, row, write_rows):
     specs = two_folders(1.0, 2.0)
     with pytest.raises(InvalidArgumentError, match="are both the module 'limits_of_"):
         ComparisonJob(*specs, write_rows([row("1")])).run()
 
 
-def test_two_folders_with_the_same_module_are_compared(two_folders, row, write_rows):
+def test_comparison_job_accepts_equal_modules_of_one_name(two_folders, row, write_rows):
     specs = two_folders(1.0, 1.0)
     report = ComparisonJob(*specs, write_rows([row("1")])).run()
     assert report.comparison.movement.difference.value == 0.0
 
 
-def test_two_rewards_of_one_folder_share_its_modules(two_folders, row, write_rows):
+def test_comparison_job_shares_the_modules_of_one_folder(two_folders, row, write_rows):
     two_folders(1.0, 2.0)
     specs = "new/reward.py:reward", "new/reward.py:other"
     report = ComparisonJob(*specs, write_rows([row("1")])).run()
     assert report.comparison.movement.difference.value == -1.0
 
 
-def test_two_folders_with_rewards_of_one_name_are_compared(folder, row, write_rows):
+def test_comparison_job_compares_rewards_of_one_name_in_two_folders(folder, row, write_rows):
     for value, place in enumerate(("old", "new")):
         (folder / place).mkdir()
         (folder / place / "reward.py").write_text(
@@ -182,9 +182,7 @@ def test_two_folders_with_rewards_of_one_name_are_compared(folder, row, write_ro
     assert [change.what for change in report.changes] == ["code"]
 
 
-def test_two_versions_of_a_package_are_compared_where_their_files_stand_alone(
-    folder, row, write_rows
-):
+def test_comparison_job_compares_two_versions_of_single_files(folder, row, write_rows):
     package = f"package_of_{folder.name}"
     for value, place in enumerate(("old", "new")):
         (folder / place / package).mkdir(parents=True)
@@ -197,7 +195,9 @@ def test_two_versions_of_a_package_are_compared_where_their_files_stand_alone(
     assert report.comparison.movement.difference.value == 1.0
 
 
-def test_code_that_changed_behind_a_reward_file_that_did_not(folder, config, row, write_rows):
+def test_comparison_job_reports_changed_code_behind_an_unchanged_file(
+    folder, config, row, write_rows
+):
     rollouts = write_rows([row("1")])
     (folder / "other").mkdir()
     (folder / "other" / "rewards.py").write_text(
@@ -223,14 +223,14 @@ def test_code_that_changed_behind_a_reward_file_that_did_not(folder, config, row
     ],
     ids=["no-file", "empty", "no-reward", "no-config", "no-format", "no-top"],
 )
-def test_what_can_not_be_done_is_refused(folder, rollouts, options, error, said):
+def test_comparison_job_rejects_invalid_options(folder, rollouts, options, error, said):
     (folder / "empty.jsonl").write_text("\n")
     given = {"before": "rewards.py:one", "after": "rewards.py:minus", "rollouts": rollouts}
     with pytest.raises(error, match=said):
         ComparisonJob(**given | options).run()
 
 
-def test_what_a_reward_prints_is_kept_from_standard_output(folder, row, write_rows, capsys):
+def test_comparison_job_keeps_prints_off_standard_output(folder, row, write_rows, capsys):
     (folder / "loud.py").write_text(
         "print('loaded')\ndef reward(action, observation):\n    print('called')\n    return 1.0\n"
     )
@@ -240,7 +240,7 @@ def test_what_a_reward_prints_is_kept_from_standard_output(folder, row, write_ro
     assert told.err.split() == ["loaded", "called", "called"]
 
 
-def test_each_reward_reads_the_rollouts_for_itself(folder, row, write_rows):
+def test_comparison_job_reads_rollouts_for_each_reward(folder, row, write_rows):
     (folder / "spoils.py").write_text(
         "def reward(action, observation):\n"
         "    observation.metadata['tags'].append('seen')\n"
@@ -251,7 +251,7 @@ def test_each_reward_reads_the_rollouts_for_itself(folder, row, write_rows):
     assert (movement.before.value, movement.after.value) == (1.0, 1.0)
 
 
-def test_progress_is_told(rollouts):
+def test_comparison_job_reports_progress(rollouts):
     seen = []
     job = ComparisonJob("rewards.py:one", "rewards.py:minus", rollouts)
     report = job.run(lambda rows, read: seen.append((rows, read)))
@@ -260,7 +260,7 @@ def test_progress_is_told(rollouts):
     assert seen[-1][0] <= report.comparison.rows
 
 
-def test_ctrl_c_ends_it_and_what_is_scored_is_compared(folder, row, write_rows):
+def test_comparison_job_compares_the_finished_rows_after_ctrl_c(folder, row, write_rows):
     (folder / "stops.py").write_text(
         "import os, signal\n"
         "def reward(action, observation):\n"

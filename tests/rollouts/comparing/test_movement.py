@@ -21,7 +21,7 @@ def moved(*pairs):
     return movement
 
 
-def test_differences_as_worked_by_hand():
+def test_movement_example_computed_by_hand():
     found = moved((0.0, 1.0), (1.0, 0.5), (0.5, 0.5), None)
     assert (found.rows, found.both) == (4, 3)
     assert (found.before.value, found.after.value) == (0.5, 2 / 3)
@@ -33,7 +33,7 @@ def test_differences_as_worked_by_hand():
     assert found.quantiles()[1.0] == 1.0
 
 
-def test_nothing_valid_in_both_has_no_numbers():
+def test_movement_without_valid_scores_has_no_numbers():
     found = moved(None, None)
     assert (found.rows, found.both, found.rose, found.fell, found.unmoved) == (2, 0, 0, 0, 0)
     assert (found.before.value, found.after.value, found.difference.value) == (None, None, None)
@@ -41,7 +41,7 @@ def test_nothing_valid_in_both_has_no_numbers():
     assert "quantiles" not in found.to_dict()
 
 
-def test_what_is_beyond_every_float_is_none_and_not_infinite():
+def test_movement_that_overflows_is_none():
     found = moved((-HUGE, HUGE), (HUGE, -HUGE), (0.0, 1.0))
     assert found.difference.value is None
     assert found.quantiles()[0.0] is None
@@ -50,14 +50,14 @@ def test_what_is_beyond_every_float_is_none_and_not_infinite():
 
 
 @given(st.lists(finite, min_size=1, max_size=30))
-def test_quantiles_are_those_of_numpy(values):
+def test_quantile_equals_numpy(values):
     ordered = sorted(values)
     for share in QUANTILES:
         assert quantile(ordered, share) == pytest.approx(float(np.quantile(values, share)))
 
 
 @given(st.lists(st.tuples(finite, finite) | st.none(), max_size=30))
-def test_the_other_way_round_everything_is_mirrored(pairs):
+def test_movement_is_mirrored(pairs):
     there = moved(*pairs)
     back = moved(*(pair and pair[::-1] for pair in pairs))
     assert (there.rows, there.both, there.unmoved) == (back.rows, back.both, back.unmoved)

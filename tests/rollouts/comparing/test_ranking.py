@@ -47,7 +47,7 @@ def one_by_one(before, after):
     ids=["none", "one", "same", "reversed", "one-flip", "all-tied-now", "all-were-tied", "tied",
          "ties-both-ways", "mixed"],
 )  # fmt: skip
-def test_pairs_as_worked_by_hand(before, after, counts, tau):
+def test_count_pairs_example_computed_by_hand(before, after, counts, tau):
     found = count_pairs(before, after)
     assert found == PairCounts(*counts)
     assert found.pairs == len(before) * (len(before) - 1) // 2
@@ -55,13 +55,13 @@ def test_pairs_as_worked_by_hand(before, after, counts, tau):
 
 
 @given(few | many)
-def test_counts_are_those_of_looking_at_every_pair(scores):
+def test_count_pairs_equals_looking_at_every_pair(scores):
     before, after = [one for one, _ in scores], [other for _, other in scores]
     assert count_pairs(before, after) == one_by_one(before, after)
 
 
 @given(few | many)
-def test_the_other_way_round_ties_change_their_sides(scores):
+def test_count_pairs_is_mirrored(scores):
     before, after = [one for one, _ in scores], [other for _, other in scores]
     there, back = count_pairs(before, after), count_pairs(after, before)
     assert (there.kept, there.flipped, there.tied) == (back.kept, back.flipped, back.tied)
@@ -70,7 +70,7 @@ def test_the_other_way_round_ties_change_their_sides(scores):
 
 
 @given(few | many)
-def test_scores_that_stay_flip_nothing(scores):
+def test_count_pairs_of_equal_scores_flips_nothing(scores):
     before = [one for one, _ in scores]
     found = count_pairs(before, before)
     assert (found.flipped, found.ties_broken, found.ties_made) == (0, 0, 0)
@@ -78,23 +78,23 @@ def test_scores_that_stay_flip_nothing(scores):
 
 
 @given(few | many)
-def test_tau_is_between_minus_one_and_one(scores):
+def test_pair_counts_tau_is_between_minus_one_and_one(scores):
     tau = count_pairs([one for one, _ in scores], [other for _, other in scores]).tau
     assert tau is None or -1.0 <= tau <= 1.0
 
 
-def test_a_large_group_is_counted_without_looking_at_every_pair():
+def test_count_pairs_of_a_large_group_is_fast():
     size = 20_000
     found = count_pairs(range(size), range(size, 0, -1))
     assert found == PairCounts(flipped=size * (size - 1) // 2)
 
 
-def test_counts_add_up():
+def test_pair_counts_add_up():
     assert PairCounts(1, 2, 3, 4, 5) + PairCounts(10, 20, 30, 40, 50) == PairCounts(
         11, 22, 33, 44, 55
     )
 
 
-def test_unequal_numbers_of_scores_are_refused():
+def test_count_pairs_rejects_unequal_numbers_of_scores():
     with pytest.raises(InvalidArgumentError, match=r"`after` must have 2 scores, .* got 1"):
         count_pairs([0.0, 1.0], [0.0])

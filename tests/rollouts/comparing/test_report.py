@@ -31,7 +31,7 @@ def negated(action, observation):
     return -float(action.content)
 
 
-def test_two_rubrics():
+def test_compare_rewards_compares_two_rubrics():
     report = compare_rewards(number, negated, iter(rollouts("1", "2", "x")))
     found = report.comparison
     assert (found.rows, found.neither, found.groups.pairs.flipped) == (3, 1, 1)
@@ -41,7 +41,7 @@ def test_two_rubrics():
     assert not report.is_unsteady
 
 
-def test_a_reward_with_itself_moves_nothing():
+def test_compare_rewards_of_a_reward_with_itself_moves_nothing():
     report = compare_rewards(number, number, rollouts("1", "2", "x"))
     assert (report.changes, report.comparison.moved) == ((), ())
     assert report.comparison.movement.unmoved == 2
@@ -49,7 +49,7 @@ def test_a_reward_with_itself_moves_nothing():
     assert not report.is_unsteady
 
 
-def test_a_reward_that_does_not_repeat_itself_is_told():
+def test_compare_rewards_reports_an_unsteady_reward():
     given = iter(range(100))
     restless = as_rubric(lambda action, observation: float(next(given)))
     report = compare_rewards(restless, restless, rollouts("a", "b"))
@@ -57,7 +57,7 @@ def test_a_reward_that_does_not_repeat_itself_is_told():
     assert report.to_dict()["unsteady"] is True
 
 
-def test_what_one_reward_does_to_a_rollout_is_nothing_to_the_other():
+def test_compare_rewards_isolates_changes_to_rollouts():
     @as_rubric
     def spoils(action, observation):
         seen = len(observation.metadata["tags"])
@@ -68,7 +68,7 @@ def test_what_one_reward_does_to_a_rollout_is_nothing_to_the_other():
     assert report.comparison.movement.before.value == report.comparison.movement.after.value
 
 
-def test_a_rubric_beside_a_function_of_batches():
+def test_compare_rewards_compares_a_rubric_with_a_batch_function():
     @reward_function(mode="batch")
     def ranked(rollouts_messages):
         texts = [messages[-1].text for messages in rollouts_messages]
@@ -82,14 +82,14 @@ def test_a_rubric_beside_a_function_of_batches():
         compare_rewards(number, ranked, apart)
 
 
-def test_an_episode_that_failed_is_invalid_unless_it_is_asked_for():
+def test_compare_rewards_skips_failed_episodes_unless_score_failed():
     failed = rollouts("1", ended="error", error="it died")
     assert compare_rewards(number, negated, failed).comparison.neither == 1
     asked = compare_rewards(number, negated, failed, score_failed=True).comparison
     assert (asked.neither, asked.movement.difference.value) == (0, -2.0)
 
 
-def test_json_can_hold_the_report():
+def test_comparison_report_to_dict_is_json():
     report = compare_rewards(number, negated, rollouts("1", "x"), top=1)
     told = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert told["rows"] == 2

@@ -38,7 +38,7 @@ def rows(records):
     return [json.loads(line) for _, line in read(records)]
 
 
-def test_a_record_is_a_rollout():
+def test_read_tau_bench_converts_a_record_to_a_rollout():
     [(number, line)] = read([record(task_id=3, trial=1)])
     assert number == 1
     rollout = parse_line(number, line)
@@ -46,7 +46,7 @@ def test_a_record_is_a_rollout():
     assert rollout.columns["ground_truth"] == TASK
 
 
-def test_the_other_columns_stay():
+def test_read_tau_bench_keeps_the_other_columns():
     [row] = rows([record(reward=0.5, extra={"a": 1})])
     assert (row["reward"], row["trial"], row["extra"], row["info"]) == (
         0.5, 0, {"a": 1}, {"task": TASK},
@@ -54,7 +54,7 @@ def test_the_other_columns_stay():
     assert "traj" not in row
 
 
-def test_trials_that_stand_apart_come_together_with_their_own_numbers():
+def test_read_tau_bench_groups_the_trials_of_a_task_and_keeps_their_numbers():
     given = [record(task, trial) for trial in range(2) for task in (7, 5, 6)]
     found = read(given)
     assert [number for number, _ in found] == [1, 4, 2, 5, 3, 6]
@@ -63,26 +63,26 @@ def test_trials_that_stand_apart_come_together_with_their_own_numbers():
     ]  # fmt: skip
 
 
-def test_tasks_are_told_apart_by_kind():
+def test_read_tau_bench_distinguishes_tasks_by_type():
     found = rows([record(1), record("1"), record(1), record("1")])
     assert [row["group"] for row in found] == [1, 1, "1", "1"]
 
 
 @pytest.mark.parametrize("info", [None, [], "x", {}, {"task": None}], ids=repr)
-def test_a_record_without_a_task_has_no_ground_truth(info):
+def test_read_tau_bench_has_no_ground_truth_for_a_record_without_a_task(info):
     [row] = rows([record(info=info)])
     assert row["ground_truth"] is None
     assert row["group"] == 3
 
 
-def test_a_record_without_numbers_is_named_by_its_place():
+def test_read_tau_bench_numbers_a_record_without_an_id():
     found = read([{"traj": TRAJ}, {"task_id": 3, "traj": TRAJ}])
     assert [parse_line(*line).id for line in found] == [1, "3"]
     assert [parse_line(*line).group for line in found] == [None, 3]
 
 
 @pytest.mark.parametrize("other", [None, 3, "x", [], [1]], ids=repr)
-def test_what_is_no_record_fails_where_it_is_scored(other):
+def test_read_tau_bench_passes_on_what_is_not_a_record(other):
     found = read([record(1), other, record(2)])
     assert sorted(number for number, _ in found) == [1, 2, 3]
     [broken] = [line for line in found if line[0] == 2]
@@ -96,14 +96,14 @@ def test_what_is_no_record_fails_where_it_is_scored(other):
     [None, [], {}, "x", [{"role": "user", "content": "?"}], [{"role": "robot"}], [3]],
     ids=repr,
 )
-def test_a_record_whose_conversation_is_none_keeps_its_names(traj):
+def test_read_tau_bench_keeps_the_id_of_a_record_with_an_invalid_conversation(traj):
     [line] = read([record(traj=traj)])
     with pytest.raises(RolloutError) as caught:
         parse_line(*line)
     assert (caught.value.row["id"], caught.value.row["group"]) == ("3-0", 3)
 
 
-def test_a_number_that_is_none_fails_its_own_record():
+def test_read_tau_bench_passes_on_a_record_with_nan():
     data = json.dumps([record(1), record(2)]).replace('"reward": 1.0', '"reward": NaN', 1)
     first, second = read(data.encode())
     with pytest.raises(RolloutError, match="NaN is not valid JSON"):
@@ -111,7 +111,7 @@ def test_a_number_that_is_none_fails_its_own_record():
     assert parse_line(*second).id == "2-0"
 
 
-def test_an_empty_array_has_no_lines():
+def test_read_tau_bench_of_an_empty_array_yields_nothing():
     assert read([]) == []
     assert read(b" [ ] \n") == []
 
@@ -130,18 +130,18 @@ def test_an_empty_array_has_no_lines():
     ],
     ids=["empty", "broken", "bytes", "lines", "object", "null", "number", "deep"],
 )
-def test_what_is_no_array_is_refused(data, match):
+def test_read_tau_bench_rejects_what_is_not_an_array(data, match):
     with pytest.raises(RolloutError, match=match):
         read(data)
 
 
-def test_records_that_are_nested_deeply_end_nothing():
+def test_read_tau_bench_accepts_deep_nesting():
     for depth in (500, 900):
         nested = b'[{"task_id": ' + b"[" * depth + b"]" * depth + b', "traj": []}]'
         assert len(read(nested)) == 1
 
 
-def test_a_file_that_is_too_large_is_refused(monkeypatch):
+def test_read_tau_bench_rejects_a_file_that_is_too_large(monkeypatch):
     monkeypatch.setattr(reading, "MAX_FILE", 100)
     assert read(b" " * 98 + b"[]") == []
     with pytest.raises(RolloutError, match="must have at most 100 bytes"):
@@ -152,26 +152,26 @@ def test_a_file_that_is_too_large_is_refused(monkeypatch):
     "data", [b"\xef\xbb\xbf" + json.dumps([record()]).encode(),
              json.dumps([record()]).encode("utf-16")], ids=["mark", "utf-16"],
 )  # fmt: skip
-def test_files_of_other_systems_are_read(data):
+def test_read_tau_bench_accepts_other_encodings_and_line_ends(data):
     [line] = read(data)
     assert parse_line(*line).id == "3-0"
 
 
-def test_text_stays_what_it_was():
+def test_read_tau_bench_keeps_text_unchanged():
     said = "é 6 × 7 \u2028 \x00 🎲"
     [line] = read([record(traj=[{"role": "assistant", "content": said}])])
     assert b"\n" not in line
     assert parse_line(*line).messages[0].text == said
 
 
-def test_half_a_character_is_no_failure():
+def test_read_tau_bench_accepts_lone_surrogates():
     parts = [{"type": "text", "text": "\ud800"}]
     [line] = read([record(traj=[{"role": "assistant", "content": parts}], task_id="\udfff")])
     assert parse_line(*line).messages[0].text == "\ud800"
     assert parse_line(*line).group == "\udfff"
 
 
-def test_formats_have_names():
+def test_read_batches_knows_its_formats():
     assert {"jsonl": read_lines, "tau-bench": read_tau_bench} == FORMATS
     with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
         read_batches(io.BytesIO(), "-", format="csv", together=False)

@@ -49,7 +49,7 @@ def best(rollouts_messages):
 # Pointwise
 
 
-def test_a_row_of_a_number():
+def test_function_scorer_makes_a_row_of_a_number():
     row = score(length, "42", id="q7", group="g")
     assert list(row) == KEYS
     assert row == {
@@ -59,7 +59,7 @@ def test_a_row_of_a_number():
     }  # fmt: skip
 
 
-def test_the_function_gets_the_ground_truth_and_the_columns_that_it_takes():
+def test_function_scorer_passes_the_ground_truth_and_requested_columns():
     def found(messages, ground_truth, kind, level=3):
         return {"score": float(ground_truth), "reason": f"{kind} {level}"}
 
@@ -68,7 +68,7 @@ def test_the_function_gets_the_ground_truth_and_the_columns_that_it_takes():
     assert score(found, "x", ground_truth="0.5", kind="k", level=4)["reason"] == "k 4"
 
 
-def test_keywords_reach_a_function_that_takes_all():
+def test_function_scorer_passes_all_columns_to_kwargs():
     def takes(messages, **kwargs):
         return {"score": 1.0, "reason": json.dumps(kwargs, sort_keys=True)}
 
@@ -78,7 +78,7 @@ def test_keywords_reach_a_function_that_takes_all():
     }  # fmt: skip
 
 
-def test_a_parameter_goes_before_a_column():
+def test_function_scorer_parameters_override_columns():
     def level(messages, level=0.0):
         return level
 
@@ -86,7 +86,7 @@ def test_a_parameter_goes_before_a_column():
     assert score(level, "x", level=0.25, parameters={"level": 0.5})["score"] == 0.5
 
 
-def test_a_result_fills_the_row():
+def test_function_scorer_fills_a_row_from_an_evaluate_result():
     def full(messages):
         return EvaluateResult(
             score=0.5,
@@ -108,7 +108,7 @@ def test_a_result_fills_the_row():
     assert (row["reason"], row["notes"]) == ("why", [])
 
 
-def test_numbers_of_numpy_are_components():
+def test_function_scorer_accepts_numpy_metrics_as_components():
     metrics = {"i": np.int64(3), "f": np.float32(0.5), "d": np.float64(0.25), "a": np.ones(2)}
     row = score(lambda messages: {"score": np.float64(1.0), "metrics": metrics}, "x")
     assert row["components"] == {"i": 3.0, "f": 0.5, "d": 0.25}
@@ -118,12 +118,12 @@ def test_numbers_of_numpy_are_components():
 @pytest.mark.parametrize(
     ("outputs", "rewards"), [(None, None), ([], [None, None])], ids=["none", "empty"]
 )
-def test_no_steps_and_none_of_them_are_different(outputs, rewards):
+def test_function_scorer_distinguishes_no_steps_from_an_empty_list(outputs, rewards):
     row = score(lambda messages: EvaluateResult(score=1.0, step_outputs=outputs), "a", "b")
     assert row["step_rewards"] == rewards
 
 
-def test_what_is_said_of_steps_that_are_not_there_is_noted():
+def test_function_scorer_notes_outputs_for_missing_steps():
     def steps(messages):
         said = [(0, 0.5), (7, 1.0), ("0", 1.0), (1, 0.25), (1, 0.125), ("go", 1.0)]
         return {"score": 1.0, "step_outputs": [
@@ -139,7 +139,7 @@ def test_what_is_said_of_steps_that_are_not_there_is_noted():
     ]
 
 
-def test_ids_that_several_turns_have_mean_none_of_them():
+def test_function_scorer_ignores_ambiguous_step_ids():
     def steps(messages):
         return {"score": 1.0, "step_outputs": [{"step_index": "go", "base_reward": 1.0}]}
 
@@ -149,7 +149,7 @@ def test_ids_that_several_turns_have_mean_none_of_them():
 
 
 @pytest.mark.parametrize("index", ["--1", "9" * 5000], ids=["minuses", "long"])
-def test_strange_names_of_steps_are_noted(index):
+def test_function_scorer_notes_invalid_step_indexes(index):
     def steps(messages):
         return {"score": 1.0, "step_outputs": [{"step_index": index, "base_reward": 1.0}]}
 
@@ -157,7 +157,7 @@ def test_strange_names_of_steps_are_noted(index):
     assert (row["score"], len(row["notes"])) == (1.0, 1)
 
 
-def test_what_is_odd_about_the_conversation_is_noted():
+def test_function_scorer_notes_irregular_conversations():
     call = {"id": "c", "function": {"name": "book", "arguments": "{broken"}}
     odd = Rollout.from_row(
         {"messages": [{"role": "assistant", "content": "Hello!", "tool_calls": [call]}]}
@@ -184,7 +184,7 @@ class Stop(BaseException):
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_what_is_raised_is_a_failed_row_and_no_zero(error, is_async):
+def test_function_scorer_makes_an_exception_a_failed_row_and_not_zero(error, is_async):
     def raises(messages):
         raise error
 
@@ -198,7 +198,7 @@ def test_what_is_raised_is_a_failed_row_and_no_zero(error, is_async):
     assert list(row) == KEYS
 
 
-def test_ctrl_c_goes_through():
+def test_function_scorer_raises_keyboard_interrupt():
     def interrupted(messages):
         raise KeyboardInterrupt
 
@@ -210,13 +210,13 @@ def test_ctrl_c_goes_through():
     "value", [float("nan"), float("inf"), None, "1", True, {"scor": 1.0}, {"score": "1"}, [1.0]],
     ids=repr,
 )  # fmt: skip
-def test_what_is_no_result_is_a_failed_row(value):
+def test_function_scorer_makes_an_invalid_result_a_failed_row(value):
     row = score(lambda messages: value, "x")
     assert (row["score"], row["is_score_valid"]) == (None, False)
     assert row["error"].startswith("RewardFunctionError: ")
 
 
-def test_a_nan_score_that_is_marked_valid_is_a_failed_row():
+def test_function_scorer_makes_a_nan_score_a_failed_row():
     bad = EvaluateResult.model_construct(
         score=float("nan"), is_score_valid=True, reason=None, metrics={}, step_outputs=None,
         error=None,
@@ -225,7 +225,7 @@ def test_a_nan_score_that_is_marked_valid_is_a_failed_row():
     assert (row["score"], row["is_score_valid"]) == (None, False)
 
 
-def test_an_invalid_result_has_no_score_and_says_why():
+def test_function_scorer_reports_the_reason_of_an_invalid_result():
     def said(**fields):
         return score(lambda messages: EvaluateResult(**fields), "x")
 
@@ -238,12 +238,12 @@ def test_an_invalid_result_has_no_score_and_says_why():
     assert "no error that says why" in bare["error"]
 
 
-def test_an_error_beside_a_valid_score_is_told():
+def test_function_scorer_reports_an_error_beside_a_valid_score():
     row = score(lambda messages: EvaluateResult(score=0.5, error="a retry"), "x")
     assert (row["score"], row["is_score_valid"], row["error"]) == (0.5, True, "a retry")
 
 
-def test_the_row_of_a_line_that_can_not_be_read_says_which():
+def test_function_scorer_reports_the_line_that_can_not_be_read():
     with FunctionScorer(reward_function(length)) as scorer:
         row = scorer.failed(RolloutError("no good", line=3, row={"id": "a", "group": "g"}))
         assert row["fingerprint"] == scorer.fingerprint
@@ -254,18 +254,18 @@ def test_the_row_of_a_line_that_can_not_be_read_says_which():
 # Batches
 
 
-def test_a_batch_function_sees_the_group_at_once():
+def test_function_scorer_passes_a_group_at_once_to_a_batch_function():
     rows = score_group(best, rollout("a", id=1, group="g"), rollout("bb", id=2, group="g"))
     assert [(row["id"], row["score"]) for row in rows] == [(1, 0.0), (2, 1.0)]
     assert all(list(row) == KEYS for row in rows)
 
 
-def test_a_pointwise_function_scores_a_group_one_by_one():
+def test_function_scorer_scores_a_group_one_by_one_with_a_pointwise_function():
     rows = score_group(length, rollout("a"), rollout("bb"))
     assert [row["score"] for row in rows] == [1.0, 2.0]
 
 
-def test_columns_come_as_lists_and_parameters_as_they_are():
+def test_function_scorer_passes_columns_as_lists_and_parameters_unchanged():
     seen = {}
 
     def takes(rollouts_messages, ground_truths=None, **kwargs):
@@ -287,7 +287,7 @@ def test_columns_come_as_lists_and_parameters_as_they_are():
     }
 
 
-def test_a_column_named_as_the_conversations_does_no_harm():
+def test_function_scorer_ignores_columns_named_like_its_own_arguments():
     def takes(rollouts_messages, **kwargs):
         return [1.0 for _ in rollouts_messages]
 
@@ -295,19 +295,19 @@ def test_a_column_named_as_the_conversations_does_no_harm():
     assert (row["score"], row["error"]) == (1.0, None)
 
 
-def test_a_rollout_alone_is_a_group_of_one():
+def test_function_scorer_scores_a_single_rollout_as_a_group_of_one():
     assert score(best, "a")["score"] == 1.0
 
 
 @pytest.mark.parametrize("value", [[1.0], [1.0, 0.0, 0.5], 1.0, None], ids=repr)
-def test_too_few_results_fail_all_rows(value):
+def test_function_scorer_fails_all_rows_if_there_are_too_few_results(value):
     rows = score_group(lambda rollouts_messages: value, rollout("a", id=1), rollout("b", id=2))
     assert [row["id"] for row in rows] == [1, 2]
     assert {(row["score"], row["is_score_valid"]) for row in rows} == {(None, False)}
     assert all("RewardFunctionError" in row["error"] for row in rows)
 
 
-def test_a_batch_function_that_raises_fails_all_rows():
+def test_function_scorer_fails_all_rows_if_a_batch_function_raises():
     def raises(rollouts_messages):
         raise ValueError("no luck")
 
@@ -315,7 +315,7 @@ def test_a_batch_function_that_raises_fails_all_rows():
     assert [row["error"].partition(" (")[0] for row in rows] == ["ValueError: no luck"] * 2
 
 
-def test_a_result_that_is_none_fails_its_own_row():
+def test_function_scorer_fails_only_the_row_of_an_invalid_result():
     def some(rollouts_messages):
         return [1.0, "x", {"score": 0.5}, EvaluateResult(error="no answer")]
 
@@ -323,7 +323,7 @@ def test_a_result_that_is_none_fails_its_own_row():
     assert [row["score"] for row in rows] == [1.0, None, 0.5, None]
 
 
-def test_arrays_are_lists_of_scores():
+def test_function_scorer_accepts_arrays_of_scores():
     rows = score_group(lambda rollouts_messages: np.array([0.5, 1.0]), rollout("a"), rollout("b"))
     assert [row["score"] for row in rows] == [0.5, 1.0]
 
@@ -331,7 +331,7 @@ def test_arrays_are_lists_of_scores():
 # Async
 
 
-def test_async_functions_of_both_modes_share_one_loop():
+def test_function_scorer_runs_async_functions_in_one_loop():
     loops = []
 
     async def one(messages):
@@ -350,7 +350,7 @@ def test_async_functions_of_both_modes_share_one_loop():
 
 
 @pytest.mark.parametrize("mode", ["pointwise", "batch"])
-def test_an_async_function_inside_a_running_loop_is_refused(mode):
+def test_function_scorer_rejects_an_async_function_inside_a_running_loop(mode):
     async def one(messages):
         return 1.0
 
@@ -366,7 +366,7 @@ def test_an_async_function_inside_a_running_loop_is_refused(mode):
         asyncio.run(inside())
 
 
-def test_the_scorer_can_be_used_again_after_its_end():
+def test_function_scorer_can_be_used_again_after_its_end():
     async def one(messages):
         return 1.0
 
@@ -380,7 +380,7 @@ def test_the_scorer_can_be_used_again_after_its_end():
 
 
 @pytest.mark.parametrize("name", ["messages", "ground_truth", "levle", "self"])
-def test_a_parameter_that_the_function_does_not_take_is_refused(name):
+def test_function_scorer_rejects_unknown_parameters(name):
     def takes(messages, ground_truth=None, *, level=1, mode="x"):
         return 1.0
 
@@ -389,7 +389,7 @@ def test_a_parameter_that_the_function_does_not_take_is_refused(name):
 
 
 @pytest.mark.parametrize("name", ["rollouts_messages", "ground_truths", "messages"])
-def test_the_conversations_are_no_parameter_of_a_function_that_takes_all(name):
+def test_function_scorer_rejects_the_conversation_as_parameter(name):
     def takes(rollouts_messages, **kwargs):
         return [1.0 for _ in rollouts_messages]
 
@@ -397,12 +397,12 @@ def test_the_conversations_are_no_parameter_of_a_function_that_takes_all(name):
         FunctionScorer(reward_function(takes), {name: 1})
 
 
-def test_a_function_without_parameters_says_so():
+def test_function_scorer_names_a_function_without_parameters():
     with pytest.raises(InvalidArgumentError, match="it accepts no parameters"):
         FunctionScorer(reward_function(length), {"level": 1})
 
 
-def test_the_fingerprint_is_of_the_function_and_its_parameters():
+def test_function_scorer_fingerprint_covers_function_and_parameters():
     def takes(messages, level=1):
         return 1.0
 
@@ -414,7 +414,7 @@ def test_the_fingerprint_is_of_the_function_and_its_parameters():
     assert len({one, fingerprint(takes), fingerprint(takes, level=2), fingerprint(length)}) == 4
 
 
-def test_the_parameters_that_were_given_are_not_held_on_to():
+def test_function_scorer_copies_its_parameters():
     def takes(messages, level=0.0):
         return level
 

@@ -34,13 +34,13 @@ def summary_of(*facts):
 # The facts of one group
 
 
-def test_the_group_stats_rows_without_credit():
+def test_group_stats_of_rows_without_credit():
     facts = group_stats([row(1.0), row(None), row(0.5)], credited=False)
     assert facts == GroupStats("g", 3, (1.0, 0.5))
     assert (facts.mean_score, facts.dead, facts.uncredited) == (0.75, False, False)
 
 
-def test_steps_are_counted_by_the_states_that_they_share():
+def test_group_stats_counts_steps_by_shared_states():
     rows = [row(1.0, (0, 1.0), (1, 1.0), (0, 1.0)), row(0.0, (0, 0.0), (2, 0.5), (3, 0.5)),
             row(0.0, (2, 0.5))]  # fmt: skip
     facts = group_stats(rows, credited=True)
@@ -50,12 +50,12 @@ def test_steps_are_counted_by_the_states_that_they_share():
     assert not facts.uncredited
 
 
-def test_steps_without_anchors_share_nothing():
+def test_group_stats_of_steps_without_anchors_shares_nothing():
     facts = group_stats([row(1.0, (None, 1.0), (None, 1.0))], credited=True)
     assert (facts.steps, facts.shared_steps, facts.anchors, facts.dead_anchors) == (2, 0, {}, 0)
 
 
-def test_steps_without_an_advantage_are_not_counted():
+def test_group_stats_skips_steps_without_an_advantage():
     masked = row(None, steps=[{"step_index": 0, "advantage": None, "return_to_go": None}])
     uncredited = row(1.0, steps=[{"step_index": 0, "base_reward": 0.5, "reason": None}])
     facts = group_stats([masked, uncredited], credited=True)
@@ -67,16 +67,16 @@ def test_steps_without_an_advantage_are_not_counted():
     [((), False), ((1.0,), False), ((1.0, 1.0), True), ((0.0, -0.0), True), ((0.0, 1e-12), False)],
     ids=str,
 )
-def test_a_group_dead_where_two_or_more_scores_are_the_same(scores, dead):
+def test_group_stats_is_dead_with_two_or_more_equal_scores(scores, dead):
     assert GroupStats("g", 3, scores).dead is dead
 
 
-def test_no_score_has_no_mean_and_misses_no_credit():
+def test_group_stats_without_scores_has_no_mean_and_misses_no_credit():
     facts = group_stats([row(None), row(None)], credited=True)
     assert (facts.mean_score, facts.scores, facts.uncredited) == (None, (), False)
 
 
-def test_the_mean_of_large_scores_is_exact():
+def test_group_stats_mean_of_large_scores_is_exact():
     assert GroupStats("g", 3, (1e16, 1.0, -1e16)).mean_score == pytest.approx(1 / 3)
 
 
@@ -88,7 +88,7 @@ HUGE = 1.7e308
     [((HUGE,) * 4, HUGE), ((HUGE, HUGE, -HUGE, -HUGE), 0.0), ((-HUGE,) * 3, -HUGE)],
     ids=["large", "both", "small"],
 )
-def test_the_mean_of_scores_whose_sum_is_no_float_is_one(scores, mean):
+def test_group_stats_mean_is_finite_though_the_sum_overflows(scores, mean):
     facts = group_stats([row(score) for score in scores], credited=False)
     assert facts.mean_score == pytest.approx(mean)
     json.dumps(summary_of(facts).to_dict(), allow_nan=False)
@@ -97,7 +97,7 @@ def test_the_mean_of_scores_whose_sum_is_no_float_is_one(scores, mean):
 # Over groups
 
 
-def test_groups_are_counted_by_what_can_be_learnt():
+def test_group_summary_counts_groups_with_nothing_to_learn():
     counted = summary_of(
         GroupStats("a", 2, (1.0, 0.0)),
         GroupStats("b", 2, (1.0, 1.0)),
@@ -115,7 +115,7 @@ def test_groups_are_counted_by_what_can_be_learnt():
     }  # fmt: skip
 
 
-def test_rollouts_without_a_group_are_no_group():
+def test_group_summary_counts_rollouts_without_a_group():
     counted = summary_of(
         GroupStats(None, 1, (1.0,), steps=2, anchors={1: 2}), GroupStats(None, 1, ())
     )
@@ -124,7 +124,7 @@ def test_rollouts_without_a_group_are_no_group():
     assert (told["steps"], told["anchor_sizes"], told["by_group"]) == (2, {"1": 2}, [])
 
 
-def test_anchors_are_counted_by_size():
+def test_group_summary_counts_anchors_by_size():
     counted = summary_of(
         GroupStats(
             "a", 2, (1.0, 0.0), steps=4, shared_steps=2, anchors={1: 2, 2: 1}, dead_anchors=1
@@ -137,7 +137,7 @@ def test_anchors_are_counted_by_size():
     assert (told["steps"], told["anchor_coverage"], told["dead_anchors"]) == (16, 14 / 16, 1)
 
 
-def test_nothing_has_no_coverage():
+def test_group_summary_without_steps_has_no_coverage():
     assert GroupSummary().to_dict() == {
         "groups": 0, "rows_without_group": 0, "groups_of_one": 0, "dead_groups": 0,
         "uncredited_groups": 0, "steps": 0, "anchor_coverage": None, "anchor_sizes": {},
@@ -145,7 +145,7 @@ def test_nothing_has_no_coverage():
     }  # fmt: skip
 
 
-def test_groups_are_told_one_by_one_up_to_a_bound():
+def test_group_summary_lists_a_bounded_number_of_groups():
     counted = GroupSummary()
     for number in range(1000):
         counted.add(GroupStats(number, 2, (1.0, 0.0)))
@@ -154,7 +154,7 @@ def test_groups_are_told_one_by_one_up_to_a_bound():
     assert len(counted.to_dict()["by_group"]) == summary.MAX_GROUPS == 100
 
 
-def test_the_bound_holds_where_summaries_meet(monkeypatch):
+def test_group_summary_bounds_the_list_when_merging(monkeypatch):
     monkeypatch.setattr(summary, "MAX_GROUPS", 3)
     one = summary_of(GroupStats("a", 1, ()), GroupStats("b", 1, ()))
     one.merge(summary_of(GroupStats("c", 1, ()), GroupStats("d", 1, ())))
@@ -175,7 +175,7 @@ FACTS = st.builds(
 
 
 @given(chunks=st.lists(st.lists(FACTS, max_size=4), max_size=3))
-def test_merging_is_counting_in_one_go(chunks):
+def test_group_summary_merging_equals_counting_at_once(chunks):
     merged, parts = GroupSummary(), [summary_of(*chunk) for chunk in chunks]
     before = copy.deepcopy(parts)
     for part in parts:

@@ -36,23 +36,23 @@ def rollout(group, id=None):
     )
 
 
-def test_lines_of_a_group_come_together():
+def test_lines_by_group_yields_the_lines_of_each_group():
     assert numbers(lines_by_group(lines("a", "a", "b", "c", "c"))) == [[1, 2], [3], [4, 5]]
 
 
-def test_lines_come_as_they_are():
+def test_lines_by_group_yields_lines_unchanged():
     given = lines("a", "a")
     assert list(lines_by_group(given)) == [given]
 
 
-def test_rollouts_without_a_group_stand_for_themselves():
+def test_lines_by_group_yields_rollouts_without_a_group_alone():
     assert numbers(lines_by_group(lines(None, None, "a", None))) == [[1], [2], [3], [4]]
     assert numbers(lines_by_group([(1, b"{}"), (2, b"{}"), (3, b"[1]"), (4, b"3")])) == [
         [1], [2], [3], [4],
     ]  # fmt: skip
 
 
-def test_no_lines_are_no_groups():
+def test_lines_by_group_of_nothing_yields_nothing():
     assert list(lines_by_group([])) == []
     assert list(groups_of([])) == []
 
@@ -61,16 +61,16 @@ def test_no_lines_are_no_groups():
     "groups", [(1, "1"), (1, 1.5), (True, 1), ("a", ["a"]), ({"a": 1}, {"a": 2}), ("", "null")],
     ids=repr,
 )  # fmt: skip
-def test_groups_are_told_apart_by_content_and_kind(groups):
+def test_lines_by_group_distinguishes_groups_by_value_and_type(groups):
     assert numbers(lines_by_group(lines(*groups))) == [[1], [2]]
 
 
-def test_the_order_of_keys_does_not_matter():
+def test_lines_by_group_ignores_the_order_of_keys():
     given = [(1, b'{"group": {"a": 1, "b": 2}}'), (2, b'{"group": {"b": 2, "a": 1}}')]
     assert numbers(lines_by_group(given)) == [[1, 2]]
 
 
-def test_what_json_can_not_hold_is_a_group_all_the_same():
+def test_lines_by_group_accepts_groups_that_json_does_not_have():
     assert group_key(float("inf")) == group_key(float("inf")) != group_key(float("-inf"))
     assert group_key((1, 2)) == group_key([1, 2])
     hash(group_key({"a": {1}}))
@@ -78,7 +78,7 @@ def test_what_json_can_not_hold_is_a_group_all_the_same():
 
 
 @pytest.mark.parametrize("depth", [900, 3000])
-def test_groups_that_are_nested_deeply_end_nothing(depth):
+def test_lines_by_group_accepts_deep_nesting(depth):
     nested = b'{"group": ' + b"[" * depth + b"]" * depth + b"}"
     assert numbers(lines_by_group([(1, nested), (2, b'{"group": 1}')])) == [[1], [2]]
 
@@ -86,7 +86,7 @@ def test_groups_that_are_nested_deeply_end_nothing(depth):
 # Groups that are split
 
 
-def test_a_split_group_is_refused_with_both_places():
+def test_lines_by_group_rejects_a_split_group_with_both_lines():
     with pytest.raises(
         RolloutError, match=r'group "a" is split: it ends at line 2 and continues here. .* sort'
     ) as caught:
@@ -94,14 +94,14 @@ def test_a_split_group_is_refused_with_both_places():
     assert caught.value.line == 4
 
 
-def test_the_groups_before_a_split_come_all_the_same():
+def test_lines_by_group_yields_the_groups_before_a_split():
     batches = lines_by_group(lines("a", "b", "b", "a"))
     assert numbers([next(batches), next(batches)]) == [[1], [2, 3]]
     with pytest.raises(RolloutError, match="is split"):
         next(batches)
 
 
-def test_a_rollout_without_a_group_splits_one():
+def test_lines_by_group_is_split_by_a_rollout_without_a_group():
     with pytest.raises(RolloutError, match="is split"):
         list(lines_by_group(lines("a", None, "a")))
 
@@ -119,7 +119,7 @@ def test_read_batches_checks_the_groups_of_a_file_before_the_first_batch(tmp_pat
                 assert numbers(batches) == [[1, 2], [3], [4]]
 
 
-def test_rollouts_are_grouped_alike():
+def test_groups_of_groups_rollouts_like_lines():
     rollouts = [rollout("a"), rollout("a"), rollout(None), rollout(None), rollout("b")]
     assert [len(each) for each in groups_of(rollouts)] == [2, 1, 1, 1]
     with pytest.raises(RolloutError, match="group 1 is split: it ends at line 1") as caught:
@@ -130,7 +130,7 @@ def test_rollouts_are_grouped_alike():
 # Lines that can't be read
 
 
-def test_a_line_that_can_not_be_read_splits_no_group():
+def test_lines_by_group_is_not_split_by_an_unreadable_line():
     found = list(lines_by_group(lines("a", BROKEN, "a", "b", BROKEN, BROKEN, "b")))
     assert [number for batch in numbers(found) for number in batch] == [1, 2, 3, 4, 5, 6, 7]
     of_a, of_b = ({number for number, line in batch if b"group" in line}
@@ -138,7 +138,7 @@ def test_a_line_that_can_not_be_read_splits_no_group():
     assert (of_a, of_b) == ({1, 3}, {4, 7})
 
 
-def test_lines_that_can_not_be_read_stand_at_the_ends_too():
+def test_lines_by_group_accepts_unreadable_lines_at_the_ends():
     found = list(lines_by_group(lines(BROKEN, "a", "a", BROKEN, "b", BROKEN)))
     assert [number for batch in numbers(found) for number in batch] == [1, 2, 3, 4, 5, 6]
     assert {tuple(line for line in batch if line[1] != BROKEN) for batch in found} - {()} == {
@@ -146,7 +146,7 @@ def test_lines_that_can_not_be_read_stand_at_the_ends_too():
     }  # fmt: skip
 
 
-def test_only_broken_lines_end_nothing():
+def test_lines_by_group_accepts_only_unreadable_lines():
     found = list(lines_by_group(lines(BROKEN, BROKEN)))
     assert [number for batch in numbers(found) for number in batch] == [1, 2]
 
@@ -154,7 +154,7 @@ def test_only_broken_lines_end_nothing():
 # Bounds
 
 
-def test_a_group_that_is_too_large_is_refused(monkeypatch):
+def test_lines_by_group_rejects_a_group_that_is_too_large(monkeypatch):
     monkeypatch.setattr(reading, "MAX_GROUP", 3)
     assert numbers(lines_by_group(lines("a", "a", "a", "b"))) == [[1, 2, 3], [4]]
     with pytest.raises(RolloutError, match='group "a" has more than 3 rollouts') as caught:
@@ -162,12 +162,12 @@ def test_a_group_that_is_too_large_is_refused(monkeypatch):
     assert caught.value.line == 4
 
 
-def test_rollouts_without_a_group_may_be_many(monkeypatch):
+def test_lines_by_group_accepts_many_rollouts_without_a_group(monkeypatch):
     monkeypatch.setattr(reading, "MAX_GROUP", 3)
     assert len(list(lines_by_group(lines(*[None] * 10)))) == 10
 
 
-def test_broken_lines_inside_of_a_group_are_held_in_bounds(monkeypatch):
+def test_lines_by_group_bounds_unreadable_lines_in_a_group(monkeypatch):
     monkeypatch.setattr(reading, "MAX_GROUP", 3)
     try:
         longest = max(map(len, lines_by_group(lines("a", *[BROKEN] * 20, "b"))))
@@ -176,7 +176,7 @@ def test_broken_lines_inside_of_a_group_are_held_in_bounds(monkeypatch):
     assert longest <= 4
 
 
-def test_no_more_than_a_group_is_held():
+def test_lines_by_group_keeps_one_group_in_memory():
     taken = []
 
     def given():
@@ -190,7 +190,7 @@ def test_no_more_than_a_group_is_held():
     assert taken == [1, 2, 3]
 
 
-def test_names_of_groups_are_not_kept():
+def test_lines_by_group_keeps_no_names_of_groups():
     def given():
         for number in range(1, 3001):
             yield number, json.dumps({"group": f"{number:05}" + "x" * 5000}).encode()
@@ -205,7 +205,7 @@ def test_names_of_groups_are_not_kept():
 
 
 @given(st.lists(st.sampled_from([None, "a", "b", 1, "1", [1]]), max_size=8))
-def test_every_line_comes_once_or_a_group_is_split(groups):
+def test_lines_by_group_yields_every_line_once_or_rejects_a_split(groups):
     keys = [json.dumps(each) for each in groups]
     runs = [key for key, _ in groupby(keys) if key != "null"]
     split = len(runs) != len(set(runs))

@@ -56,14 +56,14 @@ def mixed(row):
     ]
 
 
-def test_rows_keep_their_order(row, write_rows, run):
+def test_scoring_job_keeps_the_order_of_rows(row, write_rows, run):
     report, rows = run(write_rows([row("1", id=i, group=-i) for i in range(200)]))
     assert [r["id"] for r in rows] == list(range(200))
     assert [r["group"] for r in rows] == [-i for i in range(200)]
     assert (report.scored, report.resumed, report.interrupted) == (200, 0, False)
 
 
-def test_a_row_is_what_the_scorer_gives(row, write_rows, run):
+def test_scoring_job_writes_the_row_of_the_scorer(row, write_rows, run):
     report, rows = run(write_rows([row("0.5", "1", id="a", group="g")]))
     assert rows == [
         {
@@ -86,7 +86,7 @@ def test_a_row_is_what_the_scorer_gives(row, write_rows, run):
     ]
 
 
-def test_a_broken_line_is_reported_and_the_rest_goes_on(row, write_rows, run):
+def test_scoring_job_reports_a_broken_line_and_continues(row, write_rows, run):
     lines = [row("1", id="a"), b"{", b"\xff\xfe", b"", b"[]", row("1", id="b")]
     report, rows = run(write_rows(lines))
     assert [r["score"] for r in rows] == [1.5, None, None, None, 1.5]
@@ -96,7 +96,7 @@ def test_a_broken_line_is_reported_and_the_rest_goes_on(row, write_rows, run):
     assert (report.summary.failed, report.summary.failures) == (3, {"RolloutError": 3})
 
 
-def test_a_row_that_is_no_rollout_keeps_its_id(write_rows, run):
+def test_scoring_job_keeps_the_id_of_an_invalid_rollout(write_rows, run):
     _, rows = run(write_rows([{"id": "q7", "group": "g", "messages": []}]))
     assert (rows[0]["id"], rows[0]["group"]) == ("q7", "g")
 
@@ -114,13 +114,13 @@ def test_a_row_that_is_no_rollout_keeps_its_id(write_rows, run):
         b'{"id": 1, "messages": [{"role": ' + b"[" * 900 + b"]" * 900 + b"}]}",
     ],
 )
-def test_strange_lines_never_end_a_run(row, write_rows, run, line):
+def test_scoring_job_continues_after_strange_lines(row, write_rows, run, line):
     _, rows = run(write_rows([row("1", id="a"), line, row("1", id="b")]))
     assert [r["score"] for r in rows[::2]] == [1.5, 1.5]
     assert len(rows) == 3
 
 
-def test_an_error_with_half_a_character_never_ends_a_run(row, write_rows, run, reward):
+def test_scoring_job_continues_after_an_error_with_a_lone_surrogate(row, write_rows, run, reward):
     spec = reward(
         r"""
         def reward(action, observation):
@@ -131,7 +131,7 @@ def test_an_error_with_half_a_character_never_ends_a_run(row, write_rows, run, r
     assert [r["is_score_valid"] for r in rows] == [False, False]
 
 
-def test_results_that_json_can_not_hold_are_failed_rows(row, write_rows, run, reward):
+def test_scoring_job_fails_a_row_whose_score_is_infinite(row, write_rows, run, reward):
     spec = reward(
         """
         def reward(action, observation):
@@ -143,14 +143,14 @@ def test_results_that_json_can_not_hold_are_failed_rows(row, write_rows, run, re
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
-def test_an_empty_file_is_an_error(tmp_path, run, data):
+def test_scoring_job_rejects_an_empty_file(tmp_path, run, data):
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(data)
     with pytest.raises(RolloutError, match=r"rollouts\.jsonl has no rollouts: it is empty"):
         run(str(path))
 
 
-def test_a_file_that_is_not_there_is_an_error_and_the_output_stays(tmp_path, run):
+def test_scoring_job_rejects_a_missing_file_and_keeps_the_output(tmp_path, run):
     out = tmp_path / "scored.jsonl"
     out.write_bytes(b"precious\n")
     with pytest.raises(RolloutError, match=r"can't read .*absent\.jsonl: No such file"):
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there_is_an_error_and_the_output_stays(tmp_path, run
     assert out.read_bytes() == b"precious\n"
 
 
-def test_a_reward_that_can_not_be_loaded_leaves_the_output_alone(tmp_path, row, write_rows, run):
+def test_scoring_job_keeps_the_output_if_the_reward_does_not_load(tmp_path, row, write_rows, run):
     out = tmp_path / "scored.jsonl"
     out.write_bytes(b"precious\n")
     with pytest.raises(LoadError):
@@ -167,13 +167,13 @@ def test_a_reward_that_can_not_be_loaded_leaves_the_output_alone(tmp_path, row, 
 
 
 @pytest.mark.parametrize("workers", [0, -1])
-def test_less_than_one_worker_is_refused(row, write_rows, run, workers):
+def test_scoring_job_requires_one_worker(row, write_rows, run, workers):
     with pytest.raises(InvalidArgumentError, match="must be an integer >= 1"):
         run(write_rows([row("1")]), workers=workers)
 
 
 @pytest.mark.parametrize("way", ["same", "symlink", "hardlink", "dotted"])
-def test_the_rollouts_are_never_written_over(tmp_path, row, write_rows, run, way):
+def test_scoring_job_never_overwrites_the_rollouts(tmp_path, row, write_rows, run, way):
     rollouts = Path(write_rows([row("1")]))
     before, other = rollouts.read_bytes(), tmp_path / "other.jsonl"
     match way:
@@ -190,17 +190,17 @@ def test_the_rollouts_are_never_written_over(tmp_path, row, write_rows, run, way
     assert rollouts.read_bytes() == before
 
 
-def test_a_full_disk_is_an_error(row, write_rows, spec):
+def test_scoring_job_raises_on_a_full_disk(row, write_rows, spec):
     with pytest.raises(ScoringError, match="No space left"):
         ScoringJob(write_rows([row("1")]), spec, "/dev/full").run()
 
 
-def test_without_an_output_there_is_a_summary(row, write_rows, spec):
+def test_scoring_job_without_output_returns_a_summary(row, write_rows, spec):
     report = ScoringJob(write_rows([row("1"), row("0")]), spec).run()
     assert (report.summary.rows, report.summary.zeros, report.summary.score.value) == (2, 1, 0.75)
 
 
-def test_the_summary_is_broken_down_by_a_column(row, write_rows, run):
+def test_scoring_job_breaks_the_summary_down_by_a_column(row, write_rows, run):
     report, _ = run(write_rows(mixed(row)), by="kind", passing=0.75)
     parts = report.summary.parts
     assert {name: (part.rows, part.failed, part.passed) for name, part in parts.items()} == {
@@ -214,7 +214,7 @@ def test_the_summary_is_broken_down_by_a_column(row, write_rows, run):
     assert report.summary.stopped == {"rubric_0": 1}
 
 
-def test_progress_ends_with_all_rows_and_bytes(row, write_rows, run):
+def test_scoring_job_reports_progress_up_to_all_rows_and_bytes(row, write_rows, run):
     told = []
     path = write_rows([row("1") for _ in range(300)])
     run(path, progress=lambda rows, read: told.append((rows, read)))
@@ -233,7 +233,7 @@ def whole(row, write_rows, run, tmp_path):
     return rollouts, (tmp_path / "scored.jsonl").read_bytes(), report.summary
 
 
-def test_a_run_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(whole, tmp_path, spec):
+def test_scoring_job_resumes_a_file_cut_off_at_any_byte(whole, tmp_path, spec):
     rollouts, data, summary = whole
     out = tmp_path / "again.jsonl"
     ends = [at for at, byte in enumerate(data) if byte == 10]
@@ -246,7 +246,7 @@ def test_a_run_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(whole, tmp_
         assert report.resumed + report.scored == 7
 
 
-def test_the_summary_after_going_on_counts_all_rows(whole, tmp_path, spec):
+def test_scoring_job_resumed_summary_counts_all_rows(whole, tmp_path, spec):
     rollouts, data, _ = whole
     fresh = ScoringJob(rollouts, spec).run()
     out = tmp_path / "scored.jsonl"
@@ -254,7 +254,7 @@ def test_the_summary_after_going_on_counts_all_rows(whole, tmp_path, spec):
     assert ScoringJob(rollouts, spec, str(out), resume=True).run().summary == fresh.summary
 
 
-def test_going_on_without_a_file_begins(whole, tmp_path, spec):
+def test_scoring_job_resume_without_a_file_begins(whole, tmp_path, spec):
     rollouts, data, _ = whole
     out = tmp_path / "fresh.jsonl"
     assert ScoringJob(rollouts, spec, str(out), resume=True).run().resumed == 0
@@ -262,33 +262,33 @@ def test_going_on_without_a_file_begins(whole, tmp_path, spec):
 
 
 @pytest.mark.parametrize("out", [None, "-"])
-def test_going_on_needs_a_file(whole, spec, out):
+def test_scoring_job_resume_requires_a_file(whole, spec, out):
     with pytest.raises(InvalidArgumentError, match="--resume requires the file"):
         ScoringJob(whole[0], spec, out, resume=True).run()
 
 
-def test_going_on_with_other_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
+def test_scoring_job_resume_rejects_other_rollouts(whole, row, write_rows, run, tmp_path):
     other = write_rows([row("1", id=f"other {i}") for i in range(9)], "other.jsonl")
     with pytest.raises(RolloutError, match="it was made from other rollouts"):
         run(other, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
 
-def test_going_on_with_fewer_rollouts_is_refused(whole, row, write_rows, run, tmp_path):
+def test_scoring_job_resume_rejects_fewer_rollouts(whole, row, write_rows, run, tmp_path):
     fewer = write_rows(mixed(row)[:2], "fewer.jsonl")
     with pytest.raises(RolloutError, match=r"has more rows than .*fewer\.jsonl, which has 2"):
         run(fewer, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
 
-def test_going_on_with_another_reward_is_refused(whole, run, reward, tmp_path):
+def test_scoring_job_resume_rejects_another_reward(whole, run, reward, tmp_path):
     other = reward("def reward(action, observation): return 1.0", "other")
     with pytest.raises(RolloutError, match="scored by reward"):
         run(whole[0], reward=other, resume=True)
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
 
-def test_going_on_with_more_rollouts_scores_those(whole, row, write_rows, run):
+def test_scoring_job_resume_scores_added_rollouts(whole, row, write_rows, run):
     more = write_rows([*mixed(row), row("1", id="new")], "more.jsonl")
     report, rows = run(more, resume=True)
     assert (report.resumed, report.scored, rows[-1]["id"]) == (7, 1, "new")
@@ -297,7 +297,7 @@ def test_going_on_with_more_rollouts_scores_those(whole, row, write_rows, run):
 # Workers
 
 
-def test_workers_give_the_same_bytes_and_the_same_summary(row, write_rows, spec, tmp_path):
+def test_scoring_job_workers_write_the_same_bytes_and_summary(row, write_rows, spec, tmp_path):
     rollouts = write_rows([line for _ in range(40) for line in mixed(row)])
     outs = [tmp_path / f"{workers}.jsonl" for workers in (1, 2)]
     one, two = (
@@ -316,7 +316,7 @@ def rounded(value):
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
+def test_scoring_job_reports_a_dead_worker_and_keeps_the_rows_before(
     row, write_rows, run, reward, tmp_path
 ):
     spec = reward(
@@ -349,7 +349,7 @@ def test_a_worker_that_dies_is_an_error_and_the_rows_before_are_kept(
 # What must not be lost -------------------------------------------------------------------------
 
 
-def test_results_that_stand_there_stay_until_there_is_a_row(row, write_rows, spec, tmp_path):
+def test_scoring_job_keeps_earlier_results_until_the_first_row(row, write_rows, spec, tmp_path):
     out = tmp_path / "scored.jsonl"
     ScoringJob(write_rows([row("1")]), spec, str(out)).run()
     before = out.read_bytes()
@@ -360,7 +360,7 @@ def test_results_that_stand_there_stay_until_there_is_a_row(row, write_rows, spe
     assert out.read_bytes() == before
 
 
-def test_a_reward_that_loads_only_here_is_told_as_it_is(row, write_rows, tmp_path):
+def test_scoring_job_reports_a_reward_that_does_not_load_in_a_worker(row, write_rows, tmp_path):
     path = tmp_path / "here.py"
     path.write_text(
         "import multiprocessing\n"
@@ -373,7 +373,7 @@ def test_a_reward_that_loads_only_here_is_told_as_it_is(row, write_rows, tmp_pat
         ScoringJob(write_rows([row("1")]), f"{path}:reward", workers=2).run()
 
 
-def test_an_exception_that_is_no_exception_is_a_failed_row(row, write_rows, tmp_path):
+def test_scoring_job_makes_any_base_exception_a_failed_row(row, write_rows, tmp_path):
     path = tmp_path / "stops.py"
     path.write_text(
         "class Stop(BaseException):\n"
@@ -459,9 +459,7 @@ def groups(row):
     ]
 
 
-def test_a_batch_function_scores_the_rollouts_of_a_group_against_each_other(
-    row, write_rows, of_groups
-):
+def test_scoring_job_batch_function_compares_the_rollouts_of_a_group(row, write_rows, of_groups):
     report, rows = of_groups(write_rows(groups(row)))
     assert [(r["id"], r["score"]) for r in rows] == [
         ("a", 0.0), ("b", 1.0), ("c", 1.0), (None, None), ("d", None), ("e", 1.0), ("f", 1.0),
@@ -473,7 +471,7 @@ def test_a_batch_function_scores_the_rollouts_of_a_group_against_each_other(
     assert [each["group"] for each in found["by_group"]] == ["g", ["h", 1], "i", {"a": 1}]
 
 
-def test_a_broken_line_inside_a_group_ends_nothing(row, write_rows, of_groups):
+def test_scoring_job_continues_after_a_broken_line_in_a_group(row, write_rows, of_groups):
     lines = [row("1", id="a", group="g"), b"{", row("22", id="b", group="g")]
     report, rows = of_groups(write_rows(lines))
     assert [r["score"] for r in rows] == [0.0, None, 1.0]
@@ -481,7 +479,7 @@ def test_a_broken_line_inside_a_group_ends_nothing(row, write_rows, of_groups):
     assert (report.summary.failed, report.summary.groups.groups) == (1, 1)
 
 
-def test_too_few_results_fail_the_group_and_no_other(row, write_rows, of_groups):
+def test_scoring_job_too_few_results_fail_only_their_group(row, write_rows, of_groups):
     lines = [row("few", group="g"), row("1", group="g"), row("1", group="h")]
     _, rows = of_groups(write_rows(lines))
     assert [r["score"] for r in rows] == [None, None, 1.0]
@@ -489,7 +487,7 @@ def test_too_few_results_fail_the_group_and_no_other(row, write_rows, of_groups)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_split_group_is_refused_before_anything_is_written(
+def test_scoring_job_rejects_a_split_group_before_writing(
     row, write_rows, of_groups, tmp_path, workers
 ):
     (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
@@ -501,7 +499,7 @@ def test_a_split_group_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_split_group_on_a_stream_keeps_the_rows_before(
+def test_scoring_job_keeps_the_rows_before_a_split_group_of_a_stream(
     row, write_rows, of_groups, tmp_path, monkeypatch, workers
 ):
     lines = [row("1", id=i, group=i // 4) for i in range(200)]
@@ -515,14 +513,14 @@ def test_a_split_group_on_a_stream_keeps_the_rows_before(
     assert [json.loads(line)["id"] for line in kept] == list(range(200))
 
 
-def test_groups_may_be_split_where_nothing_compares_them(row, write_rows, of_groups):
+def test_scoring_job_accepts_split_groups_if_nothing_compares_them(row, write_rows, of_groups):
     lines = [row("1", group="g"), row("1", group="h"), row("1", group="g")]
     report, rows = of_groups(write_rows(lines), "alone")
     assert [r["score"] for r in rows] == [1.0, 1.0, 1.0]
     assert report.summary.groups is None
 
 
-def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, of_groups):
+def test_scoring_job_passes_parameters_and_adds_them_to_the_fingerprint(row, write_rows, of_groups):
     path = write_rows([row("1", group="g"), row("22", group="g")])
     one, rows = of_groups(path, parameters={"scale": 0.5})
     assert [r["score"] for r in rows] == [0.0, 0.5]
@@ -530,13 +528,13 @@ def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, of_g
     assert one.fingerprint != other.fingerprint
 
 
-def test_a_rubric_takes_no_parameters(row, write_rows, run, tmp_path):
+def test_scoring_job_rejects_parameters_for_a_rubric(row, write_rows, run, tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"a rubric has no parameters, got \['level'\]"):
         run(write_rows([row("1")]), parameters={"level": 1})
     assert not (tmp_path / "scored.jsonl").exists()
 
 
-def test_credit_of_a_rubric_is_that_of_its_steps(row, write_rows, run):
+def test_scoring_job_credits_the_steps_of_a_rubric(row, write_rows, run):
     report, rows = run(
         write_rows([row("0.5", "1", id="a", group="g"), row("1", id="b", group="g")]), credit=GIGPO
     )
@@ -548,7 +546,7 @@ def test_credit_of_a_rubric_is_that_of_its_steps(row, write_rows, run):
     assert report.summary.groups.steps == 3
 
 
-def test_credit_is_a_row_s_own_by_its_group(row, write_rows, of_groups):
+def test_scoring_job_credits_each_row_within_its_group(row, write_rows, of_groups):
     report, rows = of_groups(write_rows(groups(row)), "alone", credit=GIGPO)
     found = {r["id"]: [s["advantage"] for s in r.get("steps", ())] for r in rows}
     assert all(value != 0.0 for name in "abce" for value in found[name])
@@ -556,7 +554,7 @@ def test_credit_is_a_row_s_own_by_its_group(row, write_rows, of_groups):
     assert report.summary.groups.uncredited == 0
 
 
-def test_a_state_key_that_raises_is_told_in_the_rows_and_the_scores_stay(
+def test_scoring_job_notes_a_state_key_that_raises_and_keeps_the_scores(
     row, write_rows, of_groups, functions
 ):
     credit = CreditSettings("gigpo", f"{functions}:raises")
@@ -571,7 +569,7 @@ def test_a_state_key_that_raises_is_told_in_the_rows_and_the_scores_stay(
     assert (report.summary.failed, report.summary.groups.uncredited) == (0, 2)
 
 
-def test_a_breakdown_and_groups_do_not_hinder_each_other(row, write_rows, of_groups):
+def test_scoring_job_combines_a_breakdown_with_groups(row, write_rows, of_groups):
     report, _ = of_groups(write_rows(groups(row)), "alone", credit=GIGPO, by="kind")
     parts = report.summary.parts
     assert {name: (part.rows, part.failed) for name, part in parts.items()} == {
@@ -583,9 +581,7 @@ def test_a_breakdown_and_groups_do_not_hinder_each_other(row, write_rows, of_gro
 CREDITED = {"name": "alone", "credit": GIGPO, "by": "kind", "passing": 0.75}
 
 
-def test_a_run_on_groups_that_was_cut_off_at_any_byte_goes_on_to_the_same_file(
-    row, write_rows, of_groups, tmp_path
-):
+def test_scoring_job_resumes_groups_cut_off_at_any_byte(row, write_rows, of_groups, tmp_path):
     rollouts, out = write_rows(groups(row)), tmp_path / "scored.jsonl"
     whole, _ = of_groups(rollouts, **CREDITED)
     data = out.read_bytes()
@@ -608,7 +604,7 @@ def grouped_lines(data):
     return [b"".join(lines[sum(sizes[:n]) : sum(sizes[: n + 1])]) for n in range(len(sizes))]
 
 
-def test_a_group_that_has_grown_is_scored_anew_as_a_whole(row, write_rows, of_groups):
+def test_scoring_job_resume_scores_a_grown_group_again(row, write_rows, of_groups):
     lines = [row("1", id="a", group="g"), row("22", id="b", group="h")]
     of_groups(write_rows(lines))
     report, rows = of_groups(write_rows([*lines, row("333", id="c", group="h")]), resume=True)
@@ -616,7 +612,7 @@ def test_a_group_that_has_grown_is_scored_anew_as_a_whole(row, write_rows, of_gr
     assert [(r["id"], r["score"]) for r in rows] == [("a", 1.0), ("b", 0.0), ("c", 1.0)]
 
 
-def test_no_group_is_kept_in_part(row, write_rows, of_groups, tmp_path):
+def test_scoring_job_resume_keeps_no_group_in_part(row, write_rows, of_groups, tmp_path):
     rollouts = write_rows([row("1", id=i, group=i // 3) for i in range(9)])
     of_groups(rollouts)
     out = tmp_path / "scored.jsonl"
@@ -628,7 +624,7 @@ def test_no_group_is_kept_in_part(row, write_rows, of_groups, tmp_path):
     assert kept == {count: count // 3 * 3 for count in range(10)}
 
 
-def test_workers_give_the_same_bytes_and_the_same_summary_of_groups(
+def test_scoring_job_workers_write_the_same_bytes_and_summary_of_groups(
     row, write_rows, of_groups, tmp_path
 ):
     lines = []
@@ -662,7 +658,7 @@ def test_workers_give_the_same_bytes_and_the_same_summary_of_groups(
     ],
     ids=["gamma", "no gamma", "method", "state key", "no credit", "parameter", "function"],
 )
-def test_going_on_with_other_settings_is_refused(row, write_rows, of_groups, tmp_path, other):
+def test_scoring_job_resume_rejects_other_settings(row, write_rows, of_groups, tmp_path, other):
     rollouts = write_rows(groups(row))
     of_groups(rollouts, "alone", credit=GIGPO)
     before = (tmp_path / "scored.jsonl").read_bytes()
@@ -671,7 +667,7 @@ def test_going_on_with_other_settings_is_refused(row, write_rows, of_groups, tmp
     assert (tmp_path / "scored.jsonl").read_bytes() == before
 
 
-def test_going_on_with_another_function_as_the_state_key_is_refused(
+def test_scoring_job_resume_rejects_another_state_key_function(
     row, write_rows, run, functions, reward
 ):
     rollouts = write_rows(groups(row))
@@ -687,7 +683,7 @@ def test_going_on_with_another_function_as_the_state_key_is_refused(
         run(rollouts, reward=spec, credit=CreditSettings("gigpo", keys[1]), resume=True)
 
 
-def test_what_credit_can_not_be_leaves_the_output_alone(row, write_rows, of_groups, tmp_path):
+def test_scoring_job_invalid_credit_keeps_the_output(row, write_rows, of_groups, tmp_path):
     out = tmp_path / "scored.jsonl"
     out.write_bytes(b"precious\n")
     for settings in (("ppo",), ("gigpo", "first"), ("gigpo", "last", {"gamma": 2.0}), ("gae",)):
@@ -712,7 +708,7 @@ def tau(task, trial, text):
     }  # fmt: skip
 
 
-def test_trials_of_a_task_that_stand_apart_are_a_group(of_groups, tmp_path):
+def test_scoring_job_groups_scattered_tau_bench_trials(of_groups, tmp_path):
     records = [tau(task, trial, "x" * (task + trial)) for trial in range(2) for task in (1, 2)]
     report, rows = of_groups(recordings(tmp_path, records), format="tau-bench")
     assert [(r["id"], r["group"], r["score"]) for r in rows] == [
@@ -721,7 +717,7 @@ def test_trials_of_a_task_that_stand_apart_are_a_group(of_groups, tmp_path):
     assert report.summary.groups.groups == 2
 
 
-def test_broken_recordings_are_failed_rows(of_groups, tmp_path):
+def test_scoring_job_broken_tau_bench_records_are_failed_rows(of_groups, tmp_path):
     records = [tau(1, 0, "x"), None, tau(1, 1, "xx"), {"task_id": 2, "traj": []}, tau(2, 0, "x")]
     _, rows = of_groups(recordings(tmp_path, records), format="tau-bench")
     found = {r["id"]: (r["score"], r["error"] and r["error"].partition(": ")[0]) for r in rows}
@@ -731,24 +727,24 @@ def test_broken_recordings_are_failed_rows(of_groups, tmp_path):
     }  # fmt: skip
 
 
-def test_an_empty_recording_is_an_error(of_groups, tmp_path):
+def test_scoring_job_rejects_an_empty_tau_bench_file(of_groups, tmp_path):
     with pytest.raises(RolloutError, match=r"tau\.json has no rollouts: it is empty"):
         of_groups(recordings(tmp_path, []), format="tau-bench")
 
 
-def test_a_recording_that_is_no_array_leaves_the_output_alone(of_groups, tmp_path):
+def test_scoring_job_rejects_a_tau_bench_file_that_is_not_an_array(of_groups, tmp_path):
     (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
     with pytest.raises(RolloutError, match="must be an array of records, got dict"):
         of_groups(recordings(tmp_path, {"task_id": 1}), format="tau-bench")
     assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
 
 
-def test_a_format_that_there_is_not_is_refused(row, write_rows, run):
+def test_scoring_job_rejects_an_unknown_format(row, write_rows, run):
     with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
         run(write_rows([row("1")]), format="csv")
 
 
-def test_going_on_with_recordings_comes_to_the_same_file(of_groups, tmp_path):
+def test_scoring_job_resumes_tau_bench_records(of_groups, tmp_path):
     records = [tau(task, trial, "x" * trial) for trial in range(3) for task in range(4)]
     path, out = recordings(tmp_path, records), tmp_path / "scored.jsonl"
     of_groups(path, format="tau-bench")
@@ -814,7 +810,7 @@ STRANGE = """
     ["nan", "inf", "numpy", "array", "set", "keys", "circle", "circles", "bytes", "unsayable",
      "key", "half", "huge", "object"],
 )  # fmt: skip
-def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward, what):
+def test_scoring_job_writes_metrics_that_json_does_not_have(row, write_rows, run, reward, what):
     spec = reward(STRANGE, "strange")
     report, rows = run(write_rows([row(what), row("numpy")]), reward=spec)
     assert [r["score"] for r in rows] == [1.0, 1.0]
@@ -826,25 +822,27 @@ def test_metrics_that_json_can_not_hold_end_nothing(row, write_rows, run, reward
 
 
 @pytest.mark.parametrize("what", ["items", "list"])
-def test_a_metric_whose_container_raises_ends_no_other_row(row, write_rows, run, reward, what):
+def test_scoring_job_continues_after_a_metric_whose_container_raises(
+    row, write_rows, run, reward, what
+):
     spec = reward(STRANGE, "strange")
     _, rows = run(write_rows([row("numpy"), row(what), row("numpy")]), reward=spec)
     assert [r["score"] for r in rows[::2]] == [1.0, 1.0]
     assert rows[1]["is_score_valid"] or "RuntimeError: no" in rows[1]["error"]
 
 
-def test_a_metric_that_raises_where_it_is_read_ends_no_other_row(row, write_rows, run, reward):
+def test_scoring_job_continues_after_a_metric_that_raises_when_read(row, write_rows, run, reward):
     _, rows = run(write_rows([row("no list"), row("numpy")]), reward=reward(STRANGE, "strange"))
     assert rows[0]["is_score_valid"] or "RuntimeError: no" in rows[0]["error"]
     assert rows[1]["score"] == 1.0
 
 
-def test_sets_come_in_an_order_that_stays(row, write_rows, run, reward):
+def test_scoring_job_writes_sets_in_a_stable_order(row, write_rows, run, reward):
     _, [found] = run(write_rows([row("set")]), reward=reward(STRANGE, "strange"))
     assert found["steps"][0]["metrics"] == {"set": ["a", "b", "c"]}
 
 
-def test_half_characters_in_all_places_come_out_as_they_came_in(
+def test_scoring_job_writes_lone_surrogates_as_they_were_read(
     row, write_rows, of_groups, tmp_path, reward
 ):
     spec = reward(
@@ -871,7 +869,7 @@ def test_half_characters_in_all_places_come_out_as_they_came_in(
 FAILED = {"ended": "error", "error": "step 1: OSError: the game is down"}
 
 
-def test_an_episode_that_failed_has_no_score_and_says_why(row, write_rows, run):
+def test_scoring_job_failed_episode_has_no_score_and_an_error(row, write_rows, run):
     path = write_rows([row("1", id="a", group="g", **FAILED), row("1", id="b", ended="done")])
     report, [failed, other] = run(path)
     assert (failed["id"], failed["group"]) == ("a", "g")
@@ -886,7 +884,7 @@ def test_an_episode_that_failed_has_no_score_and_says_why(row, write_rows, run):
     assert (report.summary.failed, report.summary.score.value) == (1, 1.5)
 
 
-def test_an_episode_that_failed_is_scored_where_that_is_asked_for(row, write_rows, run):
+def test_scoring_job_score_failed_scores_failed_episodes(row, write_rows, run):
     path = write_rows([row("1", id="a", **FAILED), row("no number", id="b", **FAILED)])
     report, [scored, failed] = run(path, score_failed=True)
     assert (scored["score"], scored["is_score_valid"], scored["error"]) == (1.5, True, None)
@@ -895,21 +893,19 @@ def test_an_episode_that_failed_is_scored_where_that_is_asked_for(row, write_row
 
 
 @pytest.mark.parametrize("error", [None, "", 0], ids=repr)
-def test_a_failure_of_which_nobody_said_anything_is_one(row, write_rows, run, error):
+def test_scoring_job_failed_episode_without_an_error_is_invalid(row, write_rows, run, error):
     _, [failed] = run(write_rows([row("1", ended="error", error=error)]))
     assert failed["error"].endswith("the episode ended with an error: unknown")
 
 
 @pytest.mark.parametrize("ended", ["done", "max_steps", "errors", None, True], ids=repr)
-def test_an_episode_that_ended_otherwise_is_scored(row, write_rows, run, ended):
+def test_scoring_job_scores_episodes_that_ended_otherwise(row, write_rows, run, ended):
     _, [scored] = run(write_rows([row("1", ended=ended, error="of something else")]))
     assert scored["score"] == 1.5
 
 
 @pytest.mark.parametrize(("workers", "score_failed"), [(1, False), (1, True), (2, False)])
-def test_a_run_on_episodes_that_failed_goes_on_to_the_same_file(
-    row, write_rows, run, tmp_path, score_failed, workers
-):
+def test_scoring_job_resumes_failed_episodes(row, write_rows, run, tmp_path, score_failed, workers):
     path = write_rows([row(f"0.{i}", id=i, **(FAILED if i % 2 else {})) for i in range(6)])
     out = tmp_path / "scored.jsonl"
     whole, _ = run(path, score_failed=score_failed)
@@ -923,16 +919,14 @@ def test_a_run_on_episodes_that_failed_goes_on_to_the_same_file(
 
 
 @pytest.mark.parametrize("score_failed", [False, True])
-def test_going_on_as_before_or_not_with_episodes_that_failed_is_told_apart(
-    row, write_rows, run, score_failed
-):
+def test_scoring_job_score_failed_changes_the_fingerprint(row, write_rows, run, score_failed):
     path = write_rows([row("1", id="a", **FAILED), row("1", id="b")])
     run(path, score_failed=score_failed)
     with pytest.raises(RolloutError):
         run(path, resume=True, score_failed=not score_failed)
 
 
-def test_an_episode_that_failed_takes_no_part_in_its_group(row, write_rows, of_groups):
+def test_scoring_job_failed_episode_is_not_compared_with(row, write_rows, of_groups):
     rows = [row("a", group="g", **FAILED), row("bb", group="g"), row("c", group="g")]
     _, [failed, best, other] = of_groups(write_rows(rows), credit=CreditSettings("grpo"))
     assert (failed["score"], "steps" in failed) == (None, False)
@@ -962,7 +956,7 @@ def exampled(row):
     ]
 
 
-def test_steps_are_numbered_by_the_turn_after_examples(row, write_rows, run, reward):
+def test_scoring_job_numbers_steps_after_examples(row, write_rows, run, reward):
     _, [first, second] = run(write_rows(exampled(row)), reward=reward(EXAMPLED))
     assert [each["step_rewards"] for each in (first, second)] == [[1.0, 3.0], [2.0]]
     assert first["steps"] == [
@@ -975,7 +969,7 @@ def test_steps_are_numbered_by_the_turn_after_examples(row, write_rows, run, rew
 
 @pytest.mark.parametrize("method", ["gigpo", "grpo"])
 @pytest.mark.parametrize("kind", ["function", "rubric", "rubric as function"])
-def test_credit_goes_to_the_turns_after_examples_as_in_the_library(
+def test_scoring_job_credits_the_turns_after_examples_like_the_library(
     row, write_rows, run, reward, kind, method
 ):
     spec = reward(
@@ -1049,7 +1043,7 @@ def pipeline(tmp_path, reward):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_pipeline_scores_by_where_its_schedules_stand(
+def test_scoring_job_scores_a_reward_file_at_a_position_of_its_schedules(
     row, write_rows, run, pipeline, workers, tmp_path
 ):
     rollouts, file = write_rows([row("2", id=i) for i in range(20)]), pipeline("Known")
@@ -1066,7 +1060,7 @@ def test_a_pipeline_scores_by_where_its_schedules_stand(
 @pytest.mark.parametrize(
     "options", [{"workers": 2}, {"resume": True}, {"workers": 2, "resume": True}], ids=str
 )
-def test_ranges_that_are_seen_on_the_way_go_with_one_process_from_start_to_end(
+def test_scoring_job_observed_ranges_require_one_uninterrupted_process(
     row, write_rows, run, pipeline, options, tmp_path
 ):
     rollouts = write_rows([row(str(i), id=i) for i in range(4)])

@@ -24,40 +24,40 @@ def lines_of(data):
 # Lines
 
 
-def test_lines_have_their_numbers():
+def test_read_lines_numbers_lines():
     assert lines_of(b"a\nb\nc\n") == [(1, b"a\n"), (2, b"b\n"), (3, b"c\n")]
 
 
-def test_an_empty_file_has_no_lines():
+def test_read_lines_of_an_empty_file_yields_nothing():
     assert lines_of(b"") == []
 
 
-def test_a_last_line_needs_no_newline():
+def test_read_lines_accepts_a_last_line_without_newline():
     assert lines_of(b"a\nb") == [(1, b"a\n"), (2, b"b")]
 
 
-def test_blank_lines_are_passed_over_and_counted():
+def test_read_lines_skips_and_counts_blank_lines():
     assert lines_of(b"\n  \na\n\t\r\n\nb\n \n") == [(3, b"a\n"), (6, b"b\n")]
 
 
-def test_only_newlines_end_lines():
+def test_read_lines_splits_at_newlines_only():
     text = "a\u2028b\u0085c\x0bd\re\n".encode()
     assert lines_of(text) == [(1, text)]
 
 
-def test_a_line_that_is_too_long_is_cut_off_and_the_rest_goes_on(monkeypatch):
+def test_read_lines_cuts_off_a_line_that_is_too_long(monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert lines_of(b"abc\nabcdefghijklm\nxyz\n") == [(1, b"abc\n"), (2, b"abcde"), (3, b"xyz\n")]
 
 
 @pytest.mark.parametrize("length", range(4, 20))
-def test_the_line_after_one_that_is_too_long_is_whole_whatever_the_length(monkeypatch, length):
+def test_read_lines_yields_the_line_after_a_long_one_whole(monkeypatch, length):
     monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert lines_of(b"a" * length + b"\nxyz\n")[1:] == [(2, b"xyz\n")]
     assert len(lines_of(b"a" * length)) == 1
 
 
-def test_long_blank_lines_are_never_held_whole(monkeypatch):
+def test_read_lines_never_keeps_a_long_blank_line(monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert [len(line) <= 5 for _, line in lines_of(b" " * 1000 + b"\nxyz\n")] == [True, True]
 
@@ -65,30 +65,30 @@ def test_long_blank_lines_are_never_held_whole(monkeypatch):
 # Rows
 
 
-def test_a_line_is_a_rollout():
+def test_parse_line_returns_a_rollout():
     assert parse_line(1, ROW + b"\n").id == 1
 
 
-def test_a_line_without_an_id_has_its_number():
+def test_parse_line_uses_the_line_number_as_id():
     assert parse_line(7, b'{"messages": [{"role": "assistant"}]}\n').id == 7
 
 
 @pytest.mark.parametrize("line", [ROW, ROW + b"\n", ROW + b"\r\n", b"  " + ROW + b"\t\n"])
-def test_space_around_a_row_does_not_matter(line):
+def test_parse_line_ignores_surrounding_space(line):
     assert parse_line(2, line).id == 1
 
 
-def test_a_mark_at_the_beginning_of_the_file_is_passed_over():
+def test_parse_line_skips_a_byte_order_mark_in_the_first_line():
     assert parse_line(1, BOM + ROW).id == 1
 
 
-def test_a_mark_elsewhere_is_no_json():
+def test_parse_line_rejects_a_byte_order_mark_elsewhere():
     with pytest.raises(RolloutError, match="the line is not valid JSON") as caught:
         parse_line(2, BOM + ROW)
     assert caught.value.line == 2
 
 
-def test_text_is_utf8():
+def test_parse_line_decodes_utf8():
     line = '{"id": "ß", "messages": [{"role": "assistant", "content": "四十二 🙂"}]}'.encode()
     rollout = parse_line(1, line)
     assert (rollout.id, rollout.steps[0][0].content) == ("ß", "四十二 🙂")
@@ -114,20 +114,20 @@ def test_text_is_utf8():
         b"\x00",
     ],
 )
-def test_what_is_no_json_is_said_with_its_line(line):
+def test_parse_line_rejects_invalid_json_with_its_line(line):
     with pytest.raises(RolloutError, match="the line is not valid JSON") as caught:
         parse_line(5, line)
     assert caught.value.line == 5
 
 
-def test_a_line_that_is_too_long_is_refused(monkeypatch):
+def test_parse_line_rejects_a_line_that_is_too_long(monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE", 10)
     with pytest.raises(RolloutError, match="the line has more than 10 bytes") as caught:
         parse_line(3, ROW)
     assert caught.value.line == 3
 
 
-def test_a_line_as_long_as_may_be_is_taken(monkeypatch):
+def test_parse_line_accepts_the_longest_line(monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE", len(ROW))
     assert [parse_line(*line).id for line in lines_of(ROW)] == [1]
 
@@ -153,7 +153,7 @@ ROWS = JSON | st.fixed_dictionaries({"messages": MESSAGES}, optional={"id": JSON
 
 
 @given(row=ROWS, number=st.integers(1, 10**9))
-def test_any_json_is_a_rollout_or_an_error_with_its_line(row, number):
+def test_parse_line_of_any_json_returns_a_rollout_or_raises_with_its_line(row, number):
     rollout = error = None
     try:
         rollout = parse_line(number, json.dumps(row, allow_nan=False).encode())
@@ -169,7 +169,7 @@ def test_any_json_is_a_rollout_or_an_error_with_its_line(row, number):
 
 
 @given(line=st.binary(max_size=60))
-def test_any_bytes_are_a_rollout_or_an_error_with_its_line(line):
+def test_parse_line_of_any_bytes_returns_a_rollout_or_raises_with_its_line(line):
     with pytest.raises(RolloutError) as caught:
         parse_line(4, line)
     assert caught.value.line == 4
@@ -179,12 +179,12 @@ def test_any_bytes_are_a_rollout_or_an_error_with_its_line(line):
 
 
 @pytest.mark.parametrize("kind", [bytes, bytes.decode])
-def test_rollouts_are_read_from_the_lines_of_an_open_file(kind):
+def test_read_rollouts_reads_an_open_file(kind):
     data = [ROW + b"\n", b"\n", b'{"messages": [{"role": "assistant"}]}\n']
     assert [rollout.id for rollout in read_rollouts(map(kind, data))] == [1, 3]
 
 
-def test_reading_rollouts_stops_at_a_broken_line_and_says_which():
+def test_read_rollouts_stops_at_a_broken_line_and_names_it():
     rollouts = read_rollouts([ROW, b"\n", b"{"])
     assert next(rollouts).id == 1
     with pytest.raises(RolloutError) as caught:
@@ -192,7 +192,7 @@ def test_reading_rollouts_stops_at_a_broken_line_and_says_which():
     assert caught.value.line == 3
 
 
-def test_text_that_begins_with_a_mark_is_read_as_bytes_are():
+def test_read_rollouts_skips_a_byte_order_mark_in_text():
     assert [rollout.id for rollout in read_rollouts([(BOM + ROW).decode()])] == [1]
 
 
@@ -204,7 +204,7 @@ def test_text_that_begins_with_a_mark_is_read_as_bytes_are():
     [(b"3\n", 3), (b' {"a": [null]} \r\n', {"a": [None]}), (b"[]", []), (b'"\\ud800"', "\ud800")],
     ids=["number", "object", "list", "half"],
 )
-def test_a_line_is_decoded_whatever_it_holds(line, value):
+def test_decode_line_returns_any_json(line, value):
     assert decode_line(2, line) == value
 
 
@@ -213,17 +213,17 @@ def test_a_line_is_decoded_whatever_it_holds(line, value):
     [b"", b"{", b"\xff", b"NaN", b"{} {}", b"[" * 100_000, b"9" * 5000, BOM + b"{}"],
     ids=["empty", "broken", "bytes", "nan", "two", "deep", "huge", "mark"],
 )
-def test_a_line_that_is_no_json_says_which(line):
+def test_decode_line_names_the_line_of_invalid_json(line):
     with pytest.raises(RolloutError, match="the line is not valid JSON") as caught:
         decode_line(7, line)
     assert caught.value.line == 7
 
 
-def test_a_mark_stands_at_the_beginning_alone():
+def test_decode_line_skips_a_byte_order_mark_in_the_first_line_only():
     assert decode_line(1, BOM + b"{}") == {}
 
 
-def test_a_line_that_is_too_long_is_not_decoded(monkeypatch):
+def test_decode_line_rejects_a_line_that_is_too_long(monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE", 4)
     assert decode_line(1, b"1234") == 1234
     with pytest.raises(RolloutError, match="more than 4 bytes"):

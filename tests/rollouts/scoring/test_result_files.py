@@ -37,35 +37,35 @@ def finished(path):
 # Writing
 
 
-def test_lines_are_written_in_order(path):
+def test_row_writer_writes_lines_in_order(path):
     with RowWriter(str(path)) as writer:
         writer.write(b"a\n")
         writer.write(b"b\nc\n")
     assert path.read_bytes() == b"a\nb\nc\n"
 
 
-def test_a_new_run_replaces_what_stood_there(path):
+def test_row_writer_replaces_an_existing_file(path):
     path.write_bytes(b"old\n" * 100)
     with RowWriter(str(path)) as writer:
         writer.write(b"new\n")
     assert path.read_bytes() == b"new\n"
 
 
-def test_what_is_to_be_kept_is_kept_and_no_more(path):
+def test_row_writer_keeps_the_given_number_of_bytes(path):
     path.write_bytes(b"a\nb\nhalf a li")
     with RowWriter(str(path), keep=4) as writer:
         writer.write(b"c\n")
     assert path.read_bytes() == b"a\nb\nc\n"
 
 
-def test_flushing_writes_what_was_added(path):
+def test_row_writer_flush_writes_at_once(path):
     with RowWriter(str(path)) as writer:
         writer.write(b"a\n")
         writer.flush()
         assert path.read_bytes() == b"a\n"
 
 
-def test_much_is_written_before_the_end(path):
+def test_row_writer_writes_full_blocks_before_the_end(path):
     with RowWriter(str(path)) as writer:
         for _ in range(BUFFER // 100 + 1):
             writer.write(b"x" * 99 + b"\n")
@@ -73,25 +73,25 @@ def test_much_is_written_before_the_end(path):
         assert path.stat().st_size % 100 == 0
 
 
-def test_what_was_added_is_written_when_the_run_fails(path):
+def test_row_writer_writes_the_rest_when_the_run_fails(path):
     writer = RowWriter(str(path))
     writer.write(b"a\n")
     writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert path.read_bytes() == b"a\n"
 
 
-def test_no_path_writes_nothing():
+def test_row_writer_without_a_path_writes_nothing():
     with RowWriter(None) as writer:
         writer.write(b"a\n")
 
 
 @pytest.mark.parametrize("name", ["absent/scored.jsonl", "."])
-def test_a_file_that_can_not_be_written_is_named(tmp_path, name):
+def test_row_writer_names_a_file_that_can_not_be_written(tmp_path, name):
     with pytest.raises(ScoringError, match=r"can't write .*: (No such file|Is a directory)"):
         RowWriter(str(tmp_path / name))
 
 
-def test_a_full_disk_says_what_to_do():
+def test_row_writer_suggests_resume_on_a_full_disk():
     writer = RowWriter("/dev/full")
     writer.write(b"a\n")
     with pytest.raises(ScoringError, match=r"No space left.*free some space and continue"):
@@ -99,7 +99,7 @@ def test_a_full_disk_says_what_to_do():
     writer.__exit__(None, None, None)
 
 
-def test_a_full_disk_is_told_once():
+def test_row_writer_reports_a_full_disk_once():
     with RowWriter("/dev/full") as writer, pytest.raises(ScoringError):
         writer.write(b"x" * BUFFER)
 
@@ -107,25 +107,25 @@ def test_a_full_disk_is_told_once():
 # Reading what is finished
 
 
-def test_a_file_that_is_not_there_has_no_rows(path):
+def test_read_finished_of_a_missing_file_yields_nothing(path):
     assert list(read_finished(str(path), "f")) == []
 
 
-def test_an_empty_file_has_no_rows(finished):
+def test_read_finished_of_an_empty_file_yields_nothing(finished):
     assert finished(b"") == (0, 0, None, [])
 
 
-def test_finished_rows_are_counted(finished):
+def test_read_finished_counts_rows(finished):
     data = line("a") + line("b")
     assert finished(data) == (2, len(data), "b", ["a", "b"])
 
 
 @pytest.mark.parametrize("cut", range(1, len(line("b"))))
-def test_a_line_that_was_cut_off_is_not_finished(finished, cut):
+def test_read_finished_skips_an_incomplete_last_line(finished, cut):
     assert finished(line("a") + line("b")[:-cut]) == (1, len(line("a")), "a", ["a"])
 
 
-def test_another_reward_is_refused(finished):
+def test_read_finished_rejects_another_reward(finished):
     with pytest.raises(RolloutError, match="scored by reward g, but this reward is f") as caught:
         finished(line("a") + line("b", "g"))
     assert caught.value.line == 2
@@ -134,24 +134,24 @@ def test_another_reward_is_refused(finished):
 @pytest.mark.parametrize(
     "other", [b"x\n", b"[]\n", b"3\n", b'"text"\n', b"null\n", b'{"id": 1}\n', b"\n", b"\xff\n"]
 )
-def test_what_is_no_result_row_is_refused(finished, other):
+def test_read_finished_rejects_lines_that_are_not_result_rows(finished, other):
     with pytest.raises(RolloutError, match="lines that are not result rows") as caught:
         finished(line("a") + other)
     assert caught.value.line == 2
 
 
 @pytest.mark.parametrize("other", [b"precious notes", b"x", b'[{"id": 1', b"\xff"])
-def test_what_can_not_be_the_beginning_of_a_result_row_is_refused(finished, path, other):
+def test_read_finished_rejects_an_incomplete_line_that_can_not_be_a_row(finished, path, other):
     with pytest.raises(RolloutError, match="lines that are not result rows"):
         finished(other)
 
 
-def test_a_row_without_a_score_is_no_result_row(finished):
+def test_read_finished_rejects_a_row_without_a_score(finished):
     with pytest.raises(RolloutError, match="lines that are not result rows"):
         finished(b'{"id": 1, "fingerprint": "f"}\n')
 
 
-def test_rows_of_functions_and_of_credit_are_result_rows(finished):
+def test_read_finished_accepts_rows_of_functions_and_of_credit(finished):
     row = json.loads(line("a"))
     more = {"reason": None, "notes": ["odd"], "steps": [{"step_index": 0, "advantage": 0.5}]}
     data = b"".join(
@@ -161,19 +161,19 @@ def test_rows_of_functions_and_of_credit_are_result_rows(finished):
     assert finished(data)[:2] == (3, len(data))
 
 
-def test_a_row_with_a_key_that_no_result_has_is_refused(finished):
+def test_read_finished_rejects_unknown_keys(finished):
     row = json.loads(line("a")) | {"advantage": 0.5}
     with pytest.raises(RolloutError, match="lines that are not result rows"):
         finished(json.dumps(row).encode() + b"\n")
 
 
-def test_each_row_comes_with_the_bytes_up_to_its_end(path):
+def test_read_finished_yields_the_size_up_to_each_row(path):
     path.write_bytes(line("a") + line("bb") + line("c")[:-3])
     sizes = [size for _, size in read_finished(str(path), "f")]
     assert sizes == [len(line("a")), len(line("a") + line("bb"))]
 
 
-def test_rows_are_read_one_at_a_time(path):
+def test_read_finished_reads_one_row_at_a_time(path):
     path.write_bytes(line("a") + b"precious notes\n")
     rows = read_finished(str(path), "f")
     assert next(rows)[0]["id"] == "a"
@@ -181,6 +181,6 @@ def test_rows_are_read_one_at_a_time(path):
         next(rows)
 
 
-def test_what_is_no_file_has_nothing_to_go_on_from(tmp_path):
+def test_read_finished_rejects_what_is_not_a_file(tmp_path):
     with pytest.raises(RolloutError, match="is not a regular file"):
         list(read_finished(str(tmp_path), "f"))

@@ -51,7 +51,7 @@ def advantages(rows):
     return [[step["advantage"] for step in row["steps"]] for row in rows]
 
 
-def test_every_turn_has_its_advantage():
+def test_row_credit_gives_every_turn_an_advantage():
     rollouts = [rollout(1.0, "s", "l"), rollout(0.0, "s", "r")]
     rows = credited(rollouts, gamma=0.5, normalize="mean")
     assert rows[0]["steps"] == [
@@ -63,7 +63,7 @@ def test_every_turn_has_its_advantage():
     assert [row["error"] for row in rows] == [None, None]
 
 
-def test_what_was_said_of_steps_stays():
+def test_row_credit_keeps_the_outputs_of_steps():
     [row] = credited([rollout(1.0, "s", "l", "l", steps=[0.5, None, 0.25])])
     first, second, third = row["steps"]
     assert (first["base_reward"], first["reason"], first["metrics"]) == (0.5, "why", {"n": 1})
@@ -72,13 +72,13 @@ def test_what_was_said_of_steps_stays():
     assert third["base_reward"] == 0.25
 
 
-def test_methods_without_states_have_no_anchors():
+def test_row_credit_has_no_anchors_for_methods_without_states():
     rows = credited([rollout(1.0, "s"), rollout(0.0, "s")], "grpo", normalize="mean")
     assert advantages(rows) == [[0.5], [-0.5]]
     assert not any("anchor" in step for row in rows for step in row["steps"])
 
 
-def test_a_row_without_a_score_takes_part_in_nothing():
+def test_row_credit_skips_a_row_without_a_score():
     rows = credited([rollout(1.0, "s"), rollout(None, "s", "s"), rollout(0.0, "s")])
     assert rows[1]["error"].startswith("ValueError: no luck")
     assert advantages(rows)[1] == [None, None]
@@ -87,29 +87,29 @@ def test_a_row_without_a_score_takes_part_in_nothing():
     assert advantages(rows)[::2] == advantages(credited([rollout(1.0, "s"), rollout(0.0, "s")]))
 
 
-def test_a_group_of_one_has_0_and_a_note():
+def test_row_credit_notes_a_group_of_one():
     [row] = credited([rollout(1.0, "s", "l")])
     assert advantages([row]) == [[0.0, 0.0]]
     assert row["notes"] == ["its group has no other valid score, so that nothing compares with it"]
 
 
-def test_a_rollout_without_a_group_has_a_note():
+def test_row_credit_notes_a_rollout_without_a_group():
     [row] = credited([rollout(1.0, "s", group=None)])
     assert row["notes"] == ["it has no group, so that nothing compares with it"]
     assert advantages([row]) == [[0.0]]
 
 
-def test_a_group_without_any_score_has_no_advantages():
+def test_row_credit_of_a_group_without_scores_has_no_advantages():
     rows = credited([rollout(None, "s"), rollout(None, "s")])
     assert advantages(rows) == [[None], [None]]
 
 
-def test_rollouts_of_one_id_are_two():
+def test_row_credit_distinguishes_rollouts_with_the_same_id():
     rows = credited([rollout(1.0, "s", id="a"), rollout(0.0, "s", id="a")], "grpo")
     assert advantages(rows)[0][0] > 0 > advantages(rows)[1][0]
 
 
-def test_rows_of_a_rubric_are_credited():
+def test_row_credit_credits_rows_of_a_rubric():
     class Last(ExponentialDiscountingTrajectoryRubric):
         def score_trajectory(self, trajectory):
             return float(trajectory[-1][0].content == "turn 1")
@@ -125,7 +125,7 @@ def test_rows_of_a_rubric_are_credited():
     assert rows[0]["steps"][0]["advantage"] > 0 > rows[1]["steps"][0]["advantage"]
 
 
-def test_half_a_character_is_no_failure():
+def test_row_credit_accepts_lone_surrogates():
     said = [{"type": "text", "text": "\ud800"}]
     rollouts = [
         Rollout.from_row({"group": "\udfff", "score": score, "messages": [
@@ -170,7 +170,7 @@ def aligned(rollouts):
 @pytest.mark.parametrize("method", OF_FILES)
 @settings(max_examples=25)
 @given(drawn=ROLLOUTS, other=ROLLOUTS, key=KEYS)
-def test_rows_have_the_advantages_of_aligned_steps(method, drawn, other, key):
+def test_row_credit_equals_the_credit_of_aligned_steps(method, drawn, other, key):
     groups = made(drawn), made(other, "h")
     try:
         batch = aligned([*groups[0], *groups[1]])
@@ -200,7 +200,7 @@ def approximately(value):
 
 @settings(max_examples=50)
 @given(drawn=ROLLOUTS, key=KEYS, data=st.data())
-def test_the_order_of_rows_does_not_matter(drawn, key, data):
+def test_row_credit_ignores_the_order_of_rows(drawn, key, data):
     order = data.draw(st.permutations(range(len(drawn))))
     rollouts = made(drawn)
     rows = credited(rollouts, state_key=key, gamma=0.9)
@@ -237,7 +237,7 @@ def key_spec(tmp_path, body):
     ],
     ids=["raises", "object", "function"],
 )
-def test_states_that_can_not_be_keyed_are_told_and_the_scores_stay(tmp_path, body, said):
+def test_row_credit_notes_a_state_key_that_raises_and_keeps_the_scores(tmp_path, body, said):
     rollouts = [rollout(1.0, "s", "l", steps=[0.5]), rollout(0.5, "s")]
     with FunctionScorer(told) as scorer:
         rows = scorer.score_group(rollouts)
@@ -248,20 +248,20 @@ def test_states_that_can_not_be_keyed_are_told_and_the_scores_stay(tmp_path, bod
         assert {**row, "notes": None} == {**was, "notes": None}
 
 
-def test_a_function_of_a_file_is_a_state_key(tmp_path):
+def test_row_credit_loads_a_state_key_function(tmp_path):
     spec = key_spec(tmp_path, "return step.system_step_index")
     rows = credited([rollout(1.0, "s", "l"), rollout(0.0, "t", "r")], state_key=spec)
     assert [[step["anchor"] for step in row["steps"]] for row in rows] == [[0, 1], [0, 1]]
 
 
-def test_a_key_that_fails_only_where_a_score_is_missing_still_leaves_a_line(tmp_path):
+def test_row_credit_writes_a_line_if_the_state_key_fails_on_invalid_rows(tmp_path):
     spec = key_spec(tmp_path, "return object() if step.is_done else 1")
     rows = credited([rollout(None, "s"), rollout(1.0, "s")], state_key=spec)
     assert rows[0]["error"].startswith("ValueError: no luck")
     assert any("no credit" in note and "row 1" in note for note in rows[1]["notes"])
 
 
-def test_returns_that_become_infinite_are_told(tmp_path):
+def test_row_credit_notes_infinite_returns(tmp_path):
     rows = credited([rollout(1.0, "s", "l", steps=[1e308, 1e308]), rollout(0.0, "s")])
     assert all("no credit: CreditError" in "".join(row["notes"]) for row in rows)
     assert [row["score"] for row in rows] == [1.0, 0.0]
@@ -271,7 +271,7 @@ def test_returns_that_become_infinite_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["reinforce_pp", "gae"])
-def test_what_a_file_lacks_is_refused_before_anything_is_scored(method):
+def test_row_credit_rejects_methods_that_files_can_not_support(method):
     with pytest.raises(InvalidArgumentError, match=rf"{method} .* in the trainer"):
         RowCredit(CreditSettings(method))
 
@@ -296,20 +296,20 @@ def test_what_a_file_lacks_is_refused_before_anything_is_scored(method):
     ],
     ids=repr,
 )
-def test_what_can_not_be_meant_is_refused_before_anything_is_scored(method, key, options):
+def test_row_credit_rejects_invalid_settings_before_scoring(method, key, options):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         RowCredit(CreditSettings(method, key, options))
     assert type(caught.value).__module__ == "guerdon.errors"
 
 
-def test_a_state_key_that_can_not_be_loaded_is_refused(tmp_path):
+def test_row_credit_rejects_a_state_key_that_does_not_load(tmp_path):
     with pytest.raises(LoadError, match="there is no file"):
         RowCredit(CreditSettings("gigpo", f"{tmp_path}/absent.py:key"))
     with pytest.raises(LoadError, match="has no 'kee'"):
         RowCredit(CreditSettings("gigpo", key_spec(tmp_path, "return 1").replace(":key", ":kee")))
 
 
-def test_the_identity_tells_settings_apart():
+def test_row_credit_identity_distinguishes_settings():
     identities = [
         RowCredit(CreditSettings(*each)).identity
         for each in (("gigpo",), ("grpo",), ("gigpo", "history"), ("gigpo", "last", {"gamma": 0.9}))
@@ -317,7 +317,7 @@ def test_the_identity_tells_settings_apart():
     assert len({json.dumps(each) for each in identities}) == 4
 
 
-def test_rows_of_one_id_in_a_group_are_noted():
+def test_row_credit_notes_repeated_ids_in_a_group():
     rows = credited(
         [rollout(1.0, "s", id="q"), rollout(0.0, "s", id="q"), rollout(0.0, "s", id="r")]
     )

@@ -10,14 +10,14 @@ ALWAYS = [
 ]  # fmt: skip
 
 
-def test_some_keys_are_always_there():
+def test_result_row_has_its_required_keys():
     assert set(ResultRow.__required_keys__) == set(ALWAYS)
     assert set(ResultRow.__optional_keys__) == {
         "reason", "notes", "metrics", "steps", "log", "sandbox",
     }  # fmt: skip
 
 
-def test_an_invalid_row_has_no_score():
+def test_invalid_row_has_no_score():
     row = invalid_row("q7", "g", fingerprint="f", error="no luck", components={"a": 1.0})
     assert list(row) == ALWAYS
     assert row == {
@@ -37,7 +37,7 @@ def test_an_invalid_row_has_no_score():
     ],
     ids=["whole", "no id", "null id", "list", "nothing"],
 )
-def test_the_row_of_a_line_that_is_no_rollout(row, line, expected):
+def test_failed_row_of_a_line_that_is_not_a_rollout(row, line, expected):
     failed = failed_row(RolloutError("no good", line=line, row=row), "f")
     assert (failed["id"], failed["group"], failed["error"]) == expected
     assert (failed["score"], failed["is_score_valid"], failed["fingerprint"]) == (None, False, "f")

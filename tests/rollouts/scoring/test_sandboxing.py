@@ -124,7 +124,7 @@ def without(row):
 
 
 @pytest.mark.parametrize("name", ["rubric", "later", "last", "guarded", "function", "batch"])
-def test_rows_are_those_without_a_sandbox(row, write_rows, run, spec, name):
+def test_sandbox_rows_equal_those_without_a_sandbox(row, write_rows, run, spec, name):
     file = write_rows(rollouts(row))
     here, expected = run(file, spec(name))
     there, rows = run(file, spec(name), sandbox=PROCESS)
@@ -137,7 +137,7 @@ def test_rows_are_those_without_a_sandbox(row, write_rows, run, spec, name):
     assert mine == others
 
 
-def test_credit_is_assigned_as_without_a_sandbox(row, write_rows, run, spec):
+def test_sandbox_credit_equals_that_without_a_sandbox(row, write_rows, run, spec):
     file = write_rows(rollouts(row)[:4])
     credit = CreditSettings("gigpo", options={"gamma": 0.9})
     _, expected = run(file, spec("rubric"), credit=credit)
@@ -145,7 +145,7 @@ def test_credit_is_assigned_as_without_a_sandbox(row, write_rows, run, spec):
     assert [without(each) for each in rows] == expected
 
 
-def test_several_workers_give_the_same_rows_in_the_same_order(row, write_rows, run, spec):
+def test_sandbox_workers_write_the_same_rows_in_order(row, write_rows, run, spec):
     file = write_rows([row(str(number), id=number) for number in range(40)])
     _, one = run(file, spec("function"), sandbox=PROCESS)
     report, several = run(file, spec("function"), sandbox=PROCESS, workers=3)
@@ -154,23 +154,23 @@ def test_several_workers_give_the_same_rows_in_the_same_order(row, write_rows, r
     assert report.scored == 40
 
 
-def test_nothing_of_the_reward_is_loaded_in_this_process(row, write_rows, run, spec):
+def test_sandbox_loads_nothing_of_the_reward_in_this_process(row, write_rows, run, spec):
     run(write_rows([row("1")]), spec("function"), sandbox=PROCESS)
     assert [name for name in sys.modules if name.startswith("guerdon_reward_")] == []
 
 
-def test_no_call_sees_what_another_left(row, write_rows, run, spec):
+def test_sandbox_calls_see_nothing_of_each_other(row, write_rows, run, spec):
     _, rows = run(write_rows([row("x")] * 3), spec("remembers"), sandbox=PROCESS)
     assert [each["score"] for each in rows] == [1.0, 1.0, 1.0]
 
 
-def test_what_the_reward_prints_is_its_log(row, write_rows, run, spec, capfd):
+def test_sandbox_row_logs_what_the_reward_printed(row, write_rows, run, spec, capfd):
     _, rows = run(write_rows([row("a"), row("b")]), spec("prints"), sandbox=PROCESS)
     assert [each["log"] for each in rows] == ["looking at a\n", "looking at b\n"]
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_report_tells_what_was_in_force(row, write_rows, run, spec, tmp_path):
+def test_sandbox_report_describes_the_sandbox(row, write_rows, run, spec, tmp_path):
     settings = SandboxSettings("process", Limits(seconds=9), (str(tmp_path),))
     report, _ = run(write_rows([row("1")]), spec("function"), sandbox=settings)
     promise = report.sandbox["promise"]
@@ -185,9 +185,7 @@ def test_the_report_tells_what_was_in_force(row, write_rows, run, spec, tmp_path
 @pytest.mark.parametrize(
     ("what", "kind"), [("hangs", "timeout"), ("dies", "sandbox_error"), ("leaves", "exited")]
 )
-def test_a_call_that_ends_badly_is_an_invalid_row_and_the_run_goes_on(
-    row, write_rows, run, spec, what, kind
-):
+def test_sandbox_call_that_crashes_is_an_invalid_row(row, write_rows, run, spec, what, kind):
     file = write_rows([row("x"), row(what), row("x")])
     settings = SandboxSettings("process", Limits(seconds=1))
     report, rows = run(file, spec("odd"), sandbox=settings)
@@ -196,7 +194,7 @@ def test_a_call_that_ends_badly_is_an_invalid_row_and_the_run_goes_on(
     assert report.summary.failures == {kind: 1}
 
 
-def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, run, spec):
+def test_sandbox_passes_parameters_and_adds_them_to_the_fingerprint(row, write_rows, run, spec):
     file = write_rows([row("2")])
     here, expected = run(file, spec("function"), parameters={"scale": 3})
     there, rows = run(file, spec("function"), parameters={"scale": 3}, sandbox=PROCESS)
@@ -212,21 +210,19 @@ def test_parameters_reach_the_function_and_the_fingerprint(row, write_rows, run,
         ("rubric", "a rubric takes no parameters, but .'scale'. were given"),
     ],
 )
-def test_parameters_that_nothing_takes_are_refused(row, write_rows, run, spec, name, message):
+def test_sandbox_rejects_unknown_parameters(row, write_rows, run, spec, name, message):
     with pytest.raises(InvalidArgumentError, match=message):
         run(write_rows([row("2")]), spec(name), parameters={"scale": 3}, sandbox=PROCESS)
 
 
-def test_a_state_key_that_would_run_outside_is_refused(row, write_rows, run, spec):
+def test_sandbox_rejects_a_state_key_that_would_run_outside(row, write_rows, run, spec):
     credit = CreditSettings("gigpo", state_key=spec("key"))
     with pytest.raises(InvalidArgumentError, match=r"reward\.py:key would run outside of the sand"):
         run(write_rows([row("2")]), spec("function"), credit=credit, sandbox=PROCESS)
 
 
 @pytest.mark.parametrize("levels", [(None, PROCESS), (PROCESS, None)], ids=["in", "out"])
-def test_a_run_goes_on_at_another_level_and_rows_say_which(
-    row, write_rows, run, spec, tmp_path, levels
-):
+def test_sandbox_run_resumes_at_another_level(row, write_rows, run, spec, tmp_path, levels):
     file = write_rows([row(str(number), id=number) for number in range(4)])
     _, whole = run(file, spec("function"), sandbox=levels[0])
     out = tmp_path / "part.jsonl"
@@ -239,14 +235,14 @@ def test_a_run_goes_on_at_another_level_and_rows_say_which(
     assert [each.get("sandbox") for each in rows] == named
 
 
-def test_going_on_with_another_reward_is_refused(row, write_rows, run, spec):
+def test_sandbox_resume_rejects_another_reward(row, write_rows, run, spec):
     file = write_rows([row("1"), row("2")])
     run(file, spec("function"), sandbox=PROCESS)
     with pytest.raises(RolloutError, match="was scored by reward"):
         run(file, spec("prints"), sandbox=PROCESS, resume=True)
 
 
-def test_a_reward_that_is_not_there_leaves_the_output_alone(row, write_rows, run, spec, tmp_path):
+def test_sandbox_missing_reward_keeps_the_output(row, write_rows, run, spec, tmp_path):
     out = tmp_path / "scored.jsonl"
     out.write_text("kept")
     with pytest.raises(LoadError, match="nothing"):
@@ -254,6 +250,6 @@ def test_a_reward_that_is_not_there_leaves_the_output_alone(row, write_rows, run
     assert out.read_text() == "kept"
 
 
-def test_no_sandbox_is_no_level():
+def test_sandbox_settings_reject_the_level_none():
     with pytest.raises(InvalidArgumentError, match="level is 'none', which is no sandbox"):
         SandboxSettings("none")

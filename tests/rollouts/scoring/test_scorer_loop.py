@@ -24,11 +24,11 @@ async def raises(error):
     raise error
 
 
-def test_all_coroutines_wait_in_the_same_loop(loop):
+def test_scorer_runs_all_coroutines_in_one_loop(loop):
     assert loop._run(running(), "r") is loop._run(running(), "r")
 
 
-def test_what_belongs_to_the_loop_survives_from_call_to_call(loop):
+def test_scorer_loop_keeps_its_tasks_between_calls(loop):
     async def begin():
         return asyncio.get_running_loop().create_task(asyncio.sleep(0, "given"))
 
@@ -38,7 +38,7 @@ def test_what_belongs_to_the_loop_survives_from_call_to_call(loop):
     assert loop._run(end(loop._run(begin(), "r")), "r") == "given"
 
 
-def test_a_coroutine_beside_a_running_loop_is_refused_and_closed(loop):
+def test_scorer_rejects_and_closes_a_coroutine_beside_a_running_loop(loop):
     async def main():
         coroutine = running()
         with pytest.raises(LoopRunningError, match="quality is async, and an event loop is"):
@@ -57,7 +57,7 @@ class Mine(BaseException):
 @pytest.mark.parametrize(
     "error", [ValueError("no"), asyncio.CancelledError(), SystemExit(3), Mine("mine")], ids=repr
 )
-def test_what_a_coroutine_raises_goes_through_and_the_loop_goes_on(loop, error):
+def test_scorer_raises_what_a_coroutine_raises_and_continues(loop, error):
     first = loop._run(running(), "r")
     with pytest.raises(type(error)) as raised:
         loop._run(raises(error), "r")
@@ -65,7 +65,7 @@ def test_what_a_coroutine_raises_goes_through_and_the_loop_goes_on(loop, error):
     assert loop._run(running(), "r") is first
 
 
-def test_closing_closes_the_loop_and_what_it_still_does(loop):
+def test_scorer_close_closes_the_loop_and_its_tasks(loop):
     ended = []
 
     async def begin():
@@ -86,7 +86,7 @@ def test_closing_closes_the_loop_and_what_it_still_does(loop):
     assert (ended, task.cancelled()) == (["task"], True)
 
 
-def test_it_may_be_closed_twice_and_used_again(loop):
+def test_scorer_can_be_closed_twice_and_used_again(loop):
     loop.close()  # it was never used
     first = loop._run(running(), "r")
     loop.close()
@@ -94,7 +94,7 @@ def test_it_may_be_closed_twice_and_used_again(loop):
     assert loop._run(running(), "r") is not first
 
 
-def test_no_loop_is_left_behind_for_others(loop):
+def test_scorer_leaves_no_loop_behind(loop):
     loop._run(running(), "r")
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()

@@ -71,7 +71,7 @@ def score(row):
     return score
 
 
-def test_a_row_has_exactly_these_keys(score):
+def test_rubric_scorer_row_has_exactly_these_keys(score):
     rubric = Number()
     assert list(score(rubric, "0.5")) == KEYS
     assert list(score(rubric, "x")) == KEYS
@@ -79,7 +79,7 @@ def test_a_row_has_exactly_these_keys(score):
         assert list(scorer.failed(RolloutError("no", line=3))) == KEYS
 
 
-def test_a_row_of_one_step(score):
+def test_rubric_scorer_row_of_one_step(score):
     rubric = WeightedSum([Number(), as_rubric(lambda a, o: 1.0)], [0.5, 0.25])
     assert score(rubric, "0.5", id="q7", group="g") == {
         "id": "q7",
@@ -93,21 +93,21 @@ def test_a_row_of_one_step(score):
     }
 
 
-def test_a_leaf_has_no_components(score):
+def test_rubric_scorer_row_of_a_leaf_has_no_components(score):
     assert score(Number(), "0.5", "0.25")["components"] == {}
 
 
-def test_the_score_is_the_sum_of_the_step_values(score):
+def test_rubric_scorer_score_is_the_sum_of_the_step_scores(score):
     row = score(Number(), "0.5", "-0.125", "2")
     assert (row["score"], row["step_rewards"]) == (2.375, [0.5, -0.125, 2.0])
 
 
-def test_the_components_are_those_of_the_last_step_beside_their_means(score):
+def test_rubric_scorer_components_are_of_the_last_step_with_means(score):
     row = score(WeightedSum([Number()], [1.0]), "0.5", "0.25", "0.75")
     assert row["components"] == {"rubric_0": 0.75, "rubric_0/mean": 0.5}
 
 
-def test_a_component_that_was_not_reached_at_the_last_step_has_only_a_mean(score):
+def test_rubric_scorer_component_not_reached_last_has_only_a_mean(score):
     rubric = Sequential(Gate(Number(), 0.5), Number())
     row = score(rubric, "1", "0.5", "0.25")
     assert row["components"] == {
@@ -120,18 +120,18 @@ def test_a_component_that_was_not_reached_at_the_last_step_has_only_a_mean(score
     assert row["score"] == 1.5
 
 
-def test_with_trajectory_rubrics_the_step_rewards_are_theirs(score):
+def test_rubric_scorer_uses_the_step_rewards_of_trajectory_rubrics(score):
     row = score(Last(gamma=0.5), "0", "0", "4")
     assert (row["score"], row["step_rewards"]) == (4.0, [1.0, 2.0, 4.0])
 
 
-def test_step_rewards_compose_through_the_tree(score):
+def test_rubric_scorer_composes_step_rewards_through_the_tree(score):
     row = score(WeightedSum([Number(), Last(gamma=0.5)], [1.0, 10.0]), "1", "2")
     assert row["step_rewards"] == [1.0 + 10.0, 2.0 + 20.0]
     assert row["score"] == 1.0 + (2.0 + 20.0)
 
 
-def test_the_rubric_sees_the_columns_and_what_followed(score):
+def test_rubric_scorer_passes_columns_and_following_messages(score):
     def reward(action, observation):
         truth = observation.metadata["ground_truth"]
         return float(truth == action.message and observation.done)
@@ -139,7 +139,7 @@ def test_the_rubric_sees_the_columns_and_what_followed(score):
     assert score(reward, "41", "42", ground_truth="42")["step_rewards"] == [0.0, 1.0]
 
 
-def test_integers_come_out_as_floats(score):
+def test_rubric_scorer_returns_floats_for_integers(score):
     values = score(lambda a, o: 1, "x", "y")
     assert values["score"] == 2.0
     assert {type(value) for value in (values["score"], *values["step_rewards"])} == {float}
@@ -148,14 +148,14 @@ def test_integers_come_out_as_floats(score):
 # Async
 
 
-def test_async_trees_are_scored_alike(score):
+def test_rubric_scorer_scores_async_trees_alike(score):
     turns = "0.5", "0.25", "0.75"
     sync = score(WeightedSum([Number(), Last()], [0.5, 0.5]), *turns)
     mixed = score(WeightedSum([AsyncNumber(), Last()], [0.5, 0.5]), *turns)
     assert {**mixed, "fingerprint": None} == {**sync, "fingerprint": None}
 
 
-def test_one_event_loop_serves_all_rollouts(row):
+def test_rubric_scorer_uses_one_event_loop(row):
     loops = set()
 
     async def reward(action, observation):
@@ -167,7 +167,7 @@ def test_one_event_loop_serves_all_rollouts(row):
     assert len(loops) == 1
 
 
-def test_an_async_rubric_inside_a_running_loop_is_refused_and_no_row_fails(score):
+def test_rubric_scorer_rejects_an_async_rubric_inside_a_running_loop(score):
     async def reward(action, observation):
         return 0.5
 
@@ -181,7 +181,7 @@ def test_an_async_rubric_inside_a_running_loop_is_refused_and_no_row_fails(score
 # Failures
 
 
-def test_a_failure_is_no_zero(score):
+def test_rubric_scorer_failure_is_not_zero(score):
     rubric = WeightedSum([Number(), Fails()], [0.5, 0.5])
     row = score(rubric, "1", "2", "fail")
     assert row["score"] is None
@@ -192,16 +192,16 @@ def test_a_failure_is_no_zero(score):
 @pytest.mark.parametrize(
     ("turns", "step"), [(["fail"], 0), (["1", "fail"], 1), (["1", "fail", "1", "fail"], 1)]
 )
-def test_the_error_names_the_step_and_the_rubric(score, turns, step):
+def test_rubric_scorer_error_names_the_step_and_the_rubric(score, turns, step):
     row = score(WeightedSum([Gate(Fails())], [1.0]), *turns)
     assert row["error"] == f"step {step}: rubric 'rubric_0.rubric': ValueError: no luck"
 
 
-def test_the_error_of_a_root_names_the_step(score):
+def test_rubric_scorer_error_of_the_root_names_the_step(score):
     assert score(Fails(), "1", "fail")["error"] == "step 1: ValueError: no luck"
 
 
-def test_the_error_of_an_async_tree_names_the_step_and_the_rubric(score):
+def test_rubric_scorer_error_of_an_async_tree_names_the_step_and_the_rubric(score):
     row = score(Sequential(AsyncNumber()), "1", "x")
     assert row["error"] == (
         "step 1: rubric 'rubric_0': ValueError: could not convert string to float: 'x'"
@@ -219,7 +219,7 @@ def test_the_error_of_an_async_tree_names_the_step_and_the_rubric(score):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("inside", [False, True])
-def test_the_error_says_what_the_exception_says(score, error, text, inside):
+def test_rubric_scorer_error_has_the_text_of_the_exception(score, error, text, inside):
     row = score(Sequential(Fails(error)) if inside else Fails(error), "fail")
     assert row["error"] == f"step 0: rubric 'rubric_0': {text}" if inside else f"step 0: {text}"
 
@@ -229,27 +229,27 @@ class Mute(Exception):
         raise RuntimeError("not even that")
 
 
-def test_an_exception_that_can_not_say_what_it_is_is_a_failed_row(score):
+def test_rubric_scorer_fails_a_row_whose_exception_has_no_text(score):
     row = score(Sequential(Fails(Mute())), "fail")
     assert row["score"] is None
     assert "Mute" in row["error"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "1", True])
-def test_a_score_that_is_no_number_is_a_failed_row(score, value):
+def test_rubric_scorer_fails_a_row_whose_score_is_not_a_number(score, value):
     row = score(Sequential(as_rubric(lambda a, o: value)), "x")
     assert row["score"] is None
     assert row["error"].startswith("step 0: rubric 'rubric_0': InvalidScoreError: ")
 
 
-def test_components_of_a_failed_row_are_those_that_were_known(score):
+def test_rubric_scorer_failed_row_keeps_known_components(score):
     row = score(Sequential(Number(), Fails()), "1", "2", "fail")
     assert row["components"]["rubric_0/mean"] == 1.5
     row = score(WeightedSum([as_rubric(lambda a, o: 0.5), Fails()], [1.0, 1.0]), "1", "fail")
     assert row["components"] == {"rubric_0": 0.5, "rubric_0/mean": 0.5, "rubric_1/mean": 1.0}
 
 
-def test_a_reset_that_raises_is_a_failed_row_and_the_rest_goes_on(row):
+def test_rubric_scorer_fails_a_row_whose_reset_raises(row):
     class Stubborn(Number):
         def __init__(self):
             super().__init__()
@@ -266,7 +266,7 @@ def test_a_reset_that_raises_is_a_failed_row_and_the_rest_goes_on(row):
     assert "OSError: the game is gone" in rows[1]["error"]
 
 
-def test_step_rewards_that_fail_are_a_failed_row(score):
+def test_rubric_scorer_fails_a_row_whose_step_rewards_raise(score):
     class Bad(Last):
         def compute_step_rewards(self):
             raise ArithmeticError("too many steps")
@@ -276,7 +276,7 @@ def test_step_rewards_that_fail_are_a_failed_row(score):
     assert "ArithmeticError: too many steps" in row["error"]
 
 
-def test_step_rewards_are_checked(score):
+def test_rubric_scorer_checks_step_rewards(score):
     class Bad(Last):
         def compute_step_rewards(self):
             return [float("nan"), None]
@@ -285,12 +285,12 @@ def test_step_rewards_are_checked(score):
     assert (row["is_score_valid"], row["step_rewards"]) == (False, None)
 
 
-def test_values_that_add_up_to_infinity_are_a_failed_row(score):
+def test_rubric_scorer_fails_a_row_whose_sum_is_infinite(score):
     row = score(Number(), "1e308", "1e308")
     assert (row["is_score_valid"], row["score"]) == (False, None)
 
 
-def test_a_failure_that_a_guard_dealt_with_is_told_beside_a_valid_score(score, caplog):
+def test_rubric_scorer_reports_a_failure_handled_by_a_guard(score, caplog):
     rubric = WeightedSum([Guarded(Fails(), on_error="zero")], [0.5])
     with caplog.at_level(logging.CRITICAL, "guerdon.rubrics"):
         row = score(rubric, "1", "fail")
@@ -299,7 +299,7 @@ def test_a_failure_that_a_guard_dealt_with_is_told_beside_a_valid_score(score, c
     assert "rubric 'rubric_0.rubric': ValueError: no luck" in row["error"]
 
 
-def test_a_failure_that_the_root_dealt_with_is_told_beside_a_valid_score(score, caplog):
+def test_rubric_scorer_reports_a_failure_handled_by_the_root(score, caplog):
     with caplog.at_level(logging.CRITICAL, "guerdon.rubrics"):
         row = score(Guarded(Fails(), on_error="zero"), "fail")
     assert (row["score"], row["is_score_valid"]) == (0.0, True)
@@ -307,7 +307,7 @@ def test_a_failure_that_the_root_dealt_with_is_told_beside_a_valid_score(score, 
     assert "rubric ''" not in row["error"]
 
 
-def test_the_row_of_a_broken_line_says_which_line():
+def test_rubric_scorer_failed_names_the_line():
     with RubricScorer(Number()) as scorer:
         row = scorer.failed(RolloutError("no good", line=3))
     assert row["error"] == "line 3: RolloutError: no good"
@@ -318,7 +318,7 @@ def test_the_row_of_a_broken_line_says_which_line():
 # From row to row
 
 
-def test_rows_come_in_order_and_one_at_a_time(row):
+def test_score_rollouts_yields_rows_in_order_one_at_a_time(row):
     taken = []
 
     def rollouts():
@@ -333,7 +333,7 @@ def test_rows_come_in_order_and_one_at_a_time(row):
     assert [r["id"] for r in rows] == [1, 2, 3, 4]
 
 
-def test_the_rubric_is_reset_before_each_rollout(row):
+def test_score_rollouts_resets_the_rubric_before_each_rollout(row):
     class Counts(Rubric):
         def reset(self):
             self._seen = 0
@@ -348,7 +348,7 @@ def test_the_rubric_is_reset_before_each_rollout(row):
 
 
 @pytest.mark.parametrize("kind", [Number, AsyncNumber])
-def test_nothing_leaks_from_a_failed_row_to_the_next(row, kind):
+def test_score_rollouts_leaks_nothing_from_a_failed_row(row, kind):
     rubric = WeightedSum([kind(), Last(gamma=1.0)], [1.0, 1.0])
     rollouts = [Rollout.from_row(row(*turns)) for turns in ("12", "1x2", "12")]
     first, failed, again = score_rollouts(rubric, rollouts)
@@ -357,7 +357,7 @@ def test_nothing_leaks_from_a_failed_row_to_the_next(row, kind):
     assert again == {**first, "id": again["id"]}
 
 
-def test_trees_that_dispatch_are_scored_by_whom_they_choose(score):
+def test_rubric_scorer_scores_dispatching_trees(score):
     class Dispatch(Rubric):
         def __init__(self):
             super().__init__()
@@ -385,27 +385,27 @@ def first_fails(messages, id=None):
     return 1.0 / id
 
 
-def test_what_scores_is_chosen_by_the_reward():
+def test_scorer_of_chooses_by_the_reward():
     assert isinstance(scorer_of(Number()), RubricScorer)
     assert isinstance(scorer_of(best, {"bonus": 1}), FunctionScorer)
     assert (scorer_of(best).takes_groups, scorer_of(first_fails).takes_groups) == (True, False)
     assert scorer_of(Number()).takes_groups is False
 
 
-def test_a_rubric_takes_no_parameters():
+def test_scorer_of_rejects_parameters_for_a_rubric():
     assert isinstance(scorer_of(Number(), {}), RubricScorer)
     with pytest.raises(InvalidArgumentError, match=r"has no parameters, got \['a', 'b'\]"):
         scorer_of(Number(), {"b": 1, "a": 2})
 
 
-def test_functions_score_rollouts_and_failures_are_no_zeros(row):
+def test_score_rollouts_with_functions_makes_failures_invalid(row):
     rollouts = [Rollout.from_row(row("x", id=i)) for i in (2, 0, 4)]
     rows = list(score_rollouts(first_fails, rollouts))
     assert [r["score"] for r in rows] == [0.5, None, 0.25]
     assert rows[1]["error"].startswith("ZeroDivisionError")
 
 
-def test_groups_are_scored_together_and_one_at_a_time(row):
+def test_score_rollouts_scores_groups_together_one_at_a_time(row):
     taken = []
 
     def rollouts():
@@ -420,12 +420,12 @@ def test_groups_are_scored_together_and_one_at_a_time(row):
     assert [r["score"] for r in rows] == [1.0, 1.0, 0.0]
 
 
-def test_rollouts_without_a_group_are_scored_alone(row):
+def test_score_rollouts_scores_rollouts_without_a_group_alone(row):
     rollouts = [Rollout.from_row(row(text)) for text in ("x", "xx")]
     assert [r["score"] for r in score_rollouts(best, rollouts)] == [1.0, 1.0]
 
 
-def test_a_split_group_is_refused_after_the_rows_before(row):
+def test_score_rollouts_rejects_a_split_group_after_the_rows_before(row):
     rollouts = [Rollout.from_row(row("x", group=group)) for group in ("g", "h", "g")]
     rows = score_rollouts(best, rollouts)
     assert [next(rows)["group"], next(rows)["group"]] == ["g", "h"]
@@ -433,7 +433,7 @@ def test_a_split_group_is_refused_after_the_rows_before(row):
         next(rows)
 
 
-def test_a_pointwise_function_does_not_mind_split_groups(row):
+def test_score_rollouts_accepts_split_groups_for_pointwise_functions(row):
     rollouts = [Rollout.from_row(row("x", id=1, group=group)) for group in ("g", "h", "g")]
     assert len(list(score_rollouts(first_fails, rollouts))) == 3
 
@@ -455,7 +455,7 @@ def together(rollouts_messages):
 
 
 @pytest.mark.parametrize("reward", [counts, as_rubric(counts)], ids=["function", "rubric"])
-def test_an_episode_that_failed_has_no_score_unless_asked(reward, row):
+def test_score_rollouts_skips_failed_episodes_unless_score_failed(reward, row):
     rollouts = [
         Rollout.from_row(row("a", **columns)) for columns in ({}, FAILED, {"ended": "done"})
     ]
@@ -466,7 +466,7 @@ def test_an_episode_that_failed_has_no_score_unless_asked(reward, row):
     assert [each["score"] for each in asked] == [1.0, 1.0, 1.0]
 
 
-def test_an_episode_that_failed_is_compared_with_nobody(row):
+def test_score_rollouts_compares_nothing_with_a_failed_episode(row):
     rollouts = [Rollout.from_row(row("a", group="g", **each)) for each in ({}, FAILED, {}, FAILED)]
     assert [each["score"] for each in score_rollouts(together, rollouts)] == [2.0, None, 2.0, None]
     alone = [Rollout.from_row(row("a", group="g", **FAILED))]
@@ -475,14 +475,14 @@ def test_an_episode_that_failed_is_compared_with_nobody(row):
     assert [each["score"] for each in asked] == [4.0] * 4
 
 
-def test_a_record_is_no_rollout_and_becomes_one():
+def test_score_rollouts_requires_rollouts_instead_of_records():
     record = RolloutRecord("q-0", messages=[Message(role="assistant", content="a")], ended="done")
     with pytest.raises(InvalidArgumentError, match=r"record\.to_rollout\(\)"):
         list(score_rollouts(counts, [record]))
     assert [each["score"] for each in score_rollouts(counts, [record.to_rollout()])] == [1.0]
 
 
-def test_what_fails_after_the_last_step_says_so(row):
+def test_rubric_scorer_error_after_the_last_step_is_named(row):
     class Forgets(TrajectoryRubric):
         def score_trajectory(self, trajectory):
             return 1.0
@@ -494,7 +494,7 @@ def test_what_fails_after_the_last_step_says_so(row):
     assert failed["error"] == "after the last step: ValueError: no credit today"
 
 
-def test_a_step_that_fails_is_named_by_its_turn(row):
+def test_rubric_scorer_error_names_the_turn(row):
     def picky(action, observation):
         raise ValueError("no")
 

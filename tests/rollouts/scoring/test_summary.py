@@ -36,7 +36,7 @@ def summary_of(*rows, **options):
     return counted
 
 
-def test_nothing_has_no_mean():
+def test_summary_without_rows_has_no_mean():
     assert Summary(passing=0.5).to_dict() == {
         "rows": 0,
         "valid": 0,
@@ -54,7 +54,7 @@ def test_nothing_has_no_mean():
     }
 
 
-def test_failures_are_apart_from_zeros():
+def test_summary_counts_failures_apart_from_zeros():
     counted = summary_of(
         result(0.0), result(1.0), result(None, "step 0: ValueError: no"), result(0.0, "guarded")
     )
@@ -63,14 +63,14 @@ def test_failures_are_apart_from_zeros():
     assert counted.to_dict()["valid"] == 3
 
 
-def test_rows_pass_at_equality_and_failed_ones_never_count():
+def test_summary_counts_rows_that_pass_at_equality():
     rows = [result(0.5), result(0.49), result(1.0), result(None, "x")]
     counted = summary_of(*rows, passing=0.5)
     assert (counted.passed, counted.accuracy) == (2, 2 / 3)
     assert "accuracy" not in summary_of(*rows).to_dict()
 
 
-def test_components_are_means_over_the_rows_that_have_them():
+def test_summary_means_of_components_are_over_the_rows_that_have_them():
     counted = summary_of(result(a=1.0, b=0.5), result(a=0.0), result(None, "x", a=9.0))
     assert counted.to_dict()["components"] == {
         "a": {"mean": 0.5, "rows": 2},
@@ -78,7 +78,7 @@ def test_components_are_means_over_the_rows_that_have_them():
     }
 
 
-def test_gates_count_whom_they_stopped():
+def test_summary_counts_rows_stopped_by_gates():
     rows = [result(0.0, gate=0.0), result(0.0, gate=0.0), result(1.0, gate=1.0), result(1.0)]
     counted = summary_of(*rows, gates=("gate", "other"))
     assert counted.to_dict()["stopped"] == {"gate": 2, "other": 0}
@@ -94,11 +94,11 @@ def test_gates_count_whom_they_stopped():
         (None, "unknown"),
     ],
 )
-def test_failures_are_counted_by_their_kind(error, kind):
+def test_summary_counts_failures_by_kind(error, kind):
     assert summary_of(result(None, error), result(None, error)).failures == {kind: 2}
 
 
-def test_the_parts_count_their_own_rows():
+def test_summary_parts_count_their_own_rows():
     counted = Summary(passing=1.0)
     counted.add(result(1.0), "small")
     counted.add(result(0.0), "large")
@@ -112,7 +112,7 @@ def test_the_parts_count_their_own_rows():
     }
 
 
-def test_parts_and_failures_are_bounded():
+def test_summary_bounds_parts_and_failures():
     counted = Summary()
     for i in range(1000):
         counted.add(result(None, f"Error{i}: x"), f"part {i}")
@@ -122,7 +122,7 @@ def test_parts_and_failures_are_bounded():
     assert sum(counted.failures.values()) == 1000
 
 
-def test_the_first_failure_of_a_kind_is_told():
+def test_summary_keeps_the_first_failure_of_each_kind():
     counted = summary_of(
         result(None, "step 0: ValueError: one"),
         result(None, "KeyError: two"),
@@ -137,7 +137,7 @@ def test_the_first_failure_of_a_kind_is_told():
     assert merged.first_failures == first | {"OSError": "OSError: five"}
 
 
-def test_what_the_first_failures_say_is_bounded():
+def test_summary_bounds_the_first_failures():
     counted = Summary()
     for i in range(300):
         counted.add(result(None, f"Error{i}: {'x' * 10_000}"))
@@ -145,7 +145,7 @@ def test_what_the_first_failures_say_is_bounded():
     assert {len(each) for each in counted.first_failures.values()} == {summary.MAX_TEXT}
 
 
-def test_merging_more_kinds_of_failures_than_may_be_tells_the_first_of_the_others(monkeypatch):
+def test_summary_merging_bounds_kinds_of_failures(monkeypatch):
     monkeypatch.setattr(summary, "MAX_PARTS", 2)
     merged = Summary()
     for kinds in (["AError", "BError"], ["AError", "CError", "DError"]):
@@ -158,7 +158,7 @@ def test_merging_more_kinds_of_failures_than_may_be_tells_the_first_of_the_other
     }
 
 
-def test_a_failure_that_says_nothing_is_counted():
+def test_summary_counts_a_failure_without_text():
     assert summary_of(result(None)).first_failures == {"unknown": ""}
 
 
@@ -182,7 +182,7 @@ def counted_in_one_go(rows):
 
 
 @given(chunks=st.lists(COUNTED, max_size=4))
-def test_merging_is_counting_in_one_go(chunks):
+def test_summary_merging_equals_counting_at_once(chunks):
     merged = Summary(("a", "b"), 0.5)
     for chunk in chunks:
         merged.merge(counted_in_one_go(chunk))
@@ -190,7 +190,7 @@ def test_merging_is_counting_in_one_go(chunks):
 
 
 @given(one=COUNTED, two=COUNTED)
-def test_merging_leaves_what_was_merged_as_it_was(one, two):
+def test_summary_merging_keeps_the_other_unchanged(one, two):
     first, second = counted_in_one_go(one), counted_in_one_go(two)
     before = copy.deepcopy(second)
     first.merge(second)
@@ -198,7 +198,7 @@ def test_merging_leaves_what_was_merged_as_it_was(one, two):
     assert second == before
 
 
-def test_merging_more_parts_than_may_be_loses_no_row(monkeypatch):
+def test_summary_merging_bounded_parts_loses_no_row(monkeypatch):
     monkeypatch.setattr(summary, "MAX_PARTS", 2)
     merged = Summary()
     for names in (["x", "y"], ["w", "z", "x", "y"]):
@@ -210,24 +210,24 @@ def test_merging_more_parts_than_may_be_loses_no_row(monkeypatch):
 # Which gates there are
 
 
-def test_gates_and_all_but_the_last_of_a_sequence_can_stop_an_evaluation():
+def test_gates_of_yields_gates_and_all_but_the_last_of_a_sequential():
     rubric = Sequential(One(), Gate(WeightedSum([Gate(One())], [1.0])), One())
     assert list(gates_of(rubric)) == ["rubric_0", "rubric_1", "rubric_1.rubric.rubric_0"]
 
 
-def test_a_gate_at_the_end_of_a_sequence_can_stop_it_too():
+def test_gates_of_yields_a_gate_at_the_end_of_a_sequential():
     assert list(gates_of(Sequential(One(), Gate(One())))) == ["rubric_0", "rubric_1"]
 
 
-def test_a_tree_without_gates_has_none():
+def test_gates_of_a_tree_without_gates_yields_nothing():
     assert list(gates_of(WeightedSum([One(), One()], [1.0, 1.0]))) == []
 
 
-def test_the_root_may_be_a_gate():
+def test_gates_of_yields_the_root():
     assert list(gates_of(Gate(One()))) == [""]
 
 
-def test_a_gate_at_the_root_counts_whom_it_stopped(row):
+def test_summary_counts_rows_stopped_by_a_root_gate(row):
     from guerdon.rollouts import score_rollouts
     from guerdon.types import Rollout
 
@@ -241,18 +241,18 @@ def test_a_gate_at_the_root_counts_whom_it_stopped(row):
 # Notes and groups
 
 
-def test_rows_with_a_note_are_counted():
+def test_summary_counts_rows_with_notes():
     rows = [result() | {"notes": ["odd"]}, result() | {"notes": []}, result(),
             result(None, "x") | {"notes": ["odd", "too"]}]  # fmt: skip
     assert summary_of(*rows).to_dict()["noted"] == 2
 
 
-def test_groups_are_told_only_where_they_matter():
+def test_summary_has_groups_only_if_they_matter():
     assert "groups" not in summary_of(result()).to_dict()
     assert summary_of(groups=GroupSummary()).to_dict()["groups"]["groups"] == 0
 
 
-def test_merging_counts_notes_and_groups():
+def test_summary_merging_counts_notes_and_groups():
     merged = Summary(groups=GroupSummary())
     for name in "gh":
         other = Summary(groups=GroupSummary())
@@ -263,12 +263,12 @@ def test_merging_counts_notes_and_groups():
     assert (told["noted"], told["groups"]["groups"], told["by"]["x"]["noted"]) == (2, 2, 2)
 
 
-def test_the_parts_of_a_breakdown_have_no_groups():
+def test_summary_parts_have_no_groups():
     counted = Summary(groups=GroupSummary())
     counted.add(result(), "x")
     assert "groups" not in counted.to_dict()["by"]["x"]
 
 
-def test_a_mean_whose_sum_is_beyond_every_float_is_told_as_none():
+def test_mean_of_an_infinite_sum_is_none():
     mean = summary.Mean(total=float("inf"), count=2)
     assert mean.value is None
