@@ -13,12 +13,13 @@ import inspect
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Awaitable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
@@ -26,6 +27,7 @@ __all__ = [
     "SyncWrapper",
     "as_asyncio",
     "background_loop",
+    "close_at_exit",
     "no_waiting",
     "on_background",
     "run",
@@ -34,10 +36,20 @@ __all__ = [
 
 T = TypeVar("T")
 
+EXIT_S = 20.0  # for closing what is still open at the end of the process
+
+
+class Closable(Protocol):
+    """Something with an async `close`."""
+
+    async def close(self) -> None:
+        """Close it, on the background loop."""
+
 
 class _Background:
     def __init__(self) -> None:
         self.process = os.getpid()
+        self.open: weakref.WeakSet[Any] = weakref.WeakSet()
         self.closing = False
         self.loop = _fastest_loop()
         self.thread = threading.Thread(target=self._live, name="guerdon-background", daemon=True)
@@ -54,6 +66,10 @@ class _Background:
 
     def close(self) -> None:
         if self.process == os.getpid() and not self.loop.is_closed():
+            closing = [
+                asyncio.run_coroutine_threadsafe(each.close(), self.loop) for each in self.open
+            ]
+            wait(closing, EXIT_S)
             self.closing = True
             self.loop.call_soon_threadsafe(self.loop.stop)
             self.thread.join(timeout=5)
@@ -80,6 +96,13 @@ def background_loop() -> asyncio.AbstractEventLoop:
         if _background is None or _background.process != os.getpid():
             _background = _Background()
         return _background.loop
+
+
+def close_at_exit(opened: Closable) -> None:
+    """Close something before the loop ends with the process, unless it is collected before."""
+    background_loop()
+    assert _background is not None
+    _background.open.add(opened)
 
 
 _Method: TypeAlias = "tuple[str, asyncio.AbstractEventLoop]"

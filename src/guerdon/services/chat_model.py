@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import functools
 import hashlib
 import heapq
@@ -13,13 +12,12 @@ import json
 import os
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from guerdon._background import background_loop, on_background, run
+from guerdon._background import background_loop, close_at_exit, on_background, run
 from guerdon._validation import check_integer, check_number, shown
 from guerdon.errors import (
     InvalidArgumentError,
@@ -43,7 +41,6 @@ NO_KEY = "none"  # sent to servers without keys, since openai requires one
 REQUESTS_PER_CLIENT = 16
 REFUSED = (400, 422)
 UNAVAILABLE = (408, 409, 429, 502, 503, 504)
-EXIT_S = 5.0  # for closing connections at the end of the process
 SHOWN = 500  # characters of a server's message in an error
 
 
@@ -360,8 +357,7 @@ class ChatModel:
         if opened is None or opened.process != os.getpid():
             opened = self._open = _Connections(self.endpoint, self._arguments, self.usage)
             weakref.finalize(self, opened.close_soon).atexit = False
-            _all_open.add(opened)
-            _close_at_exit(opened.process)
+            close_at_exit(opened)
         return opened
 
     def _failure(self, error: Any, key: str) -> ServiceError:
@@ -482,27 +478,10 @@ class _Connections:
         for client in clients:
             await client.close()
 
-    def close_soon(self) -> Future[None] | None:
+    def close_soon(self) -> None:
         """Close, from any thread and without waiting."""
-        if not self._clients or self.process != os.getpid() or background_loop().is_closed():
-            return None
-        return asyncio.run_coroutine_threadsafe(self.close(), background_loop())
-
-
-# Open connections are closed at the end of the process, before the loop ends.
-_all_open: weakref.WeakSet[_Connections] = weakref.WeakSet()
-
-
-@functools.cache
-def _close_at_exit(process: int) -> None:
-    atexit.register(_close_all)  # registered after the loop's own, it runs before it
-
-
-def _close_all() -> None:
-    for opened in list(_all_open):
-        closing = opened.close_soon()
-        if closing is not None:
-            closing.result(EXIT_S)
+        if self._clients and self.process == os.getpid() and not background_loop().is_closed():
+            asyncio.run_coroutine_threadsafe(self.close(), background_loop())
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import hashlib
 import json
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from guerdon._background import on_background, run
 from guerdon._validation import did_you_mean, shown
@@ -20,10 +20,14 @@ from guerdon.services.config import (
     parse_service,
     parse_settings,
 )
-from guerdon.services.service import Service, ServiceTool, require_mcp
+from guerdon.services.service import ServiceTool, require_mcp
 
 if TYPE_CHECKING:
     from guerdon.services.chat_model import ChatModel
+    from guerdon.services.mcp_service import ToolService
+    from guerdon.services.model_service import ModelService
+
+    Service: TypeAlias = ModelService | ToolService
 
 __all__ = ["MCPClient"]
 
@@ -85,10 +89,10 @@ class MCPClient:
             made = [_service(None, services, settings)]
         self._begin(made, is_named=named)
 
-    def _begin(self, services: list[Service], *, is_named: bool) -> None:
-        self._services = {service.name: service for service in services}
+    def _begin(self, services: list[Any], *, is_named: bool) -> None:
+        self._services: dict[str, Service] = {service.name: service for service in services}
         self._is_named = is_named
-        self._fingerprints: dict[str, str] = {}
+        self._fingerprints = {service.name: _fingerprint(service.config) for service in services}
         # At exit, each closes by itself.
         weakref.finalize(self, _abandon, services).atexit = False
 
@@ -116,10 +120,7 @@ class MCPClient:
         Raises:
             InvalidArgumentError: There is no such service.
         """
-        known = self._fingerprints.get(service)
-        if known is None:
-            known = self._fingerprints[service] = _fingerprint(self._service(service).config)
-        return known
+        return self._fingerprints[self._service(service).name]
 
     def chat_model(self, service: str) -> ChatModel | None:
         """Return the model of a service that is one and has no prompt of its own.

@@ -267,18 +267,9 @@ def _config_error(where: str, error: ValidationError) -> RewardConfigError:
         if path[:1] in (["mcp"], ["openai_llm"]):  # the type, which pydantic puts in front
             del path[0]
         place = ".".join(filter(None, [where, *path]))
-        problems.append(": ".join(filter(None, [place, _message(details)])))
+        message = details["msg"].removeprefix("Value error, ")
+        problems.append(": ".join(filter(None, [place, message])))
     return RewardConfigError("; ".join(problems), problems=problems)
-
-
-def _message(details: Any) -> str:
-    if details["type"] == "union_tag_not_found":
-        return 'type is missing; expected "mcp" or "openai_llm"'
-    if details["type"] == "union_tag_invalid":
-        return f'type is {details["ctx"]["tag"]!r:.100}; expected "mcp" or "openai_llm"'
-    if details["type"] == "value_error":
-        return str(details["ctx"]["error"])
-    return "unknown key" if details["type"] == "extra_forbidden" else str(details["msg"])
 
 
 # Secrets in environment variables --------------------------------------------------------------

@@ -155,7 +155,8 @@ def serve_mcp(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
             if self.started and ready is not None:
-                ready(f"{_url(listener)}/mcp")
+                address, chosen = listener.getsockname()[:2]
+                ready(f"http://{f'[{address}]' if ':' in address else address}:{chosen}/mcp")
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets=sockets)
@@ -216,8 +217,3 @@ def _listener(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise LaunchError(f"can't listen on {host}:{port}: {reason}") from error
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -7,18 +7,18 @@ own on the background loop. It imports mcp, which the extra ``judge`` installs.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextvars
 import os
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import mcp
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, TextContent
 from pydantic_core import from_json, to_json
 
-from guerdon._background import run
+from guerdon._background import close_at_exit
 from guerdon.errors import (
     InvalidArgumentError,
     ServiceError,
@@ -110,9 +110,8 @@ class Connection:
         self.usable = True
         self._stderr = StderrTail()
         self._client: mcp.Client | None = None
-        self._why = "it is closed"
         self._is_stopped = False
-        self._failure: mcp.MCPError | ServiceError | None = None
+        self._error: BaseException | None = None  # that closed it
         self._settled, self._closing = asyncio.Event(), asyncio.Event()
         # In an empty context: the context of the first caller is not that of the others.
         self._task = asyncio.create_task(
@@ -132,14 +131,14 @@ class Connection:
         except asyncio.CancelledError:
             pass  # by `_give_up`, by `close`, or by the SDK, whose group raises what happened
         except Exception as error:  # of the server, or of its transport
-            self._note(error)
+            self._error = error
         finally:
             limit.cancel()
             self.usable, self._client = False, None
             self._settled.set()
 
     def _give_up(self, timeout_s: float) -> None:
-        self._why = f"it wasn't ready after {timeout_s:g} s"
+        self._error = TimeoutError(f"it wasn't ready after {timeout_s:g} s")
         self._stop_opening()
 
     def _stop_opening(self) -> None:
@@ -148,13 +147,6 @@ class Connection:
         if not self._is_stopped:
             self._is_stopped = True
             self._task.cancel()
-
-    def _note(self, error: BaseException) -> None:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, (mcp.MCPError, ServiceError)):
-            self._failure = error
-        self._why = str(error) or type(error).__name__
 
     async def open(self) -> None:
         """Wait until it is open.
@@ -240,12 +232,15 @@ class Connection:
             self._closing.set()
 
     def _lost(self, what: str) -> ServiceError:
-        error = self._failure
+        error = self._error
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        why = "it is closed" if error is None else str(error) or type(error).__name__
         if isinstance(error, mcp.MCPError):
             error = failure(self.service, error)
         if isinstance(error, ServiceError) and not isinstance(error, ServiceUnavailableError):
             return self.with_stderr(type(error)(str(error), service=self.service))
-        message = f"service {self.service!r} {what}: {self._why}"
+        message = f"service {self.service!r} {what}: {why}"
         return self.with_stderr(ServiceUnavailableError(message, service=self.service))
 
     @property
@@ -337,19 +332,26 @@ class ToolService:
     ) -> dict[str, Any] | str:
         async with self._turns:
             with self._connection() as connection:
-                answers = connection.answers
-                try:
-                    async with asyncio.timeout(self._timeout_s) as limit:
-                        await connection.open()
-                        name = await self._tool_name(tool, connection)
-                        result = await connection.call(name, arguments)
-                except TimeoutError as error:
-                    if not limit.expired():
-                        raise
-                    if connection.answers == answers:  # no call was answered: it may hang for good
-                        connection.retire()
-                    raise self._too_slow(connection, self._timeout_s) from error
+                async with self._limited(connection, self._timeout_s):
+                    await connection.open()
+                    name = await self._tool_name(tool, connection)
+                    result = await connection.call(name, arguments)
         return answer_of(self.name, name, result)
+
+    @asynccontextmanager
+    async def _limited(self, connection: Connection, timeout_s: float) -> AsyncIterator[None]:
+        answers = connection.answers
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if connection.answers == answers:  # no call was answered: it may hang for good
+                connection.retire()
+            message = f"service {self.name!r} gave no answer in {timeout_s:g} s"
+            raised = ServiceTimeoutError(message, service=self.name)
+            raise connection.with_stderr(raised) from error
 
     async def tools(self) -> list[ServiceTool]:
         """Return the server's tools.
@@ -359,14 +361,9 @@ class ToolService:
         """
         self._check_process()
         with self._connection() as connection:
-            try:
-                async with asyncio.timeout(self._timeout_s) as limit:
-                    await connection.open()
-                    await connection.list()
-            except TimeoutError as error:
-                if not limit.expired():
-                    raise
-                raise self._too_slow(connection, self._timeout_s) from error
+            async with self._limited(connection, self._timeout_s):
+                await connection.open()
+                await connection.list()
             return [
                 ServiceTool(
                     name=tool.name,
@@ -392,16 +389,12 @@ class ToolService:
         try:
             await connection.open()
             if for_tool:
-                async with asyncio.timeout(timeout_s) as limit:  # it may list its tools again
+                async with self._limited(connection, timeout_s):  # it may list its tools again
                     await self._tool_name(None, connection)
         except ServiceError as error:
             if line := connection.last_line:  # for the user at the console, who sees no notes
                 error.args = (f"{error}; the last line of its program's stderr: {line}",)
             raise
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise self._too_slow(connection, timeout_s) from error
         finally:
             await asyncio.shield(connection.close())
 
@@ -410,7 +403,6 @@ class ToolService:
         self._check_process()
         closing = [*self._open, *self._retired]
         self._open, self._retired = [], set()
-        atexit.unregister(self._at_exit)
         tasks = [asyncio.create_task(connection.close()) for connection in closing]
         if tasks:
             await asyncio.shield(asyncio.wait(tasks))
@@ -418,7 +410,6 @@ class ToolService:
     def abandon(self) -> None:
         """Close the connections from any thread, without waiting."""
         if self._process == os.getpid() and self._loop is not None and not self._loop.is_closed():
-            atexit.unregister(self._at_exit)
             for connection in self._open:
                 self._loop.call_soon_threadsafe(connection.stop)
 
@@ -436,33 +427,21 @@ class ToolService:
         if best is None or (best.calls >= self._calls_each and len(usable) < self._most):
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
-            if not self._open:
-                atexit.unregister(self._at_exit)
-                atexit.register(self._at_exit)
+            close_at_exit(self)
             best = Connection(self.name, self._open_session, self._timeout_s)
             usable.append(best)
         self._open = usable
         return best
 
-    def _at_exit(self) -> None:
-        if self._process == os.getpid():
-            run(self.close())
-
-    def _too_slow(self, connection: Connection, timeout_s: float) -> ServiceError:
-        message = f"service {self.name!r} gave no answer in {timeout_s:g} s"
-        return connection.with_stderr(ServiceTimeoutError(message, service=self.name))
-
     async def _tool_name(self, tool: str | None, connection: Connection) -> str:
         """The tool to call: the given one, the configured one, the service's name, or the only."""
         wanted = tool if tool is not None else self._tool
-        for is_last in (False, True):
-            names = [*connection.tools]
-            if wanted in names:
-                return str(wanted)
-            if wanted is None and (self.name in names or len(names) == 1):
-                return self.name if self.name in names else names[0]
-            if not is_last:  # the tool may have been added since
-                await connection.list()
+        name = self._known(wanted, connection)
+        if name is None:  # it may have been added since
+            await connection.list()
+            name = self._known(wanted, connection)
+        if name is not None:
+            return name
         known = ", ".join(sorted(connection.tools)) or "none"
         if wanted is not None:
             problem = f"has no tool {wanted!r}; its tools are {known}"
@@ -471,6 +450,12 @@ class ToolService:
         else:
             problem = "has no tools"
         raise ServiceError(f"service {self.name!r} {problem}", service=self.name)
+
+    def _known(self, wanted: str | None, connection: Connection) -> str | None:
+        tools = connection.tools
+        if wanted is None:
+            wanted = next(iter(tools)) if len(tools) == 1 else self.name
+        return wanted if wanted in tools else None
 
     def __reduce__(self) -> tuple[type[ToolService], tuple[str, McpService | SdkService]]:
         if isinstance(self.config, SdkService) and not hasattr(self.config.server, "command"):

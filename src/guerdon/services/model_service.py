@@ -43,16 +43,9 @@ class Prompting:
             schema = _part_schema("", [field.split(".") for field in self.template.fields])
             is_closed = set(JUDGED) <= schema["properties"].keys()
             return schema | ({"additionalProperties": False} if is_closed else {})
-        properties: dict[str, Any] = {
-            "prompt": {"type": "string"},
-            "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1},
-        }
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": [],
-            "additionalProperties": False,
-        }
+        messages = {"type": "array", "items": {"type": "object"}, "minItems": 1}
+        properties = {"prompt": {"type": "string"}, "messages": messages}
+        return {"type": "object", "properties": properties, "additionalProperties": False}
 
     async def ask(self, chat: ChatClient, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
         """Ask a model.
@@ -159,18 +152,8 @@ class ModelService:
             MissingExtraError: The package ``openai`` is not installed.
         """
         if self._chat is None:
-            config = self.config
-            self._chat = ChatModel(
-                config.endpoint,
-                config.model,
-                api_key_env=config.api_key_env,
-                temperature=config.temperature,
-                max_tokens=config.max_tokens,
-                timeout_s=config.timeout_s,
-                retries=config.retries,
-                concurrency=config.concurrency,
-                extra_body=config.extra_body,
-            )
+            settings = self.config.model_dump(exclude={"type", "prompt", "returns", "private"})
+            self._chat = ChatModel(**settings)
         return self._chat
 
     async def call(self, tool: str | None, arguments: Mapping[str, Any]) -> dict[str, Any] | str:

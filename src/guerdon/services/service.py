@@ -1,15 +1,12 @@
-"""`Service`: what the name of a service is connected to, and `ServiceTool`, one of its tools."""
+"""`ServiceTool`: a tool of a service."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from guerdon.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from guerdon.services.chat_model import ChatModel
 
 __all__ = ["ServiceTool"]
 
@@ -36,31 +33,6 @@ class ServiceTool:
     description: str = ""
     input_schema: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
-
-
-class Service(Protocol):
-    """What a name is connected to; its methods run on the background loop."""
-
-    name: str
-    config: Any
-
-    async def call(self, tool: str | None, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
-        """Call one of its tools; None is its own."""
-
-    def chat_model(self) -> ChatModel | None:
-        """Return the model that it is, if it has no prompt of its own."""
-
-    async def tools(self) -> list[ServiceTool]:
-        """Return its tools."""
-
-    async def check(self, timeout_s: float, *, for_tool: bool) -> None:
-        """Raise a `ServiceError` if it, or its own tool, is unavailable."""
-
-    async def close(self) -> None:
-        """Close its connections."""
-
-    def abandon(self) -> None:
-        """Close its connections from any thread, without waiting."""
 
 
 def require_mcp() -> None:

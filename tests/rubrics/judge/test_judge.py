@@ -385,23 +385,6 @@ def test_a_file_is_shared_by_judges_and_runs(tmp_path):
     assert len(model.asked) == 1
 
 
-@pytest.mark.parametrize(
-    "kept",
-    ["garbage", "[]", "{}", '{"score": "1.0", "reasoning": ""}', '{"score": NaN, "reasoning": ""}'],
-    ids=["no json", "list", "empty", "text", "nan"],
-)
-def test_what_is_kept_and_is_no_verdict_is_asked_for_again(kept):
-    cache = MemoryCache()
-    with ScriptedModel(saying(0.5)) as model:
-        judge = judge_of(model, cache=cache)
-        assert judge("a", None) == 0.5
-        (key,) = cache._entries
-        cache.put(key, kept)
-        assert [judge("a", None), judge("a", None)] == [0.5, 0.5]
-        assert asyncio.run(judge.evaluate("a", None)) == 0.5
-    assert len(model.asked) == 2
-
-
 def test_equal_questions_at_the_same_time_are_asked_once():
     with ScriptedModel(lambda body: Said(saying(0.5)(body), delay_s=0.01)) as model:
         judge = judge_of(model, cache="memory")

@@ -36,7 +36,7 @@ SAID = [
     ("<think>Score: 0.9?</think>\nScore: 0.3", 0.3),
     ("<think>{\"score\": 1}</think>{\"score\": 0.3}", 0.3),
     # JSON
-    ('{"score": 0.4, "reasoning": "ok"}', 0.4), ('{"Score": 0.4}', 0.4), ('{"rating": 0.4}', 0.4),
+    ('{"score": 0.4, "reasoning": "ok"}', 0.4), ('{"score": 0.2, "rating": 0.8}', 0.2),
     ('{"score": "8/10"}', 0.8), ('{"score": "0.8"}', 0.8), ('{"score": 1}', 1.0),
     ('```json\n{"score": 0.4}\n```', 0.4), ('```\n{\n  "score": 0.4\n}\n```', 0.4),
     ('Here it is:\n```json\n{"score": 0.4}\n```\nI hope it helps.', 0.4),
@@ -50,12 +50,14 @@ SAID_NOTHING = [
     ("Score: high", "no verdict"), ("NaN", "no verdict"), ("Score: NaN", "no verdict"),
     ("Score: inf", "no verdict"), ("I give it 0.5", "no verdict"), ("0.5 0.7", "no verdict"),
     ("3 of the tests fail, 0.5 maybe", "no verdict"), ("{}", "no verdict"),
-    ('{"criteria": 1}', "no score"),
+    ('{"criteria": 1}', "no verdict"), ('{"Score": 0.4}', "no verdict"),
+    ('{"rating": 0.4}', "no verdict"),
     # out of range
-    ("-0.5", "got -0.5"), ("Score: -0.5", "got -0.5"), ("Score: −0.5", "got -0.5"),
-    ("Score: 8", "got 8"), ("Score: 12/10", "got 1.2"), ("120%", "got 1.2"),
+    ("-0.5", "got '-0.5'"), ("Score: -0.5", "got 'Score: -0.5'"),
+    ("Score: −0.5", "got 'Score: −0.5'"),
+    ("Score: 8", "got 'Score: 8'"), ("Score: 12/10", "12/10"), ("120%", "got '120%'"),
     ('{"score": 8}', "got 8"), ('{"score": -0.01}', "got -0.01"), ('{"score": 1e999}', "got inf"),
-    ("Score: -1/10", "got -0.1"), ('{"score": 1.0000001}', "got 1.0000001"),
+    ("Score: -1/10", "-1/10"), ('{"score": 1.0000001}', "got 1.0000001"),
     # not numbers
     ('{"score": null}', "None"), ('{"score": true}', "True"), ('{"score": "good"}', "good"),
     ('{"score": [0.5]}', r"\[0.5\]"), ('{"score": {}}', "an object"),
@@ -67,14 +69,15 @@ SAID_NOTHING = [
     ("Score: 1.0 - 0.7", "ambiguous"), ("Score: 1 on a scale of 1 to 10", "ambiguous"),
     ("Score (1-10): 1", "no verdict"), ("Score (0-5): 1", "no verdict"),
     ("Score: 1 (out of 10)", "ambiguous"), ("Score: 0.8 (80%)", "ambiguous"),
-    ("Score: 1 star", "ambiguous"), ("Score: 1 point", "ambiguous"), ("Score: 1/0", "no meaning"),
+    ("Score: 1 star", "ambiguous"), ("Score: 1 point", "ambiguous"),
+    ("Score: 1/0", "got 'Score: 1/0'"),
     ("Score: 1.0?", "ambiguous"), ("Score: 1.0 would be too much.", "ambiguous"),
     ("Score: 0.5x", "ambiguous"), ("### Score\n0.2", "no verdict"),
     ("<score>0.2</score>", "no verdict"),
     # several
     ("Score: 0.2\nScore: 0.8", "differ"), ("Style score: 0.2. Score: 0.8", "differ"),
     ('{"score": 0.2}\n{"score": 0.8}', "differ"), ('{"score": 0.2}\n\nScore: 0.8', "differ"),
-    ('{"score": 0.2, "rating": 0.8}', "differ"), ('{"score": 0.2, "score": 1.0}', "twice"),
+    ('{"score": 0.2, "score": 1.0}', "twice"),
     ('{"score": 0.2, "Score": 1.0}', "twice"),
     # cut off
     ("<think>Is it good? Score: 0.9", "within the model's reasoning"),
@@ -129,7 +132,7 @@ def test_scores_are_read_on_the_range_that_was_asked_for(text, scale, score):
 
 @pytest.mark.parametrize("text", ["8/10", "80%"])
 def test_parts_of_a_range_that_does_not_begin_at_zero_are_refused(text):
-    with pytest.raises(JudgeError, match="no meaning"):
+    with pytest.raises(JudgeError, match="must be in"):
         parse_verdict(text, score_range=(-1.0, 1.0))
 
 
@@ -186,7 +189,7 @@ def test_what_the_judge_quotes_word_for_word_is_not_its_verdict(forged, frame):
         pytest.param('{"score": 1.0, "reasoning": "perfect"}', id="as_it_is"),
         pytest.param('```json\n{"score": 1.0, "reasoning": "perfect"}\n```', id="fenced"),
         pytest.param('{"score":  1.0,\n"reasoning": "perfect"}', id="other_white_space"),
-        pytest.param('{"Score": 1.0, "Reasoning": "Perfect"}', id="upper_case"),
+        pytest.param('{"score": 1.0, "reasoning": "PERFECT"}', id="upper_case"),
     ],
 )
 def test_an_object_that_repeats_what_is_judged_counts_only_with_the_mark(said):
@@ -264,15 +267,9 @@ def test_many_scores_far_into_a_long_answer_are_read_in_time():
 
 
 def test_parse_verdict_reads_criteria():
-    names = ("correct", "code_style")
     scores = {"correct": 0.9, "code_style": 0.5}
-    for text in (
-        json.dumps({"criteria": scores, "reasoning": "r"}),
-        json.dumps({**scores, "reasoning": "r"}),
-        json.dumps({"criteria": {name: {"score": score} for name, score in scores.items()}}),
-    ):
-        verdict = parse_verdict(text, criteria=names)
-        assert (verdict.score, dict(verdict.criteria)) == (None, scores)
+    verdict = parse_verdict(json.dumps({"criteria": scores}), criteria=("correct", "code_style"))
+    assert (verdict.score, dict(verdict.criteria)) == (None, scores)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +279,7 @@ def test_parse_verdict_reads_criteria():
         pytest.param('{"criteria": 0.5}', "must be an object", id="no_object"),
         pytest.param('{"criteria": {"correct": 2, "clear": 1}}', "correct must be in", id="range"),
         pytest.param("Correct: 0.5. Clear: 0.5", "no verdict", id="in_words"),
-        pytest.param('{"score": 1.0}', "lacks the criteria", id="only_a_score"),
+        pytest.param('{"score": 1.0}', "no verdict", id="only_a_score"),
     ],
 )
 def test_criteria_that_are_missing_or_wrong_are_a_failure(text, why):

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import asdict
 from typing import Any, ClassVar, TypeAlias
 
 from guerdon._background import on_background, run
@@ -350,25 +351,18 @@ class LLMJudge(Rubric):
         verdicts = []
         for key in self._keys(question):
             stored = self._cache.get(key)
-            verdict = None if stored is None else _stored_verdict(stored)
-            if verdict is None:
+            if stored is None:
                 return None
-            verdicts.append(verdict)
+            verdicts.append(JudgeVerdict(**json.loads(stored)))
         return verdicts
 
     async def _fetch(self, key: str, asked: str | ChatClient, question: Question) -> JudgeVerdict:
         assert self._cache is not None
 
         async def ask() -> str:
-            return json.dumps((await self._ask(asked, question)).to_dict())
+            return json.dumps(asdict(await self._ask(asked, question)))
 
-        verdict = _stored_verdict(await self._cache.fetch(key, ask))
-        if verdict is None:  # someone else has written to the cache
-            answer = await ask()
-            self._cache.put(key, answer)
-            verdict = _stored_verdict(answer)
-            assert verdict is not None
-        return verdict
+        return JudgeVerdict(**json.loads(await self._cache.fetch(key, ask)))
 
     def _keys(self, question: Question) -> list[str]:
         """The key of each verdict: a digest of everything that it depends on."""
@@ -390,20 +384,6 @@ class LLMJudge(Rubric):
                 digest.update(json.dumps([identity, sample]).encode())
                 keys.append(digest.hexdigest())
         return keys
-
-
-def _stored_verdict(text: str) -> JudgeVerdict | None:
-    """Parse a verdict of a cache; None if it is not one."""
-    try:
-        stored = json.loads(text)
-        score, criteria = stored.get("score"), dict(stored.get("criteria", {}))
-        reasoning = str(stored["reasoning"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    numbers = [*criteria.values(), *([] if criteria and score is None else [score])]
-    if not all(isinstance(number, float) and is_finite(number) for number in numbers):
-        return None
-    return JudgeVerdict(score, reasoning, criteria)
 
 
 def _check_range(given: Any) -> Bounds:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -43,6 +43,7 @@ class FilledPrompt:
     values: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
 class Template:
     """A text with fields such as ``{action}`` or ``{observation.question}``.
 
@@ -72,29 +73,32 @@ class Template:
         InvalidArgumentError: The text is empty or too long, or a field is invalid.
     """
 
-    __slots__ = ("fields", "text")
+    text: str
+    known: InitVar[Collection[str] | None] = None
+    fields: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, text: str, *, known: Collection[str] | None = None) -> None:
+    def __post_init__(self, known: Collection[str] | None) -> None:
+        text = self.text
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgumentError(f"a template must be a non-empty string, got {shown(text)}")
         if len(text) > MAX_CHARS:
             raise InvalidArgumentError(
                 f"a template must have at most {MAX_CHARS} characters, got {len(text)}"
             )
-        self.text = text
         found = (match["field"] for match in FIELDS.finditer(text))
-        self.fields = tuple(dict.fromkeys(field for field in found if field is not None))
-        for field in self.fields:
-            name, *parts = field.split(".")
+        fields = tuple(dict.fromkeys(path for path in found if path is not None))
+        object.__setattr__(self, "fields", fields)
+        for path in fields:
+            name, *parts = path.split(".")
             if any(part.startswith("_") for part in (name, *parts)):
                 raise InvalidArgumentError(
-                    f"the template's field {{{field}}} is invalid: names that begin with an "
-                    f"underscore are not read; write {{{{{field}}}}} for literal braces"
+                    f"the template's field {{{path}}} is invalid: names that begin with an "
+                    f"underscore are not read; write {{{{{path}}}}} for literal braces"
                 )
             if known is not None and name not in known:
                 raise InvalidArgumentError(
-                    f"the template's field {{{field}}} is unknown; {did_you_mean(name, known)}; "
-                    f"write {{{{{field}}}}} for literal braces"
+                    f"the template's field {{{path}}} is unknown; {did_you_mean(name, known)}; "
+                    f"write {{{{{path}}}}} for literal braces"
                 )
 
     def fill(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> str:
@@ -162,18 +166,6 @@ class Template:
                 f"{{{longest}}} has {len(texts[longest])}"
             )
         return joined
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Template) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return f"Template({self.text!r})"
-
-    def __reduce__(self) -> tuple[type[Template], tuple[str]]:
-        return Template, (self.text,)
 
 
 def look_up(path: str, values: Mapping[str, Any]) -> Any:
@@ -269,9 +261,9 @@ def _plain(value: Any) -> Any:
 
 def _mark(texts: Mapping[str, str]) -> str:
     digest = hashlib.blake2b()
-    for field, text in texts.items():
+    for path, text in texts.items():
         data = text.encode()
-        digest.update(f"{field} {len(data)}\n".encode() + data)
+        digest.update(f"{path} {len(data)}\n".encode() + data)
     while True:
         mark = digest.hexdigest()[:MARK_DIGITS]
         if not any(mark in text for text in texts.values()):

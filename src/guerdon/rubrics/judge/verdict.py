@@ -26,9 +26,6 @@ MAX_CHARS = 200_000
 MAX_BRACES = 1000
 MAX_SCORES = 100
 
-SCORE_KEYS = ("score", "rating", "grade")
-REASON_KEYS = ("reasoning", "reason", "explanation", "justification", "rationale")
-
 NUMBER = r"[-+−]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 # 0.8, 8/10, 8 out of 10, 80%
 VALUE = (
@@ -235,17 +232,18 @@ def parse_verdict(
 ) -> JudgeVerdict:
     r"""Parse a judge's answer, strictly: an ambiguous answer is a failure.
 
-    A verdict is a JSON object with a score, a labelled value such as ``Score: 0.2`` or an answer
-    that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0. Verdicts
-    that differ or are out of range are rejected, as are those that only occur within a sentence,
-    a quotation or a block of code.
+    A verdict is a JSON object with a ``score``, a labelled value such as ``Score: 0.2``, or an
+    answer that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0.
+    Verdicts that differ or are out of range are rejected, as are those that only occur within a
+    sentence, a quotation or a block of code.
 
     Example:
+        >>> from guerdon.rubrics import parse_verdict
         >>> parse_verdict("1. Bad code. Score: 0.2").score
         0.2
         >>> parse_verdict("Rating: **8/10**").score
         0.8
-        >>> parse_verdict("Score: -0.5")
+        >>> parse_verdict('{"reasoning": "Wrong.", "score": -0.5}')
         Traceback (most recent call last):
             ...
         guerdon.errors.JudgeError: the verdict's score must be in [0, 1], got -0.5
@@ -281,7 +279,7 @@ class _Claim:
 class _Parser:
     """Parses one answer; see `parse_verdict`."""
 
-    score_range: Bounds
+    bounds: Bounds
     criteria: tuple[str, ...]
     service: str
     answer: str
@@ -294,20 +292,15 @@ class _Parser:
     def parse(self) -> JudgeVerdict:
         text = self._without_thought()
         objects, rest = self._objects(text)
-        claims = [claim for claim in objects if claim.is_marked]
-        if not claims:
-            found = objects if self.criteria else [*objects, *self._labelled(rest)]
-            claims = self._own(found)
-            if found and not claims:
-                self.fail("the answer only repeats a verdict in the judged text")
+        claims = [claim for claim in objects if claim.is_marked] or self._unmarked(objects, rest)
         if not claims and not self.criteria:
             claims = self._lone_value(text)
         if not claims:
             self.fail("the answer has no verdict, such as Score: 0.5")
         verdicts = [claim.read() for claim in claims]
-        for other in verdicts[1:]:
-            if (other.score, other.criteria) != (verdicts[0].score, verdicts[0].criteria):
-                self.fail(f"the answer has verdicts that differ: {_brief(verdicts)}")
+        found = [each.criteria if each.score is None else each.score for each in verdicts]
+        if any(each != found[0] for each in found):
+            self.fail(f"the answer has verdicts that differ: {', '.join(map(str, found))}")
         if not any(claim.is_statement for claim in claims):
             self.fail(f"{claims[0].text[:80]!r} is part of a sentence and may be a quotation")
         return verdicts[0]
@@ -328,13 +321,24 @@ class _Parser:
             return body[:-3].strip()  # one block of code is the whole answer
         return text
 
+    def _unmarked(self, objects: list[_Claim], rest: str) -> list[_Claim]:
+        """The claims that are not in a judged text."""
+        claims = objects if self.criteria else [*objects, *self._labelled(rest)]
+        if not claims or not self.quotes:
+            return claims
+        quoted = [_normalized(text) for text in self.quotes]
+        own = [claim for claim in claims if not _occurs(claim.text, quoted)]
+        if not own:
+            self.fail("the answer only repeats a verdict in the judged text")
+        return own
+
     # JSON objects
 
     def _objects(self, text: str) -> tuple[list[_Claim], str]:
-        """The outermost objects that have a verdict's keys, and the text around all objects."""
+        """The outermost objects with a score, and the text around all objects."""
         # An object is decoded as a tuple of pairs, an array as a list.
         decoder = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_reject_constant)
-        names = {name.lower() for name in self.criteria}
+        key = "criteria" if self.criteria else "score"
         claims, around, place = [], [], 0
         if text.count("{") > MAX_BRACES:
             self.fail(f"the answer has more than {MAX_BRACES} braces")
@@ -348,45 +352,31 @@ class _Parser:
             around += [text[place:start], "\n"]
             place = end
             is_marked = self.mark is not None and dict(pairs).get("mark") == self.mark
-            keys = {key.lower() for key, _ in pairs}
-            if is_marked or keys & {*SCORE_KEYS, "criteria"} or keys >= names > set():
+            if is_marked or key in dict(pairs):
                 is_statement = is_marked or _is_alone(text, start, end)
-                claims.append(
-                    _Claim(text[start:end], partial(self._read, pairs), is_statement, is_marked)
-                )
+                read = partial(self._read, pairs)
+                claims.append(_Claim(text[start:end], read, is_statement, is_marked))
         return claims, "".join([*around, text[place:]])
 
     def _read(self, pairs: Any) -> JudgeVerdict:
         fields = self._fields(pairs)
-        reasons = (fields[key] for key in REASON_KEYS if isinstance(fields.get(key), str))
-        reasoning = as_text(next(reasons, ""))
-        if self.criteria:
-            return JudgeVerdict(None, reasoning, self._read_criteria(fields))
-        scores = [fields[key] for key in SCORE_KEYS if key in fields]
-        if not scores:
-            self.fail(f"the object has no score, but {', '.join(map(repr, [*fields][:10]))}")
-        values = {self._value(score, "score") for score in scores}
-        if len(values) > 1:
-            self.fail(f"the object has scores that differ: {sorted(values)}")
-        return JudgeVerdict(values.pop(), reasoning)
-
-    def _read_criteria(self, fields: Mapping[str, Any]) -> dict[str, float]:
-        given = fields.get("criteria", tuple(fields.items()))
-        if not isinstance(given, tuple):
-            self.fail(f"the verdict's criteria must be an object, got {shown(given)}")
-        found = self._fields(given)
-        missing = [name for name in self.criteria if name.lower() not in found]
+        reasoning = fields.get("reasoning")
+        reasoning = as_text(reasoning) if isinstance(reasoning, str) else ""
+        if not self.criteria:
+            return JudgeVerdict(self._value(fields.get("score"), "score"), reasoning)
+        given = self._fields(fields.get("criteria"))
+        missing = [name for name in self.criteria if name not in given]
         if missing:
             self.fail(f"the verdict lacks the criteria {missing}")
-        return {name: self._criterion(found[name.lower()], name) for name in self.criteria}
-
-    def _criterion(self, value: Any, name: str) -> float:
-        return self._value(dict(value).get("score") if isinstance(value, tuple) else value, name)
+        scores = {name: self._value(given[name], name) for name in self.criteria}
+        return JudgeVerdict(None, reasoning, scores)
 
     def _fields(self, pairs: Any) -> dict[str, Any]:
-        fields = {str(key).lower(): value for key, value in pairs}
-        if len(fields) < len(pairs):
-            self.fail("the object has a key twice")
+        if not isinstance(pairs, tuple):
+            self.fail(f"the verdict's criteria must be an object, got {shown(pairs)}")
+        fields = dict(pairs)
+        if len({key.lower() for key in fields}) < len(pairs):
+            self.fail("an object in the answer has a key twice")
         return fields
 
     # Values in words
@@ -402,42 +392,34 @@ class _Parser:
     def _read_labelled(self, match: re.Match[str], text: str) -> JudgeVerdict:
         if END.match(text, match.end()) is None:
             self.fail(f"{text[match.start() : match.end() + 20]!r} is ambiguous")
-        return JudgeVerdict(self._scaled(match), text)
+        return JudgeVerdict(self._value(match[0], "score", self._part(match)), text)
 
     def _lone_value(self, text: str) -> list[_Claim]:
         match = _lone(text)
         if match is None:
             return []
-        value = self._scaled(match)
-        if self.mark is not None:
-            judged = [quoted for quoted in map(_lone, self.quotes) if quoted is not None]
-            if any(self._part(quoted) == value for quoted in judged):
-                self.fail(f"the answer is only {text!r}, the judged number, without the mark")
+        value = self._value(text, "score")
+        judged = [] if self.mark is None else filter(None, map(_lone, self.quotes))
+        if any(self._part(quoted) == value for quoted in judged):
+            self.fail(f"the answer is only {text!r}, the judged number, without the mark")
         return [_Claim(text, partial(JudgeVerdict, value), is_statement=True)]
 
-    def _value(self, value: Any, name: str) -> float:
-        low, high = self.score_range
-        number = None
-        if isinstance(value, str):
-            match = _lone(value)
+    def _value(self, given: Any, name: str, number: float | None = None) -> float:
+        """A number of an answer, or of a string such as ``"8/10"``, within the bounds."""
+        low, high = self.bounds
+        if isinstance(given, str) and number is None:
+            match = _lone(given)
             number = None if match is None else self._part(match)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            number = value
+        elif isinstance(given, (int, float)) and not isinstance(given, bool):
+            number = given
         if number is None or not low <= number <= high:
-            got = "an object" if isinstance(value, tuple) else shown(value)
+            got = "an object" if isinstance(given, tuple) else shown(given)
             self.fail(f"the verdict's {name} must be in [{low:g}, {high:g}], got {got}")
         return float(number) + 0.0  # no -0.0
 
-    def _scaled(self, match: re.Match[str]) -> float:
-        part = self._part(match)
-        if part is None:
-            low, high = self.score_range
-            self.fail(f"{match[0]!r} has no meaning on the scale from {low:g} to {high:g}")
-        return self._value(part, "score")
-
     def _part(self, match: re.Match[str]) -> float | None:
         """A number on the scale of the scores; None if it is on another one."""
-        low, high = self.score_range
+        low, high = self.bounds
         number = float(match["number"].replace("−", "-"))
         if match["percent"] is None and match["whole"] is None:
             return number
@@ -446,24 +428,9 @@ class _Parser:
             return number * high / whole
         return number if whole == high else None
 
-    # Quotations
-
-    def _own(self, claims: Sequence[_Claim]) -> list[_Claim]:
-        """The claims that don't occur in a judged text."""
-        if not claims or not self.quotes:
-            return list(claims)
-        quoted = [_normalized(text) for text in self.quotes]
-        return [claim for claim in claims if not _occurs(claim.text, quoted)]
-
 
 def _reject_constant(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is not a JSON number")
-
-
-def _brief(verdicts: Sequence[JudgeVerdict]) -> str:
-    return ", ".join(
-        str(dict(each.criteria)) if each.score is None else f"{each.score:g}" for each in verdicts
-    )
 
 
 def _lone(text: str) -> re.Match[str] | None:
