@@ -122,4 +122,4 @@ def test_build_rubric_refuses_a_batch_function():
     def ranked(rollouts_messages):
         return [0.5] * len(rollouts_messages)
 
-    assert refused(ranked)[0].startswith("rubric: ranked scores batches")
+    assert refused(ranked)[0].startswith("rubric: ranked compares the rollouts of a batch")

@@ -182,7 +182,7 @@ def test_aligner_uses_neither_of_two_outputs_for_one_step(outputs):
     batch = align(result([*outputs, (0, 1.0)]), {"a": steps(0, 1, names=("look", "go"))})
     assert problems(batch) == [("two outputs for one step", "a", outputs[-1][0])]
     assert rewards(batch["a"]) == [1.0, None]
-    assert "it has 2 outputs (0.5 and 0.25); none was taken" in str(batch.report)
+    assert "it has 2 outputs (0.5 and 0.25); none was used" in str(batch.report)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from guerdon.config.registry import RubricRegistry, rubric_registry
 from guerdon.config.schema import LISTS, RewardConfig, RubricEntry, config_migrations
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.function import as_rubric
-from guerdon.rubrics.functions.decorator import RewardFunction, takes_messages
+from guerdon.rubrics.functions.function import RewardFunction, takes_messages
 from guerdon.rubrics.rubric import Rubric
 from guerdon.services.config import ServiceConfig
 

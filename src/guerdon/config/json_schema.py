@@ -20,7 +20,7 @@ from guerdon.config.builder import CLIENT, CONFIG, SCORED, is_score
 from guerdon.config.registry import RubricRegistry, rubric_registry
 from guerdon.config.schema import SCHEMA_VERSION, RewardConfig
 from guerdon.errors import RewardConfigError
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 from guerdon.services.config import McpService, OpenAIService
 

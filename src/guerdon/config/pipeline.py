@@ -15,7 +15,7 @@ from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import MADE_WITH

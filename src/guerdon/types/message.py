@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
+from collections import defaultdict
 from typing import Any, Literal
 
 from pydantic import (
@@ -16,7 +18,7 @@ from pydantic import (
 
 from guerdon.errors import InvalidArgumentError
 
-__all__ = ["Message", "read_messages"]
+__all__ = ["Message", "conversation_problems", "read_messages"]
 
 # Roles that contain instructions.
 INSTRUCTION_ROLES = ("system", "developer")
@@ -122,3 +124,57 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         raise InvalidArgumentError(
             f"{at}: {problem['msg']}, not {reprlib.repr(problem['input'])}"
         ) from None
+
+
+def conversation_problems(messages: list[Message]) -> list[str]:
+    """Describe what is unusual about a conversation; most have nothing unusual.
+
+    A conversation that begins with the assistant, ends with a tool call without a result, or
+    contains arguments that are not JSON can be scored, but its score may mean something else.
+
+    Example:
+        >>> from guerdon.types import Message, conversation_problems
+        >>> conversation_problems([Message(role="assistant", content="Hello!")])
+        ['it begins with the assistant']
+    """
+    problems: list[str] = []
+    roles = (each.role for each in messages if each.role not in INSTRUCTION_ROLES)
+    if next(roles, None) == "assistant":
+        problems.append("it begins with the assistant")
+    open_calls: dict[str, list[str]] = defaultdict(list)  # where the calls of an id are
+    for place, message in enumerate(messages):
+        for call in message.tool_calls or ():
+            name, problem = _read_call(call)
+            open_calls[str(call.get("id"))].append(f"{name} (messages[{place}])")
+            if problem is not None:
+                problems.append(
+                    f"messages[{place}]: the arguments of {name} are not a JSON object: {problem}"
+                )
+        if message.role == "tool" and not message.tool_calls:
+            waiting = open_calls.get(str(message.tool_call_id))
+            if waiting:
+                waiting.pop()
+            elif message.tool_call_id is not None:
+                problems.append(
+                    f"messages[{place}] answers {message.tool_call_id}, which was not called"
+                )
+    open_names = [name for names in open_calls.values() for name in names]
+    if open_names:
+        listed = ", ".join(open_names[:5])
+        problems.append(f"{len(open_names)} of its tool calls have no result: {listed}")
+    return problems
+
+
+def _read_call(call: dict[str, Any]) -> tuple[str, str | None]:
+    """The name of a called function, and what is wrong with its arguments."""
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return "(no name)", None
+    name, arguments = str(function.get("name", "(no name)")), function.get("arguments")
+    if not isinstance(arguments, str):
+        return name, None
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError) as error:
+        return name, str(error)
+    return name, None if isinstance(value, dict) else f"it is {type(value).__name__}"

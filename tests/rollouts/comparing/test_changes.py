@@ -14,7 +14,7 @@ from guerdon.rollouts.comparing.changes import (
     changes_of_configs,
     changes_of_rewards,
 )
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 
 POLITE = {"name": "polite", "rubric": "RegexMatch", "weight": 0.5, "config": {"pattern": "please"}}
 BRIEF = {"name": "brief", "rubric": "LengthBounds", "config": {"minimum": 1, "maximum": 60}}

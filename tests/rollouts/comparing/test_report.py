@@ -7,7 +7,7 @@ import pytest
 from guerdon.errors import RolloutError
 from guerdon.rollouts.comparing.comparison import compare_rewards
 from guerdon.rubrics.function import as_rubric
-from guerdon.rubrics.functions.decorator import reward_function
+from guerdon.rubrics.functions.function import reward_function
 from guerdon.types.rollout import Rollout
 
 

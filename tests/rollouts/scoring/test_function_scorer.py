@@ -135,7 +135,7 @@ def test_function_scorer_notes_outputs_for_missing_steps():
     assert row["notes"] == [
         "step 7: there is no such step; the assistant turns are 0 to 2",
         "step '0' is text, and no step has this id; for turn 0, write an int",
-        "step 1: it has 2 outputs (0.25 and 0.125); none was taken",
+        "step 1: it has 2 outputs (0.25 and 0.125); none was used",
     ]
 
 
@@ -166,8 +166,8 @@ def test_function_scorer_notes_irregular_conversations():
     assert row["score"] == 6.0
     first, broken, unanswered = row["notes"]
     assert first == "it begins with the assistant"
-    assert broken.startswith("messages[0]: the arguments of book are no JSON")
-    assert unanswered == "nobody answered 1 of its tool calls: book (messages[0])"
+    assert broken.startswith("messages[0]: the arguments of book are not a JSON object")
+    assert unanswered == "1 of its tool calls have no result: book (messages[0])"
 
 
 # Failures
@@ -235,7 +235,7 @@ def test_function_scorer_reports_the_reason_of_an_invalid_result():
     assert (doubted["error"], doubted["reason"]) == ("truncated", "truncated")
     bare = said(score=0.5, is_score_valid=False)
     assert (bare["score"], bare["is_score_valid"]) == (None, False)
-    assert "no error that says why" in bare["error"]
+    assert "no error with the reason" in bare["error"]
 
 
 def test_function_scorer_reports_an_error_beside_a_valid_score():

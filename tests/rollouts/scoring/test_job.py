@@ -483,7 +483,7 @@ def test_scoring_job_too_few_results_fail_only_their_group(row, write_rows, of_g
     lines = [row("few", group="g"), row("1", group="g"), row("1", group="h")]
     _, rows = of_groups(write_rows(lines))
     assert [r["score"] for r in rows] == [None, None, 1.0]
-    assert "1 results for 2 rollouts" in rows[0]["error"]
+    assert "one result for each of 2 rollouts, got 1" in rows[0]["error"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

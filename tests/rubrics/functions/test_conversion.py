@@ -223,8 +223,8 @@ def test_rewards_that_belong_to_no_step_are_told_when_they_are_asked_for():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (None, "<lambda> gave None"),
-        (float("nan"), "<lambda> gave no result: score"),
+        (None, "<lambda> returned None"),
+        (float("nan"), "<lambda> returned an invalid result: score"),
         ({"error": "the judge is down"}, "the judge is down"),
         ({"score": 0.5, "is_score_valid": False, "reason": "off topic"}, "off topic"),
     ],
@@ -263,7 +263,9 @@ def test_the_next_episode_forgets_the_failure_and_the_result():
 
 def test_functions_of_batches_are_no_rubrics():
     for make in (as_rubric, rubric_of, Gate, Sequential, lambda f: WeightedSum([f], [1.0])):
-        with pytest.raises(RubricDefinitionError, match="shortest scores batches of rollouts"):
+        with pytest.raises(
+            RubricDefinitionError, match="shortest compares the rollouts of a batch"
+        ):
             make(shortest)
 
 
@@ -304,7 +306,7 @@ def test_a_guard_puts_its_own_score_in_place_of_a_failure(caplog):
     action, observation = Rollout.from_row({"messages": CHAT}).steps[-1]
     guarded = Guarded(reward_function(lambda messages: None), on_error="zero")
     assert guarded(action, observation) == 0.0
-    assert "gave None" in caplog.text
+    assert "returned None" in caplog.text
 
 
 # In an environment
@@ -422,7 +424,7 @@ def test_an_observation_in_the_middle_that_says_nothing_is_told():
     _, last = played(as_rubric(stepwise), Say(content="a"), Say(content="b"), world=Quiet)
     assert last.reward is None
     assert (
-        "MissingInputError: the observation of step 0 (Silent) says nothing"
+        "MissingInputError: the observation of step 0 (Silent) has no text for a message"
         in (last.metadata["reward_error"])
     )
 

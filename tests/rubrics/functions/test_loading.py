@@ -111,15 +111,15 @@ def test_a_relative_path_is_from_the_working_directory(write, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Holder", "Holder is a class, but no Rubric"),
-        ("Needs", r"Needs can't be made without arguments \(.*'value'.*write a function"),
-        ("nothing", "nothing takes no arguments, so .* make a rubric, but it gave None"),
-        ("number", "it gave 0.5"),
+        ("Holder", "Holder is a class, but not a Rubric"),
+        ("Needs", r"Needs needs arguments \(.*'value'.*write a function"),
+        ("nothing", "nothing takes no arguments, so it must return a rubric, got None"),
+        ("number", "must return a rubric, got 0.5"),
         ("three", "can't be called with an action and an observation: .*'more'"),
         ("one", "can't be called with an action and an observation: too many"),
         ("constant", r"3 \(int\) is not a rubric"),
         ("absent", r"has no 'absent'; known: .*'factory'"),
-        ("Holder.absent", "has no 'Holder.absent'"),
+        ("Holder.absent", "Holder has no 'absent'"),
         ("broken", r"broken\(\) raised LookupError: no such judge"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RewardFunctionError
-from guerdon.rubrics.functions.results import failed, result_of, results_of
+from guerdon.rubrics.functions.function import failed, result_of, results_of
 from guerdon.types import EvaluateResult, StepOutput
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -86,7 +86,7 @@ def test_a_failure_may_be_said_outright():
     ids=["empty", "None", "invalid", "result"],
 )
 def test_a_failure_that_does_not_say_why_is_refused(value):
-    with pytest.raises(RewardFunctionError, match="f gave no valid score, and no error"):
+    with pytest.raises(RewardFunctionError, match="f returned no valid score and no error"):
         result_of(value, "f")
 
 
@@ -109,7 +109,7 @@ def test_a_failure_that_does_not_say_why_is_refused(value):
 )
 def test_anything_else_is_refused_with_what_it_is(value):
     kind = type(value).__name__
-    with pytest.raises(RewardFunctionError, match=rf"f gave .* \({kind}\); a reward function ret"):
+    with pytest.raises(RewardFunctionError, match=rf"f returned .* \({kind}\); a reward "):
         result_of(value, "f")
 
 
@@ -144,7 +144,7 @@ def test_anything_else_is_refused_with_what_it_is(value):
     ids=range(15),
 )
 def test_what_is_no_result_says_where(value, message):
-    with pytest.raises(RewardFunctionError, match=f"f gave no result: {message}"):
+    with pytest.raises(RewardFunctionError, match=f"f returned an invalid result: {message}"):
         result_of(value, "f")
 
 
@@ -171,18 +171,18 @@ def test_a_coroutine_is_closed_and_told():
     ids=["nan", "int", "bool", "str", "base_reward"],
 )
 def test_what_went_past_validation_is_refused(result):
-    with pytest.raises(RewardFunctionError, match="f gave "):
+    with pytest.raises(RewardFunctionError, match="f returned "):
         result_of(result, "f")
 
 
 def test_a_constructed_result_without_a_score_is_refused():
     result = EvaluateResult.model_construct(score=None, is_score_valid=True)
-    with pytest.raises(RewardFunctionError, match="f gave a valid result without a score"):
+    with pytest.raises(RewardFunctionError, match="f returned a valid result without a score"):
         result_of(result, "f")
 
 
 def test_step_outputs_that_are_none_are_refused_as_no_result():
-    with pytest.raises(RewardFunctionError, match="f gave "):
+    with pytest.raises(RewardFunctionError, match="f returned "):
         result_of(appended(), "f")
 
 
@@ -205,7 +205,7 @@ def test_results_of_a_batch_may_be_of_every_kind():
 
 @pytest.mark.parametrize("count", [2, 4, 0])
 def test_another_number_of_results_is_an_error(count):
-    with pytest.raises(RewardFunctionError, match=f"f gave 3 results for {count} rollouts"):
+    with pytest.raises(RewardFunctionError, match=f"each of {count} rollouts, got 3"):
         results_of([1.0, 1.0, 1.0], count, "f")
 
 
@@ -236,7 +236,7 @@ def test_one_bad_result_makes_its_own_rollout_invalid_and_no_other(bad):
     results = results_of([0.25, bad, 0.5], 3, "f")
     assert [result.score for result in results] == [0.25, None, 0.5]
     assert [result.is_score_valid for result in results] == [True, False, True]
-    assert results[1].error.startswith("RewardFunctionError: f[1] gave ")
+    assert results[1].error.startswith("RewardFunctionError: f[1] returned ")
 
 
 @given(st.lists(FINITE | st.just(math.nan) | st.none(), max_size=6))

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from guerdon.errors import RewardFunctionError
-from guerdon.rubrics.functions.signature import parameters_of
+from guerdon.rubrics.functions.function import parameters_of
 
 
 def first(messages, ground_truth=None, limit=5):
@@ -83,8 +83,8 @@ def test_a_mode_that_is_said_needs_no_names(mode):
 @pytest.mark.parametrize(
     ("function", "mode", "message"),
     [
-        (first, "batch", "first takes 'messages', but its mode is said to be 'batch'"),
-        (batch, "pointwise", "takes 'rollouts_messages', but its mode is said to be 'pointwise'"),
+        (first, "batch", "first takes 'messages', but its mode is 'batch'"),
+        (batch, "pointwise", "takes 'rollouts_messages', but its mode is 'pointwise'"),
         (
             lambda messages, rollouts_messages: 1.0,
             None,
@@ -93,7 +93,7 @@ def test_a_mode_that_is_said_needs_no_names(mode):
         (
             lambda messages, rollouts_messages: 1.0,
             "batch",
-            "takes 'messages' and 'rollouts_messages', but its mode is said to be 'batch'",
+            "takes 'messages' and 'rollouts_messages', but its mode is 'batch'",
         ),
         (unnamed, None, r"unnamed\(conversation, answer, limit\) takes no 'messages'"),
         (lambda: 1.0, None, r"<lambda>\(\) takes no 'messages'"),
@@ -101,8 +101,8 @@ def test_a_mode_that_is_said_needs_no_names(mode):
         (lambda *args: 1.0, "pointwise", "takes no 'messages'"),
         (lambda **kwargs: 1.0, "pointwise", "takes no 'messages'"),
         (lambda **kwargs: 1.0, None, "takes no 'messages'"),
-        (first, "pairwise", "mode is 'pairwise'; it takes 'pointwise' or 'batch'"),
-        (max, None, "max has no signature that can be read"),
+        (first, "pairwise", "`mode` must be 'pointwise' or 'batch', got 'pairwise'"),
+        (max, None, "max has no readable signature"),
     ],
     ids=range(12),
 )

@@ -117,7 +117,7 @@ def test_a_mode_that_is_said_is_that_of_reward_function(open_reward, level):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "solved"])
 def test_another_mode_than_the_functions_is_refused(open_reward, level, name):
-    with pytest.raises(LoadError, match="takes 'messages', but its mode is said to be 'batch'"):
+    with pytest.raises(LoadError, match="takes 'messages', but its mode is 'batch'"):
         open_reward(name, "batch", level=level)
 
 

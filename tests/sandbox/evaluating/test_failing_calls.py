@@ -28,9 +28,9 @@ LOCKED = LEVELS[1:]
     [
         ("raise", "ValueError: no digits (line "),
         ("leave", "SystemExit: 7 (line "),
-        ("nan", "RewardFunctionError: odd gave float nan"),
-        ("text", "RewardFunctionError: odd gave '1.0' (str)"),
-        ("none", "RewardFunctionError: odd gave None"),
+        ("nan", "RewardFunctionError: odd returned float nan"),
+        ("text", "RewardFunctionError: odd returned '1.0' (str)"),
+        ("none", "RewardFunctionError: odd returned None"),
     ],
 )
 def test_what_fails_is_told_as_in_process(odd, level, how, error):
@@ -49,7 +49,7 @@ def test_what_fails_is_told_as_in_process(odd, level, how, error):
         ("crash", "signal: SIGABRT (6), it ended before it had given a result"),
         ("loop", "timeout: it was not done within 0.3 s"),
         ("flood", "output_limit: it printed more than 64 KiB"),
-        ("set", "RewardFunctionError: odd gave {1} (set)"),
+        ("set", "RewardFunctionError: odd returned {1} (set)"),
     ],
 )
 def test_what_ends_without_a_result_is_invalid_and_says_how(open_reward, level, how, error):
@@ -92,7 +92,7 @@ def test_a_function_may_close_its_streams_and_say_nothing_of_its_own_log(odd, le
 def test_a_wrong_number_of_results_makes_the_batch_invalid(open_reward, level):
     results = open_reward("wrong_number", level=level).evaluate_batch([CHAT, OTHER])
     assert [result.error for result in results] == [
-        "RewardFunctionError: wrong_number gave 1 results for 2 rollouts; it takes one for each"
+        "RewardFunctionError: wrong_number must return one result for each of 2 rollouts, got 1"
     ] * 2
 
 

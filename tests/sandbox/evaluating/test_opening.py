@@ -106,7 +106,7 @@ def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path, level
     [
         ("def r(messages:\n", "importing it raised SyntaxError"),
         ("x = 1\nimport no_such_thing\n", "No module named 'no_such_thing'"),
-        ("def other(messages): return 1.0\n", "has no 'r'; it has ['other']"),
+        ("def other(messages): return 1.0\n", "has no 'r'; known: 'other'"),
         ("def q(messages): return 1.0\nimport sys; sys.exit('bye')", "SystemExit: bye"),
         ("r = 3\n", "r"),
         ("def r(*, other): return 1.0\n", "r"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:

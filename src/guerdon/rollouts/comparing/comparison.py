@@ -24,7 +24,7 @@ from guerdon.rollouts.comparing.group_comparison import (
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rollouts.scoring.scorers import score_rollouts, scorer_of
 from guerdon.rollouts.scoring.summary import MAX_PARTS, MAX_TEXT, OTHERS, Mean, Summary
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.rollout import Rollout
 

@@ -25,7 +25,7 @@ from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.scorers import FunctionScorer, RubricScorer
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ComparisonJob"]

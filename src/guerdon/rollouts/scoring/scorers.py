@@ -16,14 +16,13 @@ from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
 from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.failure import say_failure
-from guerdon.rubrics.functions.conversation import oddities
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
-from guerdon.rubrics.functions.results import failed
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.sandbox.limits import Limits
 from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
 
 __all__ = [
@@ -281,7 +280,7 @@ class FunctionScorer(Scorer):
             "error": result.error or (None if valid else result.reason or "it was marked invalid"),
             "fingerprint": self.fingerprint,
             "reason": result.reason,
-            "notes": oddities(rollout.messages),
+            "notes": conversation_problems(rollout.messages),
         }
         if result.metrics:
             row["components"] = dict(_numbers(result.metrics))

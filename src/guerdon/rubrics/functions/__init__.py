@@ -1,10 +1,11 @@
-"""Rewards that people write: functions on messages, and files that hold a reward."""
+"""Rewards that users write: functions of messages, and files that contain a reward."""
 
-from guerdon.rubrics.functions.conversion import as_reward_function
-from guerdon.rubrics.functions.decorator import RewardFunction, reward_function
-from guerdon.rubrics.functions.loading import (
-    load_reward,
+from guerdon.rubrics.functions.function import (
+    RewardFunction,
+    as_reward_function,
+    reward_function,
 )
+from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.functions.placement import Misfit
 from guerdon.rubrics.functions.rubric import RewardFunctionRubric
 

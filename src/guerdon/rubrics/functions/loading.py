@@ -7,59 +7,53 @@ from collections.abc import Callable
 from typing import Any
 
 from guerdon._loading import code_failed, load_object
+from guerdon._validation import shown
 from guerdon.errors import GuerdonError, LoadError
 from guerdon.rubrics.function import as_rubric
-from guerdon.rubrics.functions.decorator import RewardFunction, takes_messages
+from guerdon.rubrics.functions.function import RewardFunction, takes_messages
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["is_factory", "load_reward", "reward_of"]
 
 
 def load_reward(spec: str) -> Rubric | RewardFunction:
-    """Load the reward that a person named.
+    """Load a reward by its name.
 
     Example:
+        >>> from guerdon.rubrics import load_reward
         >>> load_reward("guerdon.rubrics:NumericAnswer")
         NumericAnswer(field='content', expected=None, tolerance=0.0)
 
     Args:
-        spec: ``module:name`` or ``file.py:name``, where the name is that of a rubric, of a rubric
-            class or a factory that needs no arguments, of a function
-            ``f(action, observation) -> float``, or of a reward function on ``messages``.
+        spec: ``module:name`` or ``file.py:name`` of a rubric, of a rubric class or a factory that
+            needs no arguments, of a function ``f(action, observation) -> float``, or of a reward
+            function on ``messages``.
 
     Returns:
         A rubric; or a `RewardFunction`, which `as_rubric` turns into one.
 
     Raises:
-        LoadError: It can't be found or imported, or is none of these. Where the person's own
-            code raised, the error carries the traceback of that code alone.
+        LoadError: It can't be found or imported, or is not a reward. If the user's own code
+            raised, the error has the traceback of that code alone.
     """
     return reward_of(load_object(spec), spec)
 
 
 def reward_of(found: Any, spec: str) -> Rubric | RewardFunction:
-    """The reward that a loaded object stands for; see `load_reward`.
+    """Return the reward that a loaded object is or makes; see `load_reward`.
 
     Args:
-        found: What a spec named.
-        spec: The spec, for the error.
+        found: The loaded object.
+        spec: Its spec, for errors.
 
     Raises:
-        LoadError: It is no reward and makes none.
+        LoadError: It is not a reward and makes none.
     """
-    if isinstance(found, type):
-        if not issubclass(found, Rubric):
-            raise LoadError(f"{spec}: {found.__name__} is a class, but no Rubric", spec=spec)
+    if isinstance(found, type) and not issubclass(found, Rubric):
+        raise LoadError(f"{spec}: {found.__name__} is a class, but not a Rubric", spec=spec)
+    is_reward = isinstance(found, Rubric | RewardFunction) or takes_messages(found)
+    if not is_reward and (isinstance(found, type) or is_factory(found)):
         found = _made(spec, found)
-    elif not _is_reward(found) and is_factory(found):
-        made = _made(spec, found)
-        if not isinstance(made, Rubric | RewardFunction) and not callable(made):
-            raise LoadError(
-                f"{spec} takes no arguments, so that it should make a rubric, but it gave "
-                f"{made!r:.60}",
-                spec=spec,
-            )
-        found = made
     try:
         if isinstance(found, RewardFunction):
             return found
@@ -68,18 +62,14 @@ def reward_of(found: Any, spec: str) -> Rubric | RewardFunction:
         raise LoadError(f"{spec}: {error}", spec=spec) from error
 
 
-def _is_reward(found: Any) -> bool:
-    return isinstance(found, Rubric | RewardFunction) or takes_messages(found)
-
-
 def _made(spec: str, make: Callable[[], Any]) -> Any:
     name = getattr(make, "__name__", spec)
     try:
         inspect.signature(make).bind()
     except TypeError as error:
         raise LoadError(
-            f"{spec}: {name} can't be made without arguments ({error}); write a function in your "
-            f"file that makes it, and name that",
+            f"{spec}: {name} needs arguments ({error}); write a function in your file that makes "
+            "it, and load that",
             spec=spec,
         ) from None
     try:
@@ -88,12 +78,16 @@ def _made(spec: str, make: Callable[[], Any]) -> Any:
         raise code_failed(spec, f"{name}() raised", error) from error
     if inspect.iscoroutine(made):
         made.close()
-        raise LoadError(f"{spec}: {name} is async; a factory is a plain function", spec=spec)
+        raise LoadError(f"{spec}: {name} is async; a factory must be a plain function", spec=spec)
+    if not callable(made):
+        raise LoadError(
+            f"{spec} takes no arguments, so it must return a rubric, got {shown(made)}", spec=spec
+        )
     return made
 
 
 def is_factory(found: Any) -> bool:
-    """Whether something can be called with nothing, but not with an action and an observation."""
+    """Return whether an object can be called without arguments, but not with two."""
     if not callable(found):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Which step a step output means: by the number of the assistant turn, or by its id."""
+"""Matching step outputs to steps: by the number of the assistant turn, or by the step's id."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Problem: TypeAlias = Literal[
 
 _NUMBER = re.compile(r" *(-?\d{1,9}) *")
 
-# How many ids of steps a message names.
-_NAMED = 5
+# The number of step ids that a message lists.
+_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,15 @@ class Misfit:
     """One thing that didn't fit when results were put on steps.
 
     Example:
+        >>> from guerdon.rubrics.functions import Misfit
         >>> print(Misfit("no such step", "step 7: there are 3 steps, 0 to 2", rollout="q7-0"))
         rollout 'q7-0': step 7: there are 3 steps, 0 to 2
 
     Attributes:
-        problem: What kind of misfit it is.
-        text: What is wrong, in words.
-        rollout: The rollout's id; None where it is of none.
-        step_index: The index that the result named; None where it named none.
+        problem: The kind of misfit.
+        text: What is wrong.
+        rollout: The rollout's id, if it concerns one.
+        step_index: The index in the result, if it concerns one.
     """
 
     problem: Problem
@@ -57,17 +58,17 @@ class Misfit:
 
 
 def places_of(steps: Iterable[tuple[int | None, str | None]]) -> dict[int | str, int | None]:
-    """The places of steps, by their numbers and ids.
+    """Return the places of steps by their numbers and ids.
 
     Example:
         >>> places_of([(0, None), (1, "ask"), (2, "ask")])
         {0: 0, 1: 1, 'ask': None, 2: 2}
 
     Args:
-        steps: The number and the id of each; None where it has none.
+        steps: The number and the id of each step, or None.
 
     Returns:
-        Numbers and ids to places, from 0; those that several steps have, to None.
+        Numbers and ids to places, from 0; those of several steps to None.
     """
     places: dict[int | str, int | None] = {}
     for place, names in enumerate(steps):
@@ -80,16 +81,14 @@ def places_of(steps: Iterable[tuple[int | None, str | None]]) -> dict[int | str,
 def place_outputs(
     outputs: Iterable[StepOutput], places: Mapping[int | str, int | None]
 ) -> tuple[dict[int, StepOutput], list[Misfit]]:
-    """Find the step that each output means.
+    """Find the step of each output.
 
     Args:
-        outputs: What a result says of steps.
-        places: The numbers and the ids of the steps, to their places, from 0; a number that
-            several steps have, to None.
+        outputs: The step outputs of a result.
+        places: The result of `places_of`.
 
     Returns:
-        The output for each place, and what didn't fit. Of a step that has two outputs, neither
-        is taken.
+        The output for each place, and what didn't fit. Two outputs for one step are both left out.
     """
     found: dict[int, list[StepOutput]] = {}
     misfits = []
@@ -103,27 +102,27 @@ def place_outputs(
         if len(several) > 1:
             rewards = " and ".join(f"{each.base_reward:g}" for each in several)
             index = several[-1].step_index
-            text = f"step {index!r}: it has {len(several)} outputs ({rewards}); none was taken"
+            text = f"step {index!r}: it has {len(several)} outputs ({rewards}); none was used"
             misfits.append(Misfit("two outputs for one step", text, step_index=index))
             del found[place]
     return {place: several[0] for place, several in found.items()}, misfits
 
 
 def _no_place(index: int | str, places: Mapping[int | str, int | None]) -> Misfit:
-    said = f"step {index!r:.60}"
+    step = f"step {index!r:.60}"
     if index in places:
-        text = f"{said}: several steps have this number, so that none is meant"
+        text = f"{step}: several steps have this number, so it is ambiguous"
         return Misfit("two steps of one number", text, step_index=index)
     number = _NUMBER.fullmatch(index) if isinstance(index, str) else None
     if number is not None and int(number[1]) in places:
-        text = f"{said} is text, and no step has this id; for turn {number[1]}, write an int"
+        text = f"{step} is text, and no step has this id; for turn {number[1]}, write an int"
         return Misfit("text for a number", text, step_index=index)
     if isinstance(index, str):
         names = [each for each in places if isinstance(each, str)]
-        there = f"the ids are {names[:_NAMED]}" if names else "no step has an id"
+        there = f"the ids are {names[:_LISTED]}" if names else "no step has an id"
     else:
         numbers = [each for each in places if isinstance(each, int)]
         there = "no step has a number"
         if numbers:
             there = f"the assistant turns are {min(numbers)} to {max(numbers)}"
-    return Misfit("no such step", f"{said}: there is no such step; {there}", step_index=index)
+    return Misfit("no such step", f"{step}: there is no such step; {there}", step_index=index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from guerdon.errors import (
     MissingInputError,
@@ -22,46 +22,32 @@ from guerdon.types.rollout import MessageAction
 __all__ = ["RewardFunctionRubric", "rubric_of"]
 
 
-class Scores(Protocol):
-    """What is asked of a `RewardFunction`, which itself makes rubrics."""
-
-    __name__: str
-    function: Any
-    mode: Any
-    is_async: bool
-
-    def evaluate_or_raise(
-        self, messages: Any, ground_truth: Any = None, others: dict[str, Any] | None = None
-    ) -> Any:
-        """Score a conversation; raises what the function raises."""
-
-
-def rubric_of(function: Scores) -> Rubric:
-    """A pointwise reward function as a rubric; see `as_rubric`.
+def rubric_of(function: Any) -> Rubric:
+    """Return the rubric of a pointwise `RewardFunction`; see `as_rubric`.
 
     Raises:
-        RubricDefinitionError: It is one of batches, which compares rollouts; a rubric sees one.
+        RubricDefinitionError: The function scores batches.
     """
     if function.mode == "batch":
         raise RubricDefinitionError(
-            f"{function.__name__} scores batches of rollouts against each other, and a rubric sees "
-            "one rollout alone; give `guerdon score` the function itself"
+            f"{function.__name__} compares the rollouts of a batch, and a rubric sees only one "
+            "rollout; pass the function itself to `guerdon score`"
         )
-    kind = _AsyncRewardFunctionRubric if function.is_async else RewardFunctionRubric
-    return kind(function)
+    return (_AsyncRewardFunctionRubric if function.is_async else RewardFunctionRubric)(function)
 
 
 class RewardFunctionRubric(TrajectoryRubric):
     """A pointwise reward function as a rubric: it scores the conversation when it is over.
 
     `as_rubric` and the containers make it of a `RewardFunction`. It is called at every step, as
-    any trajectory rubric; the function is called once, with the whole conversation.
+    every trajectory rubric; the function is called once, with the whole conversation.
 
-    The rewards of the steps are the base rewards that the function gives; the steps it says
-    nothing of have 0. Where it says nothing of any step, the last one has the score.
+    The rewards of the steps are the base rewards that the function returns, and 0 for other steps.
+    If it returns none, the last step has the score.
 
     Example:
-        >>> from guerdon import as_rubric, reward_function, Rollout, score_rollouts
+        >>> from guerdon import as_rubric, reward_function, Rollout
+        >>> from guerdon.rollouts import score_rollouts
         >>> @reward_function
         ... def answered(messages, ground_truth=None):
         ...     return float(ground_truth in messages[-1].text)
@@ -73,7 +59,7 @@ class RewardFunctionRubric(TrajectoryRubric):
         (1.0, [0.0, 1.0])
     """
 
-    def __init__(self, function: Scores) -> None:
+    def __init__(self, function: Any) -> None:
         super().__init__()
         self._function = function
         self._result: EvaluateResult | None = None
@@ -83,15 +69,19 @@ class RewardFunctionRubric(TrajectoryRubric):
         return self._score(self._function.evaluate_or_raise(*_arguments(trajectory)))
 
     def compute_step_rewards(self) -> list[float]:
-        """The base rewards that the function gave."""
+        """Return the base rewards that the function returned."""
         if not self._trajectory:
             return []
         score = self._final_score()
         rewards = [0.0] * len(self._trajectory)
         outputs = self._result.step_outputs if self._result is not None else None
         if not outputs:
-            rewards[-1] = score
-        placed, misfits = place_outputs(outputs or (), _numbered(self._trajectory))
+            return [*rewards[:-1], score]
+        places = places_of(
+            (action.turn, action.step_id) if isinstance(action, MessageAction) else (place, None)
+            for place, (action, _) in enumerate(self._trajectory)
+        )
+        placed, misfits = place_outputs(outputs, places)
         if misfits:
             raise TrajectoryError(f"{self._function.__name__}: {'; '.join(map(str, misfits))}")
         for place, output in placed.items():
@@ -102,7 +92,8 @@ class RewardFunctionRubric(TrajectoryRubric):
         self._result = result
         if not result.is_score_valid or result.score is None:
             raise RewardFunctionError(
-                f"{self._function.__name__} gave no valid score: {result.error or result.reason}"
+                f"{self._function.__name__} returned no valid score: "
+                f"{result.error or result.reason}"
             )
         return result.score
 
@@ -111,7 +102,7 @@ class RewardFunctionRubric(TrajectoryRubric):
         self._result = None
 
     def _title(self) -> str:
-        return self._function.__name__
+        return str(self._function.__name__)
 
     def _described(self) -> object:
         return self._function.function
@@ -124,45 +115,37 @@ class _AsyncRewardFunctionRubric(RewardFunctionRubric):
 
 
 def _arguments(trajectory: list[tuple[Any, Any]]) -> tuple[list[Message], Any, dict[str, Any]]:
-    """What the function is called with at the end of an episode."""
+    """The messages, the ground truth and all other arguments at the end of an episode."""
     action, observation = trajectory[-1]
-    metadata = _of(observation, "metadata")
+    metadata = _field(observation, "metadata")
     others = dict(metadata) if isinstance(metadata, Mapping) else {}
     others.pop("messages", None)
     ground_truth = others.pop("ground_truth", None)
     if ground_truth is None:
-        ground_truth = _of(observation, "ground_truth")
+        ground_truth = _field(observation, "ground_truth")
     if isinstance(action, MessageAction):
         return action.conversation, ground_truth, others
-    return list(_conversation(trajectory)), ground_truth, others
+    return _conversation(trajectory), ground_truth, others
 
 
 def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
-    """What was said in an episode that was played and not read from a recording."""
+    """The messages of an episode that was played and not read from a recording."""
     messages = []
     for place, (action, observation) in enumerate(trajectory):
         messages.append(Message(role="assistant", content=text_of(action)))
-        texts = (_of(observation, name) for name in TEXT_FIELDS)
+        texts = (_field(observation, name) for name in TEXT_FIELDS)
         text = next((each for each in texts if isinstance(each, str)), None)
         if text is not None:
             messages.append(Message(role="user", content=text))
         elif place + 1 < len(trajectory):
             raise MissingInputError(
-                f"the observation of step {place} ({type(observation).__name__}) says nothing that "
-                f"could be a message; one of {', '.join(TEXT_FIELDS)} takes its text"
+                f"the observation of step {place} ({type(observation).__name__}) has no text for a "
+                f"message; one of {', '.join(TEXT_FIELDS)} must contain it"
             )
     return messages
 
 
-def _of(observation: Any, name: str) -> Any:
-    """What an observation holds, an object or a mapping."""
+def _field(observation: Any, name: str) -> Any:
     if isinstance(observation, Mapping):
         return observation.get(name)
     return getattr(observation, name, None)
-
-
-def _numbered(trajectory: list[tuple[Any, Any]]) -> dict[int | str, int | None]:
-    return places_of(
-        (action.turn, action.step_id) if isinstance(action, MessageAction) else (place, None)
-        for place, (action, _) in enumerate(trajectory)
-    )

@@ -27,14 +27,11 @@ from guerdon._loading import (
     split_spec,
 )
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
-from guerdon.rubrics.functions.conversion import as_reward_function
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function, failed
 from guerdon.rubrics.functions.loading import (
     is_factory,
     reward_of,
 )
-from guerdon.rubrics.functions.results import failed
-from guerdon.rubrics.functions.signature import Mode
 from guerdon.rubrics.rubric import Rubric
 from guerdon.sandbox.evaluating.handover import Described, Handover, Place
 from guerdon.sandbox.evaluating.running import FunctionRunner, Loop, RubricRunner, Runner

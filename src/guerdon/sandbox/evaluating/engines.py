@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, SandboxError
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.sandbox.evaluating.endings import printed, say_ending
 from guerdon.sandbox.evaluating.pools import CallAnswer, CallPool
 from guerdon.sandbox.evaluating.source import Found

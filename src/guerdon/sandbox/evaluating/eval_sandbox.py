@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self
 import anyio
 
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.rubrics.functions.decorator import RewardFunction
-from guerdon.rubrics.functions.signature import Mode, Parameters
+from guerdon.rubrics.functions.function import Mode, Parameters, RewardFunction
 from guerdon.sandbox.evaluating.json_values import check_json
 from guerdon.sandbox.evaluating.opening import open_engine
 from guerdon.sandbox.evaluating.sandboxed_function import SandboxedFunction

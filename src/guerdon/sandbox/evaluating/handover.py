@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from guerdon.rubrics.functions.signature import Mode, Parameters
+from guerdon.rubrics.functions.function import Mode, Parameters
 
 __all__ = ["Described", "Handover", "Place"]
 

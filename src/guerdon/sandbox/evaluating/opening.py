@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from guerdon.errors import InvalidArgumentError, LoadError, SandboxError
-from guerdon.rubrics.functions.conversion import as_reward_function
-from guerdon.rubrics.functions.decorator import RewardFunction
-from guerdon.rubrics.functions.signature import Mode
+from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function
 from guerdon.sandbox.evaluating.calling import describe, load_function
 from guerdon.sandbox.evaluating.endings import printed, say_ending
 from guerdon.sandbox.evaluating.engines import Engine, InProcess, Pooled

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.failure import say_failure
-from guerdon.rubrics.functions.decorator import RewardFunction
-from guerdon.rubrics.functions.results import failed
-from guerdon.rubrics.functions.signature import Mode
+from guerdon.rubrics.functions.function import Mode, RewardFunction, failed
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import Message

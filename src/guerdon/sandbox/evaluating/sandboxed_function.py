@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.functions.decorator import RewardFunction
+from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.sandbox.evaluating.handover import Described
 
 __all__ = ["SandboxedFunction"]

@@ -16,7 +16,7 @@ from guerdon._loading import (
     split_spec,
 )
 from guerdon.errors import InvalidArgumentError, LoadError
-from guerdon.rubrics.functions.signature import Mode
+from guerdon.rubrics.functions.function import Mode
 from guerdon.sandbox.evaluating.handover import Handover, Place
 from guerdon.sandbox.evaluating.wire import VERSION
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from guerdon.errors import RewardFunctionError
 from guerdon.rubrics.functions import RewardFunction, reward_function
-from guerdon.rubrics.functions.decorator import takes_messages
+from guerdon.rubrics.functions.function import takes_messages
 from guerdon.types import EvaluateResult, Message, StepOutput
 
 CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
@@ -206,7 +206,7 @@ def test_a_callable_object_may_have_any_attributes(attributes):
     ids=["first", "later"],
 )
 def test_positional_only_parameters_but_the_messages_are_refused_when_decorated(function):
-    with pytest.raises(RewardFunctionError, match=r"<lambda> takes '.*' by its place alone"):
+    with pytest.raises(RewardFunctionError, match=r"<lambda> takes '.*' by position only"):
         reward_function(function)
 
 
@@ -217,7 +217,7 @@ def test_a_method_that_is_not_bound_is_refused_when_it_is_decorated():
 
 @pytest.mark.parametrize("thing", [3, None.__class__, Judge, "reward", EvaluateResult])
 def test_what_is_no_function_is_refused(thing):
-    with pytest.raises(RewardFunctionError, match="is no function; @reward_function stands above"):
+    with pytest.raises(RewardFunctionError, match="@reward_function decorates functions, got"):
         reward_function(thing)
 
 
@@ -243,9 +243,9 @@ def test_a_mode_may_be_said(mode):
 
 
 def test_a_mode_that_is_said_wrong_is_refused():
-    with pytest.raises(RewardFunctionError, match="its mode is said to be 'batch'"):
+    with pytest.raises(RewardFunctionError, match="its mode is 'batch'"):
         reward_function(mode="batch")(bare)
-    with pytest.raises(RewardFunctionError, match="it takes 'pointwise' or 'batch'"):
+    with pytest.raises(RewardFunctionError, match="`mode` must be 'pointwise' or 'batch', got"):
         reward_function(mode="group")(bare)
 
 
@@ -422,7 +422,7 @@ def test_a_finite_float_is_the_score(score):
 def test_what_is_no_result_makes_the_result_invalid(value):
     result = reward_function(lambda messages: value)(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
-    assert result.error.startswith("RewardFunctionError: <lambda> gave ")
+    assert result.error.startswith("RewardFunctionError: <lambda> returned ")
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_dicts_and_results_are_returned_as_results():
 
 def test_a_coroutine_of_a_function_that_is_not_async_is_told_and_not_left_unawaited():
     result = reward_function(lambda messages: awaited.function(messages, "42"))(CHAT)
-    assert "gave an awaitable, but it isn't declared async" in result.error
+    assert "returned an awaitable, but it isn't declared async" in result.error
 
 
 def test_generators_are_no_results():
@@ -488,7 +488,7 @@ def test_another_number_of_ground_truths_is_an_error(truths):
     assert len(results) == 3
     for result in results:
         assert not result.is_score_valid
-        assert "it takes a list with one for each of the 3 rollouts" in result.error
+        assert "must be a list with one for each of 3 rollouts" in result.error
 
 
 @pytest.mark.parametrize("given", [3, 5, 0])
@@ -497,7 +497,8 @@ def test_another_number_of_results_is_an_error(given):
     assert len(results) == 4
     for result in results:
         assert (result.score, result.is_score_valid) == (None, False)
-        assert f"<lambda> gave {given} results for 4 rollouts" in result.error
+        expected = f"<lambda> must return one result for each of 4 rollouts, got {given}"
+        assert expected in result.error
 
 
 def test_a_batch_that_raises_makes_each_of_its_results_invalid():
@@ -517,7 +518,7 @@ def test_results_of_a_batch_that_raised_share_nothing():
 def test_one_bad_result_of_a_batch_is_invalid_alone():
     results = reward_function(lambda rollouts_messages: [1.0, None, 0.5])([CHAT] * 3)
     assert [result.score for result in results] == [1.0, None, 0.5]
-    assert results[1].error.startswith("RewardFunctionError: <lambda>[1] gave None")
+    assert results[1].error.startswith("RewardFunctionError: <lambda>[1] returned None")
 
 
 def test_a_conversation_of_a_batch_that_is_none_is_named():
@@ -533,8 +534,8 @@ def test_what_is_no_list_of_conversations_makes_the_results_invalid(given):
     assert results
     for result in results:
         assert not result.is_score_valid
-        assert "rollouts_messages is" in result.error
-        assert "it takes a list of conversations" in result.error
+        assert "`rollouts_messages` must be a list of conversations" in result.error
+        assert "must be a list of conversations" in result.error
 
 
 @pytest.mark.anyio
@@ -573,7 +574,7 @@ def test_what_a_function_raises_is_told_in_the_result(error, said):
 def test_the_line_that_raised_is_told():
     result = reward_function(lambda messages: 1 / 0)(CHAT)
     line = inspect.currentframe().f_lineno - 1
-    assert result.error == f"ZeroDivisionError: division by zero (line {line} of test_decorator.py)"
+    assert result.error == f"ZeroDivisionError: division by zero (line {line} of test_function.py)"
 
 
 def test_a_function_that_exits_is_a_failure_like_any_other():
@@ -625,9 +626,9 @@ async def test_a_cancellation_passes():
 def test_the_exception_itself_is_seen_by_who_asks():
     with pytest.raises(ZeroDivisionError):
         reward_function(lambda messages: 1 / 0).evaluate_or_raise(CHAT)
-    with pytest.raises(RewardFunctionError, match="gave None"):
+    with pytest.raises(RewardFunctionError, match="returned None"):
         reward_function(lambda messages: None).evaluate_or_raise(CHAT)
-    with pytest.raises(RewardFunctionError, match="gave 1 results for 2 rollouts"):
+    with pytest.raises(RewardFunctionError, match="one result for each of 2 rollouts, got 1"):
         reward_function(lambda rollouts_messages: [1.0]).evaluate_or_raise([CHAT, CHAT])
     with pytest.raises(ZeroDivisionError):
         reward_function(lambda messages: 1 / 0).function(CHAT)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.rubrics.functions.conversation import oddities
-from guerdon.types import Message
+from guerdon.types import Message, conversation_problems
 
 
 def call(name="add", arguments="{}", key="c1"):
@@ -43,57 +42,57 @@ DONE = Message(role="assistant", content="3")
     ids=range(7),
 )
 def test_most_conversations_have_nothing_odd(messages):
-    assert oddities(messages) == []
+    assert conversation_problems(messages) == []
 
 
 @pytest.mark.parametrize("before", [[], ["system"], ["developer"], ["system", "developer"]])
 def test_a_conversation_that_begins_with_the_assistant_is_odd(before):
     messages = [*(Message(role=role, content="x") for role in before), DONE, USER]
-    assert oddities(messages) == ["it begins with the assistant"]
+    assert conversation_problems(messages) == ["it begins with the assistant"]
 
 
 def test_a_call_that_nobody_answered_is_named_with_its_place():
-    assert oddities([USER, calls(call("book"))]) == [
-        "nobody answered 1 of its tool calls: book (messages[1])"
+    assert conversation_problems([USER, calls(call("book"))]) == [
+        "1 of its tool calls have no result: book (messages[1])"
     ]
 
 
 def test_only_the_calls_that_nobody_answered_are_named():
     messages = [USER, calls(call("a", key="c1"), call("b", key="c2"), call("c", key="c3"))]
-    assert oddities([*messages, answer("c2")]) == [
-        "nobody answered 2 of its tool calls: a (messages[1]), c (messages[1])"
+    assert conversation_problems([*messages, answer("c2")]) == [
+        "2 of its tool calls have no result: a (messages[1]), c (messages[1])"
     ]
 
 
 def test_an_answer_to_another_call_is_no_answer():
-    assert oddities([USER, calls(call()), answer("other")]) == [
-        "messages[2] answers other, which nobody called",
-        "nobody answered 1 of its tool calls: add (messages[1])",
+    assert conversation_problems([USER, calls(call()), answer("other")]) == [
+        "messages[2] answers other, which was not called",
+        "1 of its tool calls have no result: add (messages[1])",
     ]
 
 
 def test_two_calls_of_one_id_need_two_answers():
     twice = calls(call("add"), call("book"))
-    assert oddities([USER, twice, answer(), answer()]) == []
-    assert oddities([USER, twice, answer()]) == [
-        "nobody answered 1 of its tool calls: add (messages[1])"
+    assert conversation_problems([USER, twice, answer(), answer()]) == []
+    assert conversation_problems([USER, twice, answer()]) == [
+        "1 of its tool calls have no result: add (messages[1])"
     ]
 
 
 def test_arguments_that_are_no_object_are_told():
-    assert oddities([USER, calls(call(arguments="[1, 2]")), answer()]) == [
-        "messages[1]: the arguments of add are no JSON object: it is list"
+    assert conversation_problems([USER, calls(call(arguments="[1, 2]")), answer()]) == [
+        "messages[1]: the arguments of add are not a JSON object: it is list"
     ]
 
 
 def test_arguments_that_are_no_json_are_told_with_the_place():
-    [oddity] = oddities([USER, calls(call("book", "{oops")), answer(), DONE])
-    assert oddity.startswith("messages[1]: the arguments of book are no JSON object: ")
+    [oddity] = conversation_problems([USER, calls(call("book", "{oops")), answer(), DONE])
+    assert oddity.startswith("messages[1]: the arguments of book are not a JSON object: ")
 
 
 def test_arguments_that_are_nested_too_deep_are_told():
-    [oddity] = oddities([USER, calls(call(arguments="[" * 100_000)), answer(), DONE])
-    assert "are no JSON" in oddity
+    [oddity] = conversation_problems([USER, calls(call(arguments="[" * 100_000)), answer(), DONE])
+    assert "are not a JSON" in oddity
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,8 @@ def test_arguments_that_are_nested_too_deep_are_told():
     ids=json.dumps,
 )
 def test_calls_of_any_shape_do_no_harm(made):
-    [oddity] = oddities([USER, calls(made)])
-    assert oddity.startswith("nobody answered 1 of its tool calls: ")
+    [oddity] = conversation_problems([USER, calls(made)])
+    assert oddity.startswith("1 of its tool calls have no result: ")
     assert oddity.endswith("(messages[1])")
 
 
@@ -141,5 +140,5 @@ JSON = st.recursive(
         max_size=4,
     )
 )
-def test_whatever_the_conversation_oddities_are_text(messages):
-    assert all(type(each) is str and each for each in oddities(messages))
+def test_whatever_the_conversation_conversation_problems_are_text(messages):
+    assert all(type(each) is str and each for each in conversation_problems(messages))

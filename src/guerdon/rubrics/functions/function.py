@@ -1,0 +1,617 @@
+"""`RewardFunction`: rewards that are functions of messages, and how to make them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+import reprlib
+import sys
+import threading
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from inspect import Parameter
+from numbers import Real
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, overload
+
+import anyio
+from anyio.lowlevel import RunVar
+from pydantic import ValidationError
+
+from guerdon._validation import check_choice, shown
+from guerdon.errors import RewardFunctionError
+from guerdon.rubrics.evaluation import Replay, replay, replay_async
+from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.functions.rubric import rubric_of
+from guerdon.rubrics.node import is_async_callable
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import fingerprint_of
+from guerdon.types.evaluate_result import EvaluateResult, StepOutput
+from guerdon.types.message import Message, read_messages
+from guerdon.types.rollout import Rollout
+
+__all__ = [
+    "Mode",
+    "Parameters",
+    "RewardFunction",
+    "as_reward_function",
+    "failed",
+    "parameters_of",
+    "result_of",
+    "results_of",
+    "reward_function",
+    "takes_messages",
+]
+
+Mode: TypeAlias = Literal["pointwise", "batch"]
+
+# The names of a function's first and second argument in each mode.
+MESSAGES: dict[Mode, str] = {"pointwise": "messages", "batch": "rollouts_messages"}
+GROUND_TRUTH: dict[Mode, str] = {"pointwise": "ground_truth", "batch": "ground_truths"}
+
+# Characters of an error that are kept.
+MAX_ERROR = 10_000
+
+# Seconds between two attempts to lock a rubric that another thread or task uses.
+RETRY_S = 0.001
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class RewardFunction:
+    """A function that scores conversations; `reward_function` makes it.
+
+    A call returns an `EvaluateResult`, or a list of them in batch mode; an async function returns
+    an awaitable. If the function raises, the result is invalid and contains the error; it is not a
+    score of 0. To get the exception itself, call `function`.
+
+    Example:
+        >>> from guerdon import reward_function
+        >>> @reward_function
+        ... def answered(messages, ground_truth=None):
+        ...     return float(ground_truth in messages[-1].text)
+        >>> chat = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
+        >>> answered(chat, ground_truth="42").score
+        1.0
+        >>> answered(chat).error.startswith("TypeError: 'in <string>' requires string")
+        True
+
+    Attributes:
+        function: The decorated function.
+        mode: ``pointwise`` or ``batch``.
+        is_async: Whether the function is async.
+        parameters: Its parameters.
+    """
+
+    function: Callable[..., Any]
+    mode: Mode
+
+    def __init__(self, function: Callable[..., Any], mode: Mode | None = None) -> None:
+        if isinstance(function, RewardFunction):
+            function = function.function
+        if not callable(function) or isinstance(function, type):
+            raise RewardFunctionError(f"@reward_function decorates functions, got {function!r:.80}")
+        self.function = function
+        self.is_async = is_async_callable(function)
+        self.parameters = parameters_of(function, mode)
+        self.mode = self.parameters.mode
+        functools.update_wrapper(self, function, updated=())
+        if not hasattr(self, "__name__"):
+            self.__name__ = self.__qualname__ = type(function).__name__
+        code = getattr(function, "__code__", None)
+        file = getattr(code, "co_filename", None)
+        # Errors contain the line in a user's file, not in this package.
+        self._file: str | None = None if file is None or file.startswith(_PACKAGE) else file
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the function's source and of its bound arguments, for reproducibility."""
+        return fingerprint_of(self.function)
+
+    def __call__(self, messages: Any = None, ground_truth: Any = None, /, **others: Any) -> Any:
+        """Score a conversation, or in batch mode a list of them.
+
+        Args:
+            messages: The conversation (``rollouts_messages`` in batch mode): `Message` or dicts.
+            ground_truth: The expected answer (``ground_truths`` in batch mode, one for each
+                rollout).
+            **others: Further arguments; those that the function doesn't take are left out.
+
+        Returns:
+            An `EvaluateResult`; in batch mode one for each rollout. For an async function, an
+            awaitable.
+        """
+        messages = others.pop(MESSAGES[self.mode], messages)
+        ground_truth = others.pop(GROUND_TRUTH[self.mode], ground_truth)
+        return self.evaluate(messages, ground_truth, others)
+
+    def evaluate(
+        self, messages: Any, ground_truth: Any = None, others: dict[str, Any] | None = None
+    ) -> Any:
+        """Score as a call does, with further arguments in a dict."""
+        if self.is_async:
+            return self._evaluate_async(messages, ground_truth, others)
+        try:
+            return self.evaluate_or_raise(messages, ground_truth, others)
+        except (Exception, SystemExit) as error:  # nothing else: it may be a cancellation
+            return self._failed(error, messages)
+
+    async def _evaluate_async(
+        self, messages: Any, ground_truth: Any, others: dict[str, Any] | None
+    ) -> Any:
+        try:
+            return await self.evaluate_or_raise(messages, ground_truth, others)
+        except (Exception, SystemExit) as error:  # nothing else: it may be a cancellation
+            return self._failed(error, messages)
+
+    def evaluate_or_raise(
+        self, messages: Any, ground_truth: Any = None, others: dict[str, Any] | None = None
+    ) -> Any:
+        """Score as `evaluate` does, but raise what the function raises.
+
+        Raises:
+            InvalidArgumentError: The messages are invalid.
+            RewardFunctionError: The function returned an invalid result.
+            Exception: What the function raised.
+        """
+        conversations = self._read(messages)
+        count = len(conversations)  # the function may change the list
+        if self.mode == "batch":
+            ground_truth = _one_each(ground_truth, count)
+        arguments = self.parameters.arguments(ground_truth, others or {})
+        if self.parameters.messages is None:
+            value = self.function(conversations, **arguments)
+        else:
+            value = self.function(**{self.parameters.messages: conversations}, **arguments)
+        return self._awaited(value, count) if self.is_async else self._result(value, count)
+
+    async def _awaited(self, value: Any, count: int) -> Any:
+        return self._result(await value, count)
+
+    def _read(self, messages: Any) -> list[Any]:
+        if self.mode == "pointwise":
+            return read_messages(messages)
+        if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+            raise RewardFunctionError(
+                f"`rollouts_messages` must be a list of conversations, got {shown(messages)}"
+            )
+        return [
+            read_messages(each, f"rollouts_messages[{number}]")
+            for number, each in enumerate(messages)
+        ]
+
+    def _result(self, value: Any, count: int) -> Any:
+        if self.mode == "pointwise":
+            return result_of(value, self.__name__)
+        return results_of(value, count, self.__name__)
+
+    def _failed(self, error: BaseException, messages: Any) -> Any:
+        if self.mode == "pointwise":
+            return failed(error, self._file)
+        count = len(messages) if isinstance(messages, Sequence) else 1
+        return [failed(error, self._file) for _ in range(count)]
+
+    def __rubric__(self) -> Rubric:
+        """Return the rubric that `as_rubric` makes of the function."""
+        return rubric_of(self)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        module = sys.modules.get(self.__module__)
+        if getattr(module, self.__qualname__, None) is self:
+            return str(self.__qualname__)  # by name, as functions are pickled
+        return RewardFunction, (self.function, self.mode)
+
+    def __repr__(self) -> str:
+        return f"<{self.mode} reward function {self.__name__}>"
+
+
+def _one_each(ground_truths: Any, count: int) -> list[Any]:
+    if callable(getattr(ground_truths, "tolist", None)):  # an array
+        ground_truths = ground_truths.tolist()
+    if ground_truths is None:
+        return [None] * count
+    if not isinstance(ground_truths, (list, tuple)) or len(ground_truths) != count:
+        raise RewardFunctionError(
+            f"`ground_truths` must be a list with one for each of {count} rollouts, "
+            f"got {shown(ground_truths)}"
+        )
+    return list(ground_truths)
+
+
+@overload
+def reward_function(function: Callable[..., Any], /) -> RewardFunction: ...
+@overload
+def reward_function(
+    *, mode: Mode | None = None
+) -> Callable[[Callable[..., Any]], RewardFunction]: ...
+def reward_function(
+    function: Callable[..., Any] | None = None, /, *, mode: Mode | None = None
+) -> Any:
+    """Make a reward of a function that scores conversations.
+
+    The function takes ``messages`` (one conversation: pointwise) or ``rollouts_messages`` (a list
+    of them: batch), as `Message`, however it annotates them. It may take ``ground_truth`` (or
+    ``ground_truths``) and any other argument by name. It returns a float, a dict or an
+    `EvaluateResult`; in batch mode a list with one for each rollout.
+
+    Example:
+        >>> from guerdon import EvaluateResult, StepOutput, reward_function
+        >>> @reward_function
+        ... def brief(messages, *, limit=5):
+        ...     '''Rewards short turns, each with its own step reward.'''
+        ...     turns = [each for each in messages if each.role == "assistant"]
+        ...     steps = [StepOutput(step_index=turn, base_reward=float(len(each.text) <= limit))
+        ...              for turn, each in enumerate(turns)]
+        ...     score = sum(step.base_reward for step in steps) / len(steps)
+        ...     return EvaluateResult(score=score, step_outputs=steps)
+        >>> brief([{"role": "user", "content": "6 × 7?"},
+        ...        {"role": "assistant", "content": "42"}]).score
+        1.0
+
+        >>> @reward_function(mode="batch")
+        ... def shortest(rollouts_messages, ground_truths=None):
+        ...     lengths = [len(messages) for messages in rollouts_messages]
+        ...     return [float(length == min(lengths)) for length in lengths]
+        >>> [result.score for result in shortest([[{"role": "user", "content": "Hi"}], []])]
+        [0.0, 1.0]
+
+    Args:
+        function: The function, sync or async.
+        mode: ``pointwise`` or ``batch``; None infers it from the name of the parameter.
+
+    Raises:
+        RewardFunctionError: The function takes no messages, or those of another mode.
+    """
+    if function is None:
+        return lambda function: RewardFunction(function, mode)
+    return RewardFunction(function, mode)
+
+
+# Rubrics as reward functions ----------------------------------------------------------------------
+
+
+def as_reward_function(rubric: RubricLike) -> RewardFunction:
+    """Make a pointwise reward function of a rubric, or of anything that `as_rubric` accepts.
+
+    Each assistant turn is an action, and the messages after it are its observation; the rubric is
+    reset and replayed over them. The score is the sum of the steps' scores, each step has a step
+    output, and the components are the metrics.
+
+    Example:
+        >>> from guerdon import NumericAnswer
+        >>> from guerdon.rubrics import as_reward_function
+        >>> solved = as_reward_function(NumericAnswer())
+        >>> result = solved([{"role": "user", "content": "6 × 7?"},
+        ...                  {"role": "assistant", "content": "A: 42"}], ground_truth="42")
+        >>> result.score, result.step_outputs[0].step_index
+        (1.0, 0)
+
+    Args:
+        rubric: The rubric. With an async tree, the function is async. Several threads or tasks may
+            call the function at once, but nothing else may call the rubric meanwhile.
+
+    Raises:
+        RubricDefinitionError: It is not a rubric.
+    """
+    if isinstance(rubric, RewardFunction):
+        return rubric
+    tree = as_rubric(rubric)
+    traits = tree._look()
+    # A rubric that remembers steps sees one rollout at a time.
+    lock = _RubricLock() if traits.stateful or traits.holds_trajectory else nullcontext()
+
+    def scored(messages: list[Message], **columns: Any) -> EvaluateResult:
+        steps = list(Rollout.from_row({"messages": messages, **columns}).steps)
+        done = Replay()
+        with lock:
+            replay(tree, steps, done)
+        return _replayed(done, steps)
+
+    async def scored_async(messages: list[Message], **columns: Any) -> EvaluateResult:
+        steps = list(Rollout.from_row({"messages": messages, **columns}).steps)
+        done = Replay()
+        async with lock:
+            await replay_async(tree, steps, done)
+        return _replayed(done, steps)
+
+    function = scored_async if traits.is_async else scored
+    function.__name__ = function.__qualname__ = tree._title()
+    function.__doc__ = tree.__doc__
+    return RewardFunction(function)
+
+
+def _replayed(done: Replay, steps: list[tuple[Any, Any]]) -> EvaluateResult:
+    outputs = [
+        StepOutput(step_index=action.turn, base_reward=reward)
+        for (action, _), reward in zip(steps, done.rewards, strict=True)
+    ]
+    return EvaluateResult(
+        score=done.score,
+        metrics=done.components(),
+        step_outputs=outputs,
+        error="; ".join(done.handled) or None,
+    )
+
+
+class _RubricLock:
+    """A lock for threads and for tasks of any event loop."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # The tasks of a loop queue before the thread lock, so that only one of them polls it. Some
+        # versions of anyio distinguish variables by their names alone.
+        self._queue: RunVar[anyio.Lock] = RunVar(f"guerdon_rubric_lock_{next(self._numbers)}")
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    async def __aenter__(self) -> None:
+        queue = self._queue.get(None)
+        if queue is None:
+            queue = anyio.Lock()
+            self._queue.set(queue)
+        async with queue:
+            while not self._lock.acquire(blocking=False):
+                await anyio.sleep(RETRY_S)
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+# Parameters ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a reward function.
+
+    Attributes:
+        mode: ``pointwise`` takes one conversation, ``batch`` a list of them.
+        messages: The parameter that takes the conversations; None if it comes first.
+        ground_truth: The parameter that takes the ground truth, if any.
+        named: The names of all others.
+        takes_all: Whether it has ``**kwargs``.
+    """
+
+    mode: Mode
+    messages: str | None
+    ground_truth: str | None
+    named: frozenset[str]
+    takes_all: bool
+
+    def takes(self, name: str) -> bool:
+        """Return whether an argument of that name reaches the function."""
+        return self.takes_all or name in self.named
+
+    def arguments(self, ground_truth: Any, others: dict[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments of a call, without those that the function doesn't take."""
+        arguments = {name: value for name, value in others.items() if self.takes(name)}
+        if self.ground_truth is not None:
+            arguments[self.ground_truth] = ground_truth
+        return arguments
+
+
+def parameters_of(function: Callable[..., Any], mode: Mode | None = None) -> Parameters:
+    """Read a function's signature.
+
+    Args:
+        function: The function.
+        mode: None infers it from the name of the parameter, ``messages`` or ``rollouts_messages``.
+
+    Raises:
+        RewardFunctionError: The function takes no messages, or those of the other mode.
+    """
+    if mode is not None:
+        check_choice("mode", mode, MESSAGES, error=RewardFunctionError)
+    name = getattr(function, "__name__", repr(function))
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        raise RewardFunctionError(f"{name} has no readable signature") from None
+    names: dict[Any, list[str]] = defaultdict(list)
+    for each in parameters.values():
+        names[each.kind].append(each.name)
+    only_positional, either = (
+        names[Parameter.POSITIONAL_ONLY],
+        names[Parameter.POSITIONAL_OR_KEYWORD],
+    )
+    positional = only_positional + either
+    modes = _modes_named_in(parameters)
+    mode = _mode_of(name, parameters, positional, mode)
+    messages = MESSAGES[mode] if modes else positional[0]
+    comes_first = positional[:1] == [messages]
+    _check_kinds(name, positional, only_positional[1:] if comes_first else only_positional)
+    ground_truth: str | None = None
+    takes_all = Parameter.VAR_KEYWORD in names
+    if takes_all or GROUND_TRUTH[mode] in parameters:
+        ground_truth = GROUND_TRUTH[mode]
+    elif not modes:  # the second parameter, as the first is the messages
+        ground_truth = next(iter(positional[1:]), None)
+    return Parameters(
+        mode,
+        None if comes_first else messages,
+        ground_truth,
+        frozenset({*either, *names[Parameter.KEYWORD_ONLY]} - {messages, ground_truth}),
+        takes_all,
+    )
+
+
+def takes_messages(function: Any) -> bool:
+    """Return whether a function has a parameter for messages, so that it is a reward function."""
+    if not callable(function) or isinstance(function, type):
+        return False
+    try:
+        return bool(_modes_named_in(inspect.signature(function).parameters))
+    except (TypeError, ValueError):
+        return False
+
+
+def _modes_named_in(parameters: Mapping[str, Parameter]) -> list[Mode]:
+    """The modes whose messages are a parameter, in the order of parameters."""
+    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    modes: dict[str, Mode] = {name: mode for mode, name in MESSAGES.items()}
+    return [
+        modes[name]
+        for name, each in parameters.items()
+        if name in modes and each.kind not in variadic
+    ]
+
+
+def _mode_of(
+    name: str, parameters: Mapping[str, Parameter], positional: list[str], mode: Mode | None
+) -> Mode:
+    modes = _modes_named_in(parameters)
+    if len(modes) > 1 or (modes and mode not in (None, modes[0])):
+        raise RewardFunctionError(
+            f"{name} takes {' and '.join(repr(MESSAGES[each]) for each in modes)}"
+            + (f", but its mode is {mode!r}" if mode else "")
+            + "; 'messages' is one conversation (pointwise), 'rollouts_messages' a list of them "
+            "(batch)"
+        )
+    if modes:
+        return modes[0]
+    if mode is None or not positional:
+        raise RewardFunctionError(
+            f"{name}({', '.join(parameters)}) takes no 'messages' (one conversation) and no "
+            "'rollouts_messages' (a list of them); rename its first parameter, or set the mode "
+            "with @reward_function(mode=…)"
+        )
+    return mode
+
+
+def _check_kinds(name: str, positional: list[str], unnamed: list[str]) -> None:
+    if positional and positional[0] in ("self", "cls"):
+        raise RewardFunctionError(
+            f"{name} is a method without its {positional[0]!r}; make a reward function of the "
+            f"bound method: reward_function(thing.{name})"
+        )
+    if unnamed:
+        raise RewardFunctionError(
+            f"{name} takes {unnamed[0]!r} by position only, and only messages are passed by "
+            "position; remove the / or the parameter"
+        )
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def result_of(value: Any, name: str) -> EvaluateResult:
+    """Return the result for a function's return value: a float, a dict or a result.
+
+    Args:
+        value: The return value.
+        name: The function's name, for error messages.
+
+    Raises:
+        RewardFunctionError: It is something else, or a number in it is not finite.
+    """
+    kind = type(value)
+    if kind is float and math.isfinite(value):
+        return EvaluateResult(score=value)
+    if isinstance(value, EvaluateResult):
+        return _checked(value, name)
+    if isinstance(value, Mapping):
+        return _validated(dict(value), name)
+    if kind is not bool and isinstance(value, Real):
+        return _validated({"score": value}, name)
+    if hasattr(value, "__await__"):
+        if hasattr(value, "close"):
+            value.close()
+        raise RewardFunctionError(
+            f"{name} returned an awaitable, but it isn't declared async; write `async def {name}`"
+        )
+    raise RewardFunctionError(
+        f"{name} returned {reprlib.repr(value)} ({kind.__name__}); a reward function returns a "
+        "finite float, a dict with 'score', or an EvaluateResult"
+    )
+
+
+def results_of(values: Any, count: int, name: str) -> list[EvaluateResult]:
+    """Return the results for the return value of a batch function.
+
+    An invalid entry makes its own rollout invalid, and no other.
+
+    Raises:
+        RewardFunctionError: It isn't a list of ``count`` entries.
+    """
+    if callable(getattr(values, "tolist", None)):  # an array of scores
+        values = values.tolist()
+    if not isinstance(values, (list, tuple)):
+        raise RewardFunctionError(
+            f"{name} returned {reprlib.repr(values)} ({type(values).__name__}); a batch reward "
+            "function returns a list with one result for each rollout"
+        )
+    if len(values) != count:
+        raise RewardFunctionError(
+            f"{name} must return one result for each of {count} rollouts, got {len(values)}"
+        )
+    results = []
+    for number, value in enumerate(values):
+        try:
+            results.append(result_of(value, f"{name}[{number}]"))
+        except RewardFunctionError as error:
+            results.append(failed(error))
+    return results
+
+
+def failed(error: BaseException, file: str | None = None) -> EvaluateResult:
+    """Return the invalid result of a function that raised.
+
+    Args:
+        error: The exception.
+        file: The function's file; the message contains the line in it.
+    """
+    text = say_failure(error)
+    if len(text) > MAX_ERROR:
+        text = f"{text[:MAX_ERROR]}… ({len(text):,} characters)"
+    if file is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        if lines:
+            text += f" (line {lines[-1]} of {file.rpartition('/')[2]})"
+    return EvaluateResult(is_score_valid=False, error=text)
+
+
+def _validated(fields: dict[str, Any], name: str) -> EvaluateResult:
+    try:
+        return _checked(EvaluateResult.model_validate(fields), name)
+    except ValidationError as invalid:
+        problem = invalid.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        text = problem["msg"].removeprefix("Value error, ")
+        raise RewardFunctionError(
+            f"{name} returned an invalid result: " + (f"{where}: {text}" if where else text)
+        ) from None
+
+
+def _checked(result: EvaluateResult, name: str) -> EvaluateResult:
+    """Check what can be put into a result past its validation, as by `model_construct`."""
+    outputs = result.step_outputs or []
+    for each in outputs:
+        if not isinstance(each, StepOutput):
+            raise RewardFunctionError(
+                f"{name} returned {reprlib.repr(each)} among the step outputs; use StepOutput"
+            )
+    for number in (result.score, *(output.base_reward for output in outputs)):
+        if number is not None and (type(number) is not float or not math.isfinite(number)):
+            raise RewardFunctionError(
+                f"{name} returned {type(number).__name__} {reprlib.repr(number)}; "
+                "a score is a finite float"
+            )
+    if result.is_score_valid:
+        if result.score is None:
+            raise RewardFunctionError(f"{name} returned a valid result without a score")
+    elif result.error is None and result.reason is None:
+        raise RewardFunctionError(f"{name} returned no valid score and no error with the reason")
+    return result
