@@ -339,7 +339,9 @@ def test_the_callers_list_is_not_changed(kind):
 def test_messages_that_are_none_make_the_result_invalid(messages):
     result = answered(messages, "42")
     assert (result.score, result.is_score_valid) == (None, False)
-    assert result.error.startswith("InvalidArgumentError: messages")
+    assert result.error.startswith(
+        ("InvalidArgumentError: `messages", "InvalidArgumentError: messages")
+    )
 
 
 # Arguments
@@ -599,7 +601,7 @@ async def test_what_an_async_function_raises_is_told_in_the_result():
 @pytest.mark.anyio
 async def test_bad_messages_are_told_by_the_result_of_an_async_function_too():
     result = await awaited(3, "42")
-    assert result.error.startswith("InvalidArgumentError: messages is 3")
+    assert result.error.startswith("InvalidArgumentError: `messages` must be a list of messages")
 
 
 @pytest.mark.anyio
