@@ -565,24 +565,28 @@ def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str,
     details: dict[str, Any] = {COMPONENTS: evaluation.components, FINGERPRINT: fingerprint}
     if isinstance(rubric, RubricComposer):
         # They may change: the reward is explained by them. One times its factor may overflow.
-        weights = rubric.effective_weights
-        details[WEIGHTS] = {
-            name: each if isfinite(each) else None for name, each in weights.items()
-        }
+        weights = details[WEIGHTS] = rubric.effective_weights
+        if not all(map(isfinite, weights.values())):
+            details[WEIGHTS] = {
+                key: each if isfinite(each) else None for key, each in weights.items()
+            }
     if evaluation.error is not None:
         details[ERROR] = say_failure(evaluation.error)
         details[FAILED] = evaluation.failed_path or ""
     elif evaluation.handled:
         details[HANDLED] = say_caught(evaluation.handled)
     if is_done and rubric._look().holds_trajectory:
-        try:
-            rewards = rubric.compute_step_rewards()
-            step_rewards.check(rubric, rewards, len(rewards))
-            details[STEP_REWARDS] = rewards
-        except Exception as error:
-            details[STEP_REWARDS] = None
-            details[STEP_REWARDS_ERROR] = say_failure(error)
+        details.update(_step_rewards(rubric))
     return details
+
+
+def _step_rewards(rubric: Rubric) -> dict[str, Any]:
+    try:
+        rewards = rubric.compute_step_rewards()
+        step_rewards.check(rubric, rewards, len(rewards))
+    except Exception as error:
+        return {STEP_REWARDS: None, STEP_REWARDS_ERROR: say_failure(error)}
+    return {STEP_REWARDS: rewards}
 
 
 def _fingerprint(rubric: Rubric) -> str:

@@ -423,7 +423,8 @@ def evaluate_step(rubric: Any, action: Any, observation: Any) -> Evaluation:
     named, handled = evaluation.components, evaluation.handled
     token = enter(None)
     try:
-        rubric._look()
+        if rubric._traits is None:
+            rubric._look()
         evaluation.value = evaluate_named(rubric, action, observation, named, handled)
     except Exception as error:
         evaluation.error = error

@@ -442,11 +442,15 @@ class Recorder(_Scope):
                 evaluation = Evaluation(frame.observation, frame.value, error=error)
                 add_components(evaluation.components, evaluation.handled, frame)
                 return evaluation
-        return next((each for root, each in reversed(self._kept) if root is rubric), None)
+        for root, evaluation in reversed(self._kept):
+            if root is rubric:
+                return evaluation
+        return None
 
     def keep(self, rubric: AnyNode, evaluation: Evaluation) -> None:
         """Take an evaluation that was made elsewhere as the last one of a rubric."""
-        self.frames = [frame for frame in self.frames if frame.rubric is not rubric]
+        if self.frames:
+            self.frames = [frame for frame in self.frames if frame.rubric is not rubric]
         self._kept.append((rubric, evaluation))
 
 
