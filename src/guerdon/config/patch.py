@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Annotated, Any
 
-from guerdon._validation import did_you_mean, is_finite, shown
-from guerdon.config.schedules import Schedule, parse_schedule
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
+
+from guerdon._validation import did_you_mean, shown
+from guerdon.config.annotations import unknown_keys
+from guerdon.config.problems import Place, Problem, problems_of
+from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS
-from guerdon.errors import RewardConfigError
 
 __all__ = ["PatchTarget", "RewardPatch", "read_patch"]
 
 MAX_PROBLEMS = 100
-MAX_TEXT = 200
 
-# Keys of a rendered configuration that can't be changed, but may be sent back unchanged.
+# Keys of a rendered configuration that can't be changed, and those that change by themselves as
+# episodes begin: of these, an older value of the same shape may be sent back.
 FIXED = ("schema_version", "mcp_services", "normalize", "curriculum")
-
-# Keys that change by themselves as episodes begin: an older value of the same shape is no mistake.
 MOVING = ("tree", "fingerprint", "progress")
-KNOWN = (*LISTS, "weights", "schedules", "training_step", "episode", "version", "by")
+
+
+def _check_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"must be one line, got {shown(text)}")
+    return text
+
+
+_Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Count = Annotated[StrictInt, Field(ge=0, lt=2**53)]
+_Line = Annotated[StrictStr, Field(max_length=200), AfterValidator(_check_line)]
+
+
+class _EntryChange(BaseModel):
+    """What a change may contain of an entry."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: StrictStr
+    weight: _Finite = 1.0
+    schedule: Schedule | None = None
+    config: dict[StrictStr, Any] = {}
+    rubric: Any = None
+    private: Any = None
+
+
+class _Change(BaseModel):
+    """What a change may contain; the keys of any type must not change."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    per_turn: list[_EntryChange] = []
+    episode_end: list[_EntryChange] = []
+    weights: dict[StrictStr, _Finite] = {}
+    schedules: dict[StrictStr, Schedule | None] = {}
+    training_step: _Count | None = None
+    episode: _Count | None = None
+    version: _Line | None = None
+    by: _Line | None = None
+    schema_version: Any = None
+    mcp_services: Any = None
+    normalize: Any = None
+    curriculum: Any = None
+    tree: Any = None
+    fingerprint: Any = None
+    progress: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +107,8 @@ class RewardPatch:
         episode: The current episode.
         version: The version that the change is based on.
         by: Who makes the change.
-        places: The place of each tunable field in the change.
-        problems: What can't be done, a line each.
+        places: The place in the change of each tunable field.
+        problems: What can't be done.
     """
 
     weights: dict[str, float] = field(default_factory=dict)
@@ -64,7 +119,7 @@ class RewardPatch:
     episode: int | None = None
     version: str | None = None
     by: str | None = None
-    places: dict[str, str] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def merged(self, later: RewardPatch) -> RewardPatch:
@@ -97,150 +152,111 @@ def read_patch(
     Returns:
         The change, with its problems.
     """
-    reader = _PatchReader(targets, entries, render)
+    if not isinstance(sent, Mapping):
+        return RewardPatch(problems=[f"a change must be an object, got {shown(sent)}"])
+    problems: list[Problem] = []
     try:
-        if isinstance(sent, Mapping):
-            for key, value in sent.items():
-                reader.read(key, value)
-        else:
-            reader.patch.problems.append(f"a change must be an object, got {shown(sent)}")
-    except _TooManyProblemsError:
-        reader.patch.problems.append("and more")
-    return reader.patch
+        change = _Change.model_validate(sent)
+    except ValidationError as error:
+        problems = list(unknown_keys(_Change, sent))
+        places = {each.place for each in problems}
+        problems += [each for each in problems_of(error, sent) if each.place not in places]
+        change = _Change.model_validate(_without(sent, problems))
+    patch = RewardPatch(
+        training_step=change.training_step,
+        episode=change.episode,
+        version=change.version,
+        by=change.by,
+    )
+    reader = _PatchReader(patch, targets, entries)
+    problems += islice(reader.read(change, render), MAX_PROBLEMS + 1)
+    patch.problems = [str(each) for each in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        patch.problems.append("and more")
+    return patch
 
 
-class _TooManyProblemsError(Exception):
-    """So many problems were found that the others are not looked for."""
+def _without(sent: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    """A change without the keys that have problems, so that the others can be checked."""
+    keyed = ("weights", "schedules")
+    bad = {each.place[: 2 if each.place[0] in keyed else 1] for each in problems}
+    return {
+        key: {name: each for name, each in value.items() if (key, name) not in bad}
+        if key in keyed and isinstance(value, Mapping)
+        else value
+        for key, value in sent.items()
+        if (key,) not in bad
+    }
 
 
+@dataclass(frozen=True, slots=True)
 class _PatchReader:
-    def __init__(
-        self,
-        targets: Mapping[str, PatchTarget],
-        entries: Mapping[str, Mapping[str, Any]],
-        render: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        self.patch = RewardPatch()
-        self._targets, self._entries, self._render = targets, entries, render
+    """Adds a change to a patch, and yields what can't be done of it."""
 
-    def read(self, key: str, value: Any) -> None:
-        if key in LISTS:
-            self._read_list(key, value)
-        elif key in ("weights", "schedules"):
-            self._read_named(key, value)
-        elif key in ("training_step", "episode"):
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            self._set(key, value, is_count and 0 <= value < 2**53, "an integer >= 0")
-        elif key in ("version", "by"):
-            is_line = isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()
-            self._set(key, value, is_line, f"one line of at most {MAX_TEXT} characters")
-        elif key not in (*FIXED, *MOVING):
-            self._refuse(f"{key!s:.80}", f"unknown field; {did_you_mean(key, KNOWN)}")
-        elif not (_is_same if key in FIXED else _is_alike)(self._render().get(key), value):
-            self._refuse(key, "can't be changed while training runs; change the file")
+    patch: RewardPatch
+    targets: Mapping[str, PatchTarget]
+    entries: Mapping[str, Mapping[str, Any]]
 
-    def _refuse(self, where: str, message: str) -> None:
-        self.patch.problems.append(f"{where}: {message}")
-        if len(self.patch.problems) == MAX_PROBLEMS:
-            raise _TooManyProblemsError
+    def read(self, change: _Change, render: Callable[[], Mapping[str, Any]]) -> Iterator[Problem]:
+        for key in change.model_fields_set.intersection((*FIXED, *MOVING)):
+            is_unchanged = _is_same if key in FIXED else _is_alike
+            if not is_unchanged(render().get(key), getattr(change, key)):
+                yield Problem((key,), "can't be changed while training runs; change the file")
+        for name, weight in change.weights.items():
+            yield from self._set(self.patch.weights, name, weight, ("weights", name))
+        for name, schedule in change.schedules.items():
+            yield from self._set(self.patch.schedules, name, schedule, ("schedules", name))
+        for key in LISTS:
+            for number, entry in enumerate(getattr(change, key)):
+                yield from self._read_entry((key, number), entry)
 
-    def _refuse_name(self, where: str, name: Any) -> None:
-        self._refuse(where, f"unknown entry {shown(name)}; {did_you_mean(name, self._targets)}")
-
-    def _set(self, key: str, value: Any, is_valid: bool, expected: str) -> None:
-        if is_valid:
-            setattr(self.patch, key, value)
-        else:
-            self._refuse(key, f"must be {expected}, got {shown(value)}")
-
-    def _read_named(self, key: str, value: Any) -> None:
-        if not isinstance(value, Mapping):
-            self._refuse(key, f"must be an object, got {shown(value)}")
+    def _read_entry(self, place: Place, entry: _EntryChange) -> Iterator[Problem]:
+        name, given = entry.name, entry.model_fields_set
+        target = self.targets.get(name)
+        if target is None or target.list != place[0]:
+            yield self._unknown((*place, "name"), name)
             return
-        read = self._read_weight if key == "weights" else self._read_schedule
-        for name, each in value.items():
-            if name in self._targets:
-                read(f"{key}.{name}", name, each)
-            else:
-                self._refuse_name(key, name)
-
-    def _read_list(self, key: str, value: Any) -> None:
-        if not isinstance(value, list):
-            self._refuse(key, f"must be a list of entries, got {shown(value)}")
-            return
-        for number, entry in enumerate(value):
-            where = f"{key}[{number}]"
-            name = entry.get("name") if isinstance(entry, Mapping) else None
-            if not isinstance(name, str):
-                self._refuse(where, "must be an object with a 'name'")
-            elif name not in self._targets:
-                self._refuse_name(f"{where}.name", name)
-            elif self._targets[name].list != key:
-                message = f"{name!r} is in {self._targets[name].list} and can't be moved"
-                self._refuse(f"{where}.name", message)
-            else:
-                self._read_entry(where, name, entry)
-
-    def _read_entry(self, where: str, name: str, entry: Mapping[str, Any]) -> None:
-        present = self._entries[name]
-        for key, value in entry.items():
-            if key in present and _is_same(present[key], value):
-                continue
-            here = f"{where}.{key!s:.80}"
-            if key == "weight":
-                self._read_weight(here, name, value)
-            elif key == "schedule":
-                self._read_schedule(here, name, value)
-            elif key == "config":
-                self._read_config(here, name, value, present["config"])
-            elif key in ("rubric", "private"):
+        present = self.entries[name]
+        if "weight" in given and entry.weight != present["weight"]:
+            yield from self._set(self.patch.weights, name, entry.weight, (*place, "weight"))
+        if "schedule" in given:
+            schedule = entry.schedule
+            if present.get("schedule") != (schedule.to_spec() if schedule is not None else None):
+                yield from self._set(self.patch.schedules, name, schedule, (*place, "schedule"))
+        for key in given.intersection(("rubric", "private")):
+            if key not in present or getattr(entry, key) != present[key]:
                 reason = "nothing that is received over the network may name code"
-                self._refuse(here, f"can't be changed while training runs: {reason}")
-            else:
-                hint = did_you_mean(key, ("weight", "schedule", "config"))
-                self._refuse(here, f"unknown field; {hint}")
-
-    def _read_weight(self, where: str, name: str, value: Any) -> None:
-        if self._can_set(where, name, self.patch.weights):
-            if is_finite(value):
-                self.patch.weights[name] = float(value)
-            else:
-                self._refuse(where, f"must be a finite number, got {shown(value)}")
-
-    def _read_schedule(self, where: str, name: str, spec: Any) -> None:
-        if self._can_set(where, name, self.patch.schedules):
-            try:
-                self.patch.schedules[name] = None if spec is None else parse_schedule(spec)
-            except RewardConfigError as error:
-                for problem in error.problems:
-                    self._refuse(where, problem)
-
-    def _can_set(self, where: str, name: str, given: Mapping[str, Any]) -> bool:
-        if not self._targets[name].has_weight:
-            self._refuse(where, f"{name!r} has no weight; only a RubricComposer has weights")
-        elif name in given:
-            self._refuse(where, f"is given twice for {name!r}")
-        else:
-            self.patch.entries.add(name)
-            return True
-        return False
-
-    def _read_config(self, where: str, name: str, sent: Any, present: Mapping[str, Any]) -> None:
-        if not isinstance(sent, Mapping):
-            self._refuse(where, f"must be an object, got {shown(sent)}")
-            return
-        tunable = self._targets[name].tunable
-        for key, value in sent.items():
-            here = f"{where}.{key!s:.80}"
-            if key in present and _is_same(present[key], value):
+                message = f"can't be changed while training runs: {reason}"
+                yield Problem((*place, key), message)
+        for key, value in entry.config.items():
+            here = (*place, "config", key)
+            if key in present["config"] and _is_same(present["config"][key], value):
                 continue
-            if key in tunable:
-                self.patch.tuned[tunable[key]] = value
-                self.patch.places[tunable[key]] = here
+            if key in target.tunable:
+                self.patch.tuned[target.tunable[key]] = value
+                self.patch.places[target.tunable[key]] = here
                 self.patch.entries.add(name)
             else:
-                message = "can't be changed while training runs; the tunable fields of"
-                self._refuse(here, f"{message} {name!r} are {sorted(tunable)}")
+                fields = f"the tunable fields of {name!r} are {sorted(target.tunable)}"
+                yield Problem(here, f"can't be changed while training runs; {fields}")
+
+    def _set(
+        self, values: dict[str, Any], name: str, value: Any, place: Place
+    ) -> Iterator[Problem]:
+        if name not in self.targets:
+            yield self._unknown(place, name)
+        elif not self.targets[name].has_weight:
+            yield Problem(place, f"{name!r} has no weight; only a RubricComposer has weights")
+        elif name in values:
+            yield Problem(place, f"is given twice for {name!r}")
+        else:
+            values[name] = value
+            self.patch.entries.add(name)
+
+    def _unknown(self, place: Place, name: str) -> Problem:
+        if name in self.targets:
+            return Problem(place, f"{name!r} is in {self.targets[name].list} and can't be moved")
+        return Problem(place, f"unknown entry {shown(name)}; {did_you_mean(name, self.targets)}")
 
 
 def _is_same(present: Any, sent: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from guerdon._validation import did_you_mean
+from guerdon._validation import did_you_mean, shown
 
 __all__ = [
     "Place",
@@ -103,9 +103,10 @@ def written(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    if value is not None and not isinstance(value, str | bool | int | float):
-        return f"{value!r:.60}"
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # no JSON, or an integer of thousands of digits
+        return shown(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
 

@@ -18,6 +18,7 @@ from pydantic_core import to_jsonable_python
 from guerdon._loading import name_of
 from guerdon.config.curriculum import Curriculum, EpisodeMeans, Progress
 from guerdon.config.patch import PatchTarget, RewardPatch, read_patch
+from guerdon.config.problems import place_text
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS, SCHEMA_VERSION, RewardConfig
 from guerdon.config.tunables import configure, tunable_fields
@@ -350,7 +351,8 @@ class RewardRuntime:
             self._prototype.check({**configuration.tuned, **patch.tuned})
         except RewardConfigError as error:
             split = [problem.partition(": ") for problem in error.problems]
-            return [f"{patch.places.get(path, path)}: {message}" for path, _, message in split]
+            places = {path: place_text(place) for path, place in patch.places.items()}
+            return [f"{places.get(path, path)}: {message}" for path, _, message in split]
         return []
 
     def _commit(
