@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import json
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +35,6 @@ __all__ = [
     "convert",
     "fields_of",
     "hints",
-    "is_made_by_arguments",
     "unknown_keys",
 ]
 
@@ -72,8 +70,6 @@ def arguments_of(make: Callable[..., Any]) -> tuple[list[Argument], bool]:
         >>> [argument.name for argument in arguments_of(brief)[0]]
         ['action', 'observation', 'longest']
     """
-    if typing.is_typeddict(make):
-        return list(_typed_dict_arguments(make)), False
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -85,18 +81,6 @@ def arguments_of(make: Callable[..., Any]) -> tuple[list[Argument], bool]:
         if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     ]
     return arguments, any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
-
-
-def _typed_dict_arguments(kind: Any) -> Iterator[Argument]:
-    found = _resolved(kind.__annotations__, vars(sys.modules[kind.__module__]))
-    for name in kind.__annotations__:
-        annotation = found.get(name, Any)
-        marker = typing.get_origin(annotation)
-        is_marked = marker in (typing.Required, typing.NotRequired)
-        # The class itself doesn't know the markers of annotations that are strings.
-        is_required = marker is typing.Required if is_marked else name in kind.__required_keys__
-        annotation = typing.get_args(annotation)[0] if is_marked else annotation
-        yield Argument(name, annotation, _EMPTY if is_required else None)
 
 
 def hints(make: Any) -> dict[str, Any]:
@@ -114,16 +98,12 @@ def hints(make: Any) -> dict[str, Any]:
         make = make.__init__ if own else make.__new__  # type: ignore[misc]
     elif not hasattr(make, "__annotations__"):
         make = type(make).__call__
-    names = getattr(inspect.unwrap(make), "__globals__", {})
-    return _resolved(getattr(make, "__annotations__", {}), names)
-
-
-def _resolved(annotations: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    names = dict(getattr(inspect.unwrap(make), "__globals__", {}))
     found: dict[str, Any] = {}
-    for name, annotation in annotations.items():
+    for name, annotation in getattr(make, "__annotations__", {}).items():
         holder = type("", (), {"__annotations__": {name: annotation}})
         try:
-            found |= typing.get_type_hints(holder, dict(names), include_extras=True)
+            found |= typing.get_type_hints(holder, names, include_extras=True)
         except Exception:  # a name that only a type checker can resolve
             continue
     return found
@@ -135,7 +115,7 @@ def _resolved(annotations: Mapping[str, Any], names: Mapping[str, Any]) -> dict[
 def config_class(annotation: Any) -> Any:
     """Return the config class of an annotation, or None.
 
-    A config class is a dataclass, a pydantic model, a TypedDict, a NamedTuple or an attrs class.
+    A config class is a dataclass or a pydantic model.
 
     Example:
         >>> @dataclasses.dataclass
@@ -146,15 +126,6 @@ def config_class(annotation: Any) -> Any:
     """
     kinds = (kind for kind in _members(annotation) if _is_config_class(_origin(kind)))
     return next(kinds, None)
-
-
-def is_made_by_arguments(kind: Any) -> bool:
-    """Return whether a config class is made by calling it; pydantic makes the others."""
-    return isinstance(kind, type) and (
-        typing.is_typeddict(kind)  # of which pydantic accepts its own variant in Python 3.11
-        or hasattr(kind, "__attrs_attrs__")
-        or hasattr(kind, "_fields")
-    )
 
 
 def fields_of(kind: Any) -> dict[str, Any] | None:
@@ -225,7 +196,7 @@ def _origin(kind: Any) -> Any:
 def _is_config_class(kind: Any) -> bool:
     if not isinstance(kind, type):
         return False
-    if issubclass(kind, BaseModel) or is_made_by_arguments(kind):
+    if issubclass(kind, BaseModel):
         return True
     return dataclasses.is_dataclass(kind) and not hasattr(kind, "__get_pydantic_core_schema__")
 

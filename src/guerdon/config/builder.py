@@ -26,7 +26,6 @@ from guerdon.config.annotations import (
     convert,
     fields_of,
     hints,
-    is_made_by_arguments,
 )
 from guerdon.config.loader import Document
 from guerdon.config.problems import Place, Problem
@@ -347,9 +346,6 @@ def _config(
     fields = fields_of(kind)
     known = list(fields) if fields is not None else None
     with _reporting(kind, config):
-        if is_made_by_arguments(kind):
-            values, problems = checked_arguments(arguments_of(kind)[0], config)
-            return (None if problems else kind(**values)), problems, known
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
         value, problems = convert(annotation, dict(config), strict=not is_model)
     about = [_about(config, each.message) if not each.place else () for each in problems]

@@ -14,7 +14,6 @@ from guerdon.config.annotations import (
     adapter_of,
     arguments_of,
     config_class,
-    is_made_by_arguments,
 )
 from guerdon.config.builder import CLIENT, CONFIG, SCORED, is_score
 from guerdon.config.registry import RubricRegistry, rubric_registry
@@ -101,8 +100,6 @@ def _config_schema(
             kind = config_class(each.annotation)
             if kind is None:
                 return {"type": "object"}
-            if is_made_by_arguments(kind):
-                return _arguments_schema(name, arguments_of(kind)[0], defs)
             return _closed(_type_schema(name, TypeAdapter(kind), defs))
     given = (*SCORED, CLIENT)
     kept = [each for each in arguments if each.name not in given]
