@@ -575,7 +575,7 @@ def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str,
         details[FAILED] = evaluation.failed_path or ""
     elif evaluation.handled:
         details[HANDLED] = say_caught(evaluation.handled)
-    if is_done and rubric._look().holds_trajectory:
+    if is_done and rubric._look().has_trajectory:
         details.update(_step_rewards(rubric))
     return details
 

@@ -339,7 +339,7 @@ _owners_lock = threading.Lock()
 def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[int]:
     """Have the trajectory rubrics of an environment record for it alone; return their ids."""
     rubric = environment.rubric
-    if not isinstance(rubric, Rubric) or not rubric._look().holds_trajectory:
+    if not isinstance(rubric, Rubric) or not rubric._look().has_trajectory:
         return []
     nodes = [("", rubric), *rubric.named_rubrics()]
     mine = [(path, each) for path, each in nodes if each._is_trajectory]

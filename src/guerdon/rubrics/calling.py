@@ -32,8 +32,11 @@ def call(self: AnyNode, action: Any, observation: Any) -> Any:
         InvalidScoreError: A `forward` returned something that is not a finite float.
     """
     mode = self._mode
-    if not mode or current() is not None:
+    if not mode:
         return self._evaluate(action, observation)  # type: ignore[attr-defined]
+    parent = current()
+    if parent is not None:
+        return self._record(parent, action, observation)  # type: ignore[attr-defined]
     if mode == CONTAINER:
         return _evaluate_container(self, action, observation)
     try:

@@ -399,7 +399,7 @@ class RubricComposer(Container):
     def _counts(self, name: str, stamp: int) -> bool:
         """Whether a component has a reward at a step: it was due, or spreads its score."""
         child = self._children[name]
-        return child._look().holds_trajectory or step_rewards.was_called(child, stamp)
+        return child._look().has_trajectory or step_rewards.was_called(child, stamp)
 
 
 def _named_rubrics(rubrics: Any) -> dict[str, RubricLike]:

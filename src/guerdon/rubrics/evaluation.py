@@ -65,7 +65,7 @@ DEFAULT_THREADS = 32
 def evaluate_call(rubric: Any, action: Any, observation: Any) -> Any:
     """Evaluate a call that the fast path doesn't handle."""
     traits, parent = rubric._look(), current()
-    if rubric._mode and parent is None:
+    if rubric._mode:
         return rubric(action, observation)  # only its traits weren't known
     if rubric._written_calls and parent is not None and parent.rubric is rubric:
         return _super_call(rubric, parent, action, observation)
@@ -80,23 +80,23 @@ def evaluate_call(rubric: Any, action: Any, observation: Any) -> Any:
 
 def run(rubric: Any, parent: Any, action: Any, observation: Any) -> float:
     """Evaluate a rubric of a sync tree into a frame of `parent`."""
-    with Frame(rubric, parent) as frame:
-        frame.begin(action, observation)
-        for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
-            if is_async_callable(hook):
-                raise AsyncRubricError(
-                    f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is "
-                    "sync; write a plain function, or use `await rubric.evaluate(…)`"
-                )
-        for hook in list(rubric._pre_hooks.values()):
-            _check_not_awaitable(rubric, hook(rubric, action, observation))
-        frame.finish(_forward(rubric, action, observation))
-        for hook in list(rubric._hooks.values()):
-            try:
-                _check_not_awaitable(rubric, hook(rubric, action, observation, frame.value))
-            except Exception as error:
-                frame.report_hook(_name(hook), error)
-    return frame.result()
+    with Frame(rubric, parent, observation) as frame:
+        if rubric._mode:  # nothing but `forward`
+            frame.finish(rubric.forward(action, observation))
+        else:
+            frame.begin(action)
+            _check_hooks(rubric)
+            for hook in list(rubric._pre_hooks.values()):
+                _check_not_awaitable(rubric, hook(rubric, action, observation))
+            frame.finish(_forward(rubric, action, observation))
+            for hook in list(rubric._hooks.values()):
+                try:
+                    _check_not_awaitable(rubric, hook(rubric, action, observation, frame.value))
+                except Exception as error:
+                    frame.report_hook(_name(hook), error)
+    if parent is None or parent.step is None:
+        return frame.value  # type: ignore[return-value]
+    return frame.result(parent.step)
 
 
 async def run_async(
@@ -115,23 +115,26 @@ async def run_async(
         observation: The observation that it led to.
         limiter: Limits the worker threads that sync leaves run in; None runs them inline.
     """
-    with Frame(rubric, parent) as frame:
+    with Frame(rubric, parent, observation) as frame:
         frame.limiter = limiter
-        frame.begin(action, observation)
+        frame.begin(action)
         for hook in list(rubric._pre_hooks.values()):
             await _settled(hook(rubric, action, observation))
-        frame.finish(await _settled(_start(frame, action, observation)))
+        frame.finish(await _settled(_start(frame, action)))
         for hook in list(rubric._hooks.values()):
             try:
                 await _settled(hook(rubric, action, observation, frame.value))
             except Exception as error:
                 frame.report_hook(_name(hook), error)
-    return frame.result()
+    if parent is None or parent.step is None:
+        return frame.value  # type: ignore[return-value]
+    return frame.result(parent.step)
 
 
-def _start(frame: Frame, action: Any, observation: Any) -> Any:
+def _start(frame: Frame, action: Any) -> Any:
     """Start `forward` in async code; the result may be awaitable."""
     rubric: Any = frame.rubric
+    observation = frame.observation
     if rubric._waits:
         return rubric.forward_async(action, observation)
     frame.awaits = rubric._is_container or rubric._look().is_async
@@ -142,6 +145,15 @@ def _start(frame: Frame, action: Any, observation: Any) -> Any:
 
 async def _settled(result: Any) -> Any:
     return await result if hasattr(result, "__await__") else result
+
+
+def _check_hooks(rubric: Any) -> None:
+    for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
+        if is_async_callable(hook):
+            raise AsyncRubricError(
+                f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is sync; "
+                "write a plain function, or use `await rubric.evaluate(…)`"
+            )
 
 
 def _check_not_awaitable(rubric: AnyNode, result: Any) -> None:
@@ -250,8 +262,10 @@ async def score_child(parent: AnyNode, child: Any, action: Any, observation: Any
         traits = child._look()
         if traits.is_async or traits.waits or frame.limiter is not None:
             return await run_async(child, frame, action, observation, frame.limiter)
-    score: float = await _settled(child(action, observation))
-    return score
+    score = child(action, observation)
+    if score.__class__ is not float and hasattr(score, "__await__"):
+        score = await score
+    return score  # type: ignore[no-any-return]
 
 
 async def score_children(
@@ -331,7 +345,7 @@ async def evaluate_batch(
     check_integer("max_workers", max_workers, low=1)
     batch = _Batch(rubric, _checked(pairs), return_exceptions)
     traits = rubric._look()
-    workers = 1 if traits.holds_trajectory else min(max_workers, len(batch.pairs))
+    workers = 1 if traits.has_trajectory else min(max_workers, len(batch.pairs))
     limiter = anyio.CapacityLimiter(max(workers, 1))
     job: Callable[[], Awaitable[None]] = functools.partial(batch.work_in_thread, limiter)
     if traits.is_async or traits.waits:
@@ -498,7 +512,7 @@ class Replay:
     def _finish(self, rubric: Any) -> None:
         values = self.rewards = self.values
         self.score = finite(rubric, exact_sum(values))
-        if rubric._look().holds_trajectory:
+        if rubric._look().has_trajectory:
             self.rewards = rubric.compute_step_rewards()
             check(rubric, self.rewards, len(values))
 
@@ -533,7 +547,7 @@ def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
         if handled:
             into._describe(handled, steps)
             handled.clear()
-    if len(values) == 1 and not traits.holds_trajectory:  # the usual case, in the hot loop
+    if len(values) == 1 and not traits.has_trajectory:  # the usual case, in the hot loop
         into.score, into.rewards = values[0], values
     else:
         into._finish(rubric)

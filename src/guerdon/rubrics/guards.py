@@ -168,7 +168,7 @@ class Guarded(Container):
         # A frame of its own: a call that returns too late must not write into a score.
         scratch = None
         if frame is not None:
-            scratch = Frame(self)
+            scratch = Frame(self, None, observation)
             scratch.step = frame.step
         outcome: list[Any] = []
 
@@ -188,7 +188,7 @@ class Guarded(Container):
         if not outcome:
             late = self._late(child)
             if frame is not None:
-                abandoned = Frame(child)
+                abandoned = Frame(child, None, observation)
                 abandoned.error, abandoned.seconds = late, perf_counter() - start
                 frame.frames.append(abandoned)
             raise late

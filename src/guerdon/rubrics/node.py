@@ -62,14 +62,14 @@ class Traits:
     Attributes:
         is_async: The tree has an async member, so that calling it returns an awaitable.
         waits: The tree has a sync member with an async twin, ``forward_async``.
-        holds_trajectory: The tree has a trajectory rubric.
+        has_trajectory: The tree has a trajectory rubric.
         stateful: The tree has a member with state that `reset` clears.
         paths: The dotted path of each descendant, by the descendant's `id`.
     """
 
     is_async: bool
     waits: bool
-    holds_trajectory: bool
+    has_trajectory: bool
     stateful: bool
     paths: dict[int, str]
 
@@ -246,8 +246,7 @@ class Node(Generic[RubricT], metaclass=RubricMeta):
             traits = self.__dict__["_traits"] = Traits(
                 is_async=self._is_async or any(each.is_async for each in below),
                 waits=self._waits or any(each.waits for each in below),
-                holds_trajectory=self._is_trajectory
-                or any(each.holds_trajectory for each in below),
+                has_trajectory=self._is_trajectory or any(each.has_trajectory for each in below),
                 stateful=self._is_stateful or any(each.stateful for each in below),
                 # An immediate child has its own name, even if it is also further down.
                 paths={id(child): path for path, child in self.named_rubrics()}
@@ -276,7 +275,7 @@ class Node(Generic[RubricT], metaclass=RubricMeta):
         traits = self._look()
         if (
             traits.is_async
-            or traits.holds_trajectory
+            or traits.has_trajectory
             or self._written_calls
             or self._hooks
             or self._pre_hooks

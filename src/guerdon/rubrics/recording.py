@@ -14,7 +14,6 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import AsyncRubricError
@@ -123,17 +122,15 @@ class _Scope:
     limiter: anyio.CapacityLimiter | None = None  # of the threads that sync leaves run in
     awaits: bool = False  # `forward` runs in the event loop and may return an awaitable
     unawaited: list[tuple[AnyNode, Coroutine[Any, Any, float]]] | None = None
+    frames: list[Frame]
     _token: Token[_Scope | None]
-
-    def __init__(self) -> None:
-        self.frames: list[Frame] = []
 
 
 class Frame(_Scope):
     """The record of one evaluation of one rubric, filled inside its ``with`` block."""
 
     rubric: AnyNode
-    observation: Any = None
+    observation: Any
     value: float | None = None
     error: Exception | None = None
     reason: str | None = None
@@ -143,22 +140,19 @@ class Frame(_Scope):
     credited: AnyNode | None = None  # the child whose score of this step was returned
     super_calls: int = 0  # how deep super().__call__() is, for authors who override __call__
 
-    def __init__(self, rubric: AnyNode, parent: _Scope | None = None) -> None:
-        super().__init__()
+    def __init__(self, rubric: AnyNode, parent: _Scope | None, observation: Any) -> None:
         self.rubric = rubric
+        self.observation = observation
+        self.frames = []
         self._parent = parent
 
     def __enter__(self) -> Frame:
-        self._start = perf_counter()
         self._token = _current.set(self)
+        self._start = perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self.seconds = perf_counter() - self._start
         raised = error
         try:
             if isinstance(error, Exception):
@@ -169,31 +163,31 @@ class Frame(_Scope):
             raised = self._fail(refused)
         finally:
             _current.reset(self._token)
-            self.seconds = perf_counter() - self._start
             if self._parent is not None:
                 self._parent.frames.append(self)
-        if raised is not None and raised is not error:
+        if raised is not error and raised is not None:
             raise raised from error
 
-    def begin(self, action: Any, observation: Any) -> None:
+    def begin(self, action: Any) -> None:
         """Take part in the step of the environment, or start one as its outermost rubric."""
         rubric, parent = self.rubric, self._parent
-        self.observation = observation
-        if not rubric._look().holds_trajectory:
+        if not rubric._look().has_trajectory:
             return
         step = parent.step if parent is not None else None
         if step is None or (step.root is not rubric and id(rubric) not in step.root._look().paths):
-            step = Step(rubric, action, observation)
+            step = Step(rubric, action, self.observation)
         self.step = step
         if rubric._is_trajectory:
             rubric._see(step)  # type: ignore[attr-defined]
 
     def finish(self, value: Any) -> None:
         """Take the result of `forward`."""
-        forgotten = self._close_unawaited()
-        if forgotten is not None:
+        if self.unawaited and (forgotten := self._close_unawaited()) is not None:
             raise forgotten
-        number = float(value) if isinstance(value, StepScore) else finite(self.rubric, value)
+        number = value
+        # x - x is 0.0 for every float but NaN and the infinities
+        if value.__class__ is not float or value - value != 0.0:
+            number = float(value) if isinstance(value, StepScore) else finite(self.rubric, value)
         self.value = self.rubric.__dict__["last_score"] = number
         if self.step is not None and self.error is None:
             self.pending = self._credit(self.step, value)
@@ -207,12 +201,9 @@ class Frame(_Scope):
             return self.value == 0.0 and value.pending
         return self.value == 0.0 and any(below.pending for below in self.frames)
 
-    def result(self) -> float:
-        """The score for the caller: of a step, one that is credited to this rubric."""
+    def result(self, step: Step) -> StepScore:
+        """The score for a parent that takes part in a step: credited to this rubric."""
         assert self.value is not None
-        step = self._parent.step if self._parent is not None else None
-        if step is None:
-            return self.value
         return StepScore(self.value, self.rubric, step.stamp, self.pending)
 
     def explain(self, text: str) -> None:
@@ -307,7 +298,7 @@ def _log(frame: Frame, step: Step) -> None:
 
 
 def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
-    used = any(below.rubric._look().holds_trajectory for below in frame.frames)
+    used = any(below.rubric._look().has_trajectory for below in frame.frames)
     outcomes[id(frame.rubric)] = Outcome(True, frame.value, frame.error, frame.credited, used)
     for below in frame.frames:
         _collect(below, outcomes)
@@ -361,7 +352,8 @@ def add_components(
             if name in named:
                 name = _next_name(frame.rubric, below.rubric, prefix, named)
             named[name] = below.value
-        add_components(named, handled, below, f"{name}.")
+        if below.frames or below.error is not None or below.hook_errors:
+            add_components(named, handled, below, f"{name}.")
 
 
 def _ordered(frame: Frame) -> list[Frame]:
@@ -422,7 +414,7 @@ class Recorder(_Scope):
     """
 
     def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
-        super().__init__()
+        self.frames = []
         self.limiter = limiter
         self._kept: list[tuple[AnyNode, Evaluation]] = []
 

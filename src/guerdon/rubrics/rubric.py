@@ -210,6 +210,7 @@ class Rubric(Node["Rubric"]):
 
     __call__ = call
     _evaluate = evaluation.evaluate_call
+    _record = evaluation.run
 
     # Evaluating ------------------------------------------------------------------------------
 

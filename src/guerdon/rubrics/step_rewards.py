@@ -46,7 +46,7 @@ def exact_sum(values: Iterable[float]) -> float:
 
 def compute(rubric: Any) -> list[float]:
     """See `Rubric.compute_step_rewards`."""
-    if not rubric._look().holds_trajectory:
+    if not rubric._look().has_trajectory:
         raise TrajectoryError(
             f"{type(rubric).__name__} contains no trajectory rubric: "
             "the rewards of its steps are its scores"
@@ -67,7 +67,7 @@ def by_step(rubric: Any) -> dict[int, float]:
         steps = rubric._stamps if rubric._is_trajectory else stamps(rubric)
         check(rubric, rewards, len(steps))
         return dict(zip(steps, map(float, rewards), strict=True))
-    if not rubric._look().holds_trajectory:
+    if not rubric._look().has_trajectory:
         return scores_at(rubric, rubric._log)
     own: dict[int, float] = rubric._rewards_by_step()
     return own
@@ -116,7 +116,7 @@ def of_hand_written(rubric: AnyNode) -> dict[int, float]:
     }
     if None in credited.values():
         for each in rubric.rubrics():
-            if each._dispatches and each._look().holds_trajectory:
+            if each._dispatches and each._look().has_trajectory:
                 by_step(each)  # raises if several of its rubrics were called at one step
         return scores_at(rubric, outcomes)
     known = {id(child): by_step(child) for child in credited.values()}
@@ -132,7 +132,7 @@ def _credited(rubric: AnyNode, outcome: Outcome) -> AnyNode | None:
     """The child with trajectory rubrics whose score was returned, if any."""
     child = outcome.credited
     inside = child is not None and id(child) in rubric._look().paths
-    return child if inside and child._look().holds_trajectory else None  # type: ignore[union-attr]
+    return child if inside and child._look().has_trajectory else None  # type: ignore[union-attr]
 
 
 def _outcome(rubric: AnyNode, stamp: int) -> Outcome:

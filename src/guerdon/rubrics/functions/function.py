@@ -304,7 +304,7 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
     tree = as_rubric(rubric)
     traits = tree._look()
     # A rubric that remembers steps sees one rollout at a time.
-    lock = _RubricLock() if traits.stateful or traits.holds_trajectory else nullcontext()
+    lock = _RubricLock() if traits.stateful or traits.has_trajectory else nullcontext()
 
     def scored(messages: list[Message], **columns: Any) -> EvaluateResult:
         steps = list(Rollout.from_row({"messages": messages, **columns}).steps)
