@@ -204,7 +204,7 @@ def test_an_undeclared_range_is_what_was_seen_and_it_says_so(caplog):
         "'u' declares no finite score_range: the"
     ]
     assert rubric.ranges() == {"u": (0.0, 8.0, "observed")}
-    assert rubric.score(2.0, STEP).reason == "u normalised by the observed range [0, 8]"
+    assert rubric.score(2.0, STEP).reason == "u normalized by the observed range [0, 8]"
 
 
 @pytest.mark.parametrize(("score", "value"), [(0.25, 0.25), (-3.0, 0.0), (7.0, 1.0)])
@@ -267,7 +267,7 @@ def test_weights_are_updated_by_name():
         ({"a": 5.0, "c": 1.0}, "'c'; there are ['a', 'b']"),
         ({"a": 5.0, "b": math.nan}, "`weights['b']` must be a finite number, got nan"),
         ({"a": 5.0, "b": True}, "`weights['b']` must be a finite number, got True"),
-        ([1.0], "is no mapping"),
+        ([1.0], "must be a mapping"),
     ],
     ids=["unknown", "nan", "bool", "list"],
 )
@@ -290,7 +290,7 @@ def test_factors_multiply_weights():
 @pytest.mark.parametrize(
     ("rubrics", "weights", "options", "error", "said"),
     [
-        ({"a": Gives()}, {}, {}, InvalidArgumentError, "one weight, by its name"),
+        ({"a": Gives()}, {}, {}, InvalidArgumentError, "one weight per rubric, by its name"),
         ([Gives()], [1.0, 2.0], {}, InvalidArgumentError, "1 rubrics and 2 weights"),
         (
             {"a": Gives()},
@@ -302,7 +302,7 @@ def test_factors_multiply_weights():
         ({"a": Gives()}, {"a": 1.0}, {"episode_end": ["b"]}, InvalidArgumentError, "'b'"),
         ({"a": Gives()}, {"a": 1.0}, {"episode_end": "a"}, InvalidArgumentError, "a list"),
         ({"a": Gives()}, {"a": 1.0}, {"normalize": 1}, InvalidArgumentError, "True or False"),
-        (Gives(), {"a": 1.0}, {}, InvalidArgumentError, "no mapping"),
+        (Gives(), {"a": 1.0}, {}, InvalidArgumentError, "must be a mapping"),
         ({"weights": Gives()}, {"weights": 1.0}, {}, RubricDefinitionError, "reserved by Rubric"),
         ({"a.b": Gives()}, {"a.b": 1.0}, {}, RubricDefinitionError, "without dots"),
         ({"a": 3}, {"a": 1.0}, {}, RubricDefinitionError, "is not a rubric"),
@@ -318,8 +318,8 @@ def test_what_can_not_be_meant_is_refused(rubrics, weights, options, error, said
     ("components", "said"),
     [
         ({"c": 1.0}, "'c'"),
-        ({"a": math.nan}, "`a` must be a finite number, got nan"),
-        (3, "no mapping"),
+        ({"a": math.nan}, "components\\['a'\\]` must be a finite"),
+        (3, "must be a mapping"),
     ],
 )
 def test_only_its_components_can_be_combined(components, said):

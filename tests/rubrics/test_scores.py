@@ -17,7 +17,7 @@ from guerdon.rubrics import (
     Sequential,
     WeightedSum,
 )  # fmt: skip
-from guerdon.rubrics.evaluation import Recorder
+from guerdon.rubrics.recording import Recorder
 from guerdon.types.score import Score
 
 

@@ -29,14 +29,9 @@ from guerdon._background import run
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.evaluation import (
-    Evaluation,
-    Recorder,
-    evaluate_step,
-    evaluate_step_async,
-    in_thread,
-)
+from guerdon.rubrics.evaluation import evaluate_step, evaluate_step_async, in_thread
 from guerdon.rubrics.failure import say_caught, say_failure
+from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation

@@ -14,8 +14,6 @@ from guerdon.rubrics.failure import finite, trace
 from guerdon.rubrics.node import CONTAINER, LEAF, AnyNode
 from guerdon.rubrics.recording import Recorder, add_components, current, is_done
 
-__all__ = ["call", "due", "evaluate_named"]
-
 
 def call(self: AnyNode, action: Any, observation: Any) -> Any:
     """Evaluate this rubric: ``rubric(action, observation)``.
@@ -33,10 +31,10 @@ def call(self: AnyNode, action: Any, observation: Any) -> Any:
     """
     mode = self._mode
     if not mode:
-        return self._evaluate(action, observation)  # type: ignore[attr-defined]
+        return self._call_slow(action, observation)  # type: ignore[attr-defined]
     parent = current()
     if parent is not None:
-        return self._record(parent, action, observation)  # type: ignore[attr-defined]
+        return self._call_recorded(parent, action, observation)  # type: ignore[attr-defined]
     if mode == CONTAINER:
         return _evaluate_container(self, action, observation)
     try:

@@ -12,7 +12,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Se
 from operator import mul
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from guerdon._validation import check_number
+from guerdon._validation import check_number, shown
 from guerdon.errors import (
     InvalidArgumentError,
     NoAggregationError,
@@ -29,7 +29,7 @@ from guerdon.rubrics.recording import is_pending
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.step_rewards import exact_sum
 
-__all__ = ["Container", "Gate", "RubricDict", "RubricList", "Sequential", "WeightedSum"]
+__all__ = ["Gate", "RubricDict", "RubricList", "Sequential", "WeightedSum"]
 
 
 _NO_KIDS: dict[str, Any] = {"_kids": (), "_kids_at_end": ()}
@@ -85,9 +85,13 @@ class Container(Rubric):
     def _adopt(self, name: str, child: Rubric) -> None:
         super()._adopt(name, child)
         # A child that comes back has its old place: order counts, and weights are saved by place.
-        names = list(self._children)
-        if names != (ordered := sorted(names, key=_place)):
-            self.__dict__["_children"] = {each: self._children[each] for each in ordered}
+        ordered = sorted(self._children.items(), key=lambda item: self._place(item[0]))
+        self.__dict__["_children"] = dict(ordered)
+
+    def _place(self, name: str) -> float:
+        """The place of a child among the others: that of ``rubric_3`` is 3."""
+        number = name.removeprefix("rubric_")
+        return int(number) if number.isdecimal() else math.inf
 
     def _only_child(self) -> Rubric:
         """The child of a container that has one, ``rubric``.
@@ -212,10 +216,59 @@ class Gate(Container):
         return rewards if passes else dict.fromkeys(rewards, 0.0)
 
 
-class WeightedSum(Container):
+class Weighted(Container):
+    """A weighted sum; the weights are by name, in the order of the children."""
+
+    _in_order = False
+    _weights: dict[str, float]
+    _vector: list[float]  # the weights of the children
+
+    def _effective(self, name: str) -> float:
+        return self._weights[name]
+
+    def _weight_of(self, name: str) -> float | None:
+        return self._effective(name)
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        self.__dict__["_vector"] = [self._effective(name) for name in self._children]
+
+    def _combine(self, scores: Sequence[float]) -> float:
+        try:  # exact_sum, without the call
+            return math.fsum(map(mul, scores, self._vector))
+        except OverflowError:
+            return math.inf
+
+    def _check_name(self, name: str) -> None:
+        super()._check_name(name)
+        if name not in self._weights:
+            raise RubricDefinitionError(
+                f"{type(self).__name__} has no weight for {name!r}; create a new one, or replace "
+                f"one of {list(self._weights)}"
+            )
+
+    def _place(self, name: str) -> float:
+        return list(self._weights).index(name)
+
+    def _range(self) -> tuple[float, float] | None:
+        low = high = 0.0
+        for name, child in self._children.items():
+            declared = self._range_of_child(name, child)
+            if declared is None:
+                return None
+            low, high = low + min(declared), high + max(declared)
+        return low, high
+
+    def _range_of_child(self, name: str, child: Rubric) -> list[float] | None:
+        """The ends of what a child adds to the sum."""
+        declared = child._range()
+        return None if declared is None else [self._weights[name] * end for end in declared]
+
+
+class WeightedSum(Weighted):
     """The weighted sum of the rubrics' scores.
 
-    On an async tree the children run at the same time.
+    In an async tree the children are evaluated concurrently.
 
     Example:
         >>> from guerdon import RegexMatch, WeightedSum
@@ -228,11 +281,10 @@ class WeightedSum(Container):
         weights: One finite number each. They may be negative and need not sum to 1.
 
     Raises:
-        InvalidArgumentError: There are more of one than of the other, or a weight is no finite
-            number.
+        InvalidArgumentError: The numbers of rubrics and weights differ, or a weight is not a
+            finite number.
     """
 
-    _in_order = False
     state_names = ("weights",)
     tunable = ("weights",)
 
@@ -241,61 +293,31 @@ class WeightedSum(Container):
         rubrics, weights = list(rubrics), list(weights)
         if len(rubrics) != len(weights):
             raise InvalidArgumentError(
-                f"the {len(rubrics)} rubrics and {len(weights)} weights of WeightedSum must match; "
-                "a rubric takes one weight"
+                f"WeightedSum needs one weight per rubric, got {len(rubrics)} rubrics and "
+                f"{len(weights)} weights"
             )
-        self._weights: dict[str, float] = {}
-        for index, weight in enumerate(weights):
-            self._weights[f"rubric_{index}"] = check_number(f"weights[{index}]", weight)
-        for index, rubric in enumerate(rubrics):
-            setattr(self, f"rubric_{index}", as_rubric(rubric))
+        self._weights = {
+            f"rubric_{index}": check_number(f"weights[{index}]", weight)
+            for index, weight in enumerate(weights)
+        }
+        for name, rubric in zip(self._weights, rubrics, strict=True):
+            setattr(self, name, as_rubric(rubric))
 
     @property
     def weights(self) -> list[float]:
-        """The weights, in the order of the children; a copy. Set it to change them all."""
+        """The weights, in the order of the children; a copy. Assign a list to change them all."""
         return [self._weights[name] for name in self._children]
 
     @weights.setter
     def weights(self, weights: Sequence[float]) -> None:
         if not isinstance(weights, (list, tuple)) or len(weights) != len(self._children):
             raise InvalidArgumentError(
-                f"WeightedSum.weights takes a list of {len(self._children)} numbers, "
-                f"one a child, not {weights!r:.80}"
+                f"`WeightedSum.weights` must be a list of {len(self._children)} numbers, one per "
+                f"child, got {shown(weights)}"
             )
-        checked = [check_number(f"weights[{i}]", w) for i, w in enumerate(weights)]
+        checked = [check_number(f"weights[{i}]", weight) for i, weight in enumerate(weights)]
         self._weights = dict(zip(self._children, checked, strict=True))
         self._refresh()
-
-    def _refresh(self) -> None:
-        super()._refresh()
-        self._vector = self.weights  # children may have come, gone or changed places
-
-    def _combine(self, scores: Sequence[float]) -> float:
-        try:  # exact_sum, without the call
-            return math.fsum(map(mul, scores, self._vector))
-        except OverflowError:
-            return math.inf
-
-    def _check_name(self, name: str) -> None:
-        super()._check_name(name)
-        if name not in self._weights:
-            raise RubricDefinitionError(
-                f"WeightedSum has no weight for {name!r}; make a new one, "
-                f"or replace one of {list(self._children)}"
-            )
-
-    def _weight_of(self, name: str) -> float | None:
-        return self._weights[name]
-
-    def _range(self) -> tuple[float, float] | None:
-        low = high = 0.0
-        for weight, child in zip(self.weights, self._children.values(), strict=True):
-            declared = child._range()
-            if declared is None:
-                return None
-            ends = sorted(weight * end for end in declared)
-            low, high = low + ends[0], high + ends[1]
-        return low, high
 
     def _rewards_by_step(self) -> dict[int, float]:
         parts = [
@@ -548,12 +570,6 @@ class RubricDict(_Collection):
                 )
             rewards[stamp] = known[called[0]].get(stamp, 0.0) if called else 0.0
         return rewards
-
-
-def _place(name: str) -> tuple[int, int]:
-    """The place of a child: numbered ones in front, by their number."""
-    number = name.removeprefix("rubric_")
-    return (0, int(number)) if number.isdecimal() else (1, 0)
 
 
 def _with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:

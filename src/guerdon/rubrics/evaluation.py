@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from guerdon._validation import check_integer
+from guerdon._validation import check_integer, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
 from guerdon.rubrics.calling import evaluate_named
 from guerdon.rubrics.failure import close_awaitable, finite, replace_note, say_caught
@@ -32,27 +32,6 @@ from guerdon.types.score import Score
 
 if TYPE_CHECKING:
     import anyio
-
-__all__ = [
-    "Evaluation",
-    "Recorder",
-    "Replay",
-    "adaptive",
-    "call_written",
-    "evaluate",
-    "evaluate_batch",
-    "evaluate_call",
-    "evaluate_step",
-    "evaluate_step_async",
-    "in_thread",
-    "replay",
-    "replay_async",
-    "run_async",
-    "score",
-    "score_async",
-    "score_child",
-    "score_children",
-]
 
 T = TypeVar("T")
 
@@ -343,13 +322,12 @@ async def evaluate_batch(
     import anyio
 
     check_integer("max_workers", max_workers, low=1)
-    batch = _Batch(rubric, _checked(pairs), return_exceptions)
+    batch = _Batch(rubric, pairs, return_exceptions)
     traits = rubric._look()
-    workers = 1 if traits.has_trajectory else min(max_workers, len(batch.pairs))
+    workers = 1 if traits.has_trajectory else min(max_workers, len(batch.results))
     limiter = anyio.CapacityLimiter(max(workers, 1))
-    job: Callable[[], Awaitable[None]] = functools.partial(batch.work_in_thread, limiter)
-    if traits.is_async or traits.waits:
-        job = batch.work_async
+    awaits = traits.is_async or traits.waits
+    job = batch.work_async if awaits else functools.partial(batch.work_in_thread, limiter)
     await together([job] * workers)
     return batch.results
 
@@ -357,18 +335,22 @@ async def evaluate_batch(
 class _Batch:
     """Pairs that several workers take from."""
 
-    def __init__(self, rubric: Any, pairs: list[tuple[Any, Any]], return_exceptions: bool) -> None:
-        self.pairs = pairs
-        self.results: list[Any] = [None] * len(pairs)
+    def __init__(self, rubric: Any, pairs: Iterable[Any], return_exceptions: bool) -> None:
+        self._waiting = deque(enumerate(pairs))  # threads may take from a deque
+        self.results: list[Any] = [None] * len(self._waiting)
         self._rubric = rubric
         self._return_exceptions = return_exceptions
-        self._places = _shared(iter(range(len(pairs))))
-        self._stopped = threading.Event()
+        for place, pair in self._waiting:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise InvalidArgumentError(
+                    f"`pairs[{place}]` must be a pair of an action and an observation, "
+                    f"got {shown(pair)}"
+                )
 
     async def work_async(self) -> None:
-        for place in self._places:
+        for place, pair in self._taken():
             try:
-                self.results[place] = await evaluate(self._rubric, *self.pairs[place])
+                self.results[place] = await evaluate(self._rubric, *pair)
             except Exception as error:
                 self._failed(place, error)
 
@@ -376,46 +358,29 @@ class _Batch:
         try:
             await in_thread(limiter, self._work)
         except BaseException:  # cancelled: the thread runs on, but takes no more pairs
-            self._stopped.set()
+            self._waiting.clear()
             raise
 
     def _work(self) -> None:
-        for place in self._places:
-            if self._stopped.is_set():
-                return
+        for place, pair in self._taken():
             try:
-                self.results[place] = self._rubric(*self.pairs[place])
+                self.results[place] = self._rubric(*pair)
             except Exception as error:
                 self._failed(place, error)
 
+    def _taken(self) -> Iterator[tuple[int, Any]]:
+        with contextlib.suppress(IndexError):  # it is empty
+            while True:
+                yield self._waiting.popleft()
+
     def _failed(self, place: int, error: Exception) -> None:
-        if not self._return_exceptions:
-            self._stopped.set()
-            note = _PairNote(f"in pair {place} of {len(self.pairs)}")
-            replace_note(error, _PairNote, note)
-            raise error
-        self.results[place] = error
-
-
-def _checked(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    batch = list(pairs)
-    for place, pair in enumerate(batch):
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InvalidArgumentError(
-                f"`pairs[{place}]` must be a pair of an action and an observation, got {pair!r:.80}"
-            )
-    return batch
-
-
-def _shared(places: Iterator[int]) -> Iterator[int]:
-    """An iterator that several threads may take from."""
-    lock = threading.Lock()
-
-    def take() -> int:
-        with lock:
-            return next(places, -1)
-
-    return iter(take, -1)
+        if self._return_exceptions:
+            self.results[place] = error
+            return
+        self._waiting.clear()
+        note = _PairNote(f"in pair {place} of {len(self.results)}")
+        replace_note(error, _PairNote, note)
+        raise error
 
 
 # One step of an environment ----------------------------------------------------------------------

@@ -9,16 +9,6 @@ from typing import Any, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 from guerdon.rubrics.node import AnyNode, Node
 
-__all__ = [
-    "close_awaitable",
-    "finite",
-    "path_of",
-    "replace_note",
-    "say_caught",
-    "say_failure",
-    "trace",
-]
-
 
 def finite(rubric: AnyNode, value: Any) -> float:
     """Check a score; other real numbers become floats.

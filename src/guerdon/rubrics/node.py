@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from guerdon.errors import RubricDefinitionError, RubricPathError
 
-__all__ = ["AnyNode", "Node", "RubricMeta", "Traits", "is_async_callable", "unwrapped"]
-
 RubricT = TypeVar("RubricT", bound="Node[Any]")
 AnyNode: TypeAlias = "Node[Any]"
 

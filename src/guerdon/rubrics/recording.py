@@ -24,23 +24,6 @@ from guerdon.types.score import Score
 if TYPE_CHECKING:
     import anyio
 
-__all__ = [
-    "NOT_CALLED",
-    "Evaluation",
-    "Frame",
-    "Outcome",
-    "Recorder",
-    "Step",
-    "StepScore",
-    "add_components",
-    "current",
-    "enter",
-    "is_done",
-    "is_pending",
-    "leave",
-    "score_of",
-]
-
 logger = logging.getLogger("guerdon.rubrics")
 
 

@@ -209,8 +209,8 @@ class Rubric(Node["Rubric"]):
         """
 
     __call__ = call
-    _evaluate = evaluation.evaluate_call
-    _record = evaluation.run
+    _call_slow = evaluation.evaluate_call
+    _call_recorded = evaluation.run
 
     # Evaluating ------------------------------------------------------------------------------
 

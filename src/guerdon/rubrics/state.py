@@ -22,20 +22,6 @@ from guerdon._loading import DIGEST, file_digest
 from guerdon.errors import RubricError, StateError
 from guerdon.rubrics.node import unwrapped
 
-__all__ = [
-    "MADE_WITH",
-    "FingerprintParts",
-    "NO_STATE",
-    "configuring_names",
-    "describe",
-    "fingerprint",
-    "fingerprint_of",
-    "fits_json",
-    "load_state_dict",
-    "own_state",
-    "state_dict",
-]
-
 # How many values one attribute may contain to count as configuration.
 MAX_VALUES = 100_000
 

@@ -16,20 +16,6 @@ from guerdon.rubrics.failure import finite
 from guerdon.rubrics.node import AnyNode
 from guerdon.rubrics.recording import NOT_CALLED, Outcome
 
-__all__ = [
-    "by_step",
-    "check",
-    "compute",
-    "exact_sum",
-    "failed",
-    "final_score",
-    "scores_at",
-    "of_hand_written",
-    "on",
-    "stamps",
-    "was_called",
-]
-
 
 def exact_sum(values: Iterable[float]) -> float:
     """Return the sum, rounded once: it doesn't depend on the order; infinite if too large.
