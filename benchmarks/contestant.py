@@ -71,7 +71,7 @@ class Contestant:
         return found
 
     def seconds(self, task: str, number: int) -> Callable[[], float]:
-        """A function that runs the task and gives the seconds it took."""
+        """Returns a function that runs the task and returns its seconds."""
         return lambda: float(self.ask(task, number)["seconds"])
 
 
@@ -80,7 +80,7 @@ class Contestant:
 
 @dataclass(slots=True)
 class Action:
-    """What a rubric looks at, where guerdon's own isn't there."""
+    """The input of a rubric, for libraries without one."""
 
     content: str
 

@@ -17,7 +17,7 @@ from guerdon.envs import ServerLimits
 
 
 class Say(Action):
-    """What to say, and how the echo is: late, or large."""
+    """A text, and whether the echo is late or large."""
 
     message: str
     late_s: float = 0.0
@@ -42,7 +42,7 @@ class Length(Rubric):
 
 
 class Echo(Environment[Say, Heard, State]):
-    """Says what it is told."""
+    """Repeats a text."""
 
     def __init__(self) -> None:
         super().__init__(rubric=Length())

@@ -25,7 +25,7 @@ class Heard(Observation):
 
 
 class Echo(Environment):
-    """Says what it is told."""
+    """Repeats a text."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 

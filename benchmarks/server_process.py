@@ -1,4 +1,4 @@
-"""A server that runs in a process of its own, and what can be seen of that process."""
+"""A server in a process of its own, and measurements of that process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ServerProcess:
         return int(self.url.rpartition(":")[2])
 
     def get(self, path: str, timeout_s: float = 10) -> str | None:
-        """What it answers; None where it doesn't."""
+        """The body of the answer; None if there is none."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=timeout_s) as answer:
                 text: str = answer.read().decode()
@@ -67,11 +67,11 @@ class ServerProcess:
             return None
 
     def metric(self, name: str) -> float:
-        """One of our server's counts, by its whole name; 0 where it counts no such thing."""
+        """A metric of our server by its full name; 0 if there is none."""
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics") or "", re.MULTILINE)
         return float(found[1]) if found else 0.0
 
-    # What the system tells, on Linux
+    # Measurements on Linux
 
     @property
     def threads(self) -> int:
@@ -79,7 +79,7 @@ class ServerProcess:
 
     @property
     def descriptors(self) -> int:
-        """The lowest of a few counts: what was asked last may be on its way out."""
+        """The lowest of a few counts: the last request may still be closing."""
         folder, counts = f"/proc/{self._process.pid}/fd", []
         for _ in range(5):
             counts.append(len(os.listdir(folder)))
@@ -93,7 +93,7 @@ class ServerProcess:
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def settled(self, sessions: float, descriptors: int, limit_s: float = 30) -> float:
-        """Wait until no more than so many sessions and descriptors are open, or it takes too long.
+        """Waits until at most so many sessions and descriptors are open, or a timeout.
 
         Returns:
             The seconds that it took.
@@ -107,7 +107,7 @@ class ServerProcess:
 
 
 def missing() -> str:
-    """Why processes can't be looked at here; ``""`` where they can."""
+    """Why processes can't be measured here; ``""`` if they can."""
     return "" if os.path.exists("/proc/self/statm") else "there is no /proc here"
 
 

@@ -85,7 +85,7 @@ def _dropped(sessions: int) -> Findings:
 
 
 def _half_open(count: int) -> Findings:
-    """Connections that say nothing, or half a request, all at once."""
+    """Connections that send nothing, or half a request, all at once."""
     what = f"{count:,} half-open connections"
     with ours(handshake_timeout_s=HANDSHAKE_TIMEOUT_S) as server, _crowd(server) as crowd:
         descriptors = server.descriptors

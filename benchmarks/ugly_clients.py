@@ -67,7 +67,7 @@ class _Crowd:
         return {"came": dict(self._came), "odd": dict(self._odd)}
 
     async def hold(self, number: int) -> dict[str, Any]:
-        """Open connections that say nothing, or half a request, and keep them."""
+        """Opens connections that send nothing, or half a request, and keeps them."""
         loop = asyncio.get_running_loop()
         for place in range(number):
             opened = await self._connect()

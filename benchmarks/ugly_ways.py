@@ -154,7 +154,7 @@ async def closed_in_long_step(line: Line) -> None:
 
 
 async def closed_unread(line: Line) -> None:
-    """Answers on their way, which nobody reads."""
+    """Answers that are never read."""
     await line.ask(RESET, STEP, STEP, STEP)
 
 
@@ -166,13 +166,13 @@ async def never_reads(line: Line) -> None:
 
 
 async def many_questions(line: Line) -> None:
-    """More messages than anybody answers meanwhile, then RST."""
+    """More messages than can be answered meanwhile, then RST."""
     await line.ask(*[STEP] * 200)
     line.abort()
 
 
 async def never_pongs(line: Line) -> None:
-    """Pings unanswered, until the server has had enough."""
+    """Pings unanswered, until the server closes."""
     await line.read_to_end(15)
 
 
@@ -192,7 +192,7 @@ async def vanished(line: Line) -> None:
         line.abort()
 
 
-async def said_goodbye(line: Line) -> None:
+async def sent_close(line: Line) -> None:
     """The protocol's own close, and then no answer to the close frame."""
     await line.ask(RESET)
     await line.read()
@@ -229,12 +229,12 @@ async def reset_after_handshake(line: Line) -> None:
 
 
 async def silent(line: Line) -> None:
-    """Nothing said, until the server has had enough."""
+    """Nothing sent, until the server closes."""
     await line.read_to_end(15)
 
 
 async def half_a_request(line: Line) -> None:
-    """Half a request, until the server has had enough."""
+    """Half a request, until the server closes."""
     await line.send(HANDSHAKE[:90])
     await line.read_to_end(15)
 
@@ -257,7 +257,7 @@ Way = Callable[[Line], Awaitable[None]]
 FAST: dict[Way, int] = {
     reset_at_once: 140, without_a_word: 120, half_a_frame: 80, half_a_head: 50, garbage: 70,
     no_messages: 70, no_text: 40, unmasked: 40, enormous: 40, gone_in_step: 80, closed_unread: 60,
-    many_questions: 30, deaf: 48, said_goodbye: 40, proper: 40,
+    many_questions: 30, deaf: 48, sent_close: 40, proper: 40,
 }  # fmt: skip
 # These take seconds.
 SLOW: dict[Way, int] = {

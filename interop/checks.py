@@ -1,8 +1,8 @@
-"""Checks, and what is found by them: for both interpreters, with nothing but the standard library.
+"""Checks and their findings: for both interpreters, with nothing but the standard library.
 
 A script registers its checks with `check` and ends with `main`, which prints a line of JSON for
-each: ``{"check": …, "problem": …}``, where no problem is ``""``; and a last one that says that
-there are no more.
+each: ``{"check": …, "problem": …}``, where no problem is ``""``; and a last one that
+marks the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def same(what: str, got: Any, wanted: Any) -> None:
     """Raise unless two things are equal, and of equal type.
 
     Raises:
-        AssertionError: They aren't; it says what was got.
+        AssertionError: They aren't; the message contains the value.
     """
     if got != wanted or type(got) is not type(wanted):
         raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
@@ -43,7 +43,7 @@ def holds(what: str, got: Any, found: Any) -> None:
     """Raise unless something is found.
 
     Raises:
-        AssertionError: It isn't; it says what was got instead.
+        AssertionError: It isn't; the message contains the value.
     """
     if not found:
         raise AssertionError(f"{what}: got {got!r}")
@@ -51,10 +51,10 @@ def holds(what: str, got: Any, found: Any) -> None:
 
 @contextlib.contextmanager
 def raises(what: str, error: type[BaseException], *texts: str) -> Any:
-    """Raise unless the block raises that very kind of error, which says those texts.
+    """Raise unless the block raises that very kind of error, whose message contains those texts.
 
     Raises:
-        AssertionError: It raises nothing, or says something else.
+        AssertionError: It raises nothing, or another message.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Our environment: it says what it is told. ``python -m interop.echo_environment`` serves it."""
+"""Our environment: it repeats a text. ``python -m interop.echo_environment`` serves it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SESSIONS = 8
 
 
 class Say(Action):
-    """What to say."""
+    """A text."""
 
     message: str
 
 
 class Echoed(Observation):
-    """What was said."""
+    """The repeated text."""
 
     echoed: str = ""
     seed: int | None = None
@@ -27,13 +27,13 @@ class Echoed(Observation):
 
 
 class EchoState(State):
-    """Where the episode stands."""
+    """The state of the episode."""
 
     level: int = 0
 
 
 class Polite(Rubric):
-    """Says please."""
+    """Scores whether the text contains "please"."""
 
     def forward(self, action: Any, observation: Any) -> float:
         """1 where it does."""
@@ -41,7 +41,7 @@ class Polite(Rubric):
 
 
 class Brief(Rubric):
-    """Says little."""
+    """Scores brevity."""
 
     def forward(self, action: Any, observation: Any) -> float:
         """1 for nothing, 0 for 16 characters and more."""
@@ -49,7 +49,7 @@ class Brief(Rubric):
 
 
 class Manners(Rubric):
-    """Polite, and brief; it breaks when told to."""
+    """Politeness and brevity; it fails on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Manners(Rubric):
 
 
 class EchoEnvironment(Environment[Say, Echoed, EchoState]):
-    """Says what it is told."""
+    """Repeats a text."""
 
     def __init__(self) -> None:
         super().__init__(rubric=Manners())
@@ -95,7 +95,7 @@ class EchoEnvironment(Environment[Say, Echoed, EchoState]):
 
     @property
     def state(self) -> EchoState:
-        """Where the episode stands."""
+        """The state of the episode."""
         return self._state
 
 

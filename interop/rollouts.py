@@ -52,7 +52,7 @@ async def group(url: str) -> None:
     await check_group(lambda: GenericEnvClient(url), THEIR_REWARDS)
 
 
-@check("… a step that fails there: the record says so and keeps the steps before")
+@check("… a step that fails there: the record contains the error and the steps before")
 def failing(url: str) -> None:
     """Break it."""
     check_error(lambda: GenericEnvClient(url), "told to break")

@@ -17,7 +17,7 @@ from openenv.core.env_server import Action, Observation, State
 from interop.checks import check, holds, main, raises, same
 
 SESSIONS = 8
-# What our rubric says of "hi please": polite, and 9 of the 16 characters that are too many.
+# The score of our rubric for "hi please": polite, and 9 of the 16 characters that are too many.
 COMPONENTS = {"": 0.75 + 0.25 * 7 / 16, "polite": 1.0, "brief": 7 / 16}
 
 
@@ -36,7 +36,7 @@ class Echoed(Observation):
 
 
 class EchoState(State):
-    """Where our environment's episode stands."""
+    """The state of our environment's episode."""
 
     level: int = 0
 
@@ -168,7 +168,7 @@ def invalid(url: str) -> None:
         _is_polite(client.step({"message": "hi please"}), 1)
 
 
-@check("a rubric that fails: reward null, and metadata['reward_error'] says why")
+@check("a rubric that fails: reward null, and metadata['reward_error'] contains the error")
 def broken_rubric(url: str) -> None:
     """Break it."""
     with _sync(url) as client:
@@ -227,7 +227,7 @@ def full(url: str) -> None:
             client.reset()
         clients[0].close()
         deadline = time.monotonic() + 5
-        while True:  # the server closes the environment before it gives its place to another
+        while True:  # the server closes the environment before its place is free
             try:
                 with _sync(url) as client:
                     client.reset()

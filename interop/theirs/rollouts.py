@@ -60,7 +60,7 @@ class AsyncEcho(TheirEcho):
 
 
 def _makers(kind: type[EnvClient[Any, Any, Any]], url: str) -> tuple[Any, Any]:
-    """What makes their clients: the one for async code, and its sync face."""
+    """Returns their clients: async and sync."""
     return partial(kind, base_url=url), lambda: kind(base_url=url).sync()
 
 
@@ -149,12 +149,12 @@ def lent_sync(theirs: str, ours: str) -> None:
 
 @check("… run_group of 4 at once")
 async def group(theirs: str, ours: str) -> None:
-    """Play them with clients of either face."""
+    """Plays them with sync and async clients."""
     for maker in _makers(GenericEnvClient, theirs):
         await check_group(maker, THEIR_REWARDS)
 
 
-@check("… a step that fails there: the record says so and keeps the steps before")
+@check("… a step that fails there: the record contains the error and the steps before")
 def failing(theirs: str, ours: str) -> None:
     """Break it, on the server and in process."""
     for env in (TheirEcho, *_makers(GenericEnvClient, theirs)):
@@ -163,7 +163,7 @@ def failing(theirs: str, ours: str) -> None:
 
 @check(f"… {EPISODES} episodes leave no thread and no socket behind")
 def nothing_left(theirs: str, ours: str) -> None:
-    """Play them with clients of either face."""
+    """Plays them with sync and async clients."""
     for maker in _makers(GenericEnvClient, theirs):
         worker = RLRolloutWorker(maker, script("bye"), max_steps=1)
         worker.run_sync()

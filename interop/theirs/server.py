@@ -17,13 +17,13 @@ REWARDS = {"true": True, "false": False, "two": 2, "none": None}
 
 
 class Say(Action):
-    """What to say."""
+    """A text."""
 
     message: str
 
 
 class Echoed(Observation):
-    """What was said."""
+    """The repeated text."""
 
     echoed: str = ""
     seed: int | None = None
@@ -31,13 +31,13 @@ class Echoed(Observation):
 
 
 class EchoState(State):
-    """Where the episode stands."""
+    """The state of the episode."""
 
     level: int = 0
 
 
 class TheirEcho(Environment[Say, Echoed, EchoState]):
-    """Says what it is told."""
+    """Repeats a text."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -67,7 +67,7 @@ class TheirEcho(Environment[Say, Echoed, EchoState]):
 
     @property
     def state(self) -> EchoState:
-        """Where the episode stands."""
+        """The state of the episode."""
         return self._state
 
 

@@ -22,19 +22,19 @@ from interop.checks import check, holds, main, raises, same
 
 
 class Say(Action):
-    """What to say."""
+    """A text."""
 
     message: str
 
 
 class Said(Observation):
-    """What was said."""
+    """The repeated text."""
 
     text: str = ""
 
 
 class Polite(guerdon.Rubric):
-    """One of ours: says please."""
+    """One of ours: scores "please"."""
 
     def forward(self, action: Any, observation: Any) -> float:
         """1 where it does."""
@@ -51,7 +51,7 @@ class Asked(guerdon.Rubric):
 
 
 class TheirBrief(TheirRubric):
-    """One of theirs: says little."""
+    """One of theirs: scores brevity."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class TheirEcho(Environment[Say, Said, State]):
 
     @property
     def state(self) -> State:
-        """Where the episode stands."""
+        """The state of the episode."""
         return self._state
 
 
@@ -119,7 +119,7 @@ RUDE = Say(message="hi")
 
 
 def _step(rubric: Any, action: Say = HI) -> tuple[Any, Said]:
-    """What our tree says of a step of theirs."""
+    """Returns our tree's score of a step of theirs."""
     said = Said(text=action.message, done=action.message in ("won", "lost"))
     return rubric.score(action, said), said
 

@@ -37,7 +37,7 @@ class EchoState(State):
 
 
 class Polite(Rubric):
-    """Says please."""
+    """Scores whether the text contains "please"."""
 
     def forward(self, action, observation):
         if action.message == "break the rubric":
@@ -56,11 +56,11 @@ class Manners(Rubric):
         return self.polite(action, observation)
 
 
-COMPONENTS = {"polite": 1.0}  # of what says please
+COMPONENTS = {"polite": 1.0}  # of what scores "please"
 
 
 class Echo(Environment[Say, Echoed, EchoState]):
-    """Says what it is told."""
+    """Repeats a text."""
 
     def __init__(self):
         super().__init__(rubric=Manners())

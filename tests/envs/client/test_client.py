@@ -62,7 +62,7 @@ def scripted(play, server, kind=GenericEnvClient, **options):
 # An episode
 
 
-def test_an_episode(echo):
+def test_env_client_plays_an_episode(echo):
     async def play(client):
         first = await client.reset(seed=7, episode_id="ep-1", level=3)
         assert first == StepResult(Echoed(seed=7, level=3), None, False, {})
@@ -82,7 +82,7 @@ def test_an_episode(echo):
     playing(play, echo, EchoClient)
 
 
-def test_an_episode_of_plain_dicts(echo):
+def test_generic_env_client_plays_an_episode(echo):
     async def play(client):
         first = await client.reset(seed=7)
         assert first.observation["seed"] == 7
@@ -95,14 +95,14 @@ def test_an_episode_of_plain_dicts(echo):
     playing(play, echo)
 
 
-def test_a_reset_takes_what_the_environment_takes_and_ignores_the_rest(echo):
+def test_env_client_reset_passes_any_argument(echo):
     async def play(client):
         assert (await client.reset(level=2, unheard_of={"a": [1]})).observation["level"] == 2
 
     playing(play, echo)
 
 
-def test_a_client_connects_when_it_is_first_used(echo):
+def test_env_client_connects_when_it_is_first_used(echo):
     async def play():
         client = GenericEnvClient(**echo)
         try:
@@ -115,7 +115,7 @@ def test_a_client_connects_when_it_is_first_used(echo):
     run(play())
 
 
-def test_sessions_are_apart(echo):
+def test_env_clients_have_sessions_of_their_own(echo):
     async def play():
         async def one(number):
             async with EchoClient(**echo) as client:
@@ -130,7 +130,7 @@ def test_sessions_are_apart(echo):
     run(play())
 
 
-def test_a_client_that_is_closed_can_begin_again(echo):
+def test_env_client_can_be_used_again_after_close(echo):
     async def play(client):
         await client.reset()
         await client.close()
@@ -143,7 +143,7 @@ def test_a_client_that_is_closed_can_begin_again(echo):
     playing(play, echo)
 
 
-def test_calls_at_once_share_one_session():
+def test_env_client_shares_one_session_between_concurrent_calls():
     async def speak(socket, number):
         async for message in questions(socket):
             kind = message["type"]
@@ -178,7 +178,7 @@ class Place(State):
 BOARD = observed({"cells": [1, 2]}, 0.5)
 
 
-def test_types_come_from_the_class_parameters():
+def test_env_client_takes_types_from_its_class_parameters():
     class Client(EnvClient[Move, Board, Place]):
         pass
 
@@ -192,7 +192,7 @@ def test_types_come_from_the_class_parameters():
     assert EnvClient.observation_type is GenericObservation
 
 
-def test_types_come_from_arguments():
+def test_env_client_takes_types_from_arguments():
     async def play(client):
         assert (await client.reset()).observation == Board(cells=[1, 2], reward=0.5)
         assert await client.state() == Place(level=3)
@@ -203,14 +203,14 @@ def test_types_come_from_arguments():
     assert EnvClient.observation_type is GenericObservation
 
 
-def test_without_types_any_field_is_there():
+def test_env_client_without_types_accepts_any_field():
     result = scripted(lambda c: c.reset(), answering(BOARD), EnvClient)
     assert isinstance(result.observation, GenericObservation)
     assert result.observation.cells == [1, 2]
     assert result.observation.reward == 0.5
 
 
-def test_a_model_of_another_family():
+def test_env_client_accepts_pydantic_models_of_another_base():
     class Seen(BaseModel):
         cells: list[int]
         reward: float | None
@@ -222,7 +222,7 @@ def test_a_model_of_another_family():
     assert result.reward == 0.5
 
 
-def test_an_observation_that_is_of_another_type_is_said_to_be():
+def test_env_client_rejects_an_observation_of_another_type():
     async def play(client):
         with pytest.raises(InvalidObservationError, match=r"is not a Board.*cells") as raised:
             await client.reset()
@@ -233,7 +233,7 @@ def test_an_observation_that_is_of_another_type_is_said_to_be():
     scripted(play, answering(observed({"cells": "none"}), BOARD), EnvClient, **types)
 
 
-def test_an_unknown_field_is_refused_where_the_model_forbids_it():
+def test_env_client_rejects_an_unknown_field_if_the_model_forbids_it():
     async def play(client):
         with pytest.raises(InvalidObservationError, match="colour"):
             await client.reset()
@@ -241,7 +241,7 @@ def test_an_unknown_field_is_refused_where_the_model_forbids_it():
     scripted(play, answering(observed({"colour": 1})), EnvClient, observation_type=Board)
 
 
-def test_a_state_that_is_of_another_type_is_said_to_be():
+def test_env_client_rejects_a_state_of_another_type():
     async def play(client):
         with pytest.raises(InvalidObservationError, match=r"state that is not a Place.*level"):
             await client.state()
@@ -249,7 +249,7 @@ def test_a_state_that_is_of_another_type_is_said_to_be():
     scripted(play, answering('{"type":"state","data":{}}'), EnvClient, state_type=Place)
 
 
-def test_what_a_subclass_writes_is_used():
+def test_env_client_uses_overridden_methods():
     class Client(EnvClient):
         def _step_payload(self, action):
             return {"move": action}
@@ -275,7 +275,7 @@ def test_what_a_subclass_writes_is_used():
 
 
 @pytest.mark.parametrize("action", ["north", 3, None, ["north"]])
-def test_what_is_no_action_is_refused_before_it_is_sent(echo, action):
+def test_env_client_step_rejects_an_invalid_action_before_sending(echo, action):
     async def play(client):
         await client.reset()
         with pytest.raises(InvalidArgumentError, match="is a model or a dict"):
@@ -285,7 +285,7 @@ def test_what_is_no_action_is_refused_before_it_is_sent(echo, action):
     playing(play, echo)
 
 
-def test_what_json_cannot_hold_is_refused_before_it_is_sent(echo):
+def test_env_client_rejects_unserializable_values_before_sending(echo):
     async def play(client):
         await client.reset()
         with pytest.raises(InvalidArgumentError, match="JSON"):
@@ -312,7 +312,7 @@ def test_what_json_cannot_hold_is_refused_before_it_is_sent(echo):
         (observed({"text": "hi", "metadata": {}}, metadata=None), {}),
     ],
 )
-def test_metadata_is_found_wherever_the_server_puts_it(kind, answer, metadata):
+def test_env_client_finds_metadata_in_either_place(kind, answer, metadata):
     result = scripted(lambda client: client.reset(), answering(answer), kind)
     assert result.metadata == metadata
     if kind is EnvClient:
@@ -325,7 +325,7 @@ def test_metadata_is_found_wherever_the_server_puts_it(kind, answer, metadata):
     ("said", "reward"),
     [("true", 1.0), ("false", 0.0), ("2", 2.0), ("-1", -1.0), ("0.5", 0.5), ("null", None)],
 )
-def test_a_reward_is_a_float_or_none(kind, said, reward):
+def test_env_client_reward_is_a_float_or_none(kind, said, reward):
     data = f'{{"observation":{{}},"reward":{said},"done":false}}'
     answer = f'{{"type":"observation","data":{data}}}'
     result = scripted(lambda client: client.reset(), answering(answer), kind)
@@ -336,7 +336,7 @@ def test_a_reward_is_a_float_or_none(kind, said, reward):
 
 
 @pytest.mark.parametrize("kind", [GenericEnvClient, EnvClient])
-def test_an_answer_without_reward_and_done(kind):
+def test_env_client_accepts_an_answer_without_reward_and_done(kind):
     answer = '{"type":"observation","data":{"observation":{}}}'
     result = scripted(lambda client: client.reset(), answering(answer), kind)
     assert (result.reward, result.done, result.metadata) == (None, False, {})
@@ -351,7 +351,7 @@ def test_an_answer_without_reward_and_done(kind):
      '{"observation":{},"reward":{}}', '{"observation":{},"reward":1,"metadata":[1]}',
      '{"observation":{"metadata":"text"},"reward":1}'],
 )  # fmt: skip
-def test_what_the_protocol_does_not_allow_is_an_error_of_ours(kind, data):
+def test_env_client_rejects_what_the_protocol_does_not_allow(kind, data):
     async def play(client):
         with pytest.raises((ConnectionLostError, InvalidObservationError)):
             await client.reset()
@@ -360,7 +360,7 @@ def test_what_the_protocol_does_not_allow_is_an_error_of_ours(kind, data):
 
 
 @pytest.mark.parametrize("data", ["null", "[1]", '"text"'])
-def test_a_state_that_is_no_object_is_an_error_of_ours(data):
+def test_env_client_state_rejects_what_is_not_an_object(data):
     async def play(client):
         with pytest.raises((ConnectionLostError, InvalidObservationError)):
             await client.state()
@@ -372,7 +372,7 @@ def test_a_state_that_is_no_object_is_an_error_of_ours(data):
 # Errors
 
 
-def test_an_environment_that_raises(echo):
+def test_env_client_raises_server_error_if_the_environment_raises(echo):
     async def play(client):
         await client.reset(episode_id="goes on")
         with pytest.raises(ServerError, match=r"Server error: .*told to break.*EXECUTION_ERROR"):
@@ -384,7 +384,7 @@ def test_an_environment_that_raises(echo):
     playing(play, echo)
 
 
-def test_an_action_that_is_not_valid(echo):
+def test_env_client_raises_server_error_for_an_invalid_action(echo):
     async def play(client):
         await client.reset()
         with pytest.raises(ServerError, match="message") as raised:
@@ -396,7 +396,7 @@ def test_an_action_that_is_not_valid(echo):
     playing(play, echo)
 
 
-def test_a_rubric_that_fails_is_no_error_but_no_reward_either(echo):
+def test_env_client_returns_no_reward_if_the_rubric_fails(echo):
     async def play(client):
         await client.reset()
         result = await client.step(Say(message="break the rubric"))
@@ -407,7 +407,7 @@ def test_a_rubric_that_fails_is_no_error_but_no_reward_either(echo):
     playing(play, echo, EchoClient)
 
 
-def test_a_session_too_many_is_said_and_may_be_tried_again(serve):
+def test_env_client_raises_at_capacity_and_may_try_again(serve):
     closed = threading.Event()
 
     class Closing(Echo):
@@ -437,7 +437,7 @@ def test_a_session_too_many_is_said_and_may_be_tried_again(serve):
     run(play())
 
 
-def test_an_environment_that_cannot_be_made(serve):
+def test_env_client_raises_if_the_environment_cannot_be_made(serve):
     made = []
 
     class Once(Echo):
@@ -455,7 +455,7 @@ def test_an_environment_that_cannot_be_made(serve):
     playing(play, serve(Once).url)
 
 
-def test_a_session_that_was_idle_for_too_long_is_said_to_be(serve):
+def test_env_client_raises_after_an_idle_timeout(serve):
     async def play(client):
         await client.reset()
         await client._session._socket.wait_closed()
@@ -469,7 +469,7 @@ def test_a_session_that_was_idle_for_too_long_is_said_to_be(serve):
     playing(play, serve(idle_timeout_s=0.05).url)
 
 
-def test_a_step_that_takes_too_long_and_the_next_one(serve):
+def test_env_client_discards_the_answer_to_a_step_that_timed_out(serve):
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Echo):
@@ -490,7 +490,7 @@ def test_a_step_that_takes_too_long_and_the_next_one(serve):
     playing(play, serve(Slow).url)
 
 
-def test_the_clients_own_patience(echo):
+def test_env_client_message_timeout(echo):
     async def play(client):
         with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s"):
             await client.reset()
@@ -498,7 +498,7 @@ def test_the_clients_own_patience(echo):
     scripted(play, answering(), message_timeout_s=0.02)
 
 
-def test_a_step_that_is_cancelled_and_the_next_one():
+def test_env_client_discards_the_answer_to_a_cancelled_step():
     heard, go_on = asyncio.Event(), asyncio.Event()
 
     async def speak(socket, number):
@@ -522,7 +522,7 @@ def test_a_step_that_is_cancelled_and_the_next_one():
 # Lost connections
 
 
-def test_a_step_on_a_lost_connection_says_that_a_reset_begins_anew():
+def test_env_client_step_raises_on_a_lost_connection():
     async def speak(socket, number):
         async for message in questions(socket):
             if message["type"] == "step" and number == 1:
@@ -543,7 +543,7 @@ def test_a_step_on_a_lost_connection_says_that_a_reset_begins_anew():
     scripted(play, Scripted(speak))
 
 
-def test_a_reset_on_a_connection_that_was_lost_unnoticed():
+def test_env_client_reset_reconnects_after_an_unnoticed_loss():
     async def speak(socket, number):
         async for _ in questions(socket):
             await socket.send(observed({"session": number}))
@@ -557,7 +557,7 @@ def test_a_reset_on_a_connection_that_was_lost_unnoticed():
     scripted(play, Scripted(speak))
 
 
-def test_a_reset_leaves_a_session_that_is_behind():
+def test_env_client_reset_leaves_a_session_that_owes_an_answer():
     async def speak(socket, number):
         async for message in questions(socket):
             if message["type"] != "step":
@@ -572,7 +572,7 @@ def test_a_reset_leaves_a_session_that_is_behind():
     scripted(play, Scripted(speak))
 
 
-def test_a_server_that_was_restarted(serve):
+def test_env_client_reconnects_to_a_restarted_server(serve):
     first = serve()
 
     async def play(client):
@@ -587,7 +587,7 @@ def test_a_server_that_was_restarted(serve):
     playing(play, first.url)
 
 
-def test_nobody_listens(serve):
+def test_env_client_raises_if_nothing_listens(serve):
     server = serve()
     server.stop()
 
@@ -613,7 +613,7 @@ def left_behind():
         gc.collect()
 
 
-def test_a_client_in_another_event_loop_begins_anew(echo_url, left_behind):
+def test_env_client_reconnects_in_another_event_loop(echo_url, left_behind):
     client = GenericEnvClient(echo_url)
 
     async def reset_and_step():
@@ -632,7 +632,7 @@ def test_a_client_in_another_event_loop_begins_anew(echo_url, left_behind):
     run(client.close())
 
 
-def test_a_client_may_be_closed_in_another_event_loop(echo_url, left_behind):
+def test_env_client_can_be_closed_in_another_event_loop(echo_url, left_behind):
     client = GenericEnvClient(echo_url)
     run(client.reset())
     run(client.close())
@@ -643,7 +643,7 @@ def test_a_client_may_be_closed_in_another_event_loop(echo_url, left_behind):
 # Names, tokens, addresses
 
 
-def test_the_environment_is_called_what_the_server_calls_it(echo_url):
+def test_env_client_environment_id_is_the_servers_name(echo_url):
     client = GenericEnvClient(echo_url)
     assert client.environment_id == echo_url
 
@@ -654,7 +654,7 @@ def test_the_environment_is_called_what_the_server_calls_it(echo_url):
     run(play())
 
 
-def test_the_environment_is_called_what_the_client_is_told(echo):
+def test_env_client_environment_id_argument(echo):
     async def play(client):
         await client.reset()
         return client.environment_id
@@ -663,7 +663,7 @@ def test_the_environment_is_called_what_the_client_is_told(echo):
     assert playing(play, echo, environment_id="mine") == "mine"
 
 
-def test_the_environment_is_called_by_its_address_where_the_server_has_no_name_for_it():
+def test_env_client_environment_id_is_the_address_if_the_server_has_no_name():
     async def play(client):
         return client.environment_id, client.base_url
 
@@ -671,7 +671,7 @@ def test_the_environment_is_called_by_its_address_where_the_server_has_no_name_f
     assert name == url
 
 
-def test_a_token(serve):
+def test_env_client_token(serve):
     url = serve(token="secret", name="guarded").url
 
     async def play(client):
@@ -685,20 +685,20 @@ def test_a_token(serve):
         assert raised.value.code == "401"
 
 
-def test_an_address_is_mended():
+def test_env_client_normalizes_its_address():
     assert EnvClient("localhost:8000/").base_url == "http://localhost:8000"
     assert EnvClient.from_url("wss://host/env").base_url == "https://host/env"
 
 
 @pytest.mark.parametrize("bad", ["ftp://host", "http://", "host:port"])
-def test_an_address_that_is_none_is_refused_at_once(bad):
+def test_env_client_rejects_an_invalid_address(bad):
     with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
         EnvClient(bad)
     with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
         GenericEnvClient.from_url(bad)
 
 
-def test_capacity_is_said_also_where_it_is_said_before_anything_is_asked():
+def test_env_client_raises_at_capacity_before_anything_is_sent():
     async def speak(socket, number):
         await socket.send(failed("CAPACITY_REACHED", "full", active_sessions=1, max_sessions=1))
 

@@ -53,7 +53,7 @@ def lose(client):
 
 
 @pytest.mark.parametrize("kind", [EnvClient, GenericEnvClient])
-def test_a_session_is_configured_for_itself(serve, kind):
+def test_update_config_changes_one_session(serve, kind):
     async def main():
         url = serve(Composed).url
         async with kind(url) as one, kind(url) as two:
@@ -66,7 +66,7 @@ def test_a_session_is_configured_for_itself(serve, kind):
     run(main())
 
 
-def test_what_is_posted_is_for_all_sessions(serve):
+def test_post_config_changes_all_sessions(serve):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
             answer = await client.post("/config", json={"weights": {"a": 5.0}})
@@ -77,7 +77,7 @@ def test_what_is_posted_is_for_all_sessions(serve):
     run(main())
 
 
-def test_the_stateless_face_configures_all_sessions(serve):
+def test_http_client_update_config_changes_all_sessions(serve):
     async def main():
         url = serve(Composed).url
         async with HTTPEnvClient(url) as http, EnvClient(url) as client:
@@ -88,7 +88,7 @@ def test_the_stateless_face_configures_all_sessions(serve):
     run(main())
 
 
-def test_the_sync_faces_do_the_same(serve):
+def test_sync_clients_update_config(serve):
     url = serve(Composed).url
     with EnvClient(url).sync() as client, HTTPEnvClient(url).sync() as http:
         assert http.update_config({"weights": {"a": 5.0}})["status"] == "ok"
@@ -105,7 +105,7 @@ def test_the_sync_faces_do_the_same(serve):
 
 
 @pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
-def test_a_refusal_lists_every_problem(serve, kind):
+def test_update_config_lists_every_problem(serve, kind):
     async def main():
         async with kind(serve(Composed).url) as client:
             with pytest.raises(RewardConfigError, match="nothing was changed") as caught:
@@ -121,7 +121,7 @@ def test_a_refusal_lists_every_problem(serve, kind):
 
 @pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
 @pytest.mark.parametrize("change", [None, [], "weights", 3])
-def test_what_is_no_change_is_not_sent(serve, kind, change):
+def test_update_config_does_not_send_what_is_not_a_dict(serve, kind, change):
     async def main():
         async with kind(serve(Composed).url) as client:
             with pytest.raises(InvalidArgumentError, match="is a dict"):
@@ -130,7 +130,7 @@ def test_what_is_no_change_is_not_sent(serve, kind, change):
     run(main())
 
 
-def test_of_two_that_saw_the_same_version_the_later_is_told(serve):
+def test_update_config_raises_conflict_for_the_later_of_two_writers(serve):
     async def main():
         url = serve(Composed).url
         async with HTTPEnvClient(url) as one, HTTPEnvClient(url) as two:
@@ -147,7 +147,7 @@ def test_of_two_that_saw_the_same_version_the_later_is_told(serve):
     run(main())
 
 
-def test_a_session_is_told_that_the_version_is_another(serve):
+def test_update_config_of_a_session_raises_conflict(serve):
     async def main():
         url = serve(Composed).url
         async with EnvClient(url) as client, HTTPEnvClient(url) as http:
@@ -165,7 +165,7 @@ def test_a_session_is_told_that_the_version_is_another(serve):
 
 
 @pytest.mark.parametrize("kind", [EnvClient, HTTPEnvClient])
-def test_a_change_of_ten_megabytes_is_update_error(serve, kind):
+def test_update_config_rejects_ten_megabytes(serve, kind):
     async def main():
         async with kind(serve(Composed).url) as client:
             with pytest.raises(
@@ -176,7 +176,7 @@ def test_a_change_of_ten_megabytes_is_update_error(serve, kind):
     run(main())
 
 
-def test_a_client_that_was_closed_says_so(serve):
+def test_update_config_raises_after_close(serve):
     async def main():
         client = EnvClient(serve(Composed).url)
         await client.update_config({"weights": {"a": 5.0}})
@@ -211,7 +211,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_session_that_follows_is_configured_the_same_before_its_first_reset(serve, name):
+def test_update_config_is_repeated_after_a_lost_connection(serve, name):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
             for change in CHANGES[name]:
@@ -229,7 +229,7 @@ def test_the_session_that_follows_is_configured_the_same_before_its_first_reset(
     run(main())
 
 
-def test_a_configuration_that_was_told_and_sent_back_is_kept(serve):
+def test_update_config_with_a_returned_configuration_is_repeated(serve):
     async def main():
         url = serve(Composed).url
         async with EnvClient(url) as client, EnvClient(url) as other:
@@ -244,7 +244,7 @@ def test_a_configuration_that_was_told_and_sent_back_is_kept(serve):
     run(main())
 
 
-def test_changes_after_a_loss_are_added_to_those_before(serve):
+def test_update_config_after_a_loss_is_added_to_earlier_updates(serve):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
             await client.get_config()
@@ -259,7 +259,7 @@ def test_changes_after_a_loss_are_added_to_those_before(serve):
     run(main())
 
 
-def test_what_a_lost_session_saw_does_not_hold_up_the_next(serve):
+def test_update_config_after_a_loss_ignores_the_lost_version(serve):
     async def main():
         url = serve(Composed).url
         async with EnvClient(url) as client, HTTPEnvClient(url) as http:
@@ -274,7 +274,7 @@ def test_what_a_lost_session_saw_does_not_hold_up_the_next(serve):
     run(main())
 
 
-def test_a_change_that_was_refused_is_not_said_again(serve):
+def test_update_config_does_not_repeat_a_rejected_update(serve):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
             await client.update_config({"weights": {"a": 5.0}})
@@ -286,7 +286,7 @@ def test_a_change_that_was_refused_is_not_said_again(serve):
     run(main())
 
 
-def test_very_many_changes_are_kept_as_one():
+def test_session_updates_merge_many_updates():
     updates = SessionUpdates()
     for number in range(1000):
         updates.add({"weights": {"a": number}, "training_step": number, "by": "ann"})
@@ -296,7 +296,7 @@ def test_very_many_changes_are_kept_as_one():
 # Handing one over
 
 
-def test_a_file_of_it_is_removed_with_its_folder():
+def test_config_file_is_removed_with_its_folder():
     file = _ConfigFile(RewardConfig.from_dict(configuration("worlds.py:Long")))
     folder = file.path.parent
     assert json.loads(file.path.read_text())["schema_version"] == "1.0"
@@ -305,7 +305,7 @@ def test_a_file_of_it_is_removed_with_its_folder():
 
 
 @pytest.mark.parametrize("config", [{"per_turn": object()}, {"weight": float("nan")}])
-def test_what_json_can_not_hold_is_update_error(config):
+def test_config_file_rejects_unserializable_values(config):
     with pytest.raises(InvalidArgumentError, match="not JSON-serializable"):
         _ConfigFile(config)
 
@@ -343,7 +343,7 @@ def configuration(rubric):
 
 
 @pytest.mark.parametrize("given", ["dict", "model", "from a file elsewhere"])
-def test_a_server_of_ones_own_gets_it_as_a_file(tmp_path, monkeypatch, given):
+def test_process_launcher_passes_the_config_as_a_file(tmp_path, monkeypatch, given):
     (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLD))
     monkeypatch.chdir(tmp_path)
     config = configuration("worlds.py:Long")
@@ -370,7 +370,7 @@ def test_a_server_of_ones_own_gets_it_as_a_file(tmp_path, monkeypatch, given):
     run(main())
 
 
-def test_what_only_reports_progress_is_sent_without_a_version():
+def test_versioned_leaves_reports_without_a_version():
     assert versioned({"training_step": 3, "by": "t"}, None, "1-f") == {
         "training_step": 3,
         "by": "t",
@@ -379,13 +379,13 @@ def test_what_only_reports_progress_is_sent_without_a_version():
     assert versioned({"weights": {}}, "2-e", "1-f")["version"] == "2-e"
 
 
-def test_a_conflict_says_both_versions_and_an_error_of_post_is_told_in_words():
+def test_update_error_of_a_conflict_has_both_versions():
     told = {"message": "it was changed", "version": "2-e"}
     error = update_error(ServerError("said", code="412", details=told), "1-f")
     assert (str(error), error.sent, error.present) == ("it was changed", "1-f", "2-e")
 
 
-def test_what_was_sent_back_as_it_was_told_still_follows_the_others_after_a_lost_connection(serve):
+def test_update_config_repeats_only_what_it_changed(serve):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
             told = await client.get_config()

@@ -65,7 +65,7 @@ def spoken(ask, said, **options):
     return run(asking())
 
 
-def test_get_and_post(echo):
+def test_http_client_get_and_post(echo):
     async def ask(client):
         assert await client.get("/health") == {"status": "healthy"}
         assert "message" in (await client.get("/schema"))["action"]["properties"]
@@ -77,7 +77,7 @@ def test_get_and_post(echo):
     asking(ask, echo)
 
 
-def test_reset_step_and_state_each_have_a_fresh_environment(echo):
+def test_http_client_calls_have_fresh_environments(echo):
     async def ask(client):
         first = await client.reset(seed=7, episode_id="ep-1", level=2)
         assert (first.observation["seed"], first.observation["level"]) == (7, 2)
@@ -92,7 +92,7 @@ def test_reset_step_and_state_each_have_a_fresh_environment(echo):
     asking(ask, echo)
 
 
-def test_the_sync_face(echo):
+def test_sync_http_client(echo):
     with HTTPEnvClient(**echo).sync() as client:
         assert client.environment_id == "the echo"
         assert client.get("/health") == {"status": "healthy"}
@@ -103,7 +103,7 @@ def test_the_sync_face(echo):
     client.close()
 
 
-def test_the_environments_name(echo):
+def test_http_client_environment_id(echo):
     async def name(client):
         return client.environment_id
 
@@ -112,7 +112,7 @@ def test_the_environments_name(echo):
     assert HTTPEnvClient(**echo).environment_id == "http://localhost"
 
 
-def test_an_environment_that_raises(echo):
+def test_http_client_raises_server_error_if_the_environment_raises(echo):
     async def ask(client):
         with pytest.raises(ServerError, match=r"/step: .*told to break") as raised:
             await client.step({"message": "break"})
@@ -124,7 +124,7 @@ def test_an_environment_that_raises(echo):
     asking(ask, echo)
 
 
-def test_an_action_that_is_not_valid(echo):
+def test_http_client_raises_server_error_for_an_invalid_action(echo):
     async def ask(client):
         with pytest.raises(ServerError, match="message") as raised:
             await client.step({"colour": 1})
@@ -134,7 +134,7 @@ def test_an_action_that_is_not_valid(echo):
     asking(ask, echo)
 
 
-def test_a_path_that_is_none(echo):
+def test_http_client_raises_for_an_unknown_path(echo):
     async def ask(client):
         with pytest.raises(ServerError) as raised:
             await client.get("/nowhere")
@@ -143,7 +143,7 @@ def test_a_path_that_is_none(echo):
     asking(ask, echo)
 
 
-def test_a_place_too_many(serve):
+def test_http_client_raises_at_capacity(serve):
     from websockets.sync.client import connect
 
     server = serve(max_sessions=1)
@@ -159,7 +159,7 @@ def test_a_place_too_many(serve):
         asking(ask, server.url)
 
 
-def test_a_token(serve):
+def test_http_client_token(serve):
     url = serve(token="secret", name="guarded").url
 
     async def ask(client):
@@ -173,7 +173,7 @@ def test_a_token(serve):
         assert raised.value.code == "401"
 
 
-def test_nobody_listens(serve):
+def test_http_client_raises_if_nothing_listens(serve):
     server = serve()
     server.stop()
 
@@ -185,7 +185,7 @@ def test_nobody_listens(serve):
     asking(ask, server.url)
 
 
-def test_nobody_answers():
+def test_http_client_raises_timeout():
     async def ask():
         async def silent(reader, writer):
             await reader.read()
@@ -203,7 +203,7 @@ def test_nobody_answers():
 
 
 @pytest.mark.parametrize("said", ["{", "", "nonsense", b"\xff\xfe"])
-def test_json_that_is_none(said):
+def test_http_client_rejects_invalid_json(said):
     async def ask(client):
         with pytest.raises(ConnectionLostError, match="invalid JSON"):
             await client.get("/health")
@@ -216,7 +216,7 @@ def test_json_that_is_none(said):
     ["{}", "[1]", "null", '{"observation":[1]}', '{"observation":{},"reward":"high"}',
      '{"observation":{},"metadata":[1]}'],
 )  # fmt: skip
-def test_an_answer_that_the_protocol_does_not_allow(said):
+def test_http_client_rejects_what_the_protocol_does_not_allow(said):
     async def ask(client):
         for call in (client.reset, lambda: client.step({})):
             with pytest.raises((ConnectionLostError, InvalidObservationError)):
@@ -225,7 +225,7 @@ def test_an_answer_that_the_protocol_does_not_allow(said):
     spoken(ask, said)
 
 
-def test_text_that_is_no_json_is_given_as_text():
+def test_http_client_returns_text():
     async def ask(client):
         assert await client.get("/metrics") == "one 1\n"
 
@@ -242,7 +242,7 @@ def test_text_that_is_no_json_is_given_as_text():
         ("<h1>it broke</h1>", "text/html", "it broke"),
     ],
 )
-def test_an_error_says_what_the_server_says(said, kind, told):
+def test_http_client_reports_the_servers_error(said, kind, told):
     async def ask(client):
         with pytest.raises(ServerError, match=told) as raised:
             await client.get("/x")
@@ -251,7 +251,7 @@ def test_an_error_says_what_the_server_says(said, kind, told):
     spoken(ask, said, status="500 Oh No", kind=kind)
 
 
-def test_an_older_server_has_no_metadata():
+def test_http_client_accepts_older_servers_without_metadata():
     async def ask(client):
         result = await client.reset()
         assert (result.reward, result.metadata) == (2.0, {})
@@ -259,7 +259,7 @@ def test_an_older_server_has_no_metadata():
     spoken(ask, json.dumps({"observation": {"a": 1}, "reward": 2, "done": False}))
 
 
-def test_what_json_cannot_hold_is_refused(echo):
+def test_http_client_rejects_unserializable_values(echo):
     async def ask(client):
         with pytest.raises(InvalidArgumentError, match="JSON"):
             await client.step({"message": object()})
@@ -269,12 +269,12 @@ def test_what_json_cannot_hold_is_refused(echo):
     asking(ask, echo)
 
 
-def test_an_address_that_is_none():
+def test_http_client_rejects_an_invalid_address():
     with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
         HTTPEnvClient("ftp://host")
 
 
-def test_the_loopback_is_reached_past_a_proxy(echo_url, monkeypatch):
+def test_http_client_uses_no_proxy_for_the_loopback(echo_url, monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
@@ -287,7 +287,7 @@ def test_the_loopback_is_reached_past_a_proxy(echo_url, monkeypatch):
     assert asking(ask, echo_url) == {"status": "healthy"}
 
 
-def test_a_client_that_was_closed_begins_again(echo):
+def test_http_client_can_be_used_again_after_close(echo):
     async def ask(client):
         await client.get("/health")
         await client.close()

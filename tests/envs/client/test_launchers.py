@@ -41,7 +41,7 @@ ENVIRONMENT = """
             return float("please" in action.message)
 
     class Echo(Environment[Say, Echoed, State]):
-        '''Says what it is told.'''
+        '''Repeats a text.'''
 
         def __init__(self):
             super().__init__(rubric=Polite())
@@ -111,7 +111,7 @@ def gone(process):
 # A process
 
 
-def test_a_server_of_ones_own_starts_plays_and_stops(file):
+def test_process_launcher_starts_and_stops_a_server(file):
     client = GenericEnvClient.from_module(f"{file}:Echo", token="secret")
     assert client.environment_id == "(not started)"
 
@@ -138,7 +138,7 @@ def test_a_server_of_ones_own_starts_plays_and_stops(file):
     asyncio.run(play())
 
 
-def test_a_server_that_is_killed_takes_its_session_along_and_is_started_again(tmp_path):
+def test_process_launcher_starts_a_killed_server_again(tmp_path):
     text = textwrap.dedent(ENVIRONMENT).partition("class Configured")[0]
     (tmp_path / "environment.py").write_text(text)
     client = GenericEnvClient.from_module(str(tmp_path), environment_id="mine").sync()
@@ -159,7 +159,7 @@ def test_a_server_that_is_killed_takes_its_session_along_and_is_started_again(tm
     ("spec", "said"),
     [("no_such_module:Echo", "no_such_module"), ("{file}:Broken", "can't be made")],
 )
-def test_a_server_that_does_not_start_says_why(file, spec, said):
+def test_process_launcher_reports_why_a_server_does_not_start(file, spec, said):
     client = GenericEnvClient.from_module(spec.format(file=file)).sync()
     with pytest.raises(LaunchError, match=said) as raised, client:
         raise AssertionError("it is not connected")
@@ -167,7 +167,7 @@ def test_a_server_that_does_not_start_says_why(file, spec, said):
     client.close()
 
 
-def test_a_server_that_takes_too_long(tmp_path):
+def test_process_launcher_startup_timeout(tmp_path):
     pipe = tmp_path / "never"
     os.mkfifo(pipe)
     (tmp_path / "slow.py").write_text(f"import os\nprint(os.getpid())\nopen({str(pipe)!r}).read()")
@@ -177,7 +177,7 @@ def test_a_server_that_takes_too_long(tmp_path):
     client.close()
 
 
-def test_a_start_that_is_cancelled_leaves_no_process(file, tmp_path):
+def test_process_launcher_leaves_no_process_if_cancelled(file, tmp_path):
     pipe = tmp_path / "started"
     os.mkfifo(pipe)
     (tmp_path / "slow.py").write_text(
@@ -198,7 +198,7 @@ def test_a_start_that_is_cancelled_leaves_no_process(file, tmp_path):
     asyncio.run(play())
 
 
-def test_a_server_ends_with_the_process_that_started_it(file):
+def test_process_launcher_server_ends_with_its_parent(file):
     code = f"""
         import os
         from guerdon import GenericEnvClient
@@ -211,7 +211,7 @@ def test_a_server_ends_with_the_process_that_started_it(file):
     assert gone(int(said))
 
 
-def test_a_client_that_is_forgotten_leaves_no_process(file):
+def test_process_launcher_leaves_no_process_if_forgotten(file):
     async def play():
         client = GenericEnvClient.from_module(f"{file}:Echo")
         process = (await client.reset()).observation["process"]
@@ -297,7 +297,7 @@ def from_image(**options):
     return GenericEnvClient.from_docker_image("maze", port=8123, **options)
 
 
-def test_a_container_starts_plays_and_is_removed(docker):
+def test_docker_launcher_starts_and_removes_a_container(docker):
     entry = {"name": "polite", "rubric": "RegexMatch", "config": {"pattern": "please|bitte schön"}}
     config = {"schema_version": "1.0", "per_turn": [entry]}
 
@@ -335,7 +335,7 @@ def test_a_container_starts_plays_and_is_removed(docker):
     ]
 
 
-def test_without_a_config_nothing_is_mounted(docker):
+def test_docker_launcher_without_config_mounts_nothing(docker):
     async def play():
         container = light()
         await container.start()
@@ -345,7 +345,7 @@ def test_without_a_config_nothing_is_mounted(docker):
     assert docker.run[4:] == ["--publish", "127.0.0.1::8123", "light"]
 
 
-def test_containers_at_once_have_names_and_ports_of_their_own(docker):
+def test_docker_launcher_containers_have_own_names_and_ports(docker):
     async def play():
         first, second = light(), light()
         urls = await asyncio.gather(first.start(), second.start())
@@ -357,14 +357,14 @@ def test_containers_at_once_have_names_and_ports_of_their_own(docker):
     assert docker.containers() == []
 
 
-def test_there_is_no_docker(tmp_path, monkeypatch):
+def test_docker_launcher_without_docker(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LaunchError, match="install Docker"), from_image().sync():
         raise AssertionError("it is not connected")
 
 
 @pytest.mark.parametrize("command", ["run", "port", "inspect"])
-def test_docker_fails(docker, command):
+def test_docker_launcher_reports_a_failing_docker_command(docker, command):
     docker.behave(**{command: "Cannot connect to the Docker daemon"})
     with pytest.raises(LaunchError, match=f"docker {command} failed: Cannot connect") as raised:
         run(light(config={"a": 1}).start())
@@ -375,14 +375,14 @@ def test_docker_fails(docker, command):
     assert not source.parent.exists()
 
 
-def test_docker_publishes_no_port(docker):
+def test_docker_launcher_reports_a_missing_port(docker):
     docker.behave(port={"prints": ""})
     with pytest.raises(LaunchError, match="published no port"):
         run(light().start())
     assert docker.containers() == []
 
 
-def test_a_container_that_ends_at_once_says_why(docker):
+def test_docker_launcher_reports_why_a_container_ended(docker):
     with pytest.raises(LaunchError, match="the container of broken has ended") as raised:
         run(DockerLauncher("broken", startup_timeout_s=SOON, port=8123).start())
     for said in (str(raised.value), raised.value.output):
@@ -390,7 +390,7 @@ def test_a_container_that_ends_at_once_says_why(docker):
     assert docker.containers() == []
 
 
-def test_a_container_that_never_answers_is_removed_and_its_log_told(docker):
+def test_docker_launcher_removes_a_container_that_never_answers(docker):
     docker.behave(port={"prints": "127.0.0.1:9\n"})
     with pytest.raises(LaunchError, match=r"wasn't healthy after 1 s") as raised:
         run(light(timeout_s=1).start())
@@ -399,14 +399,14 @@ def test_a_container_that_never_answers_is_removed_and_its_log_told(docker):
     assert docker.containers() == []
 
 
-def test_a_container_without_sessions_is_removed_again(docker):
+def test_docker_launcher_removes_a_container_without_sessions(docker):
     client = GenericEnvClient.from_docker_image("light", port=8123)
     with pytest.raises((ConnectionLostError, ServerError)), client.sync():
         raise AssertionError("it is not connected")
     assert docker.containers() == []
 
 
-def test_a_start_that_is_cancelled_leaves_no_container(docker):
+def test_docker_launcher_leaves_no_container_if_cancelled(docker):
     docker.behave(run="hangs after it has started")
 
     async def play():
@@ -421,7 +421,7 @@ def test_a_start_that_is_cancelled_leaves_no_container(docker):
     assert docker.containers() == []
 
 
-def test_stopping_a_container_that_has_gone(docker):
+def test_docker_launcher_stops_a_container_that_has_gone(docker):
     async def play():
         container = light(config={"a": 1})
         await container.start()
@@ -434,7 +434,7 @@ def test_stopping_a_container_that_has_gone(docker):
     run(play())
 
 
-def test_stopping_a_container_that_docker_does_not_stop(docker):
+def test_docker_launcher_stop_ignores_a_failing_docker(docker):
     async def play():
         container = light()
         await container.start()

@@ -78,7 +78,7 @@ class opened:
         ("127.0.0.1:65535", "http://127.0.0.1:65535", "ws://127.0.0.1:65535/ws"),
     ],
 )
-def test_an_address_is_that_of_the_http_face_and_of_the_sessions(given, http, websocket):
+def test_http_url_and_websocket_url(given, http, websocket):
     assert http_url(given) == http
     assert websocket_url(given) == websocket
 
@@ -88,14 +88,14 @@ def test_an_address_is_that_of_the_http_face_and_of_the_sessions(given, http, we
     ["", "   ", "/", "http://", "http:///", "ftp://host", "file:///etc/passwd", "http://:8000",
      "host:port", "http://host:70000", "http://host:0", "http://host:-1", "[::1:8000"],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_with_an_example_of_one(bad):
+def test_http_url_rejects_what_is_not_an_address(bad):
     for read in (http_url, websocket_url):
         with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
             read(bad)
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_an_address_or_refused(text):
+def test_http_url_accepts_or_rejects_any_text(text):
     try:
         url = http_url(text)
     except InvalidArgumentError:
@@ -112,7 +112,7 @@ def unused_port():
         return listener.getsockname()[1]
 
 
-def test_nobody_listens():
+def test_remote_session_raises_if_nothing_listens():
     async def play():
         session = RemoteSession(f"ws://127.0.0.1:{unused_port()}/ws", connect_timeout_s=LONG)
         for _ in range(2):  # the second time as quickly as the first
@@ -124,7 +124,7 @@ def test_nobody_listens():
     run(play())
 
 
-def test_a_name_that_is_nobodys():
+def test_remote_session_raises_for_an_unknown_host():
     async def play():
         with pytest.raises(ConnectionLostError, match="can't connect"):
             await RemoteSession("ws://nobody.invalid/ws").open()
@@ -132,7 +132,7 @@ def test_a_name_that_is_nobodys():
     run(play())
 
 
-def test_a_server_that_takes_the_connection_and_says_nothing():
+def test_remote_session_raises_timeout_if_the_server_is_silent():
     async def play():
         async def silent(reader, writer):
             await reader.read()
@@ -150,7 +150,7 @@ def test_a_server_that_takes_the_connection_and_says_nothing():
 
 
 @pytest.mark.parametrize("said", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_a_server_that_speaks_something_else(said):
+def test_remote_session_raises_if_the_server_speaks_another_protocol(said):
     async def play():
         async def speak(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
@@ -165,7 +165,7 @@ def test_a_server_that_speaks_something_else(said):
     run(play())
 
 
-def test_a_server_that_refuses_says_why():
+def test_remote_session_reports_why_the_server_refuses():
     async def play():
         def refuse(connection, request):
             return connection.respond(401, "wrong token\n")
@@ -181,7 +181,7 @@ def test_a_server_that_refuses_says_why():
     run(play())
 
 
-def test_the_loopback_is_reached_past_a_proxy(monkeypatch):
+def test_remote_session_uses_no_proxy_for_the_loopback(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "ALL_PROXY", "HTTP_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{unused_port()}")
     for name in ("no_proxy", "NO_PROXY"):
@@ -194,7 +194,7 @@ def test_the_loopback_is_reached_past_a_proxy(monkeypatch):
     run(play())
 
 
-def test_a_server_that_was_reached_before_is_waited_for():
+def test_remote_session_retries_a_server_that_was_reached_before():
     async def play():
         refused = asyncio.Event()
 
@@ -220,7 +220,7 @@ def test_a_server_that_was_reached_before_is_waited_for():
     run(play())
 
 
-def test_a_server_that_does_not_come_back_is_waited_for_as_long_as_connecting_may_take():
+def test_remote_session_retries_no_longer_than_the_connect_timeout():
     async def play():
         async with counting() as server, opened(server, connect_timeout_s=0.15) as session:
             await server.__aexit__()
@@ -235,7 +235,7 @@ def test_a_server_that_does_not_come_back_is_waited_for_as_long_as_connecting_ma
 # Questions and answers
 
 
-def test_an_answer_is_that_of_its_question():
+def test_remote_session_request_returns_its_answer():
     async def play():
         async with counting() as server, opened(server) as session:
             assert [await asked(session, number) for number in range(5)] == list(range(5))
@@ -243,7 +243,7 @@ def test_an_answer_is_that_of_its_question():
     run(play())
 
 
-def test_questions_asked_at_once_are_asked_in_turn():
+def test_remote_session_sends_concurrent_requests_in_order():
     async def play():
         async with counting() as server, opened(server) as session:
             tasks = [asked(session, number) for number in range(20)]
@@ -277,7 +277,7 @@ class Held:
         answering.cancel()
 
 
-def test_an_answer_that_is_late_is_not_the_next_ones():
+def test_remote_session_discards_late_answers():
     async def play():
         held = Held()
         async with Scripted(held) as server, opened(server) as session:
@@ -296,7 +296,7 @@ def test_an_answer_that_is_late_is_not_the_next_ones():
     run(play())
 
 
-def test_an_answer_that_never_comes_times_every_question_out():
+def test_remote_session_times_out_while_an_answer_is_owed():
     async def play():
         async with answering() as server, opened(server) as session:
             for number in range(3):
@@ -306,7 +306,7 @@ def test_an_answer_that_never_comes_times_every_question_out():
     run(play())
 
 
-def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away():
+def test_remote_session_discards_the_answer_to_a_cancelled_request():
     async def play():
         held = Held()
         async with Scripted(held) as server, opened(server) as session:
@@ -322,7 +322,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away():
     run(play())
 
 
-def test_a_late_error_is_not_the_next_ones_either():
+def test_remote_session_discards_late_errors():
     async def play():
         held = asyncio.Event()
 
@@ -344,7 +344,7 @@ def test_a_late_error_is_not_the_next_ones_either():
 
 
 @pytest.mark.parametrize("code", ["CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"])
-def test_a_late_error_that_ends_the_session_is_said(code):
+def test_remote_session_raises_a_late_fatal_error(code):
     async def play():
         held = asyncio.Event()
 
@@ -365,7 +365,7 @@ def test_a_late_error_that_ends_the_session_is_said(code):
     run(play())
 
 
-def test_getting_ready_leaves_a_connection_that_owes_an_answer():
+def test_remote_session_open_leaves_a_connection_that_owes_an_answer():
     async def play():
         held = Held()
         async with Scripted(held) as server, opened(server) as session:
@@ -379,7 +379,7 @@ def test_getting_ready_leaves_a_connection_that_owes_an_answer():
     run(play())
 
 
-def test_getting_ready_waits_for_the_question_that_is_under_way():
+def test_remote_session_open_waits_for_the_running_request():
     async def play():
         held = Held()
         async with Scripted(held) as server, opened(server) as session:
@@ -400,7 +400,7 @@ ENDS = st.sampled_from(["answered", "timed out", "cancelled when heard", "cancel
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ENDS | st.integers(0, 12), min_size=1, max_size=8))
-def test_whatever_became_of_a_question_no_answer_is_taken_for_anothers(ends):  # noqa: C901
+def test_remote_session_never_mixes_up_answers(ends):  # noqa: C901
     """A number among the ends is how often the event loop goes round before it is cancelled."""
 
     async def play():
@@ -442,7 +442,7 @@ def test_whatever_became_of_a_question_no_answer_is_taken_for_anothers(ends):  #
 
 
 @pytest.mark.parametrize("code", ["INVALID_JSON", "UNKNOWN_TYPE", "EXECUTION_ERROR", "NEW_CODE"])
-def test_the_session_goes_on_after_an_error(code):
+def test_remote_session_goes_on_after_an_error(code):
     async def play():
         answers = failed(code, "oh no"), observed({"number": 7})
         async with answering(*answers) as server, opened(server) as session:
@@ -456,7 +456,7 @@ def test_the_session_goes_on_after_an_error(code):
     run(play())
 
 
-def test_a_validation_error_tells_the_fields():
+def test_remote_session_error_lists_the_fields():
     async def play():
         errors = [{"loc": ["message"], "msg": "Field required", "type": "missing"}]
         answer = failed("VALIDATION_ERROR", "no good", errors=errors)
@@ -470,7 +470,7 @@ def test_a_validation_error_tells_the_fields():
 
 @pytest.mark.parametrize("code", ["CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"])
 @pytest.mark.parametrize("first", [True, False], ids=["closed before asked", "while asked"])
-def test_what_is_said_unasked_before_the_server_leaves_is_read_as_that(code, first):
+def test_remote_session_raises_an_unasked_fatal_error(code, first):
     async def play():
         async def speak(socket, number):
             if not first:
@@ -490,7 +490,7 @@ def test_what_is_said_unasked_before_the_server_leaves_is_read_as_that(code, fir
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1009, 1011])
-def test_a_server_that_leaves_without_a_word(code):
+def test_remote_session_raises_if_the_server_closes(code):
     async def play():
         async def speak(socket, number):
             await socket.recv()
@@ -505,7 +505,7 @@ def test_a_server_that_leaves_without_a_word(code):
     run(play())
 
 
-def test_a_connection_that_breaks():
+def test_remote_session_raises_if_the_connection_breaks():
     async def play():
         async def speak(socket, number):
             await socket.recv()
@@ -526,7 +526,7 @@ def test_a_connection_that_breaks():
      '{"type":5,"data":{}}', '{"type":null,"data":null}', '{"type":["observation"],"data":{}}',
      b"\xff\xfe", b"\x00" * 100, '{"type":"observation","data":{}', "[" * 5000],
 )  # fmt: skip
-def test_what_is_no_answer_loses_the_connection_and_says_so(said):
+def test_remote_session_drops_the_connection_on_an_invalid_answer(said):
     async def play():
         async with answering(said) as server, opened(server) as session:
             with pytest.raises(ConnectionLostError):
@@ -542,7 +542,7 @@ def test_what_is_no_answer_loses_the_connection_and_says_so(said):
     "data",
     ["{}", '{"code":["SESSION_ERROR"]}', '{"code":{},"message":[1]}', '{"code":null,"errors":7}'],
 )
-def test_an_error_that_lacks_what_errors_have_is_still_one(data):
+def test_remote_session_accepts_an_incomplete_error(data):
     async def play():
         said = f'{{"type":"error","data":{data}}}'
         async with answering(said) as server, opened(server) as session:
@@ -554,7 +554,7 @@ def test_an_error_that_lacks_what_errors_have_is_still_one(data):
 
 @given(st.binary(max_size=40) | st.text(max_size=40))
 @settings(max_examples=40, deadline=None)
-def test_whatever_a_server_says_the_error_is_one_of_ours(said):
+def test_remote_session_raises_own_errors_for_any_answer(said):
     async def play():
         async with answering(said) as server, opened(server) as session:
             with pytest.raises((ConnectionLostError, ServerError)):
@@ -563,7 +563,7 @@ def test_whatever_a_server_says_the_error_is_one_of_ours(said):
     run(play())
 
 
-def test_a_binary_frame_that_holds_an_answer_is_taken():
+def test_remote_session_accepts_a_binary_answer():
     async def play():
         async with answering(observed({"number": 3}).encode()) as server, opened(server) as session:
             assert await asked(session) == 3
@@ -571,7 +571,7 @@ def test_a_binary_frame_that_holds_an_answer_is_taken():
     run(play())
 
 
-def test_a_message_that_is_too_large_loses_the_connection():
+def test_remote_session_drops_the_connection_on_a_large_message():
     async def play():
         answer = observed({"number": "x" * 2000})
         async with (
@@ -594,7 +594,7 @@ async def shaken_hands(reader, writer):
     return protocol
 
 
-def test_a_peer_that_answers_no_ping_is_gone():
+def test_remote_session_raises_if_the_server_answers_no_ping():
     async def play():
         async def silent(reader, writer):
             protocol = await shaken_hands(reader, writer)
@@ -614,7 +614,7 @@ def test_a_peer_that_answers_no_ping_is_gone():
     run(play())
 
 
-def test_a_question_that_is_cancelled_while_it_is_sent_takes_the_connection_along():
+def test_remote_session_aborts_a_request_that_is_cancelled_while_sending():
     async def play():
         cancelled, gone = asyncio.Event(), asyncio.Event()
 
@@ -649,7 +649,7 @@ def test_a_question_that_is_cancelled_while_it_is_sent_takes_the_connection_alon
 # The end
 
 
-def test_closing_says_goodbye_and_may_be_done_twice():
+def test_remote_session_close_sends_close_and_can_be_repeated():
     async def play():
         heard = []
         left = asyncio.Event()
@@ -669,7 +669,7 @@ def test_closing_says_goodbye_and_may_be_done_twice():
     run(play())
 
 
-def test_closing_while_a_question_is_under_way_ends_it():
+def test_remote_session_close_ends_a_running_request():
     async def play():
         held = Held()
         async with Scripted(held) as server, opened(server) as session:
@@ -682,7 +682,7 @@ def test_closing_while_a_question_is_under_way_ends_it():
     run(play())
 
 
-def test_closing_after_the_server_has_left():
+def test_remote_session_close_after_the_server_has_left():
     async def play():
         async with counting() as server:
             async with opened(server) as session:

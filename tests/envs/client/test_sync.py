@@ -27,18 +27,18 @@ def play(server):
         return client.state()
 
 
-def test_an_episode(echo):
+def test_sync_env_client_plays_an_episode(echo):
     assert play(echo) == EchoState(episode_id="ep-1", step_count=1)
 
 
-def test_an_episode_inside_a_running_event_loop(echo):
+def test_sync_env_client_inside_a_running_event_loop(echo):
     async def inside():
         return play(echo)
 
     assert run(inside()).step_count == 1
 
 
-def test_a_client_goes_on_from_one_event_loop_to_the_next(echo):
+def test_sync_env_client_works_across_event_loops(echo):
     client = GenericEnvClient(**echo).sync()
 
     async def one_step():
@@ -55,7 +55,7 @@ def background_threads():
     return [each for each in threading.enumerate() if each.name == "guerdon-background"]
 
 
-def test_clients_share_one_thread(echo):
+def test_sync_clients_share_one_thread(echo):
     with GenericEnvClient(**echo).sync() as first, GenericEnvClient(**echo).sync() as second:
         first.reset()
         second.reset()
@@ -64,7 +64,7 @@ def test_clients_share_one_thread(echo):
         assert len(background_threads()) == 1
 
 
-def test_clients_of_many_threads(echo):
+def test_sync_env_clients_in_many_threads(echo):
     def steps(number):
         with GenericEnvClient(**echo).sync() as client:
             client.reset()
@@ -75,7 +75,7 @@ def test_clients_of_many_threads(echo):
     assert said == [[f"{n}" for n in range(number)] for number in range(8)]
 
 
-def test_what_goes_wrong_is_raised_here(echo):
+def test_sync_env_client_raises_errors_to_its_caller(echo):
     with GenericEnvClient(**echo).sync() as client:
         client.reset()
         with pytest.raises(ServerError, match="told to break"):
@@ -86,7 +86,7 @@ def test_what_goes_wrong_is_raised_here(echo):
         client.reset()
 
 
-def test_it_connects_and_closes_when_told_to(echo):
+def test_sync_env_client_connect_and_close(echo):
     client = GenericEnvClient(**echo).sync()
     assert client.connect() is client
     assert client.environment_id == "the echo"
@@ -94,7 +94,7 @@ def test_it_connects_and_closes_when_told_to(echo):
     client.close()
 
 
-def test_a_block_that_raises_closes_the_client(echo):
+def test_sync_env_client_closes_if_its_block_raises(echo):
     client = GenericEnvClient(**echo).sync()
     with contextlib.suppress(ZeroDivisionError), client:
         client.reset()
@@ -103,7 +103,7 @@ def test_a_block_that_raises_closes_the_client(echo):
         client.step({"message": "hi"})
 
 
-def test_async_code_of_its_own_thread_is_told_to_await(echo):
+def test_sync_env_client_raises_inside_its_own_event_loop(echo):
     from guerdon._background import run as in_background
 
     async def asks():
@@ -113,7 +113,7 @@ def test_async_code_of_its_own_thread_is_told_to_await(echo):
         in_background(asks())
 
 
-def test_a_token_and_an_address_that_is_none(serve):
+def test_sync_env_client_token(serve):
     url = serve(token="secret").url
     with GenericEnvClient(url, token="secret").sync() as client:
         client.reset()
@@ -121,7 +121,7 @@ def test_a_token_and_an_address_that_is_none(serve):
         raise AssertionError("it is not connected")
 
 
-def test_steps_of_two_threads_on_one_client_do_not_cross(echo):
+def test_sync_env_client_keeps_the_steps_of_two_threads_apart(echo):
     with GenericEnvClient(**echo).sync() as client, ThreadPoolExecutor(4) as threads:
         client.reset()
         words = [f"word {number}" for number in range(40)]
@@ -129,7 +129,7 @@ def test_steps_of_two_threads_on_one_client_do_not_cross(echo):
         assert [each.observation["echoed"] for each in results] == words
 
 
-def test_the_asynchronous_client_is_there(echo):
+def test_sync_env_client_async_client(echo):
     async_client = GenericEnvClient(**echo)
     assert async_client.sync().async_client is async_client
     assert asyncio.iscoroutinefunction(async_client.reset)

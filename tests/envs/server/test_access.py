@@ -49,7 +49,7 @@ def token():
     ],
     ids=str,
 )
-def test_without_the_token_nothing_is_answered(guarded, path, header):
+def test_access_requires_the_token(guarded, path, header):
     answer = guarded(*path, headers=header)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -80,19 +80,19 @@ def asking(app, server=("127.0.0.1", 8000)):
     return lambda *args, **more: asyncio.run(asked(*args, **more))
 
 
-def test_health_is_open(guarded):
+def test_access_to_health_requires_no_token(guarded):
     answer = guarded("GET", "/health")
     assert answer.status_code == 200
     assert answer.json() == {"status": "healthy"}
 
 
 @pytest.mark.parametrize("header", ["Bearer secret", "bearer secret", "BEARER  secret"])
-def test_with_the_token_everything_is(guarded, header):
+def test_access_with_the_token(guarded, header):
     answer = guarded("GET", "/schema", headers={"Authorization": header})
     assert answer.status_code == 200
 
 
-def test_the_token_over_the_wire(serve):
+def test_access_requires_the_token_over_http_and_websocket(serve):
     served = serve(token="secret")
     assert served.raw().upgrade() == 401
     assert served.raw().upgrade(Authorization="Bearer wrong") == 401
@@ -104,7 +104,7 @@ def test_the_token_over_the_wire(serve):
     assert client.ask(RESET)["type"] == "observation"
 
 
-def test_a_token_is_never_told(serve, caplog):
+def test_access_never_reports_a_token(serve, caplog):
     served = serve(token="very-secret")
     with caplog.at_level("DEBUG"):
         answer = served.http.get("/metadata", headers={"Authorization": "Bearer nearly-secret"})
@@ -114,7 +114,7 @@ def test_a_token_is_never_told(serve, caplog):
 
 
 @pytest.mark.parametrize("token", ["", " ", "\n"])
-def test_an_empty_token_is_refused_when_the_app_is_made(token):
+def test_create_app_rejects_an_empty_token(token):
     with pytest.raises(InvalidArgumentError, match="token"):
         create_app(Echo, token=token)
 
@@ -148,19 +148,19 @@ NOT_OURS = [
 
 
 @pytest.mark.parametrize("host", OURS)
-def test_a_host_of_the_loopback_is_ours(host):
+def test_access_accepts_loopback_hosts(host):
     answer = asking(create_app(Echo))("GET", "/health", headers={"Host": host})
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("host", NOT_OURS)
-def test_another_host_is_refused_on_the_loopback(host):
+def test_access_rejects_other_hosts_on_the_loopback(host):
     answer = asking(create_app(Echo))("GET", "/health", headers={"Host": host})
     assert answer.status_code == 421
     assert "loopback" in answer.json()["detail"]
 
 
-def test_hosts_over_the_wire(serve):
+def test_access_checks_the_host_over_http_and_websocket(serve):
     served = serve(allowed_hosts=["My.Name"])
     assert served.raw().upgrade(host="example.com") == 421
     assert served.raw().upgrade(host="my.name:80") == 101
@@ -170,12 +170,12 @@ def test_hosts_over_the_wire(serve):
     assert served.number("guerdon_sessions_opened_total") == 2
 
 
-def test_a_server_for_the_world_answers_to_every_name():
+def test_access_accepts_every_host_on_a_public_address():
     ask = asking(create_app(Echo), server=("192.0.2.7", 80))
     assert ask("GET", "/health", headers={"Host": "example.com"}).status_code == 200
 
 
-def test_a_request_without_a_host_is_refused(play):
+def test_access_rejects_a_request_without_a_host(play):
     raw = play().raw()
     raw.send(b"GET /health HTTP/1.0\r\n\r\n")
     assert raw.status() == 421
@@ -188,7 +188,7 @@ def test_a_request_without_a_host_is_refused(play):
     "origin",
     ["https://example.com", "http://localhost.example.com", "null", "file://", "http://[::1", ""],
 )
-def test_pages_of_other_sites_are_refused(play, origin):
+def test_access_rejects_pages_of_other_sites(play, origin):
     served = play()
     answer = served.http.get("/metadata", headers={"Origin": origin})
     assert answer.status_code == 403
@@ -197,19 +197,19 @@ def test_pages_of_other_sites_are_refused(play, origin):
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]"])
-def test_pages_of_our_own_are_not(play, origin):
+def test_access_accepts_pages_of_the_loopback(play, origin):
     served = play()
     assert served.http.get("/metadata", headers={"Origin": origin}).status_code == 200
     assert served.raw().upgrade(Origin=origin) == 101
 
 
-def test_pages_of_a_site_that_is_allowed_are_not_either():
+def test_access_accepts_pages_of_allowed_hosts():
     ask = asking(create_app(Echo, allowed_hosts=["lab.example"]))
     headers = {"Origin": "https://lab.example"}
     assert ask("GET", "/health", headers=headers).status_code == 200
 
 
-def test_a_server_for_the_world_takes_pages_of_its_own_name():
+def test_access_accepts_pages_of_the_servers_own_name():
     ask = asking(create_app(Echo), server=("192.0.2.7", 80))
     own = {"Host": "env.example:8000", "Origin": "https://env.example"}
     other = {"Host": "env.example", "Origin": "https://other.example"}

@@ -28,12 +28,12 @@ from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counte
         ((Echo, Say(text="x")), "must be a subclass of Action"),
     ],
 )
-def test_arguments_that_cannot_be_meant(arguments, said):
+def test_create_app_rejects_invalid_arguments(arguments, said):
     with pytest.raises(InvalidArgumentError, match=said):
         create_app(*arguments)
 
 
-def test_types_come_from_the_environment_class_or_are_given():
+def test_create_app_takes_types_from_the_class_or_the_arguments():
     def types(app):
         schemas = asyncio.run(get(app, "/schema")).json()
         return [schemas[name]["title"] for name in ("action", "observation", "state")]
@@ -124,7 +124,7 @@ class Exiting(Echo):
         (Exiting, Exception, r"sys\.exit\(3\)"),
     ],
 )
-def test_what_is_wrong_with_an_environment_is_told_when_the_server_starts(factory, error, said):
+def test_create_app_raises_at_startup_if_the_environment_is_invalid(factory, error, said):
 
     async def start():
         async with started(create_app(factory)):
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_an_environment_is_told_when_the_server_starts(factor
         asyncio.run(start())
 
 
-def test_an_environment_is_looked_at_once_and_closed():
+def test_create_app_inspects_one_environment_and_closes_it():
     world = counted()
 
     async def look():
@@ -147,7 +147,7 @@ def test_an_environment_is_looked_at_once_and_closed():
     asyncio.run(look())
 
 
-def test_an_app_that_was_stopped_starts_again():
+def test_env_app_starts_again_after_a_shutdown():
     app = create_app(Echo, limits=ServerLimits(step_timeout_s=2))
 
     async def life():
@@ -161,7 +161,7 @@ def test_an_app_that_was_stopped_starts_again():
         asyncio.run(life())
 
 
-def test_an_app_that_is_never_started_answers_in_whatever_loop_asks():
+def test_env_app_without_lifespan_works_in_any_event_loop():
     app = create_app(Echo, limits=ServerLimits(step_timeout_s=2))
 
     async def state():
@@ -172,7 +172,7 @@ def test_an_app_that_is_never_started_answers_in_whatever_loop_asks():
         assert asyncio.run(state()).status_code == 200
 
 
-def test_an_environment_that_is_made_by_a_function():
+def test_create_app_accepts_a_function():
     app = create_app(lambda: Echo(), Say, Said, env_name="echo")
 
     async def life():
@@ -226,12 +226,12 @@ def test_env_app_limits_the_bodies_of_further_routes():
     asyncio.run(post())
 
 
-def test_limits_of_the_app():
+def test_env_app_limits():
     assert create_app(Echo, limits=ServerLimits(max_sessions=3)).limits.max_sessions == 3
     assert create_app(Echo).limits == ServerLimits()
 
 
-def test_a_class_whose_init_takes_arguments_is_told_at_the_start():
+def test_create_app_raises_at_startup_if_init_requires_arguments():
     class Needs(Echo):
         def __init__(self, size):
             super().__init__()

@@ -35,7 +35,7 @@ def reward(client):
     return client.ask(step("hello"))["data"]["reward"]
 
 
-def test_a_change_over_http_is_for_all_sessions_from_their_next_resets(serve):
+def test_post_config_changes_all_sessions_from_their_next_resets(serve):
     server = serve(Composed)
     one, two = server.client(), server.client()
     assert (reward(one), reward(two)) == (2.0, 2.0)
@@ -47,7 +47,7 @@ def test_a_change_over_http_is_for_all_sessions_from_their_next_resets(serve):
     assert (reward(one), reward(two), reward(server.client())) == (6.0, 6.0, 6.0)
 
 
-def test_a_change_over_a_websocket_is_for_that_session_alone(serve):
+def test_config_message_changes_one_session(serve):
     server = serve(Composed)
     one, two = server.client(), server.client()
     told = one.ask({"type": "config", "data": {"per_turn": [{"name": "b", "weight": 0.0}]}})
@@ -58,7 +58,7 @@ def test_a_change_over_a_websocket_is_for_that_session_alone(serve):
     assert server.http.get("/config").json()["per_turn"][1]["weight"] == 2.0
 
 
-def test_observations_tell_the_fingerprint_of_what_scored_them(serve):
+def test_observations_contain_the_fingerprint_of_their_configuration(serve):
     server = serve(Composed)
     client = server.client()
     client.ask(RESET)
@@ -71,7 +71,7 @@ def test_observations_tell_the_fingerprint_of_what_scored_them(serve):
     assert before != after["fingerprint"]
 
 
-def test_tunable_fields_of_a_plain_tree_are_changed_by_their_path(serve):
+def test_post_config_changes_tunable_fields_of_a_plain_tree(serve):
     class Plain(Echo):
         def __init__(self):
             super().__init__()
@@ -84,7 +84,7 @@ def test_tunable_fields_of_a_plain_tree_are_changed_by_their_path(serve):
     assert reward(client) == 0.25
 
 
-def test_the_stateless_face_scores_by_it_too(serve):
+def test_get_config_returns_the_changed_weight(serve):
     server = serve(Composed)
     server.http.post("/config", json={"weights": {"a": 5.0}})
     assert server.http.get("/config").json()["per_turn"][0]["weight"] == 5.0
@@ -102,7 +102,7 @@ def test_the_stateless_face_scores_by_it_too(serve):
     ],
     ids=["name", "class", "file", "services", "list", "nothing"],
 )
-def test_what_can_not_be_changed_is_told_with_every_reason(serve, change, where):
+def test_post_config_lists_every_reason_of_a_rejection(serve, change, where):
     server = serve(Composed)
     before = server.http.get("/config").json()
     if isinstance(change, dict):
@@ -115,7 +115,7 @@ def test_what_can_not_be_changed_is_told_with_every_reason(serve, change, where)
     assert server.http.get("/config").json() == before
 
 
-def test_a_session_is_told_what_is_wrong_and_goes_on(serve):
+def test_config_message_is_rejected_and_the_session_goes_on(serve):
     client = serve(Composed).client()
     told = client.ask({"type": "config", "data": {"weights": {"nobody": 1.0}}})
     assert (told["type"], told["data"]["code"]) == ("error", "VALIDATION_ERROR")
@@ -123,18 +123,18 @@ def test_a_session_is_told_what_is_wrong_and_goes_on(serve):
     assert reward(client) == 2.0
 
 
-def test_nan_is_no_weight(serve):
+def test_post_config_rejects_nan(serve):
     answer = serve(Composed).http.post("/config", content=b'{"weights": {"a": NaN}}')
     assert answer.status_code == 422
 
 
-def test_a_change_that_is_too_large_is_not_read(serve):
+def test_post_config_does_not_read_a_body_that_is_too_large(serve):
     server = serve(Composed)
     answer = server.http.post("/config", content=b'{"by": "' + b"x" * 10 * 2**20 + b'"}')
     assert (answer.status_code, "1048576 bytes" in answer.text) == (413, True)
 
 
-def test_a_change_that_is_too_large_is_refused_in_a_session(serve):
+def test_config_message_that_is_too_large_is_rejected(serve):
     client = serve(Composed, max_config_bytes=100).client()
     told = client.ask({"type": "config", "data": {"by": "x" * 200}})
     assert (told["data"]["code"], "100 bytes" in told["data"]["message"]) == (
@@ -147,7 +147,7 @@ def test_a_change_that_is_too_large_is_refused_in_a_session(serve):
 # Versions
 
 
-def test_the_last_write_wins_where_its_writer_saw_the_present_version(serve):
+def test_post_config_with_if_match_rejects_an_outdated_version(serve):
     http = serve(Composed).http
     seen = http.get("/config").headers["etag"]
     first = http.post("/config", json={"weights": {"a": 2.0}}, headers={"if-match": seen})
@@ -162,13 +162,13 @@ def test_the_last_write_wins_where_its_writer_saw_the_present_version(serve):
     assert again.status_code == 200
 
 
-def test_any_version_will_do_for_a_star(serve):
+def test_post_config_with_a_star_accepts_any_version(serve):
     http = serve(Composed).http
     for header in ({"if-match": "*"}, {}):
         assert http.post("/config", json={"weights": {"a": 2.0}}, headers=header).is_success
 
 
-def test_the_version_may_stand_in_the_change(serve):
+def test_config_message_may_contain_its_version(serve):
     server = serve(Composed)
     client = server.client()
     version = client.ask({"type": "config"})["data"]["version"]
@@ -181,7 +181,7 @@ def test_the_version_may_stand_in_the_change(serve):
 # The log of it
 
 
-def test_who_changed_what_is_remembered(serve):
+def test_config_audit_contains_who_changed_what(serve):
     server = serve(Composed)
     assert server.http.get("/config/audit").json() == []
     server.http.post("/config", json={"by": "trainer-1", "weights": {"a": 2.0}})
@@ -194,7 +194,7 @@ def test_who_changed_what_is_remembered(serve):
     assert first["when"] <= second["when"]
 
 
-def test_what_a_session_changed_for_itself_is_remembered_with_its_number(serve):
+def test_config_audit_contains_the_session_of_its_own_changes(serve):
     server = serve(Composed)
     server.client().ask({"type": "config", "data": {"weights": {"a": 2.0}}})
     server.http.post("/config", json={"weights": {"b": 3.0}})
@@ -204,7 +204,7 @@ def test_what_a_session_changed_for_itself_is_remembered_with_its_number(serve):
     assert "session" not in two
 
 
-def test_a_training_step_moves_schedules_without_being_a_change(serve):
+def test_post_config_with_a_training_step_is_not_a_change(serve):
     server = serve(Composed)
     client = server.client()
     spec = {"piecewise": [[0, 1.0], [100, 0.0]], "by": "training_step"}
@@ -217,7 +217,7 @@ def test_a_training_step_moves_schedules_without_being_a_change(serve):
     assert len(server.http.get("/config/audit").json()) == 1
 
 
-def test_a_tree_that_is_another_in_each_environment_can_not_be_tuned(serve):
+def test_post_config_cannot_tune_a_tree_that_differs_per_environment(serve):
     class Turns(Echo):
         made = 0
 
@@ -236,7 +236,7 @@ def test_a_tree_that_is_another_in_each_environment_can_not_be_tuned(serve):
 # A session's own, and all
 
 
-def test_a_session_with_a_change_of_its_own_gets_those_for_all(serve):
+def test_session_with_its_own_change_gets_changes_of_all(serve):
     server = serve(Composed)
     one, two = server.client(), server.client()
     one.ask({"type": "config", "data": {"weights": {"b": 0.0}}})
@@ -244,7 +244,7 @@ def test_a_session_with_a_change_of_its_own_gets_those_for_all(serve):
     assert (reward(one), reward(two)) == (3.0, 4.0)
 
 
-def test_what_a_session_reports_moves_its_own_schedules_alone(serve):
+def test_session_reports_move_its_own_schedules_only(serve):
     server = serve(Composed)
     one, two = server.client(), server.client()
     spec = {"piecewise": [[0, 1.0], [100, 0.0]], "by": "training_step"}
@@ -261,7 +261,7 @@ def test_what_a_session_reports_moves_its_own_schedules_alone(serve):
 @pytest.mark.parametrize(
     "header", ['"{}"', "W/{}", '{}, "other"', '"other", W/"{}"', "{}"], ids=lambda each: each
 )
-def test_the_tag_may_be_said_in_any_form(serve, header):
+def test_post_config_accepts_any_form_of_the_etag(serve, header):
     http = serve(Composed).http
     version = http.get("/config").json()["version"]
     sent = {"if-match": header.format(version)}
@@ -270,7 +270,7 @@ def test_the_tag_may_be_said_in_any_form(serve, header):
     assert http.post("/config", json={"weights": {"a": 3.0}}, headers=sent).status_code == 412
 
 
-def test_both_the_header_and_the_version_in_the_change_have_to_hold(serve):
+def test_post_config_requires_header_and_version_to_match(serve):
     http = serve(Composed).http
     seen = http.get("/config").json()["version"]
     present = http.post("/config", json={"weights": {"a": 2.0}}).json()["config"]["version"]
@@ -279,7 +279,7 @@ def test_both_the_header_and_the_version_in_the_change_have_to_hold(serve):
     assert late.status_code == 412
 
 
-def test_what_may_be_asked_of_it_is_told(serve):
+def test_config_supports_head_and_reports_allowed_methods(serve):
     http = serve(Composed).http
     head = http.head("/config")
     assert (head.status_code, head.content) == (200, b"")
@@ -289,7 +289,7 @@ def test_what_may_be_asked_of_it_is_told(serve):
     assert {each.strip() for each in refused.headers["allow"].split(",")} >= {"GET", "POST"}
 
 
-def test_a_token_is_asked_for(serve):
+def test_config_requires_the_token(serve):
     server = serve(Composed, token="sesame")
     change = {"weights": {"a": 2.0}}
     assert server.http.post("/config", json=change).status_code == 401
@@ -299,7 +299,7 @@ def test_a_token_is_asked_for(serve):
     assert server.http.post("/config", json=change, headers=bearer).status_code == 200
 
 
-def test_of_many_that_saw_the_same_version_one_wins(serve):
+def test_post_config_lets_one_of_concurrent_writers_win(serve):
     server = serve(Composed)
     seen = {"if-match": server.http.get("/config").headers["etag"]}
 
@@ -316,12 +316,12 @@ def test_of_many_that_saw_the_same_version_one_wins(serve):
     assert entry["by"] == f"writer {won - 100:g}"
 
 
-def test_a_number_that_no_float_can_hold_is_refused(serve):
+def test_post_config_rejects_numbers_beyond_float(serve):
     answer = serve(Composed).http.post("/config", json={"weights": {"a": 10**400}})
     assert answer.status_code == 422
 
 
-def test_a_slow_rubric_keeps_nobody_waiting(serve):
+def test_get_config_does_not_wait_for_a_slow_rubric(serve):
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Fixed):
@@ -355,7 +355,7 @@ def test_a_slow_rubric_keeps_nobody_waiting(serve):
         assert answer.result().status_code == 200
 
 
-def test_an_episode_is_scored_by_one_configuration_while_it_changes(serve):
+def test_episodes_are_scored_by_one_configuration_during_changes(serve):
     server = serve(Composed)
     stop = threading.Event()
 
@@ -381,7 +381,7 @@ def test_an_episode_is_scored_by_one_configuration_while_it_changes(serve):
 # Weights in what is observed
 
 
-def test_observations_tell_the_weights_that_their_reward_was_made_with(serve):
+def test_observations_contain_the_weights_of_their_reward(serve):
     server = serve(Composed)
     client = server.client()
     server.http.post("/config", json={"schedules": {"a": [[0, 1.0], [1, 0.5]]}})
@@ -392,7 +392,7 @@ def test_observations_tell_the_weights_that_their_reward_was_made_with(serve):
     assert weights == [{"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 2.0}]
 
 
-def test_a_tree_that_all_environments_share_is_left_alone_within_an_episode(serve):
+def test_post_config_leaves_a_shared_tree_alone_within_an_episode(serve):
     shared = RubricComposer({"a": Fixed(), "b": Fixed(0.5)}, {"a": 1.0, "b": 2.0})
 
     class Sharing(Echo):
@@ -409,7 +409,7 @@ def test_a_tree_that_all_environments_share_is_left_alone_within_an_episode(serv
     assert reward(client) == 7.0
 
 
-def test_a_tree_that_cant_be_copied_is_configured_all_the_same(serve):
+def test_post_config_changes_a_tree_that_cannot_be_copied(serve):
     class Locked(Fixed):
         def __init__(self):
             super().__init__()
@@ -428,7 +428,7 @@ def test_a_tree_that_cant_be_copied_is_configured_all_the_same(serve):
     assert reward(client) == 5.0
 
 
-def test_of_the_first_changes_that_come_together_none_is_lost():
+def test_post_config_loses_no_concurrent_first_change():
     async def main():
         transport = httpx.ASGITransport(create_app(Composed))  # nobody has looked: no lifespan
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -440,7 +440,7 @@ def test_of_the_first_changes_that_come_together_none_is_lost():
     assert asyncio.run(main()) == [5.0, 7.0]
 
 
-def test_a_step_without_a_reset_is_scored_by_what_is_told(serve):
+def test_http_step_without_a_reset_uses_the_present_configuration(serve):
     server = serve(Composed)
     told = server.http.post("/config", json={"weights": {"a": 5.0}}).json()["config"]
     stepped = server.http.post("/step", json={"action": {"text": "hello"}}).json()
@@ -449,7 +449,7 @@ def test_a_step_without_a_reset_is_scored_by_what_is_told(serve):
     assert server.http.get("/config").json()["progress"]["episode"] == 0
 
 
-def test_a_weight_that_its_factor_makes_too_large_fails_the_reward_not_the_step(serve):
+def test_reward_fails_if_a_weight_times_its_factor_overflows(serve):
     server = serve(Composed)
     change = {"weights": {"a": 1e300}, "schedules": {"a": {"constant": 1e300}}}
     assert server.http.post("/config", json=change).status_code == 200

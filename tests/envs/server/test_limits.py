@@ -11,7 +11,7 @@ from guerdon.errors import InvalidArgumentError
 NAMES = [field.name for field in dataclasses.fields(ServerLimits)]
 
 
-def test_there_are_many_sessions_by_default():
+def test_server_limits_allow_many_sessions_by_default():
     limits = ServerLimits()
     assert limits.max_sessions >= 512
     assert limits.max_connections > limits.max_sessions
@@ -20,14 +20,14 @@ def test_there_are_many_sessions_by_default():
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "5", None, 0.0, [1]], ids=str)
-def test_what_is_no_positive_number_is_refused_by_name(name, value):
+def test_server_limits_reject_what_is_not_a_positive_number(name, value):
     with pytest.raises(InvalidArgumentError, match=f"^`{name}` must be") as refused:
         ServerLimits(**{name: value})
     assert repr(value) in str(refused.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_counts_are_whole_and_seconds_need_not_be(name):
+def test_server_limits_require_integers_for_counts(name):
     if name.startswith("max_"):
         with pytest.raises(InvalidArgumentError, match="must be an integer >= 1"):
             ServerLimits(**{name: 1.5})
@@ -36,7 +36,7 @@ def test_counts_are_whole_and_seconds_need_not_be(name):
     assert getattr(ServerLimits(**{name: 3}), name) == 3
 
 
-def test_they_do_not_change_and_take_no_other_name():
+def test_server_limits_are_frozen_and_reject_other_names():
     with pytest.raises(dataclasses.FrozenInstanceError):
         ServerLimits().max_sessions = 5
     with pytest.raises(TypeError):

@@ -26,7 +26,7 @@ from guerdon.envs.server.protocol import answer_json_rpc
         (b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {}}', None, 4),
     ],
 )
-def test_what_is_no_request_is_an_error_with_status_200(play, body, code, number):
+def test_mcp_answers_invalid_requests_with_status_200(play, body, code, number):
     answer = play().http.post("/mcp", content=body)
     assert answer.status_code == 200
     said = answer.json()
@@ -37,31 +37,31 @@ def test_what_is_no_request_is_an_error_with_status_200(play, body, code, number
         assert said["error"]["code"] == code
 
 
-def test_no_tools_are_listed(play):
+def test_mcp_lists_no_tools(play):
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     answer = play().http.post("/mcp", json=asked)
     assert answer.json() == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
 
 
 @pytest.mark.parametrize("number", ["1e999", "1" + "0" * 5000], ids=["infinite", "long"])
-def test_an_id_that_cannot_be_said_again_is_no_server_error(play, number):
+def test_mcp_answers_an_id_that_json_cannot_represent(play, number):
     body = f'{{"jsonrpc":"2.0","id":{number},"method":"tools/list"}}'
     answer = play().http.post("/mcp", content=body)
     assert answer.status_code == 200
     json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_a_body_too_large_is_refused(serve):
+def test_mcp_rejects_a_body_that_is_too_large(serve):
     answer = serve(max_message_bytes=100).http.post("/mcp", content=b" " * 101)
     assert answer.status_code == 413
 
 
-def test_a_long_method_is_not_said_again_in_full():
+def test_answer_json_rpc_shortens_a_long_method():
     answer = answer_json_rpc({"jsonrpc": "2.0", "id": 1, "method": "x" * 10_000})
     assert len(answer["error"]["message"]) < 200
 
 
-def test_requests_over_a_websocket_are_answered_in_turn(play):
+def test_mcp_websocket_answers_requests_in_order(play):
     with connect(f"{play().url.replace('http', 'ws')}/mcp") as socket:
         for text, code in (("{", -32700), (b"binary", -32700), ("{}", -32600)):
             socket.send(text)
@@ -72,13 +72,13 @@ def test_requests_over_a_websocket_are_answered_in_turn(play):
         assert json.loads(socket.recv(timeout=5))["error"]["code"] == -32602
 
 
-def test_a_websocket_that_asks_nothing_is_closed(serve):
+def test_mcp_websocket_closes_if_idle(serve):
     url = f"{serve(idle_timeout_s=0.05).url.replace('http', 'ws')}/mcp"
     with connect(url) as socket, pytest.raises(ConnectionClosedOK):
         socket.recv(timeout=5)
 
 
-def test_what_is_not_there_is_told_as_json(play):
+def test_unknown_paths_and_methods_are_answered_as_json(play):
     http = play().http
     assert http.get("/nowhere").json() == {"detail": "Not Found"}
     answer = http.get("/step")
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_told_as_json(play):
     assert answer.headers["allow"]
 
 
-def test_a_websocket_of_json_rpc_takes_the_place_of_a_session(serve):
+def test_mcp_websocket_takes_the_place_of_a_session(serve):
     served = serve(max_sessions=1)
     url = served.url.replace("http", "ws")
     with connect(f"{url}/mcp") as first:

@@ -16,7 +16,7 @@ def parsed(text):
     }
 
 
-def test_what_an_episode_counts(serve, eventually):
+def test_metrics_of_an_episode(serve, eventually):
     class Failing(Rubric):
         def forward(self, action, observation):
             if action.text == "bad":
@@ -72,7 +72,7 @@ def scored(components):
     return Observation(reward=1.0, metadata={"reward_components": components})
 
 
-def test_buckets_hold_what_took_at_most_as_long():
+def test_metrics_buckets_are_cumulative():
     metrics = Metrics()
     for seconds in (0.0001, 0.0002, 0.3, 1000.0):
         metrics.observe_step(seconds, None)
@@ -90,7 +90,7 @@ def test_buckets_hold_what_took_at_most_as_long():
     assert list(buckets.values()) == sorted(buckets.values())
 
 
-def test_components_without_end_are_bounded():
+def test_metrics_bound_the_number_of_components():
     metrics = Metrics()
     for n in range(1000):
         metrics.observe_step(0.1, scored({f"name{n}": 0.5}))
@@ -107,14 +107,14 @@ def test_components_without_end_are_bounded():
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "ä.ö", "a{b}", " "])
-def test_any_name_is_told_as_it_is(name):
+def test_metrics_escape_names_of_components(name):
     metrics = Metrics()
     metrics.observe_step(0.1, scored({name: 0.25}))
     numbers = parsed(metrics.text().decode())
     assert numbers[("guerdon_reward_sum", ("component", name))] == 0.25
 
 
-def test_a_number_there_is_none_of(serve):
+def test_metrics_before_the_first_step(serve):
     served = serve()
     assert served.sessions() == 0
     assert served.number("guerdon_step_seconds_count") == 0

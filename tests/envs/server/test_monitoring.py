@@ -23,7 +23,7 @@ def lines(alone, caplog):
     return lines
 
 
-def test_the_life_of_a_session(serve, lines):
+def test_log_of_a_session(serve, lines):
     served = serve()
     client = served.client()
     client.ask(RESET)
@@ -42,7 +42,7 @@ def test_the_life_of_a_session(serve, lines):
         assert each["logger"] == "guerdon.server"
 
 
-def test_a_failure_has_its_session_and_its_traceback(play, lines):
+def test_log_of_a_failure_has_session_and_traceback(play, lines):
     class Wrong(Echo):
         def step(self, action, **kwargs):
             raise ValueError("no luck")
@@ -56,7 +56,7 @@ def test_a_failure_has_its_session_and_its_traceback(play, lines):
     assert 'raise ValueError("no luck")' in failed["traceback"]
 
 
-def test_a_refusal(serve, lines):
+def test_log_of_a_refusal(serve, lines):
     serve(token="secret").http.get("/metadata")
     (refused,) = [each for each in lines() if each["event"] == "refused"]
     assert (refused["status"], refused["path"]) == (401, "/metadata")
@@ -67,27 +67,27 @@ def test_a_refusal(serve, lines):
     ["a\nb", "\ud800", object(), {1, 2}, b"x", None],
     ids=["lines", "surrogate", "object", "set", "bytes", "None"],
 )
-def test_every_field_goes_into_a_line(lines, value):
+def test_json_formatter_writes_one_line_for_any_field(lines, value):
     log("event", level="warning", value=value)
     (line,) = lines()
     assert line["event"] == "event"
     assert "value" in line
 
 
-def test_fields_that_json_has_no_word_for(alone, caplog):
+def test_json_formatter_writes_valid_json_for_nan(alone, caplog):
     log("event", level="warning", value=math.nan)
     line = JsonFormatter().format(caplog.records[0])
     json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_fields_do_not_hide_what_every_line_has(lines):
+def test_json_formatter_keeps_the_standard_fields(lines):
     log("event", level="warning", logger="mine", time="now")
     (line,) = lines()
     assert line["logger"] == "guerdon.server"
     assert line["time"] != "now"
 
 
-def test_a_line_for_people(alone, caplog):
+def test_text_formatter_writes_fields_and_traceback(alone, caplog):
     try:
         raise ValueError("no luck")
     except ValueError as error:
@@ -99,7 +99,7 @@ def test_a_line_for_people(alone, caplog):
     assert rest[-1] == "  | ValueError: no luck"
 
 
-def test_a_traceback_cannot_forge_a_line_for_people_either(alone, caplog):
+def test_text_formatter_escapes_line_breaks_in_tracebacks(alone, caplog):
     try:
         raise ValueError("oops\n12:00:00 info    serving  \x1b[31murl=http://evil")
     except ValueError as error:
@@ -109,12 +109,12 @@ def test_a_traceback_cannot_forge_a_line_for_people_either(alone, caplog):
     assert all(line.isprintable() for line in rest)
 
 
-def test_a_field_cannot_forge_a_line_for_people(alone, caplog):
+def test_text_formatter_escapes_line_breaks_in_fields(alone, caplog):
     log("refused", level="warning", path="/x\n12:00:00 info    serving")
     assert len(TextFormatter().format(caplog.records[0]).splitlines()) == 1
 
 
-def test_what_nobody_listens_to_is_not_made(alone, caplog):
+def test_log_formats_nothing_below_its_level(alone, caplog):
     caplog.set_level(logging.ERROR, logger="guerdon.server")
     log("event", level="warning")
     assert not caplog.records

@@ -56,7 +56,7 @@ def document(serve):
     return serve(Coding, env_name="coding").http.get("/openapi.json").json()
 
 
-def test_the_document_names_what_there_is(document):
+def test_openapi_lists_all_paths(document):
     assert document["openapi"].startswith("3.")
     assert re.fullmatch(r"\d+\.\d+\.\d+", document["info"]["version"])
     assert document["info"]["title"] == "coding"
@@ -86,7 +86,7 @@ def references(value):
             yield from references(each)
 
 
-def test_each_reference_leads_somewhere(document):
+def test_openapi_references_resolve(document):
     found = set(references(document))
     assert len(found) > 5
     for reference in found:
@@ -97,7 +97,7 @@ def test_each_reference_leads_somewhere(document):
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_the_example_in_the_protocol_is_valid(document, serve):
+def test_openapi_schemas_accept_the_protocols_examples(document, serve):
     def valid(name, value):
         schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
         jsonschema.Draft202012Validator(schema).validate(value)
@@ -116,7 +116,7 @@ def test_the_example_in_the_protocol_is_valid(document, serve):
         valid("ResetRequest", {"seed": -1})
 
 
-def test_parts_of_the_same_name_do_not_mix(serve):
+def test_openapi_separates_schemas_of_the_same_name(serve):
     class Outer(Action):
         part: "Other"
 
@@ -135,7 +135,7 @@ def operations(url):
     return [operation.ok() for operation in schema.get_all_operations()]
 
 
-def test_schemathesis_finds_no_server_error_and_no_answer_that_is_not_documented(serve):
+def test_openapi_documents_all_answers_that_schemathesis_finds(serve):
     served = serve(Coding)
     found = operations(served.url)
     assert len(found) == 12

@@ -114,7 +114,7 @@ def is_close(text):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(json_texts, json_texts, broken, st.binary(max_size=9)), max_size=8))
-def test_each_message_has_one_answer_or_closes_the_session(said):
+def test_session_answers_each_message_once_or_closes(said):
     events = [
         {"type": "websocket.receive", "text" if isinstance(each, str) else "bytes": each}
         for each in said
@@ -136,7 +136,7 @@ def test_each_message_has_one_answer_or_closes_the_session(said):
 
 
 @given(st.one_of(st.text(max_size=60), broken, json_texts, st.binary(max_size=60)))
-def test_reading_gives_a_request_or_says_what_is_wrong(text):
+def test_parse_message_returns_a_message_or_raises(text):
     problem = None
     try:
         request = parse_message(text)
@@ -163,7 +163,7 @@ class Shown(Observation):
 
 
 @given(texts, values, worlds, st.floats(allow_nan=False, allow_infinity=False), st.booleans())
-def test_an_observation_survives(text, anything, metadata, reward, done):
+def test_observation_json_round_trips(text, anything, metadata, reward, done):
     observation = Shown(text=text, anything=anything, metadata=metadata, reward=reward, done=done)
     sent = json.loads(observation_json(observation), parse_constant=no_constant)
     assert sent["reward"] == reward
@@ -173,7 +173,7 @@ def test_an_observation_survives(text, anything, metadata, reward, done):
     assert set(sent) <= {"observation", "reward", "done", "metadata"}
 
 
-def test_reward_and_done_stand_beside_the_observation_only():
+def test_observation_json_puts_reward_and_done_beside_the_observation():
     sent = json.loads(observation_json(Shown(reward=1, done=True, metadata={"reward": 5})))
     assert sent == {
         "observation": {"text": "", "anything": None, "metadata": {"reward": 5}},
@@ -184,19 +184,19 @@ def test_reward_and_done_stand_beside_the_observation_only():
     assert isinstance(sent["reward"], float)
 
 
-def test_a_state_tells_all_its_fields():
+def test_state_json_contains_all_fields():
     sent = json.loads(state_json(State(episode_id="e", step_count=2, level=3)))
     assert sent == {"episode_id": "e", "step_count": 2, "level": 3}
 
 
-def test_nan_is_refused_by_name():
+def test_observation_json_rejects_nan_by_name():
     with pytest.raises(InvalidObservationError, match=r"Shown has nan at anything\.a\[1\],"):
         observation_json(Shown(anything={"a": [0.0, float("nan")]}))
     with pytest.raises(InvalidObservationError, match="State has -inf at best"):
         state_json(State(best=float("-inf")))
 
 
-def test_an_observation_too_deep_for_json_is_an_error():
+def test_observation_json_rejects_deep_nesting():
     deep = []
     for _ in range(5000):
         deep = [deep]
@@ -204,14 +204,14 @@ def test_an_observation_too_deep_for_json_is_an_error():
         observation_json(Shown(anything=deep))
 
 
-def test_an_observation_that_holds_itself_is_an_error():
+def test_observation_json_rejects_a_circle():
     loop = []
     loop.append(loop)
     with pytest.raises(InvalidObservationError, match="anything"):
         observation_json(Shown(anything=loop))
 
 
-def test_an_error_says_what_it_is_given():
+def test_error_frame_contains_code_and_message():
     text = error_frame(
         ProtocolError(ErrorCode.SESSION_ERROR, "gone \ud800", since={1, 2}.__class__)
     )
@@ -219,5 +219,5 @@ def test_an_error_says_what_it_is_given():
     assert (data["code"], data["message"]) == ("SESSION_ERROR", "gone \ud800")
 
 
-def test_echo_is_of_these_types():
+def test_echo_types():
     assert (Echo.action_type, Echo.state_type) == (Say, State)

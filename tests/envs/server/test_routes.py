@@ -15,15 +15,15 @@ from tests.envs.server.worlds import Echo, Length, Said, counted
 # What there is to read
 
 
-def test_health(play):
+def test_get_health(play):
     answer = play().http.get("/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "healthy"})
 
 
-def test_metadata(serve):
+def test_get_metadata(serve):
     assert serve().http.get("/metadata").json() == {
         "name": "Echo",
-        "description": "Says what it is told.",
+        "description": "Repeats a text.",
         "readme_content": None,
         "version": "1.0.0",
         "author": None,
@@ -31,7 +31,7 @@ def test_metadata(serve):
     }
 
 
-def test_metadata_of_its_own_and_a_name_that_was_given(serve):
+def test_get_metadata_with_own_metadata_and_a_given_name(serve):
     class Named(Echo):
         def get_metadata(self):
             return EnvironmentMetadata(name="mine", description="Much.", author="me", version="2")
@@ -42,7 +42,7 @@ def test_metadata_of_its_own_and_a_name_that_was_given(serve):
     assert serve(Named, env_name="theirs").http.get("/list_environments").json() == ["theirs"]
 
 
-def test_schema(serve):
+def test_get_schema(serve):
     schemas = serve().http.get("/schema").json()
     assert set(schemas) >= {"action", "observation", "state"}
     assert schemas["action"]["required"] == ["text"]
@@ -51,7 +51,7 @@ def test_schema(serve):
     assert set(schemas["state"]["properties"]) == {"episode_id", "step_count"}
 
 
-def test_config_of_a_tree(serve):
+def test_get_config_of_a_tree(serve):
     class Gated(Echo):
         def __init__(self):
             super().__init__()
@@ -72,7 +72,7 @@ def test_config_of_a_tree(serve):
     assert "0.7" in json.dumps(config)
 
 
-def test_config_of_a_rubric_with_what_json_has_no_word_for(serve):
+def test_get_config_of_a_rubric_with_values_beyond_json(serve):
     class Bounded(Length):
         def __init__(self):
             super().__init__()
@@ -103,7 +103,7 @@ def test_config_of_a_rubric_with_what_json_has_no_word_for(serve):
         ("HEAD", "/health", 200),
     ],
 )
-def test_paths_and_methods_there_are_not(play, method, path, status):
+def test_routes_reject_unknown_paths_and_methods(play, method, path, status):
     assert play().http.request(method, path).status_code == status
 
 
@@ -111,7 +111,7 @@ def test_paths_and_methods_there_are_not(play, method, path, status):
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b"{}", b"null"])
-def test_a_reset_needs_no_body(play, body):
+def test_post_reset_needs_no_body(play, body):
     answer = play().http.post("/reset", content=body)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -124,14 +124,14 @@ def test_a_reset_needs_no_body(play, body):
     }
 
 
-def test_a_reset_hands_on_what_it_is_given(play):
+def test_post_reset_passes_its_arguments_on(play):
     body = {"seed": 42, "episode_id": "ep1", "level": {"of": ["a"]}, "self": 1, "request_id": "r"}
     told = play().http.post("/reset", json=body).json()["metadata"]["told"]
     assert told["seed"] == 42
     assert told["level"] == {"of": ["a"]}
 
 
-def test_a_step(play):
+def test_post_step(play):
     body = {"action": {"text": "12345"}, "timeout_s": 5.0, "request_id": "r", "speed": 2}
     answer = play().http.post("/step", json=body)
     assert answer.status_code == 200
@@ -141,7 +141,7 @@ def test_a_step(play):
     assert said["observation"]["metadata"] == said["metadata"]
 
 
-def test_further_keys_go_only_where_the_signature_takes_them(play):
+def test_post_reset_and_step_pass_only_accepted_keywords(play):
     class Narrow(Echo):
         def reset(self, seed=None, *, level=1):
             return Said(text=f"{seed} {level}")
@@ -156,7 +156,7 @@ def test_further_keys_go_only_where_the_signature_takes_them(play):
     assert step.json()["observation"]["text"] == "x 2"
 
 
-def test_every_call_has_an_environment_of_its_own_which_is_closed(serve, eventually):
+def test_http_calls_have_fresh_environments_which_are_closed(serve, eventually):
     world = counted()
     served = serve(world)
     assert (world.made, world.closed) == (1, 1)
@@ -196,7 +196,7 @@ def test_every_call_has_an_environment_of_its_own_which_is_closed(serve, eventua
         ("/step", {"action": {"text": "x"}, "request_id": 5}, ["body", "request_id"]),
     ],
 )
-def test_a_body_that_is_not_valid_is_told_by_field(play, path, body, loc):
+def test_http_calls_report_invalid_fields(play, path, body, loc):
     world = counted()
     answer = play(world).http.post(path, json=body)
     assert answer.status_code == 422
@@ -211,13 +211,13 @@ def test_a_body_that_is_not_valid_is_told_by_field(play, path, body, loc):
     [b"{", b"{'a': 1}", b"\xff\xfe", b'{"seed": NaN}', b"[" * 50_000, b'{"a": "\\ud800"}'],
     ids=lambda body: repr(body[:12]),
 )
-def test_a_body_that_is_no_json(play, path, body):
+def test_http_calls_reject_invalid_json(play, path, body):
     answer = play().http.post(path, content=body)
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["loc"] == ["body"]
 
 
-def test_a_timeout_that_is_infinite(play):
+def test_post_step_rejects_an_infinite_timeout(play):
     answer = play().http.post("/step", content=b'{"action":{"text":"x"},"timeout_s":1e999}')
     assert answer.status_code == 422
 
@@ -227,7 +227,7 @@ def test_a_timeout_that_is_infinite(play):
 
 @pytest.mark.parametrize("path", ["/reset", "/step", "/mcp"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_too_large(serve, path, chunked):
+def test_http_calls_reject_a_body_that_is_too_large(serve, path, chunked):
     served = serve(max_message_bytes=1000)
     body = (b" " * 500 for _ in range(3)) if chunked else b" " * 1001
     answer = served.http.post(path, content=body)
@@ -236,19 +236,19 @@ def test_a_body_too_large(serve, path, chunked):
     assert served.number("guerdon_refused_total", reason="size") == 1
 
 
-def test_a_body_announced_as_too_large_is_not_waited_for(play):
+def test_http_calls_reject_an_announced_large_body_at_once(play):
     raw = play().raw()
     raw.send(b"POST /step HTTP/1.1\r\nHost: localhost\r\nContent-Length: 209715200\r\n\r\n")
     assert raw.status() == 413
 
 
-def test_a_body_in_chunks(play):
+def test_http_calls_accept_a_chunked_body(play):
     body = (bytes([each]) for each in b'{"action": {"text": "12345"}}')
     assert play().http.post("/step", content=body).json()["reward"] == 0.5
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "1, 2", "1" * 5000])
-def test_a_length_that_is_none(play, length):
+def test_http_calls_reject_an_invalid_content_length(play, length):
     raw = play().raw()
     raw.send(f"POST /step HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode())
     assert raw.status() in (400, 413)
@@ -281,7 +281,7 @@ def fails(error):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_environment_that_raises(play, error, status):
+def test_post_step_reports_what_the_environment_raises(play, error, status):
     world = counted(step=fails(error))
     served = play(world)
     failures = served.number("guerdon_failures_total", kind="step") or 0
@@ -296,7 +296,7 @@ def test_an_environment_that_raises(play, error, status):
 
 
 @pytest.mark.parametrize("method", ["reset", "step", "state", "close", "__init__"])
-def test_whatever_raises_the_place_is_free_again(serve, method):
+def test_http_calls_free_their_place_whatever_raises(serve, method):
     works = threading.Event()
     works.set()
 
@@ -339,7 +339,7 @@ def late(works):
     return Late
 
 
-def test_an_environment_that_hangs(serve, hold, eventually):
+def test_post_step_abandons_a_hanging_environment(serve, hold, eventually):
     def step(self, action, **kwargs):
         hold.wait()
         return Said()
@@ -355,7 +355,7 @@ def test_an_environment_that_hangs(serve, hold, eventually):
     eventually(lambda: world.closed == world.made)
 
 
-def test_a_caller_that_will_not_wait_long(serve, hold):
+def test_post_step_respects_the_callers_timeout(serve, hold):
     def step(self, action, **kwargs):
         hold.wait()
         return Said()
@@ -366,7 +366,7 @@ def test_a_caller_that_will_not_wait_long(serve, hold):
     assert "0.05 s" in answer.json()["detail"]["message"]
 
 
-def test_a_caller_who_leaves_does_not_keep_a_place(serve, hold, eventually):
+def test_http_calls_free_the_place_of_a_client_that_left(serve, hold, eventually):
     inside = threading.Event()
 
     def reset(self, **kwargs):
@@ -382,7 +382,7 @@ def test_a_caller_who_leaves_does_not_keep_a_place(serve, hold, eventually):
     eventually(lambda: served.http.get("/state").status_code == 200, within=3)
 
 
-def test_a_close_that_hangs_does_not_keep_the_caller(serve, hold):
+def test_http_calls_do_not_wait_for_a_hanging_close(serve, hold):
     hold.set()
     served = serve(counted(close=lambda self: hold.wait()), close_timeout_s=0.1)
     hold.clear()
@@ -391,7 +391,7 @@ def test_a_close_that_hangs_does_not_keep_the_caller(serve, hold):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "\ud800"])
-def test_an_observation_that_json_cannot_hold(serve, value):
+def test_post_step_reports_an_unserializable_observation(serve, value):
     def step(self, action, **kwargs):
         return Said(metadata={"deep": [value]})
 
@@ -400,7 +400,7 @@ def test_an_observation_that_json_cannot_hold(serve, value):
     assert "metadata.deep" in answer.json()["detail"]["message"]
 
 
-def test_a_rubric_that_fails(play):
+def test_post_step_with_a_failed_rubric(play):
     class Fails(Rubric):
         def forward(self, action, observation):
             raise ValueError("no such judge")
@@ -416,7 +416,7 @@ def test_a_rubric_that_fails(play):
     assert "no such judge" in str(answer.json()["metadata"]["reward_error"])
 
 
-def test_a_place_too_few(serve):
+def test_http_calls_are_refused_at_capacity(serve):
     served = serve(max_sessions=1)
     client = served.client()
     client.ask({"type": "reset"})
@@ -432,7 +432,7 @@ def test_a_place_too_few(serve):
         assert served.http.get(path).status_code == 200
 
 
-def test_calls_at_the_same_time(serve):
+def test_http_calls_run_concurrently(serve):
     class Slow(Echo):
         def step(self, action, **kwargs):
             barrier.wait()

@@ -27,7 +27,7 @@ from tests.envs.server.worlds import (
 # What is said
 
 
-def test_an_episode(play):
+def test_session_plays_an_episode(play):
     client = play().client()
     first = client.ask({"type": "reset", "data": {"seed": 7, "episode_id": "ep-1", "level": 3}})
     told = {"told": {"seed": 7, "level": 3}}
@@ -53,12 +53,12 @@ def test_an_episode(play):
 
 
 @pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {}}])
-def test_a_reset_needs_no_data(play, data):
+def test_session_reset_needs_no_data(play, data):
     answer = play().client().ask({"type": "reset", **data})
     assert answer["data"]["metadata"] == {"told": {"seed": None}}
 
 
-def test_arguments_go_where_the_signature_takes_them(play):
+def test_session_passes_only_accepted_keywords(play):
     class Narrow(Echo):
         def reset(self, seed=None, *, level=1):
             return Said(text=f"{seed} {level}")
@@ -74,12 +74,12 @@ def test_arguments_go_where_the_signature_takes_them(play):
 
 
 @pytest.mark.parametrize("name", ["self", "cls", "kwargs"])
-def test_an_argument_of_a_name_that_python_uses_does_no_harm(play, name):
+def test_session_reset_accepts_names_that_python_uses(play, name):
     answer = play().client().ask({"type": "reset", "data": {name: 1}})
     assert answer["type"] == "observation"
 
 
-def test_an_observation_without_metadata_has_none_beside_it(play):
+def test_session_sends_no_metadata_beside_an_observation_without(play):
     class Plain(Echo):
         def reset(self, **kwargs):
             return Said(text="begin")
@@ -92,7 +92,7 @@ def test_an_observation_without_metadata_has_none_beside_it(play):
     }
 
 
-def test_answers_come_one_by_one_in_order(play):
+def test_session_answers_in_order(play):
     client = play().client()
     for n in range(200):
         client.say(step(f"{n}"))
@@ -101,7 +101,7 @@ def test_answers_come_one_by_one_in_order(play):
     ]
 
 
-def test_messages_that_come_while_a_step_runs_are_answered_after_it(serve, hold):
+def test_session_answers_messages_that_arrive_during_a_step(serve, hold):
     class Slow(Echo):
         def step(self, action, **kwargs):
             if action.text == "wait":
@@ -124,7 +124,7 @@ def test_messages_that_come_while_a_step_runs_are_answered_after_it(serve, hold)
     assert kinds[3]["data"]["code"] == "UNKNOWN_TYPE"
 
 
-def test_components_and_what_stopped_the_evaluation_travel(serve):
+def test_session_sends_components_of_a_gated_reward(serve):
     class Gated(Echo):
         def __init__(self):
             super().__init__()
@@ -144,7 +144,7 @@ def test_components_and_what_stopped_the_evaluation_travel(serve):
     assert set(low["metadata"]["reward_components"]) < set(components)
 
 
-def test_a_rubric_called_by_hand_tells_its_components_too(play):
+def test_session_sends_components_of_a_rubric_called_by_hand(play):
     class ByHand(Echo):
         def __init__(self):
             super().__init__()
@@ -161,7 +161,7 @@ def test_a_rubric_called_by_hand_tells_its_components_too(play):
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_a_rubric_that_fails_in_the_middle_of_an_episode(serve, by_hand):
+def test_session_goes_on_after_a_failed_rubric(serve, by_hand):
     class Fails(Rubric):
         def forward(self, action, observation):
             if action.text == "bad":
@@ -195,7 +195,7 @@ def test_a_rubric_that_fails_in_the_middle_of_an_episode(serve, by_hand):
     assert served.number("guerdon_failures_total", kind="reward") == 1
 
 
-def test_an_async_environment(serve):
+def test_session_runs_async_environments(serve):
     class Async(Counted):
         made = closed = 0
 
@@ -241,7 +241,7 @@ def test_sessions_have_environments_of_their_own(play):
         ([], -32600),
     ],
 )
-def test_mcp(play, request_, answer):
+def test_session_answers_mcp(play, request_, answer):
     client = play().client()
     said = client.ask({"type": "mcp", "data": request_})
     assert said["type"] == "mcp"
@@ -297,7 +297,7 @@ def test_mcp(play, request_, answer):
         ({"type": "step", "data": ["x"]}, "VALIDATION_ERROR"),
     ],
 )
-def test_a_bad_message_is_told_and_the_session_goes_on(play, message, code):
+def test_session_reports_a_bad_message_and_goes_on(play, message, code):
     served = play()
     told = served.number("guerdon_failures_total", kind=code.lower()) or 0
     client = served.client()
@@ -311,7 +311,7 @@ def test_a_bad_message_is_told_and_the_session_goes_on(play, message, code):
     assert served.number("guerdon_failures_total", kind=code.lower()) == told + 1
 
 
-def test_errors_name_the_field(play):
+def test_session_errors_list_the_fields(play):
     client = play().client()
     error = client.ask({"type": "step", "data": {"text": 5, "speed": 3}})["data"]
     assert "text" in error["message"]
@@ -325,7 +325,7 @@ def test_errors_name_the_field(play):
     assert "dance" in client.ask({"type": "dance"})["data"]["message"]
 
 
-def test_an_action_that_its_class_chokes_on_is_told(serve):
+def test_session_reports_a_failing_validator_of_an_action(serve):
     class Picky(Action):
         text: str
 
@@ -344,7 +344,7 @@ def test_an_action_that_its_class_chokes_on_is_told(serve):
     ["1e999", "1" + "0" * 5000, '"\\u0000"', "[[[[]]]]", "-0.0", "null"],
     ids=lambda text: text[:12],
 )
-def test_mcp_answers_whatever_the_id_is(play, number):
+def test_session_answers_mcp_for_any_id(play, number):
     client = play().client()
     client.say(f'{{"type":"mcp","data":{{"jsonrpc":"2.0","id":{number},"method":"tools/list"}}}}')
     text = client.socket.recv(timeout=10)
@@ -402,7 +402,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("bad", [step("bad"), {"type": "reset", "data": {"seed": 13}}])
-def test_an_environment_that_raises_is_told_and_the_session_goes_on(play, fault, bad):
+def test_session_reports_what_the_environment_raises_and_goes_on(play, fault, bad):
     client = play(misbehaving(FAULTS[fault])).client()
     client.ask(RESET)
     answer = client.ask(bad)
@@ -419,7 +419,7 @@ def test_an_environment_that_raises_is_told_and_the_session_goes_on(play, fault,
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_so_is_an_async_one(play, fault):
+def test_session_reports_what_an_async_environment_raises(play, fault):
     class Async(Echo):
         async def step_async(self, action, **kwargs):
             await asyncio.sleep(0)
@@ -435,7 +435,7 @@ def test_so_is_an_async_one(play, fault):
     assert other.ask(step("good"))["data"]["reward"] == 0.4
 
 
-def test_an_async_environment_whose_own_task_was_cancelled_is_told(play):
+def test_session_reports_a_cancelled_task_of_the_environment(play):
     class Async(Echo):
         async def step_async(self, action, **kwargs):
             task = asyncio.ensure_future(asyncio.sleep(60))
@@ -450,7 +450,7 @@ def test_an_async_environment_whose_own_task_was_cancelled_is_told(play):
 @pytest.mark.parametrize(
     "gives", [None, 5, {"text": "x"}, Said, State()], ids=["None", "int", "dict", "class", "state"]
 )
-def test_an_environment_that_gives_no_observation(play, gives):
+def test_session_reports_a_step_without_an_observation(play, gives):
     class Wrong(Echo):
         def step(self, action, **kwargs):
             return gives
@@ -464,7 +464,7 @@ def test_an_environment_that_gives_no_observation(play, gives):
 
 
 @pytest.mark.parametrize("gives", [None, {"episode_id": "x"}])
-def test_an_environment_that_gives_no_state(play, gives):
+def test_session_reports_an_invalid_state(play, gives):
     class Wrong(Echo):
         state = gives
 
@@ -475,7 +475,7 @@ def test_an_environment_that_gives_no_state(play, gives):
     assert client.ask(RESET)["type"] == "observation"
 
 
-def test_a_state_that_json_cannot_hold(serve):
+def test_session_reports_an_unserializable_state(serve):
     class Wide(State):
         best: float = math.nan
 
@@ -519,7 +519,7 @@ class Rich(Observation):
     ],
     ids=str,
 )
-def test_an_observation_that_json_cannot_hold_names_its_field(play, what, field):
+def test_session_names_the_field_of_an_unserializable_observation(play, what, field):
     class Wrong(Echo):
         def step(self, action, **kwargs):
             return Rich(**what) if action.text == "bad" else Rich()
@@ -534,13 +534,13 @@ def test_an_observation_that_json_cannot_hold_names_its_field(play, what, field)
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_words_that_look_like_no_number_are_fine(play, word):
+def test_session_sends_words_that_look_like_nan(play, word):
     client = play().client()
     assert client.ask(step(word))["data"]["observation"]["text"] == word
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, True, 1, "much"])
-def test_a_reward_that_was_set_around_the_checks_is_json_or_an_error(play, reward):
+def test_session_sends_valid_json_for_an_unchecked_reward(play, reward):
     class Loose(Said):
         model_config = ConfigDict(validate_assignment=False)
 
@@ -567,7 +567,7 @@ def test_a_reward_that_was_set_around_the_checks_is_json_or_an_error(play, rewar
     [{"a": None}, {"a": "x"}, {1: 2.0}, {"a": math.nan}, {"\ud800": 1.0}, {"a": True}, [1], None],
     ids=str,
 )
-def test_odd_components_spoil_neither_the_session_nor_the_metrics(play, components):
+def test_session_ignores_invalid_components(play, components):
     class Odd(Echo):
         def step(self, action, **kwargs):
             metadata = {"reward_components": components} if action.text == "bad" else {}
@@ -582,7 +582,7 @@ def test_odd_components_spoil_neither_the_session_nor_the_metrics(play, componen
     assert served.sessions() == 1
 
 
-def test_metadata_of_another_kind_does_no_harm(serve):
+def test_session_sends_metadata_of_unexpected_types(serve):
     class Odd(Echo):
         def step(self, action, **kwargs):
             return Said(text=action.text, metadata={"reward_error": 5, "step_rewards": "x"})
@@ -591,7 +591,7 @@ def test_metadata_of_another_kind_does_no_harm(serve):
     assert answer["data"]["metadata"] == {"reward_error": 5, "step_rewards": "x"}
 
 
-def test_a_refusal_of_the_environment_is_told_in_its_words(play):
+def test_session_reports_the_environments_own_refusal(play):
     class Strict(Echo):
         over = True
 
@@ -622,9 +622,7 @@ def hanging(hold, **more):
     return counted(step=slow_step, reset=slow_reset, **more)
 
 
-def test_a_step_that_takes_too_long_and_a_new_environment_at_the_next_reset(
-    serve, hold, eventually
-):
+def test_session_makes_a_new_environment_after_a_step_timeout(serve, hold, eventually):
     world = hanging(hold)
     served = serve(world, step_timeout_s=0.1)
     made = world.made
@@ -647,13 +645,13 @@ def test_a_step_that_takes_too_long_and_a_new_environment_at_the_next_reset(
     eventually(lambda: world.closed == world.made)
 
 
-def test_a_reset_that_takes_too_long(serve, hold):
+def test_session_abandons_a_slow_reset(serve, hold):
     client = serve(hanging(hold), step_timeout_s=0.1).client()
     assert client.error({"type": "reset", "data": {"seed": 13}}) == "EXECUTION_ERROR"
     assert client.ask(RESET)["type"] == "observation"
 
 
-def test_an_async_step_that_takes_too_long(serve):
+def test_session_abandons_a_slow_async_step(serve):
     class Async(Counted):
         made = closed = 0
 
@@ -673,7 +671,7 @@ def test_an_async_step_that_takes_too_long(serve):
     assert Async.closed == Async.made
 
 
-def test_other_sessions_do_not_wait_for_one_that_hangs(serve, hold):
+def test_sessions_do_not_wait_for_a_hanging_one(serve, hold):
     served = serve(hanging(hold))
     stuck, other = served.client(), served.client()
     stuck.say(step("wait"))
@@ -681,7 +679,7 @@ def test_other_sessions_do_not_wait_for_one_that_hangs(serve, hold):
     assert other.ask(step())["data"]["reward"] == 0.5
 
 
-def test_waiting_for_a_thread_is_not_the_environments_time(serve):
+def test_session_waiting_for_a_thread_does_not_use_up_the_step_timeout(serve):
     ticket = threading.Lock()
 
     class OneByOne(Echo):
@@ -699,7 +697,7 @@ def test_waiting_for_a_thread_is_not_the_environments_time(serve):
     assert [client.hear()["type"] for client in clients] == ["observation"] * 10
 
 
-def test_an_idle_session_is_ended_with_a_word(serve):
+def test_session_ends_when_idle(serve):
     served = serve(idle_timeout_s=0.2)
     client = served.client()
     client.ask(RESET)
@@ -712,7 +710,7 @@ def test_an_idle_session_is_ended_with_a_word(serve):
     assert served.number("guerdon_sessions_closed_total", reason="idle") == 1
 
 
-def test_a_session_that_talks_is_not_idle(serve, eventually):
+def test_session_that_sends_messages_is_not_idle(serve, eventually):
     served = serve(idle_timeout_s=0.3)
     busy, idle = served.client(), served.client()
 
@@ -725,7 +723,7 @@ def test_a_session_that_talks_is_not_idle(serve, eventually):
     assert idle.hear()["data"]["code"] == "SESSION_ERROR"
 
 
-def test_a_step_longer_than_the_idle_time_does_not_end_its_session(serve):
+def test_session_is_not_idle_during_a_long_step(serve):
     class Slow(Echo):
         def step(self, action, **kwargs):
             threading.Event().wait(0.5)
@@ -750,7 +748,7 @@ def test_a_step_longer_than_the_idle_time_does_not_end_its_session(serve):
         (raising(Mute()), ""),
     ],
 )
-def test_an_environment_that_cannot_be_made_ends_the_session(serve, fault, said):
+def test_session_ends_if_the_environment_cannot_be_made(serve, fault, said):
     works = threading.Event()
     works.set()
 
@@ -775,9 +773,7 @@ def test_an_environment_that_cannot_be_made_ends_the_session(serve, fault, said)
     assert served.number("guerdon_failures_total", kind="factory") == 1
 
 
-def test_an_environment_whose_making_hangs_ends_the_session_and_is_closed_later(
-    serve, hold, eventually
-):
+def test_session_ends_if_making_the_environment_hangs(serve, hold, eventually):
     hold.set()
 
     class Slow(Counted):
@@ -801,7 +797,7 @@ def test_an_environment_whose_making_hangs_ends_the_session_and_is_closed_later(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_environment_whose_close_raises_frees_its_place(play, fault):
+def test_session_frees_its_place_if_close_raises(play, fault):
     class Wrong(Echo):
         def close(self):
             FAULTS[fault]()
@@ -814,7 +810,7 @@ def test_an_environment_whose_close_raises_frees_its_place(play, fault):
     served.empty()
 
 
-def test_an_environment_whose_close_hangs_frees_its_place(serve, hold):
+def test_session_frees_its_place_if_close_hangs(serve, hold):
     hold.set()
 
     class Wrong(Echo):
@@ -831,7 +827,7 @@ def test_an_environment_whose_close_hangs_frees_its_place(serve, hold):
         served.empty()
 
 
-def test_each_environment_is_closed_once(serve, eventually):
+def test_session_closes_each_environment_once(serve, eventually):
     world = counted()
     served = serve(world)
     clients = [served.client() for _ in range(20)]
@@ -850,7 +846,7 @@ def test_each_environment_is_closed_once(serve, eventually):
 # Capacity
 
 
-def test_a_session_too_many_is_told_and_the_place_is_free_again_afterwards(serve):
+def test_session_is_refused_at_capacity_until_a_place_is_free(serve):
     served = serve(max_sessions=2)
     first, second = served.client(), served.client()
     for client in (first, second):
@@ -883,7 +879,7 @@ def _place(served):
         client.close()
 
 
-def test_calls_over_http_take_places_too(serve, hold, eventually):
+def test_session_capacity_includes_calls_over_http(serve, hold, eventually):
     inside = threading.Event()
 
     class Slow(Echo):
@@ -913,7 +909,7 @@ def test_calls_over_http_take_places_too(serve, hold, eventually):
 
 
 @pytest.mark.parametrize("how", ["reset", "close", "goodbye"])
-def test_a_client_that_vanishes_mid_step(serve, hold, eventually, how):
+def test_session_ends_if_the_client_leaves_during_a_step(serve, hold, eventually, how):
     world = hanging(hold)
     served = serve(world, max_sessions=1)
     raw = served.raw()
@@ -936,7 +932,7 @@ def test_a_client_that_vanishes_mid_step(serve, hold, eventually, how):
     eventually(lambda: world.closed == made)
 
 
-def test_a_client_that_gives_up_a_step_says_close_and_leaves(serve, hold, eventually):
+def test_session_ends_if_the_client_abandons_a_step_and_leaves(serve, hold, eventually):
     world = hanging(hold)
     served = serve(world, max_sessions=1)
     raw = served.raw()
@@ -951,7 +947,7 @@ def test_a_client_that_gives_up_a_step_says_close_and_leaves(serve, hold, eventu
     assert served.client().ask(RESET)["type"] == "observation"
 
 
-def test_a_client_that_has_said_more_and_vanishes(serve, hold):
+def test_session_ends_if_the_client_leaves_with_unanswered_messages(serve, hold):
     served = serve(hanging(hold), max_sessions=1)
     raw = served.raw()
     raw.upgrade()
@@ -962,7 +958,7 @@ def test_a_client_that_has_said_more_and_vanishes(serve, hold):
     served.empty()
 
 
-def test_a_client_that_vanishes_while_its_environment_is_made(serve, hold, eventually):
+def test_session_ends_if_the_client_leaves_before_its_environment_is_made(serve, hold, eventually):
     hold.set()
 
     class Slow(Counted):
@@ -983,7 +979,7 @@ def test_a_client_that_vanishes_while_its_environment_is_made(serve, hold, event
     eventually(lambda: Slow.closed == Slow.made)
 
 
-def test_a_client_that_vanishes_from_an_async_step(serve, eventually):
+def test_session_cancels_an_async_step_if_the_client_leaves(serve, eventually):
     inside = threading.Event()
     cancelled = threading.Event()
 
@@ -1012,7 +1008,7 @@ def test_a_client_that_vanishes_from_an_async_step(serve, eventually):
 # Many
 
 
-def test_idle_sessions_hold_no_thread(alone, serve):
+def test_idle_sessions_use_no_thread(alone, serve):
     served = serve()
 
     async def opened():

@@ -17,7 +17,7 @@ def waiting(hold, inside):
     return counted(step=slow)
 
 
-def test_a_step_that_runs_ends_and_its_answer_arrives(serve, hold, eventually):
+def test_shutdown_lets_a_running_step_end(serve, hold, eventually):
     inside = threading.Event()
     world = waiting(hold, inside)
     served = serve(world)
@@ -46,7 +46,7 @@ def connects(served):
     return True
 
 
-def test_nobody_else_comes_in_meanwhile(serve, hold, eventually):
+def test_shutdown_refuses_new_sessions(serve, hold, eventually):
     inside = threading.Event()
     served = serve(waiting(hold, inside))
     busy, other = served.client(), served.raw()
@@ -60,7 +60,7 @@ def test_nobody_else_comes_in_meanwhile(serve, hold, eventually):
     assert other.close_code() == 1000
 
 
-def test_a_step_that_takes_longer_than_the_grace_is_given_up(serve, hold, eventually):
+def test_shutdown_abandons_a_step_after_the_grace_period(serve, hold, eventually):
     inside = threading.Event()
     served = serve(waiting(hold, inside), grace_s=0.3)
     client = served.client()
@@ -74,7 +74,7 @@ def test_a_step_that_takes_longer_than_the_grace_is_given_up(serve, hold, eventu
     assert time.monotonic() - start < 5
 
 
-def test_an_async_step_too(serve, eventually):
+def test_shutdown_abandons_an_async_step_after_the_grace_period(serve, eventually):
     inside = threading.Event()
 
     async def slow(self, action, **kwargs):
@@ -92,7 +92,7 @@ def test_an_async_step_too(serve, eventually):
     eventually(lambda: world.made == world.closed)
 
 
-def test_a_call_over_http_that_runs_ends_too(serve, hold, eventually):
+def test_shutdown_lets_a_running_http_call_end(serve, hold, eventually):
     inside = threading.Event()
     served = serve(waiting(hold, inside))
     answers = []
@@ -107,7 +107,7 @@ def test_a_call_over_http_that_runs_ends_too(serve, hold, eventually):
     assert answers[0].json()["observation"]["text"] == "wait"
 
 
-def test_a_client_that_does_not_read_the_goodbye_does_not_keep_the_server(serve, eventually):
+def test_shutdown_does_not_wait_for_a_client_that_does_not_read(serve, eventually):
     class Talkative(Echo):
         def reset(self, **kwargs):
             return Said(text="x" * 2**25)
@@ -124,7 +124,7 @@ def test_a_client_that_does_not_read_the_goodbye_does_not_keep_the_server(serve,
     assert time.monotonic() - start < 5
 
 
-def test_a_close_that_hangs_does_not_either(serve, hold, eventually):
+def test_shutdown_does_not_wait_for_a_hanging_close(serve, hold, eventually):
     hold.set()
     served = serve(counted(close=lambda self: hold.wait()), close_timeout_s=0.2, grace_s=0.5)
     client = served.client()
@@ -134,7 +134,7 @@ def test_a_close_that_hangs_does_not_either(serve, hold, eventually):
     eventually(lambda: not served.running)
 
 
-def test_many_sessions_end_together(serve, eventually):
+def test_shutdown_ends_many_sessions_together(serve, eventually):
     world = counted()
     served = serve(world)
     clients = [served.client() for _ in range(30)]
@@ -147,7 +147,7 @@ def test_many_sessions_end_together(serve, eventually):
     assert world.made == world.closed == 31
 
 
-def test_threads_end_with_the_server(serve, eventually):
+def test_shutdown_ends_the_threads(serve, eventually):
     def workers():
         return {each for each in threading.enumerate() if each.name.startswith("guerdon-env")}
 

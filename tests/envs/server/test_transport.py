@@ -21,7 +21,7 @@ class Talkative(Echo):
 # Size
 
 
-def test_a_frame_of_200_megabytes_is_refused_when_it_is_announced(serve, eventually):
+def test_websocket_rejects_a_large_frame_when_it_is_announced(serve, eventually):
     served = serve(max_sessions=1)
     raw = served.raw()
     raw.upgrade()
@@ -33,7 +33,7 @@ def test_a_frame_of_200_megabytes_is_refused_when_it_is_announced(serve, eventua
     assert served.client().ask(RESET)["type"] == "observation"
 
 
-def test_nor_is_one_held_that_comes_in_pieces(serve):
+def test_websocket_rejects_a_large_message_in_fragments(serve):
     served = serve()
     raw = served.raw()
     raw.upgrade()
@@ -50,7 +50,7 @@ def test_nor_is_one_held_that_comes_in_pieces(serve):
     served.empty()
 
 
-def test_a_limit_is_kept_to_the_byte(serve):
+def test_websocket_message_limit_is_exact(serve):
     served = serve(max_message_bytes=1000)
     fits = json.dumps(step("x"))
     fits = fits.replace('"x"', '"' + "x" * (1000 - len(fits) + 1) + '"')
@@ -61,7 +61,7 @@ def test_a_limit_is_kept_to_the_byte(serve):
     assert client.ended() == 1009
 
 
-def test_an_answer_may_be_larger_than_what_clients_may_send(serve):
+def test_websocket_message_limit_does_not_apply_to_answers(serve):
     client = serve(Talkative, max_message_bytes=1000).client()
     answer = client.ask({"type": "reset", "data": {"seed": 1}})
     assert len(answer["data"]["observation"]["text"]) == 32 * MEGABYTE
@@ -78,7 +78,7 @@ def test_an_answer_may_be_larger_than_what_clients_may_send(serve):
     ],
     ids=["reserved bit", "opcode", "mask", "continuation", "utf-8"],
 )
-def test_what_is_no_websocket_frame_ends_the_session(serve, bytes_, code):
+def test_websocket_closes_on_an_invalid_frame(serve, bytes_, code):
     served = serve()
     raw = served.raw()
     raw.upgrade()
@@ -92,7 +92,7 @@ def test_what_is_no_websocket_frame_ends_the_session(serve, bytes_, code):
 # Silence
 
 
-def test_a_client_that_never_reads_is_let_go(serve, eventually):
+def test_websocket_closes_a_client_that_never_reads(serve, eventually):
     served = serve(Talkative, send_timeout_s=0.2, max_sessions=1, max_connections=2)
     before = served.connections
     raw = served.raw(receive_buffer=4096)
@@ -105,7 +105,7 @@ def test_a_client_that_never_reads_is_let_go(serve, eventually):
     eventually(lambda: served.connections <= before + 2)
 
 
-def test_nor_does_its_connection_stay(alone, serve, eventually):
+def test_websocket_frees_the_connection_of_a_client_that_never_reads(alone, serve, eventually):
     served = serve(Talkative, send_timeout_s=0.2, keepalive_s=1000)
     served.http.get("/health")
     before, files = served.connections, open_files()
@@ -120,7 +120,7 @@ def test_nor_does_its_connection_stay(alone, serve, eventually):
 
 
 @pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
-def test_a_caller_over_http_that_never_reads_is_let_go_too(serve, eventually, connection):
+def test_http_closes_a_client_that_never_reads(serve, eventually, connection):
     served = serve(Talkative, send_timeout_s=0.2, handshake_timeout_s=0.2, max_sessions=1)
     raw = served.raw(receive_buffer=4096)
     raw.send(
@@ -132,7 +132,7 @@ def test_a_caller_over_http_that_never_reads_is_let_go_too(serve, eventually, co
     assert served.http.post("/reset").status_code == 200
 
 
-def test_a_client_that_answers_no_ping_is_gone(serve):
+def test_websocket_closes_a_client_that_answers_no_ping(serve):
     served = serve(keepalive_s=0.15, max_sessions=1)
     raw = served.raw()
     raw.upgrade()
@@ -142,7 +142,7 @@ def test_a_client_that_answers_no_ping_is_gone(serve):
     served.empty()
 
 
-def test_one_that_answers_them_stays(serve):
+def test_websocket_keeps_a_client_that_answers_pings(serve):
     served = serve(keepalive_s=0.1)
     client = served.client()
     client.ask(RESET)
@@ -152,7 +152,7 @@ def test_one_that_answers_them_stays(serve):
     assert client.ask(STATE)["type"] == "state"
 
 
-def test_one_stays_whose_environment_works_for_longer_than_the_keepalive(serve, hold):
+def test_websocket_keeps_a_client_during_a_step_longer_than_the_keepalive(serve, hold):
     class Slow(Echo):
         def step(self, action, **kwargs):
             if action.text == "wait":
@@ -182,13 +182,13 @@ HALVES = {
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_a_connection_that_asks_for_nothing_is_dropped(serve, half):
+def test_http_drops_a_connection_without_a_request(serve, half):
     raw = serve(handshake_timeout_s=0.1).raw()
     raw.send(HALVES[half])
     assert raw.dropped()
 
 
-def test_so_is_one_that_begins_a_second_request_and_does_not_end_it(serve):
+def test_http_drops_a_connection_with_half_a_second_request(serve):
     raw = serve(handshake_timeout_s=0.1).raw()
     raw.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert raw.status() == 200
@@ -197,7 +197,7 @@ def test_so_is_one_that_begins_a_second_request_and_does_not_end_it(serve):
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
-def test_so_is_one_whose_body_never_comes(serve, length):
+def test_http_drops_a_connection_whose_body_never_comes(serve, length):
     served = serve(handshake_timeout_s=0.1, max_sessions=1)
     raw = served.raw()
     raw.send(b"POST /step HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
@@ -205,7 +205,7 @@ def test_so_is_one_whose_body_never_comes(serve, length):
     assert raw.dropped(timeout=3)
 
 
-def test_a_slow_answer_is_not_a_slow_question(serve):
+def test_http_does_not_drop_a_connection_with_a_slow_answer(serve):
     class Slow(Echo):
         def reset(self, **kwargs):
             threading.Event().wait(0.4)
@@ -217,7 +217,7 @@ def test_a_slow_answer_is_not_a_slow_question(serve):
     assert client.ask(RESET)["type"] == "observation"
 
 
-def test_hundreds_of_half_open_connections_hurt_nobody(serve, eventually):
+def test_http_survives_hundreds_of_half_open_connections(serve, eventually):
     served = serve(handshake_timeout_s=0.3)
     client = served.client()
     client.ask(RESET)
@@ -239,7 +239,7 @@ def test_hundreds_of_half_open_connections_hurt_nobody(serve, eventually):
             raw.close()
 
 
-def test_more_connections_than_the_limit_are_dropped_at_once(serve, eventually):
+def test_http_drops_connections_above_the_limit(serve, eventually):
     served = serve(max_connections=10, handshake_timeout_s=60)
     client = served.client()
     raws = [Raw(served.port) for _ in range(50)]
@@ -255,7 +255,7 @@ def test_more_connections_than_the_limit_are_dropped_at_once(serve, eventually):
     assert served.http.get("/health").status_code == 200
 
 
-def test_sessions_dropped_in_every_way_leave_nothing_behind(alone, serve, eventually):
+def test_websocket_leaves_nothing_behind_however_it_is_dropped(alone, serve, eventually):
     served = serve(max_sessions=5)
     served.http.get("/health")
     client = served.client()
@@ -284,14 +284,14 @@ def test_sessions_dropped_in_every_way_leave_nothing_behind(alone, serve, eventu
     assert threading.active_count() <= threads + 5
 
 
-def test_what_is_no_http_is_answered_and_dropped(play):
+def test_http_answers_and_drops_what_is_not_http(play):
     raw = play().raw()
     raw.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n")
     assert raw.status() == 400
     assert raw.dropped()
 
 
-def test_a_handshake_that_is_none(serve):
+def test_websocket_rejects_an_invalid_handshake(serve):
     served = serve()
     assert served.raw().upgrade(**{"Sec-WebSocket-Key": "short"}) == 400
     assert served.raw().upgrade(**{"Sec-WebSocket-Version": "8"}) == 400
@@ -300,14 +300,14 @@ def test_a_handshake_that_is_none(serve):
     assert served.sessions() == 0
 
 
-def test_no_compression_is_agreed_on(play):
+def test_websocket_agrees_on_no_compression(play):
     served = play()
     client = served.client(compression="deflate")
     assert client.socket.response.headers.get("Sec-WebSocket-Extensions") is None
     assert client.ask(RESET)["type"] == "observation"
 
 
-def test_a_client_that_says_goodbye_without_close(serve):
+def test_websocket_close_without_a_close_message(serve):
     served = serve()
     client = served.client()
     client.ask(RESET)

@@ -89,7 +89,7 @@ def start(tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_a_running_step_end(start, tmp_path, eventually, how):
+def test_serve_lets_a_running_step_end_on_a_signal(start, tmp_path, eventually, how):
     server = start("20")
     client = server.client()
     client.ask(RESET)
@@ -109,7 +109,7 @@ def test_a_signal_lets_a_running_step_end(start, tmp_path, eventually, how):
     assert "Exception" not in err
 
 
-def test_a_step_longer_than_the_grace_is_given_up_and_the_process_ends(start, tmp_path, eventually):
+def test_serve_abandons_a_step_after_the_grace_period(start, tmp_path, eventually):
     server = start("0.3")
     client = server.client()
     client.say(step("wait"))
@@ -124,7 +124,7 @@ def test_a_step_longer_than_the_grace_is_given_up_and_the_process_ends(start, tm
     assert code in (0, 143, -15)
 
 
-def test_a_missing_rubric_is_said_when_the_server_starts(start):
+def test_serve_reports_a_missing_rubric_at_startup(start):
     server = start("1", "norubric")
     assert server.url == ""
     code, _, err = server.end()
@@ -133,7 +133,7 @@ def test_a_missing_rubric_is_said_when_the_server_starts(start):
     assert "EnvDefinitionError" in err
 
 
-def test_a_port_that_is_taken():
+def test_serve_reports_a_port_in_use():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -145,12 +145,12 @@ def test_a_port_that_is_taken():
 @pytest.mark.parametrize(
     ("host", "port"), [("127.0.0.1", 70000), ("127.0.0.1", -1), ("no.such.host.invalid", 0)]
 )
-def test_an_address_there_is_not(host, port):
+def test_serve_reports_an_invalid_address(host, port):
     with pytest.raises(LaunchError, match="can't listen on"):
         serve(create_app(Echo), host=host, port=port)
 
 
-def test_an_environment_without_rubric_starts_no_server():
+def test_serve_does_not_start_without_a_rubric():
     class NoRubric(Echo):
         def __init__(self):
             super().__init__()

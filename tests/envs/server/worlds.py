@@ -28,7 +28,7 @@ class Length(Rubric):
 
 
 class Echo(Environment[Say, Said, State]):
-    """Says what it is told.
+    """Repeats a text.
 
     And nothing else.
     """

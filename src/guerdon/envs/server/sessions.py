@@ -526,8 +526,8 @@ class Session:
             await self._close(end)
 
     async def _serve(self) -> None:
-        manager, connection = self._manager, self._connection
-        self._begin()
+        manager, connection, alarms = self._manager, self._connection, self._threads.alarms
+        alarms.add(self)  # the runner starts their clock
         try:
             await self.runner.open()
         except Exception as error:
@@ -536,13 +536,15 @@ class Session:
             failure = manager.failure("factory", error, what=what, code=code, session=self.id)
             raise SessionEnd("factory failed", failure) from error
         finally:
-            self._finish()
+            alarms.discard(self)
+            self._unwatch()
         while self._end is None:
             self.is_waiting = True
             self.last_active = monotonic()
             text = await connection.receive()
             self.is_waiting = False
-            self._begin()
+            self._busy_since = monotonic()
+            alarms.add(self)
             try:
                 answer = await self._answer(text)
             except ProtocolError as error:
@@ -550,7 +552,9 @@ class Session:
                     manager.metrics.failures.labels(error.code.lower()).inc()
                 answer = error_frame(error)
             finally:
-                self._finish()
+                alarms.discard(self)
+                if self._watching is not None:
+                    self._unwatch()
             await connection.send({"type": "websocket.send", "text": answer})
         raise self._end
 
@@ -609,20 +613,15 @@ class Session:
 
     # Watching the client while its environment works --------------------------------------------
 
-    def _begin(self) -> None:
-        self._busy_since = monotonic()
-        self._threads.watch(self)
-
-    def _finish(self) -> None:
-        self._threads.alarms.discard(self)
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-
     def ring(self, now: float) -> None:
         """Watches the connection if the answer takes long; the alarm of a busy session."""
         if self._watching is None and now - self._busy_since > PATIENCE_S:
             self._watching = asyncio.ensure_future(self._stop_when_gone())
+
+    def _unwatch(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
 
     async def _stop_when_gone(self) -> None:
         try:
