@@ -362,8 +362,7 @@ class _ConfigFile:
             config = RewardConfig.from_file(config)
         content = config.to_dict() if hasattr(config, "to_dict") else config
         if absolute:
-            document = getattr(config, "document", None)
-            content = _absolute(content, getattr(document, "folder", None) or Path.cwd())
+            content = _absolute(content, getattr(config, "folder", None) or Path.cwd())
         try:
             text = json.dumps(content, allow_nan=False)
         except (TypeError, ValueError) as error:
