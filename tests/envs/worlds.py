@@ -110,7 +110,13 @@ class Deed(Action):
 
 
 class Served(Environment[Deed, Board, State]):
-    """What the processes of `serving` serve: it does what it is told, also to itself."""
+    """Does what its action names, also to itself; `world_server` serves it.
+
+    Attributes:
+        gate: Ends the steps that hang.
+    """
+
+    gate = threading.Event()
 
     def __init__(self):
         super().__init__(rubric=Sequential(Value(), Half()))
@@ -131,7 +137,7 @@ class Served(Environment[Deed, Board, State]):
         if action.do == "die":
             os._exit(3)
         if action.do == "hang":
-            threading.Event().wait()
+            self.gate.wait()
         if action.do == "fail":
             self.rubric = Sequential(Value(), Down())
         if action.do == "cheat":
