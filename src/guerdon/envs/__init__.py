@@ -1,4 +1,4 @@
-"""Environments: what an agent acts in, served, connected to, and stepped by the hundred."""
+"""Environments: defining, checking, serving, connecting to, and pooling them."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ def with_pipeline(factory: Callable[[], Any], pipeline: RewardPipeline) -> Calla
 
 
 class ConfiguredEnv:
-    """Makes environments whose reward and services come from one pipeline.
+    """A factory of environments whose reward and services come from one pipeline.
 
-    All of them are scored by one configuration, which may be changed while they are stepped, as
-    that of a server: schedules and curricula go by the episodes of all.
+    One configuration scores all of them. It may change while they are stepped, as that of a
+    server: schedules and curricula count the episodes of all.
 
     Example:
         >>> from guerdon import EnvPool
@@ -49,16 +49,17 @@ class ConfiguredEnv:
         ...             configured.update_config({"weights": {"style": 0.5}})
 
     Args:
-        factory: An environment class, or a function that makes one. It needs no rubric.
-        reward: The pipeline, its configuration, or a file of that.
+        factory: An environment class, or a function that returns an environment. It needs no
+            rubric.
+        reward: The pipeline, its configuration, or the file of the configuration.
 
     Attributes:
         pipeline: The pipeline.
-        live: The configuration that all are scored by.
+        live: The configuration that scores all of them.
 
     Raises:
-        RewardConfigError: The configuration can't be meant.
-        ServiceUnavailableError: A service that it names isn't there.
+        RewardConfigError: The configuration is invalid.
+        ServiceUnavailableError: A service of the configuration is not available.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ConfiguredEnv:
         self.pipeline = RewardPipeline.of(reward)
         self._owns = self.pipeline is not reward
         try:
-            # First what is wrong in the file, then what isn't there.
+            # First report what is wrong in the file, then what is not available.
             self.live = RewardRuntime(self.pipeline.make(), config=self.pipeline.config)
             self.pipeline.check_services()
         except BaseException:
@@ -80,22 +81,22 @@ class ConfiguredEnv:
     def __call__(self) -> Any:
         """Make an environment."""
         environment = self._make()
-        if isinstance(environment, Environment):  # else whoever asked for one says what is wrong
+        if isinstance(environment, Environment):  # else the caller reports it
             environment._live = self.live
         return environment
 
     def get_config(self) -> dict[str, Any]:
-        """What they are configured with, in the shape of the file; see `RewardRuntime.to_dict`."""
+        """Return the configuration, in the shape of the file; see `RewardRuntime.to_dict`."""
         return self.live.to_dict()
 
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
     ) -> dict[str, Any]:
-        """Change it for all of them, from their next resets on; see `RewardRuntime.update`."""
+        """Change the configuration from the next resets on; see `RewardRuntime.update`."""
         return self.live.update(change, version=version, by=by)
 
     def close(self) -> None:
-        """Let go of the services, where the pipeline is its own."""
+        """Close the services, unless the pipeline was passed in."""
         if self._owns:
             self.pipeline.close()
 

@@ -107,10 +107,10 @@ class _EnvironmentMeta(ABCMeta):
 
 
 class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
-    """What an agent acts in: one environment plays one episode at a time.
+    """An environment in which an agent acts, one episode at a time.
 
-    Write `reset`, `step` and `state`; write `step_async` and `reset_async` instead (or beside
-    them) where the environment waits for something. Its `rubric` is required.
+    Subclasses define `reset`, `step` and `state`; an environment that waits for something defines
+    `reset_async` and `step_async` instead, or in addition. A rubric is required.
 
     Example:
         >>> from guerdon import Action, Environment, Observation, Rubric, State
@@ -119,7 +119,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         >>> class Hint(Observation):
         ...     text: str
         >>> class Close(Rubric):
-        ...     '''1 for the number itself, less the farther away.'''
+        ...     '''1 for the right number, less the farther the guess is from it.'''
         ...     def forward(self, action, observation):
         ...         return 1 / (1 + abs(action.number - 7))
         >>> class Guessing(Environment[Guess, Hint, State]):
@@ -145,20 +145,20 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         ('lower', 0.5)
 
     Args:
-        rubric: What computes the reward.
-        transform: Called with each observation by `_apply_transform`, where the author uses that.
+        rubric: Computes the reward.
+        transform: Called with each observation by `_apply_transform`, if the author uses that.
         mcp: The services that its code calls by name.
 
     Attributes:
-        rubric: What computes the reward.
+        rubric: Computes the reward.
         action_type: The class of actions, from the class's parameters.
         observation_type: The class of observations.
         state_type: The class of states.
-        after_done: What a step after the episode's end does, in words, for environments that
-            allow one; the others raise `EpisodeError`.
+        after_done: Documents what a step after the episode's end does, in environments that allow
+            one; the others raise `EpisodeError`.
 
     Raises:
-        EnvDefinitionError: When it is made: it has no rubric, or lacks a method that it must have.
+        EnvDefinitionError: When it is created, if it has no rubric or lacks a required method.
     """
 
     action_type: ClassVar[type[Action]] = Action
@@ -169,7 +169,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None
 
-    _live: RewardRuntime | None = None  # what its reward is configured with, where that can change
+    _live: RewardRuntime | None = None  # the configuration of its reward, if it can change
     _is_resetting: bool = False
 
     def __init__(
@@ -198,15 +198,15 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
                     + ("close is a plain function" if name == "close" else f"call it {name}_async")
                 )
 
-    # What an author writes ---------------------------------------------------------------------
+    # For authors to override -------------------------------------------------------------------
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> ObsT:
         """Begin an episode.
 
         Args:
             seed: Makes the episode repeatable; at least 0.
-            episode_id: What to call the episode; the environment makes one up otherwise.
-            **kwargs: What else the environment takes, such as a task's number.
+            episode_id: The episode's name; by default the environment chooses one.
+            **kwargs: Further arguments of the environment, such as a task's number.
 
         Returns:
             The first observation, without a reward.
@@ -214,18 +214,18 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         return run(self.reset_async(**_given(kwargs, seed=seed, episode_id=episode_id)))
 
     def step(self, action: ActT, timeout_s: float | None = None, **kwargs: Any) -> ObsT:
-        """Do what the agent decided, and tell what came of it.
+        """Take the agent's action.
 
         Args:
-            action: What the agent does.
+            action: The action.
             timeout_s: How long the caller will wait, in seconds.
-            **kwargs: What else the environment takes.
+            **kwargs: Further arguments of the environment.
 
         Returns:
             An observation with its reward.
 
         Raises:
-            EpisodeError: No episode is running, for environments that say so.
+            EpisodeError: No episode is running, in environments that refuse such a step.
         """
         return run(self.step_async(action, **_given(kwargs, timeout_s=timeout_s)))
 
@@ -244,34 +244,34 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     @property
     @abstractmethod
     def state(self) -> StateT:
-        """Where the episode stands."""
+        """The state of the episode."""
 
     def close(self) -> None:
-        """Let go of what the environment holds. Called once; by default there is nothing."""
+        """Release the environment's resources. Called once; by default it does nothing."""
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """What the environment says about itself; by default its name and its docstring."""
+        """Return a description of the environment; by default its name and its docstring."""
         doc = inspect.getdoc(type(self)) if type(self).__doc__ else None
         name = type(self).__name__
         about = (doc or f"The environment {name}.").partition("\n")[0]
         return EnvironmentMetadata(name=name, description=about)
 
-    # What an author uses -----------------------------------------------------------------------
+    # For authors to call -----------------------------------------------------------------------
 
     def score(self, action: ActT, observation: ObsT) -> ObsT:
         """Run the rubric and write the reward into the observation.
 
-        It works whatever is in the tree. ``metadata["reward_components"]`` holds every rubric's
-        score by dotted name. Where the rubric fails, the reward is None and
-        ``metadata["reward_error"]`` says what failed. An observation that ends its episode also
-        has ``metadata["step_rewards"]``, one a step, where the tree holds a trajectory rubric.
+        It works with any tree, sync or async. ``metadata["reward_components"]`` contains the score
+        of every rubric by dotted name. If the rubric fails, the reward is None and
+        ``metadata["reward_error"]`` contains the error. An observation that ends its episode also
+        has ``metadata["step_rewards"]``, one for each step, if the tree has a trajectory rubric.
 
         Args:
-            action: What the agent did.
-            observation: What came of it; its `done` is set already.
+            action: The agent's action.
+            observation: The step's observation; its `done` is already set.
 
         Returns:
-            That very observation.
+            The same observation.
         """
         rubric = self.rubric
         traits = rubric._traits or rubric._look()
@@ -286,7 +286,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         return _scored(rubric, evaluation, observation)
 
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
-        """The reward of a step; what the rubric raises is raised."""
+        """Return the reward of a step; raises what the rubric raises."""
         if self.rubric._look().is_async:
             return run(self._apply_rubric_async(action, observation))
         reward: float = self.rubric(action, observation)
@@ -298,28 +298,28 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         return reward
 
     def _reset_rubric(self) -> None:
-        """Have the rubric forget the episode. To be called by `reset`."""
+        """Reset the rubric's episode state; to be called in `reset`."""
         self.rubric.reset()
 
     async def _reset_rubric_async(self) -> None:
-        """Have the rubric forget the episode. To be called by `reset_async`."""
+        """Reset the rubric's episode state; to be called in `reset_async`."""
         self.rubric.reset()
 
     def _apply_transform(self, observation: ObsT) -> ObsT:
-        """What the transform makes of an observation; without one, the observation itself."""
+        """Return the transformed observation; without a transform, the observation itself."""
         return self.transform(observation) if self.transform is not None else observation
 
     @property
     def mcp(self) -> MCPClient:
-        """The services that are configured, by name: ``self.mcp.call_tool("judge", code=…)``.
+        """The configured services by name, as in ``self.mcp.call_tool("judge", code=…)``.
 
         Raises:
-            ServiceError: There are none.
+            ServiceError: No services are configured.
         """
         found = self.__dict__.get("_mcp") or _pipeline_services()
         if found is None:
             raise ServiceError(
-                f"{type(self).__name__} has no services: make it with mcp=MCPClient(…), or serve "
+                f"{type(self).__name__} has no services: create it with mcp=MCPClient(…), or serve "
                 "it with a reward file that has mcp_services"
             )
         return found

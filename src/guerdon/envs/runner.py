@@ -472,11 +472,11 @@ class EnvCall:
         if waiting.done():
             return
         if started and now - started > self.limit_s:
-            said = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
-            waiting.set_exception(EnvTimeoutError(said, seconds=self.limit_s))
+            text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
+            waiting.set_exception(EnvTimeoutError(text, seconds=self.limit_s))
         elif not started and waited > max(QUEUE_S, 10 * self.limit_s):
-            said = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
-            waiting.set_exception(EnvTimeoutError(said, seconds=waited))
+            text = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
+            waiting.set_exception(EnvTimeoutError(text, seconds=waited))
 
 
 class Alarm(Protocol):

@@ -1,4 +1,4 @@
-"""`sample_actions`: actions made up from the schema of an action class, for trying things out."""
+"""`sample_actions`: random actions from the schema of an action class."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from guerdon.types.action import Action
 
 __all__ = ["sample_actions"]
 
-# How deep nested values go, before only what must be there is.
+# The depth of nested values beyond which only required fields are sampled.
 DEEPEST = 4
-# What texts in a format look like.
+# Strings of each format.
 FORMATS = {
     "date": "2024-02-29",
     "time": "12:30:00",
@@ -31,7 +31,7 @@ WORDS = ("hello", "please", "north", "42", "return 0", "The answer is 7.", "a b 
 
 
 def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> list[Action]:
-    """Make up actions, the same ones for the same seed.
+    """Sample actions, the same ones for the same seed.
 
     Example:
         >>> from guerdon import Action
@@ -42,18 +42,18 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
 
     Args:
         action_type: The class of actions.
-        count: How many.
-        seed: Which ones.
+        count: The number of actions.
+        seed: The seed.
 
     Raises:
-        InvalidArgumentError: What the schema says is not enough for an action to be valid.
+        InvalidArgumentError: Actions that match the schema are not valid.
     """
     try:
         schema = action_type.model_json_schema()
     except PydanticInvalidForJsonSchema as error:
         raise InvalidArgumentError(
-            f"no {action_type.__name__} can be made up: it has no JSON Schema ({error.message}); "
-            "give some actions"
+            f"can't sample {action_type.__name__}: it has no JSON Schema ({error.message}); pass "
+            "some actions"
         ) from error
     chance = random.Random(seed)
     made: list[Action] = []
@@ -67,19 +67,19 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
             failed = error
         except RecursionError as error:
             raise InvalidArgumentError(
-                f"no {action_type.__name__} can be made up: it holds itself without end; give "
-                "some actions"
+                f"can't sample {action_type.__name__}: it contains itself without end; pass some "
+                "actions"
             ) from error
     if len(made) < count and failed is not None:
         raise InvalidArgumentError(
-            f"no {action_type.__name__} can be made up from its schema ({summarize(failed)}); "
-            "give some actions"
+            f"can't sample {action_type.__name__} from its schema ({summarize(failed)}); pass "
+            "some actions"
         ) from failed
     return made
 
 
 def _sample(schema: dict[str, Any], root: dict[str, Any], chance: random.Random, deep: int) -> Any:
-    """A value that a JSON Schema allows, as far as it says so in types, bounds and choices."""
+    """A value that matches the types, bounds and choices of a JSON Schema."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return _sample(root["$defs"][name], root, chance, deep)
@@ -126,12 +126,12 @@ def _typed(schema: dict[str, Any], root: dict[str, Any], chance: random.Random, 
 
 
 def _words(schema: dict[str, Any]) -> Sequence[str]:
-    """Texts that match the schema's pattern, where it has one and some do."""
+    """Strings that match the schema's pattern, if some do."""
     if "pattern" not in schema:
         return WORDS
     try:
         pattern = re.compile(schema["pattern"])
-    except re.error:  # pydantic's patterns are those of another library
+    except re.error:  # pydantic uses another regex engine
         return WORDS
     some = (*WORDS, *string.ascii_letters, *string.digits)
     return [each for each in some if pattern.search(each)] or WORDS
@@ -145,7 +145,7 @@ def _object(
         name: _sample(each, root, chance, deep)
         for name, each in schema.get("properties", {}).items()
         if name in required
-        or "const" in each  # which may tell one kind from another
+        or "const" in each  # the discriminator of a union
         or (name != "metadata" and deep > 0 and chance.random() < 0.5)
     }
     others = schema.get("additionalProperties")
@@ -156,7 +156,7 @@ def _object(
 
 
 def _bounds(schema: dict[str, Any], step: float) -> tuple[float, float]:
-    """The lowest and the highest number; `step` is what lies between a bound and what it allows."""
+    """The lowest and the highest number; `step` is the distance from an exclusive bound."""
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None and "exclusiveMinimum" in schema:
         low = schema["exclusiveMinimum"] + step

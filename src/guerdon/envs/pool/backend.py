@@ -41,7 +41,7 @@ class PoolCall:
         observation: The result.
         error: The exception that was raised instead.
         running: For the backend's own use.
-        over: Whether it has ended, or was given up.
+        over: Whether it has ended, or was abandoned.
     """
 
     __slots__ = (

@@ -222,7 +222,7 @@ def read_result(answer: Any, what: str) -> StepResult[Any]:
         what: ``"reset"`` or ``"step"``, for the message.
 
     Raises:
-        InvalidObservationError: It is none of these, or its reward is not a finite number.
+        InvalidObservationError: It is something else, or its reward is not a finite number.
     """
     observation = _get(answer, "observation") if _is_wrapped(answer) else answer
     done = _get(answer, "done")

@@ -173,7 +173,7 @@ class ReplayPolicy(ScriptedPolicy):
         recording: A `Rollout`, a `RolloutRecord`, a list of messages, or a list of `StepData`.
 
     Raises:
-        InvalidArgumentError: It is none of these, has no assistant turn, or skips one.
+        InvalidArgumentError: It is something else, has no assistant turn, or skips one.
     """
 
     _what = "the recording"
