@@ -20,7 +20,7 @@ from benchmarks.sandbox_reward import conversation
 from benchmarks.server_process import missing
 from benchmarks.timing import Counted, Findings
 from guerdon import EvalSandbox, Limits, open_sandbox
-from guerdon.sandbox.server.tree import members
+from guerdon.sandbox.supervisor.processes import members
 from guerdon.types import read_messages
 
 RUNS = 1_000

@@ -83,6 +83,9 @@ if TYPE_CHECKING:
         score_rollouts as score_rollouts,
     )
     from guerdon.rubrics import (
+        EvalSandbox as EvalSandbox,
+    )
+    from guerdon.rubrics import (
         ExactMatch as ExactMatch,
     )
     from guerdon.rubrics import (
@@ -153,9 +156,6 @@ if TYPE_CHECKING:
     )
     from guerdon.rubrics import (
         reward_function as reward_function,
-    )
-    from guerdon.sandbox import (
-        EvalSandbox as EvalSandbox,
     )
     from guerdon.sandbox import (
         Limits as Limits,
@@ -235,13 +235,13 @@ __getattr__, __dir__ = lazy_names(
             apply_credit compare_rewards read_rollouts score_rollouts
         """,
         "rubrics": """
-            ExactMatch ExponentialDiscountingTrajectoryRubric FunctionRubric Gate Guarded
-            LLMJudge LengthBounds NumericAnswer PythonCompiles RegexMatch RepetitionBounds
+            EvalSandbox ExactMatch ExponentialDiscountingTrajectoryRubric FunctionRubric Gate
+            Guarded LLMJudge LengthBounds NumericAnswer PythonCompiles RegexMatch RepetitionBounds
             RewardFunction Rubric RubricComposer RubricDict RubricList Sequential ToxicityRubric
             TrajectoryRubric ValidJson WeightedSum as_rubric load_reward reward_function
         """,
         "sandbox": """
-            EvalSandbox Limits Sandbox check_program open_sandbox
+            Limits Sandbox check_program open_sandbox
         """,
         "services": """
             MCPClient

@@ -2,13 +2,14 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from guerdon.errors import SandboxUnavailableError
 from guerdon.sandbox import Execution
-from guerdon.sandbox.finding import Finding
-from guerdon.sandbox.probing import Probe
+from guerdon.sandbox.locking.canaries import Finding
+from guerdon.sandbox.opening import Probe
 from tests.cli.inside import run_inside
 
 FACTS = {"kernel": "6.18", "Landlock": "ABI 7", "user": "1000"}
@@ -26,8 +27,9 @@ def machine(monkeypatch):
             "process": Probe("process", True),
             "strict": Probe("strict", works, missing=missing, findings=strict, facts=facts),
         }
-        monkeypatch.setattr("guerdon.sandbox.probing.probe", probes.__getitem__)
-        monkeypatch.setattr("guerdon.cli.doctor._plug_ins", lambda: plug_ins)
+        monkeypatch.setattr("guerdon.sandbox.opening.probe", probes.__getitem__)
+        names = SimpleNamespace(names=lambda: plug_ins)
+        monkeypatch.setattr("guerdon.sandbox.opening.PLUG_INS", names)
 
     return machine
 
@@ -76,9 +78,9 @@ def test_doctor_prints_json(machine, tmp_path):
     assert list(told["levels"]) == ["none", "process", "strict"]
     assert [level["works"] for level in told["levels"].values()] == [True, True, False]
     strict = told["levels"]["strict"]
-    assert strict["findings"][0] == {"name": "connect", "held": True, "said": "Errno 1"}
+    assert strict["findings"][0] == {"name": "connect", "held": True, "detail": "Errno 1"}
     assert strict["facts"] == FACTS
-    assert strict["missing"] == [f"{OPEN[-1].name}: {OPEN[-1].said}"]
+    assert strict["missing"] == [f"{OPEN[-1].name}: {OPEN[-1].detail}"]
     assert told["machine"].items() >= FACTS.items()
     assert told["machine"]["Python"].endswith(sys.executable)
 

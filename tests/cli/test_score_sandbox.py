@@ -131,11 +131,11 @@ def test_score_sandbox_strict_reads_only_allowed_files(inside, rows, tmp_path):
         (["--limit", "seconds=9"], "--limit: these options require --sandbox auto"),
         (["--allow-read", "x", "--limit", "files=1"], "--limit and --allow-read: these"),
         (["--sandbox", "auto", "--limit", "second=9"], "got 'second'; did you mean 'seconds'?"),
-        (["--sandbox", "auto", "--limit", "seconds=0"], "seconds is 0; it takes a number above 0"),
-        (["--sandbox", "auto", "--limit", "files=many"], "files is 'many'; it takes a whole"),
+        (["--sandbox", "auto", "--limit", "seconds=0"], "`seconds` must be in (0, 1e+06], got 0"),
+        (["--sandbox", "auto", "--limit", "files=many"], "`files` must be an integer in [0, "),
         (["--sandbox", "auto", "--limit", "seconds"], "--limit must be NAME=VALUE, got 'seconds'"),
-        (["--sandbox", "nowhere"], "there is no sandbox level 'nowhere'; it takes auto, strict, "),
-        (["--sandbox", "process", "--allow-read", "absent"], "allow_read names 'absent', which"),
+        (["--sandbox", "nowhere"], "`level` must be 'auto', 'strict' or 'process', got 'nowhere'"),
+        (["--sandbox", "process", "--allow-read", "absent"], "`allow_read` contains 'absent'"),
         (["--sandbox", "process", "-r", "functions.py:absent"], "absent"),
         (["--sandbox", "process", "-r", "functions.py:CONSTANT"], "CONSTANT"),
         (["--sandbox", "process", "-r", "nowhere.py:x"], "nowhere.py"),
@@ -166,7 +166,7 @@ def test_score_sandbox_never_falls_back_to_a_weaker_level(
         )  # fmt: skip
 
     rows(["a"])
-    monkeypatch.setattr("guerdon.sandbox.evaluating.eval_sandbox.EvalSandbox.__init__", refuse)
+    monkeypatch.setattr("guerdon.rubrics.sandboxed.eval_sandbox.EvalSandbox.__init__", refuse)
     done = inside("-r", "functions.py:length", "--sandbox", level, *OUT)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
@@ -190,7 +190,7 @@ def test_score_sandbox_escapes_control_characters_of_errors(inside, rows, tmp_pa
 def test_score_sandbox_error_names_what_is_missing(inside, rows, monkeypatch):
     rows(["a"])
     why = "this kernel has no Landlock; boot it with lsm=landlock"
-    monkeypatch.setattr("guerdon.sandbox.locking.lock.requirements", lambda: [why])
+    monkeypatch.setattr("guerdon.sandbox.levels.requirements", lambda: [why])
     done = inside("-r", "functions.py:length", "--sandbox", "auto")
     assert (done.returncode, done.stdout) == (2, "")
     assert why in done.stderr

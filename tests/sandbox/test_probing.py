@@ -6,8 +6,7 @@ import pytest
 
 from guerdon import open_sandbox
 from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
-from guerdon.sandbox import probe
-from guerdon.sandbox.local import worker
+from guerdon.sandbox import probe, worker
 
 
 def test_a_level_that_works_is_told_to(level):
@@ -29,7 +28,7 @@ def test_strict_is_attacked_by_name(level):
 
 @pytest.mark.parametrize("name", ["none", "auto", "docker", ""])
 def test_a_probe_is_for_the_levels_of_this_machine(name):
-    with pytest.raises(InvalidArgumentError, match="it takes strict or process"):
+    with pytest.raises(InvalidArgumentError, match="`level` must be 'strict' or 'process'"):
         probe(name)
 
 

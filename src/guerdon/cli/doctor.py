@@ -17,7 +17,7 @@ from guerdon.cli import options
 from guerdon.cli.console import cell, print_parts, table
 
 if TYPE_CHECKING:
-    from guerdon.sandbox.finding import Finding
+    from guerdon.sandbox import Finding
 
 __all__ = ["doctor"]
 
@@ -52,11 +52,12 @@ def doctor(as_json: options.AsJson = False) -> None:
     [bold]Exit codes[/bold]: 0, strict works, which --sandbox auto uses. 1, it doesn't, and the
     table shows how to fix that.
     """  # fmt: skip
-    from guerdon.sandbox.local.levels import PROCESS, STRICT
+    from guerdon.sandbox.levels import PROCESS, STRICT
+    from guerdon.sandbox.opening import PLUG_INS
 
     levels = {"none": Level(True, NONE)}
     levels |= {each.name: _probed(each.name, each.promise) for each in (PROCESS, STRICT)}
-    levels |= {name: _plug_in(name) for name in _plug_ins()}
+    levels |= {name: _plug_in(name) for name in PLUG_INS.names()}
     works, machine = levels["strict"].works, _interpreter() | dict(levels["strict"].facts)
     if as_json:
         data = {name: asdict(level) for name, level in levels.items()}
@@ -68,10 +69,10 @@ def doctor(as_json: options.AsJson = False) -> None:
 
 
 def _probed(name: str, promise: str) -> Level:
-    from guerdon.sandbox.probing import probe
+    from guerdon.sandbox.opening import probe
 
     found = probe(name)
-    open_ways = [f"{each.name}: {each.said}" for each in found.findings if not each.held]
+    open_ways = [f"{each.name}: {each.detail}" for each in found.findings if not each.held]
     missing = (*found.missing, *open_ways)
     return Level(found.works, promise, missing, found.findings, found.facts)
 
@@ -81,14 +82,6 @@ def _interpreter() -> dict[str, str]:
     user = os.geteuid() if hasattr(os, "geteuid") else None  # absent on Windows
     facts = {} if user is None else {"you are": "root" if user == 0 else f"user {user}"}
     return facts | {"Python": f"{platform.python_version()}, {sys.executable}"}
-
-
-def _plug_ins() -> list[str]:
-    from importlib.metadata import entry_points
-
-    from guerdon.sandbox.opening import PLUG_INS
-
-    return sorted(entry_points(group=PLUG_INS).names)
 
 
 def _plug_in(name: str) -> Level:
@@ -119,7 +112,7 @@ def _tables(levels: Mapping[str, Level], machine: Mapping[str, str]) -> Iterator
         attacks = table(f"tried in {name}", "", "it says")
         for each in level.findings:
             mark = "[green]held[/]" if each.held else "[bold red]OPEN[/]"
-            attacks.add_row(cell(each.name), mark, cell(each.said))
+            attacks.add_row(cell(each.name), mark, cell(each.detail))
         yield attacks
     facts = table("this machine", "")
     for name, value in machine.items():

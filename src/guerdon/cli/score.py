@@ -29,7 +29,7 @@ from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.scorers import SandboxSettings
 from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Summary
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 
 __all__ = ["group_tables", "report_tables", "score"]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from guerdon.rubrics.composer import *
     from guerdon.rubrics.functions import *
     from guerdon.rubrics.judge import *
+    from guerdon.rubrics.sandboxed import *
 
 __all__ = [
     "ExponentialDiscountingTrajectoryRubric",
@@ -34,7 +35,7 @@ __all__ += checks.__all__
 __all__.sort()
 
 # These load pydantic; they are imported when they are first used.
-__getattr__, _lazy = lazy_names(__name__, "composer", "functions", "judge")
+__getattr__, _lazy = lazy_names(__name__, "composer", "functions", "judge", "sandboxed")
 
 
 def __dir__() -> list[str]:

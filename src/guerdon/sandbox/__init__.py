@@ -1,4 +1,4 @@
-"""Running code that nobody trusts: a model's programs, and other people's rewards."""
+"""Running untrusted code: programs that a model wrote, and functions of other authors."""
 
 from __future__ import annotations
 
@@ -7,26 +7,13 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from guerdon.sandbox.evaluating import *
-    from guerdon.sandbox.execution import *
-    from guerdon.sandbox.finding import *
-    from guerdon.sandbox.limits import *
+    from guerdon.sandbox.locking.canaries import *
     from guerdon.sandbox.opening import *
-    from guerdon.sandbox.probing import *
     from guerdon.sandbox.protocol import *
     from guerdon.sandbox.testing.checking import *
     from guerdon.sandbox.testing.verdict import *
 
-# Imported where they are first used: a worker's processes load as little as they can.
+# Imported when they are first used: a worker's processes load as little as they can.
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    "limits",
-    "execution",
-    "protocol",
-    "opening",
-    "finding",
-    "probing",
-    "testing.verdict",
-    "testing.checking",
-    "evaluating",
+    __name__, "protocol", "opening", "locking.canaries", "testing.verdict", "testing.checking"
 )

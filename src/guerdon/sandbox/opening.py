@@ -1,20 +1,25 @@
-"""Opening a sandbox by the name of its level."""
+"""Opening a sandbox by the name of its level, and checking whether a level works here."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
-from guerdon.errors import InvalidArgumentError
-from guerdon.sandbox.limits import Limits
-from guerdon.sandbox.protocol import Sandbox
+from guerdon._registry import Registry
+from guerdon._validation import check_choice, shown
+from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
+from guerdon.sandbox.levels import LEVELS, local_level
+from guerdon.sandbox.local_sandbox import LocalSandbox
+from guerdon.sandbox.locking.canaries import Finding
+from guerdon.sandbox.locking.lock import facts
+from guerdon.sandbox.protocol import Limits, Sandbox
 
-__all__ = ["open_sandbox"]
+__all__ = ["Probe", "open_sandbox", "probe"]
 
-PLUG_INS = "guerdon.sandboxes"
+#: What opens the sandboxes of other packages, by level.
+PLUG_INS: Registry[Callable[..., Sandbox]] = Registry("sandbox level", "guerdon.sandboxes")
 
 
 def open_sandbox(
@@ -33,46 +38,102 @@ def open_sandbox(
         'timeout'
 
     Args:
-        level: ``strict``; ``auto``, which is ``strict`` or an error; ``process``, which holds
-            accidents but no malice; or a plug-in's name.
+        level: ``strict``; ``auto``, which is ``strict`` or an error; ``process``, which stops
+            accidents but no malice; or the name of a plug-in.
         workers: How many programs run at the same time; None is one for each processor.
-        limits: What a call may use unless it says otherwise.
+        limits: What a call may use by default.
         allow_read: Files and folders that programs may read beside Python's own.
 
     Raises:
-        SandboxUnavailableError: The level doesn't work on this machine; it says what is missing.
-        InvalidArgumentError: There is no such level, or an argument is none.
+        SandboxUnavailableError: The level doesn't work on this machine; it lists what is missing.
+        InvalidArgumentError: There is no such level, or an argument is invalid.
+        LoadError: A plug-in can't be imported.
         SandboxError: A worker can't be started.
     """
-    from guerdon.sandbox.local.levels import local_level
-
     count = workers if workers is not None else os.cpu_count() or 1
-    given = limits or Limits()
+    given = Limits() if limits is None else limits
     if not isinstance(given, Limits):
-        raise InvalidArgumentError(f"limits is {given!r:.60}; it takes Limits")
+        raise InvalidArgumentError(f"`limits` must be Limits, got {shown(limits)}")
     if isinstance(allow_read, (str, bytes, Path)):
-        raise InvalidArgumentError(f"allow_read is {allow_read!r:.60}; it takes a list of paths")
+        raise InvalidArgumentError(f"`allow_read` must be a list of paths, got {shown(allow_read)}")
     read = [str(each) for each in allow_read]
     local = local_level(level)
     if local is None:
-        return plug_in(level)(workers=count, limits=given, allow_read=read)
-    from guerdon.sandbox.local.programs import LocalSandbox
-
+        return open_plug_in(level, workers=count, limits=given, allow_read=read)
     return LocalSandbox(local, workers=count, limits=given, allow_read=read)
 
 
-def plug_in(name: str) -> Callable[..., Sandbox]:
-    """What opens the sandbox of a plug-in.
+def open_plug_in(level: str, *, workers: int, limits: Limits, allow_read: Sequence[str]) -> Sandbox:
+    """Open the sandbox of another package.
 
     Args:
-        name: That of its entry point.
+        level: The name of its entry point.
+        workers: How many programs run at the same time.
+        limits: What a call may use by default.
+        allow_read: Files and folders that programs may read beside Python's own.
 
     Raises:
-        InvalidArgumentError: There is none.
+        InvalidArgumentError: There is none of that name.
+        LoadError: It can't be imported.
     """
-    found = {each.name: each for each in entry_points(group=PLUG_INS)}
-    if name in found:
-        return cast(Callable[..., Sandbox], found[name].load())
-    levels = ", ".join(["auto", "strict", "process", *sorted(found)])
-    why = "; programs don't run in process" if name == "none" else ""
-    raise InvalidArgumentError(f"there is no sandbox level {name!r:.60}; it takes {levels}{why}")
+    check_choice("level", level, [*LEVELS, *PLUG_INS.names()])
+    return PLUG_INS[level](workers=workers, limits=limits, allow_read=allow_read)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whether a level works on this machine.
+
+    Example:
+        >>> from guerdon.sandbox import probe
+        >>> probe("process").missing
+        ()
+
+    Attributes:
+        level: Its name.
+        works: Whether it does all that it promises.
+        missing: What is missing if it doesn't, a line each, with how to fix it.
+        findings: The results of attacks on it, if they could be tried.
+        facts: What it consists of here.
+    """
+
+    level: str
+    works: bool
+    missing: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def probe(level: str = "strict") -> Probe:
+    """Check whether a level works here, as this user.
+
+    A process is locked as a program is, and tries to get out: the attacks do no harm if they
+    succeed.
+
+    Example:
+        >>> from guerdon.sandbox import probe
+        >>> found = probe("process")
+        >>> found.works, found.findings
+        (True, ())
+
+    Args:
+        level: ``strict`` or ``process``.
+
+    Raises:
+        InvalidArgumentError: It is another one.
+    """
+    check_choice("level", level, ("strict", "process"))
+    machine = facts() if level == "strict" else {}
+    try:
+        local = local_level(level)
+        assert local is not None
+        with LocalSandbox(local, workers=1, limits=Limits()) as sandbox:
+            works = sandbox.run("print(6 * 7)").stdout == "42\n"
+    except SandboxUnavailableError as error:
+        attacked = {f"{each.name}: {each.detail}" for each in error.findings}
+        missing = tuple(each for each in error.missing if each not in attacked)
+        return Probe(level, False, missing, error.findings, machine)
+    except SandboxError as error:
+        return Probe(level, False, (str(error),), facts=machine)
+    missing = () if works else ("a program did not run",)
+    return Probe(level, works, missing, sandbox.findings, dict(sandbox.facts))

@@ -1,21 +1,108 @@
-"""`Sandbox`: what runs programs, whatever it is made of."""
+"""What a sandbox is, whatever it is made of: `Sandbox`, `Program`, `Limits` and `Execution`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
-from guerdon.sandbox.execution import Execution
-from guerdon.sandbox.limits import Limits
+from guerdon._validation import check_integer, check_number
 
-__all__ = ["Program", "Sandbox"]
+__all__ = ["Ending", "Execution", "Limits", "Program", "Sandbox"]
+
+# What the kernel can count to, with room to add.
+MOST, MOST_SECONDS = 2**60, 1e6
+
+Ending = Literal["ok", "nonzero", "signal", "timeout", "memory", "output_limit", "sandbox_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What code in a sandbox may use, in one call.
+
+    Example:
+        >>> from guerdon import Limits
+        >>> Limits(seconds=1.5).memory_bytes == 256 * 2**20
+        True
+        >>> Limits(seconds=0)
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: `seconds` must be in (0, 1e+06], got 0
+
+    Args:
+        seconds: Wall-clock time.
+        cpu_seconds: Processor time of all its processes together; None is `seconds` times the
+            number of its processes, but at most of the machine's processors.
+        memory_bytes: Memory of all its processes together, beside the memory of Python itself and
+            of what was imported before the call.
+        processes: How many processes and threads it may have, including its first one.
+        output_bytes: How much it may print, to both streams together.
+        file_bytes: How much it may write into files, together.
+        files: How many files and folders it may make; with 0 it can't write at all.
+
+    Raises:
+        InvalidArgumentError: A limit is not a number in its range.
+    """
+
+    seconds: float = 5.0
+    cpu_seconds: float | None = None
+    memory_bytes: int = 256 << 20
+    processes: int = 16
+    output_bytes: int = 64 << 10
+    file_bytes: int = 1 << 20
+    files: int = 100
+
+    def __post_init__(self) -> None:
+        for name in Limits.__slots__:
+            value = getattr(self, name)
+            if name == "cpu_seconds" and value is None:
+                continue
+            if name.endswith("seconds"):
+                check_number(name, value, low=0, high=MOST_SECONDS, low_open=True)
+            else:
+                check_integer(name, value, low=0 if name == "files" else 1, high=MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a run ended, and what it used.
+
+    An ending of ``ok`` means exit code 0 and no more: a program that calls ``exit(0)`` has it too.
+    `check_program` checks whether a program is right.
+
+    Example:
+        >>> from guerdon.sandbox import Execution
+        >>> Execution("nonzero", exit_code=1, stderr="ValueError: no digits").ending
+        'nonzero'
+
+    Attributes:
+        ending: ``ok``; ``nonzero``, it exited with another code; ``signal``, a signal killed it;
+            ``timeout``, wall-clock or processor time was used up; ``memory``; ``output_limit``, it
+            printed or wrote too much. All these are due to the code. ``sandbox_error``: the sandbox
+            failed, and nothing is known about the code.
+        exit_code: As in `subprocess`, negative for a signal; None if it isn't known.
+        stdout: What it printed, up to its limit.
+        stderr: The same of the other stream.
+        seconds: Wall-clock time.
+        cpu_seconds: Processor time of all its processes.
+        peak_memory_bytes: The most memory that was seen in use at a time, including Python's own,
+            which doesn't count for the limit.
+        detail: Why it ended, in words; None if it came to its own end.
+    """
+
+    ending: Ending
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, with what it finds when it starts.
+    """A program, with its input.
 
     Example:
         >>> from guerdon.sandbox import Program
@@ -23,9 +110,9 @@ class Program:
         b''
 
     Args:
-        source: Python, which may be anything.
-        stdin: What stands on its standard input.
-        files: What stands in its folder, by relative name.
+        source: Python, trusted or not.
+        stdin: Its standard input.
+        files: The files in its folder, by relative name.
     """
 
     source: str
@@ -38,8 +125,7 @@ class Sandbox(Protocol):
     r"""Runs programs; `open_sandbox` opens one.
 
     A package offers its own under the entry point ``guerdon.sandboxes``: a callable that takes
-    ``workers``, ``limits`` and ``allow_read``. `guerdon.sandbox.conformance` tells whether it
-    holds.
+    ``workers``, ``limits`` and ``allow_read``. `guerdon.sandbox.conformance` tests its isolation.
 
     Example:
         >>> from guerdon import open_sandbox
@@ -68,12 +154,12 @@ class Sandbox(Protocol):
 
         Args:
             program: Python source.
-            stdin: What stands on its standard input.
-            files: What stands in its folder, by relative name.
+            stdin: Its standard input.
+            files: The files in its folder, by relative name.
             limits: What it may use; None takes the sandbox's own.
 
         Raises:
-            SandboxError: The sandbox failed; all other endings are told in what is returned.
+            SandboxError: The sandbox failed; all other endings are in the `Execution`.
             InvalidArgumentError: A file's name leads out of the folder.
         """
         ...
@@ -92,10 +178,10 @@ class Sandbox(Protocol):
     def run_pair(
         self, program: Program, checker: Program, *, limits: Limits | None = None
     ) -> tuple[Execution, Execution]:
-        """Run two programs, each shut off from the other but for a stream.
+        """Run two programs, each isolated from the other but for a stream.
 
-        Descriptor 3 of each is its end of the stream. When the checker has ended, so is the
-        program.
+        Descriptor 3 of each is its end of the stream. When the checker has ended, the program is
+        ended as well.
 
         Args:
             program: The one that is checked.

@@ -10,7 +10,7 @@ import pytest
 from guerdon.errors import InvalidArgumentError, LoadError, RolloutError
 from guerdon.rollouts import CreditSettings, ScoringJob
 from guerdon.rollouts.scoring.scorers import SandboxSettings
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 
 pytestmark = pytest.mark.edge  # real processes
 

@@ -17,10 +17,10 @@ WHOLE_RUN = """
 import dataclasses, json, sys
 from guerdon import open_sandbox
 from guerdon.sandbox.conformance import check_sandbox
-from guerdon.sandbox.local import bubblewrap
+from guerdon.sandbox import levels
 
 if "bare" in sys.argv:
-    bubblewrap._WHERE = "/nowhere"
+    levels.BUBBLEWRAP_PATH = "/nowhere"
 report = check_sandbox(lambda: open_sandbox("strict", workers=2))
 json.dump([dataclasses.asdict(outcome) for outcome in report.outcomes], sys.stdout)
 """

@@ -176,8 +176,8 @@ def test_what_the_program_could_not_try_is_not_tried():
     assert (outcome.result, outcome.said) == ("not tried", "no home")
 
 
-def test_rewards_are_for_the_local_levels():
-    case = next(case for case in CASES if case.way == "rewarded")
+def test_trial_skips_functions_in_plug_ins():
+    case = next(case for case in CASES if case.way == "function")
     assert outcome_where(lambda facts: HELD, case).result == "not tried"
 
 

@@ -1,4 +1,4 @@
-"""A keeper that forks locked children and runs in them what a test wants to try."""
+"""A supervisor that forks locked children and runs in them what a test wants to try."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = Path(__file__).with_name("forking_keeper.py")
+SCRIPT = Path(__file__).with_name("forking_supervisor.py")
 Profile = Literal["program", "template", "function_call"]
 
 # Who is locked: root, an ordinary user, root of a container as Docker makes one, and whoever this
@@ -39,7 +39,7 @@ class Told:
         return self.errno in ("EPERM", "EACCES", "ENOSYS", "EXDEV")
 
 
-class Keeper:
+class Supervisor:
     """The process that forks; one for each kind of user."""
 
     def __init__(self, who: str) -> None:
@@ -67,7 +67,7 @@ class Keeper:
         return self._ask(code=code, profile=profile, folder=folder, before=before)
 
     def here(self, code: str) -> Any:
-        """Run code in the keeper itself, which is not locked."""
+        """Run code in the supervisor itself, which is not locked."""
         told = self._ask(here=code)
         assert not told.error, told
         return told.result
@@ -87,24 +87,24 @@ class Keeper:
         return Told(**json.loads(self.process.stdout.readline()))
 
 
-def _keepers() -> tuple[str, ...]:
+def _supervisors() -> tuple[str, ...]:
     if sys.platform != "linux":
         return ()
     return WHO if os.geteuid() == 0 else ("user", "old")
 
 
 @pytest.fixture(scope="session", params=WHO)
-def keeper(request: pytest.FixtureRequest) -> Iterator[Keeper]:
-    if request.param not in _keepers():
+def supervisor(request: pytest.FixtureRequest) -> Iterator[Supervisor]:
+    if request.param not in _supervisors():
         pytest.skip(f"{request.param} can't be had here")
-    keeper = Keeper(request.param)
+    supervisor = Supervisor(request.param)
     try:
         # Nothing is attacked in earnest before the harmless attacks have been held.
         for profile in ("program", "template", "function_call"):
-            broken = keeper.here(
+            broken = supervisor.here(
                 f"result = [c.name for c in canaries.release(plan, {profile!r}) if not c.held]"
             )
             assert broken == []
-        yield keeper
+        yield supervisor
     finally:
-        keeper.close()
+        supervisor.close()

@@ -39,7 +39,7 @@ def test_a_path_is_taken_once(tmp_path: Path) -> None:
 def test_a_kernel_without_landlock_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "abi_version", lambda: 0)
     with pytest.raises(SandboxError, match="this kernel has no Landlock"):
-        FileRules([]).restrict()
+        FileRules([]).build()
 
 
 @on_linux
@@ -75,7 +75,7 @@ def test_all_that_a_kernel_can_guard_is_guarded(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(landlockpy, "Ruleset", Recorded)
     monkeypatch.setattr(landlock, "abi_version", lambda: abi)
     right = landlockpy.AccessFS
-    FileRules(["/usr", "/dev/null", sys.executable]).restrict("/tmp")
+    FileRules(["/usr", "/dev/null", sys.executable]).build("/tmp")
     assert made["handled_fs"] == landlockpy.fs_for_abi(abi)
     assert made["handled_net"] == landlockpy.net_for_abi(abi)
     assert made["scoped"] == landlockpy.scope_for_abi(abi)

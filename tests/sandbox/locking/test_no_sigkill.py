@@ -10,25 +10,25 @@ import pytest
 # sets `result` to what came of it; what it forks tells by its own status.
 SUICIDES = {
     "kill": "os.kill(os.getpid(), 9)",
-    "kill-high-bits": "kernel.syscall(number('kill'), os.getpid(), (1 << 32) | 9)",
-    "tkill": "kernel.syscall(number('tkill'), threading.get_native_id(), 9)",
-    "tgkill": "kernel.syscall(number('tgkill'), os.getpid(), threading.get_native_id(), 9)",
+    "kill-high-bits": "syscalls.syscall(number('kill'), os.getpid(), (1 << 32) | 9)",
+    "tkill": "syscalls.syscall(number('tkill'), threading.get_native_id(), 9)",
+    "tgkill": "syscalls.syscall(number('tgkill'), os.getpid(), threading.get_native_id(), 9)",
     "pthread-kill": "signal.pthread_kill(threading.get_ident(), 9)",
     "raise": "signal.raise_signal(9)",
     "queue": """
 information = (ctypes.c_int * 32)(9, 0, -1)
-kernel.syscall(number('rt_sigqueueinfo'), os.getpid(), 9, ctypes.byref(information))
+syscalls.syscall(number('rt_sigqueueinfo'), os.getpid(), 9, ctypes.byref(information))
 """,
-    "pidfd": "kernel.syscall(number('pidfd_open'), os.getpid(), 0)",
-    "death-of-parent": "kernel.prctl(1, 9)",
-    "strict-mode": "kernel.prctl(22, 1)",
-    "seccomp-strict": "kernel.syscall(number('seccomp'), 0, 0, 0)",
+    "pidfd": "syscalls.syscall(number('pidfd_open'), os.getpid(), 0)",
+    "death-of-parent": "syscalls.prctl(1, 9)",
+    "strict-mode": "syscalls.prctl(22, 1)",
+    "seccomp-strict": "syscalls.syscall(number('seccomp'), 0, 0, 0)",
     "timer": """
 event = (ctypes.c_int * 16)(0, 0, 9, 0)
 timer = ctypes.c_int()
-kernel.syscall(number('timer_create'), 1, ctypes.byref(event), ctypes.byref(timer))
+syscalls.syscall(number('timer_create'), 1, ctypes.byref(event), ctypes.byref(timer))
 """,
-    "message-queue": "kernel.syscall(number('mq_notify'), 0, 0)",
+    "message-queue": "syscalls.syscall(number('mq_notify'), 0, 0)",
     "signal-of-descriptor": """
 import fcntl
 fcntl.fcntl(os.pipe()[0], 10, 9)
@@ -53,25 +53,25 @@ resource.setrlimit(resource.RLIMIT_CPU, (0, 0))
 import resource
 resource.setrlimit(resource.RLIMIT_RTTIME, (0, 0))
 """,
-    "end-of-a-child": "kernel.syscall(number('clone'), 9, 0, 0, 0, 0)",
-    "end-of-a-brother": "kernel.syscall(number('clone'), 0x8000 | 9, 0, 0, 0, 0)",
-    "clone3": "kernel.syscall(number('clone3'), 0, 88)",
-    "perf": "kernel.syscall(number('perf_event_open'), 0, 0, -1, -1, 0)",
-    "trace": "kernel.syscall(number('ptrace'), 0, 0, 0, 0)",
+    "end-of-a-child": "syscalls.syscall(number('clone'), 9, 0, 0, 0, 0)",
+    "end-of-a-brother": "syscalls.syscall(number('clone'), 0x8000 | 9, 0, 0, 0, 0)",
+    "clone3": "syscalls.syscall(number('clone3'), 0, 88)",
+    "perf": "syscalls.syscall(number('perf_event_open'), 0, 0, -1, -1, 0)",
+    "trace": "syscalls.syscall(number('ptrace'), 0, 0, 0, 0)",
     "exec": "os.execv('/bin/true', ['true'])",
 }
 
 
 @pytest.mark.parametrize("way", SUICIDES)
 @pytest.mark.parametrize("profile", ["program", "function_call"])
-def test_no_way_to_die_of_sigkill(keeper: Any, profile: Any, way: str) -> None:
-    told = keeper.tries(SUICIDES[way], profile=profile)
+def test_no_way_to_die_of_sigkill(supervisor: Any, profile: Any, way: str) -> None:
+    told = supervisor.tries(SUICIDES[way], profile=profile)
     assert (told.signal, told.result) == (0, None)
     assert told.refused or told.error in ("ValueError", "PermissionError"), told
 
 
 @pytest.mark.parametrize("way", sorted(SUICIDES.keys() - {"death-of-parent"}))
-def test_no_way_to_die_of_sigkill_while_it_is_imported(keeper: Any, way: str) -> None:
-    told = keeper.tries(SUICIDES[way], profile="template")
+def test_no_way_to_die_of_sigkill_while_it_is_imported(supervisor: Any, way: str) -> None:
+    told = supervisor.tries(SUICIDES[way], profile="template")
     assert told.signal == 0
     assert told.refused or told.error in ("ValueError", "PermissionError"), told

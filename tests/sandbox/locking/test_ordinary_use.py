@@ -138,22 +138,22 @@ result = True
 
 
 @pytest.mark.parametrize("use", [*ORDINARY, *BOTH])
-def test_a_program_does_ordinary_things(keeper: Any, use: str) -> None:
-    if keeper.who == "old" and use in ("signal-child", "abort"):
+def test_a_program_does_ordinary_things(supervisor: Any, use: str) -> None:
+    if supervisor.who == "old" and use in ("signal-child", "abort"):
         pytest.skip("signals to its children are refused where Landlock doesn't keep them inside")
-    told = keeper.tries({**ORDINARY, **BOTH}[use])
+    told = supervisor.tries({**ORDINARY, **BOTH}[use])
     assert told.result is True, told
 
 
 @pytest.mark.parametrize("use", BOTH)
-def test_a_function_does_ordinary_things(keeper: Any, use: str) -> None:
-    told = keeper.tries(BOTH[use], profile="function_call")
+def test_a_function_does_ordinary_things(supervisor: Any, use: str) -> None:
+    told = supervisor.tries(BOTH[use], profile="function_call")
     assert told.result is True, told
 
 
 @pytest.mark.parametrize("use", FILES)
-def test_a_program_writes_in_its_folder(keeper: Any, use: str) -> None:
-    if keeper.who == "old" and use == "move":
+def test_a_program_writes_in_its_folder(supervisor: Any, use: str) -> None:
+    if supervisor.who == "old" and use == "move":
         pytest.skip("the first Landlock moves nothing between folders")
-    told = keeper.tries(FILES[use], folder=True)
+    told = supervisor.tries(FILES[use], folder=True)
     assert told.result is True, told

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from guerdon.sandbox.locking import rlimits
-from guerdon.sandbox.locking.rlimits import ResourceLimits, threads_of_user
+from guerdon.sandbox.locking.rlimits import resource_limits, threads_of_user
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these limits are Linux's own")
 
@@ -23,27 +23,27 @@ def in_a_process(code: str) -> str:
 
 def test_limits_are_in_force() -> None:
     code = """
-ResourceLimits(cpu_seconds=1.5, file_bytes=100, open_files=20).apply()
+set_limits(resource_limits(cpu_seconds=1.5, file_bytes=100))
 kinds = "CPU FSIZE NOFILE CORE MEMLOCK STACK".split()
 print([resource.getrlimit(getattr(resource, f"RLIMIT_{kind}")) for kind in kinds])
 """
     stack = (8 << 20, 8 << 20)
-    same = [(100, 100), (20, 20), (0, 0), (0, 0), stack]
+    same = [(100, 100), (64, 64), (0, 0), (0, 0), stack]
     assert in_a_process(code) == str([(2, 3), *same])
 
 
 def test_what_is_lower_already_stays() -> None:
     code = """
 resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
-ResourceLimits(open_files=50).apply()
+set_limits(resource_limits())
 print(resource.getrlimit(resource.RLIMIT_NOFILE))
 """
     assert in_a_process(code) == "(10, 10)"
 
 
 def test_none_leaves_a_limit_as_it_is() -> None:
-    names = ResourceLimits(open_files=None).pairs()
-    kinds = ["CORE", "MEMLOCK", "MSGQUEUE", "SIGPENDING", "STACK"]
+    names = resource_limits()
+    kinds = ["CORE", "MEMLOCK", "MSGQUEUE", "NOFILE", "SIGPENDING", "STACK"]
     assert sorted(names) == [f"RLIMIT_{kind}" for kind in kinds]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 from guerdon.sandbox.testing.checking import check_program
 
 TESTS = [

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 from guerdon.sandbox.testing.checking import check_program, check_program_async
 from guerdon.sandbox.testing.verdict import Verdict
 

@@ -20,7 +20,7 @@ from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
@@ -376,7 +376,7 @@ class SandboxScorer(FunctionScorer):
         parameters: dict[str, Any] | None = None,
         workers: int = 1,
     ) -> None:
-        from guerdon.sandbox.evaluating.eval_sandbox import EvalSandbox
+        from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
 
         self.settings = settings
         self.sandbox = EvalSandbox(

@@ -8,12 +8,11 @@ from textwrap import dedent
 from typing import Literal
 
 from guerdon.sandbox.conformance.preamble import PREAMBLE
-from guerdon.sandbox.execution import Ending, Execution
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Ending, Execution, Limits
 
 __all__ = ["Case", "Way"]
 
-Way = Literal["alone", "after", "beside", "checked", "right", "rewarded"]
+Way = Literal["alone", "after", "beside", "checked", "right", "function"]
 
 #: For programs that try one thing and say what came of it.
 _LIMITS = Limits(seconds=4, memory_bytes=128 << 20, processes=8, files=20)
@@ -50,7 +49,8 @@ class Case:
         way: ``alone``; ``after`` the companion has ended, in the same sandbox; ``beside`` the
             companion, which runs at the same time and is on descriptor 3; ``checked``, the program
             is a candidate for `check_program` that must not pass; ``right``, one that must;
-            ``rewarded``, it is a reward function.
+            ``function``, it defines ``call(task)``, which is called twice: with ``"leave"``, then
+            with a list of a secret file, a port and a process of the host.
         companion: The other program.
     """
 
@@ -77,7 +77,7 @@ class Case:
 
     def _whole(self, program: str) -> str:
         program = dedent(program).strip() + "\n"
-        return program if self.way in ("checked", "right", "rewarded") else PREAMBLE + program
+        return program if self.way in ("checked", "right", "function") else PREAMBLE + program
 
     def held(self, execution: Execution) -> str | None:
         """What went wrong; None where the attack was held.

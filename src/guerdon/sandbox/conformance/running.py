@@ -9,13 +9,15 @@ from textwrap import dedent
 
 from guerdon.sandbox.conformance.case import Case
 from guerdon.sandbox.conformance.cases.cheating import CHEATING_TESTS
-from guerdon.sandbox.execution import Execution
-from guerdon.sandbox.protocol import Program, Sandbox
+from guerdon.sandbox.protocol import Execution, Program, Sandbox
 
 __all__ = ["LOCAL_LEVELS", "execute"]
 
-#: The levels that reward functions run in too; a plug-in's runs programs.
+#: The levels that functions run in too; a plug-in's runs programs.
 LOCAL_LEVELS = ("strict", "process")
+
+#: What loads the function of a case in its process.
+LOADER = "guerdon.sandbox.conformance.functions:load"
 
 
 def execute(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execution:
@@ -31,8 +33,8 @@ def execute(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execut
     """
     if case.way in ("checked", "right"):
         return _checked(case, sandbox)
-    if case.way == "rewarded":
-        return _rewarded(case, sandbox, facts)
+    if case.way == "function":
+        return _called(case, sandbox, facts)
     told = json.dumps(facts)
     if case.way == "beside":
         pair = (Program(case.companion_source, told.encode()), Program(case.source, told.encode()))
@@ -58,14 +60,17 @@ def _checked(case: Case, sandbox: Sandbox) -> Execution:
     return Execution("ok", 0, stdout=" ".join(said.split()), seconds=verdict.seconds)
 
 
-def _rewarded(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execution:
-    from guerdon.sandbox.evaluating import EvalSandbox, RewardSource
+def _called(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execution:
+    from guerdon.sandbox.function_pool import FunctionPool
 
-    source = RewardSource(dedent(case.program), "score")
-    chat = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    source = dedent(case.program).encode()
     aims = [facts["secret"], facts["tcp"], facts["pid"]]
-    with EvalSandbox(source, level=sandbox.name, limits=case.limits) as rewards:
-        for truth in ("leave", aims):
-            result = rewards.evaluate(chat, truth)
-    said = result.reason or f"BROKEN: {result.error}"
-    return Execution("ok", 0, stdout=" ".join(said.split()))
+    pool = FunctionPool(source, LOADER, level=sandbox.name, workers=1, limits=case.limits)
+    try:
+        for task in ("leave", aims):
+            answer = pool.call(json.dumps(task).encode())
+    finally:
+        pool.close()
+    if answer.content is None:
+        return answer.execution
+    return Execution("ok", 0, stdout=" ".join(answer.content.decode().split()))

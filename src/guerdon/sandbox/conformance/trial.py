@@ -13,8 +13,7 @@ from guerdon.sandbox.conformance.case import Case
 from guerdon.sandbox.conformance.host import Host
 from guerdon.sandbox.conformance.report import Outcome, Result
 from guerdon.sandbox.conformance.running import LOCAL_LEVELS, execute
-from guerdon.sandbox.execution import Execution
-from guerdon.sandbox.protocol import Sandbox
+from guerdon.sandbox.protocol import Execution, Sandbox
 
 __all__ = ["CANARIES", "Trial"]
 
@@ -115,8 +114,8 @@ class Trial:
 
     def _judged(self, case: Case) -> tuple[Result, str]:
         reason = case.unless()
-        if case.way == "rewarded" and self._sandbox.name not in LOCAL_LEVELS:
-            reason = "reward functions run in the local levels"
+        if case.way == "function" and self._sandbox.name not in LOCAL_LEVELS:
+            reason = "functions run in the local levels"
         if reason:
             return "not tried", reason
         started = time.monotonic()
@@ -148,7 +147,7 @@ class Trial:
 def _overran(case: Case, execution: Execution, *, seconds: float) -> str | None:
     """Which limit was passed."""
     limits = case.limits
-    calls = 2 if case.way in ("after", "rewarded") else 1
+    calls = 2 if case.way in ("after", "function") else 1
     if seconds > calls * limits.seconds + _SLACK:
         return f"it took {seconds:.1f} s, of {limits.seconds} s"
     printed = len(execution.stdout.encode()) + len(execution.stderr.encode())

@@ -2,5 +2,3 @@
 
 It is imported by interpreters that find only this package and ``landlockpy``, and needs no other.
 """
-
-from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`release`: a locked process that attacks, to see whether the lock holds.
+"""Canaries: harmless attacks from inside a locked process, to check whether the lock holds.
 
-It says more than any version number. Each attack is harmless where it succeeds.
+They are worth more than any version number.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from guerdon.errors import InvalidArgumentError
-from guerdon.sandbox.locking.kernel import syscall
 from guerdon.sandbox.locking.lock import LockPlan
-from guerdon.sandbox.locking.syscalls import this_architecture
+from guerdon.sandbox.locking.syscalls import syscall, this_architecture
 
-__all__ = ["Canary", "Profile", "release"]
+__all__ = ["Finding"]
 
 Profile = Literal["program", "template", "function_call"]
-# What says that something is forbidden; another error would say that it was only impossible.
+# The errors of a refusal; another error would mean that the attack was only impossible.
 FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 CLONE_NEWUSER = 0x1000_0000
 # After that long it hangs; it takes a few milliseconds.
@@ -30,34 +28,32 @@ PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
-    """One attack from inside.
+class Finding:
+    """The result of one attack on a sandbox.
+
+    Example:
+        >>> from guerdon.sandbox import Finding
+        >>> Finding("read /etc/passwd", held=True, detail="Permission denied").held
+        True
 
     Attributes:
         name: What was tried.
-        held: The lock held.
-        said: What came of it.
+        held: Whether the sandbox refused it.
+        detail: The error that refused it, or what the attack achieved.
     """
 
     name: str
     held: bool
-    said: str
+    detail: str
 
 
-def release(plan: LockPlan, profile: Profile = "program") -> tuple[Canary, ...]:
-    """Lock a process, let it attack, and gather what it says.
+def release(plan: LockPlan, profile: Profile = "program") -> tuple[Finding, ...]:
+    """Lock a process, let it attack, and collect the results.
 
     Args:
         plan: How to lock it, made by this process.
         profile: As what.
-
-    Raises:
-        InvalidArgumentError: There is no such profile.
     """
-    if profile not in ("program", "template", "function_call"):
-        raise InvalidArgumentError(
-            f"profile {profile!r}; it takes program, template, function_call"
-        )
     foreign = os.memfd_create("canary")
     os.fchmod(foreign, 0o600)
     reading, writing = os.pipe()
@@ -73,11 +69,11 @@ def release(plan: LockPlan, profile: Profile = "program") -> tuple[Canary, ...]:
         # It has ended, or hangs.
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-    told = [line.split("\t", 2) for line in text.decode("utf-8", "replace").splitlines()]
-    canaries = {name: Canary(name, held == "held", said) for name, held, said in told}
+    lines = [line.split("\t", 2) for line in text.decode("utf-8", "replace").splitlines()]
+    findings = {name: Finding(name, held == "held", detail) for name, held, detail in lines}
     ended = f"the attacker ended first, with status {status}"
-    missing = (name for name in _attacks(profile, foreign=-1) if name not in canaries)
-    return (*canaries.values(), *(Canary(name, False, ended) for name in missing))
+    missing = (name for name in _attacks(profile, foreign=-1) if name not in findings)
+    return (*findings.values(), *(Finding(name, False, ended) for name in missing))
 
 
 def _child(plan: LockPlan, profile: Profile, foreign: int, writing: int) -> None:
@@ -94,27 +90,28 @@ def _child(plan: LockPlan, profile: Profile, foreign: int, writing: int) -> None
                     os._exit(0)
                 plan.lock_function_call()
         for name, attack in _attacks(profile, foreign).items():
-            canary = _tried(name, attack)
-            held = "held" if canary.held else "broke"
-            os.write(writing, f"{name}\t{held}\t{canary.said}\n".encode())
+            finding = _tried(name, attack)
+            held = "held" if finding.held else "broke"
+            os.write(writing, f"{name}\t{held}\t{finding.detail}\n".encode())
     except BaseException as error:
         os.write(writing, f"locking\tbroke\t{type(error).__name__}: {error}\n".encode())
     finally:
         os._exit(0)
 
 
-def _tried(name: str, attack: Callable[[], object]) -> Canary:
+def _tried(name: str, attack: Callable[[], object]) -> Finding:
     try:
-        came = attack()
+        result = attack()
     except OSError as error:
-        return Canary(name, error.errno in FORBIDDEN, os.strerror(error.errno or 0))
+        return Finding(name, error.errno in FORBIDDEN, os.strerror(error.errno or 0))
     except Exception as error:
-        return Canary(name, False, type(error).__name__)
-    return Canary(name, came is None, "nothing came of it" if came is None else f"it got {came}")
+        return Finding(name, False, type(error).__name__)
+    detail = "it changed nothing" if result is None else f"it got {result}"
+    return Finding(name, result is None, detail)
 
 
 def _attacks(profile: Profile, foreign: int) -> dict[str, Callable[[], object]]:
-    """What is tried: each raises where it is refused, and returns None where it changed nothing."""
+    """What is tried: each raises if it is refused, and returns None if it changed nothing."""
     parent = os.getppid()
     attacks: dict[str, Callable[[], object]] = {
         "read /etc/passwd": lambda: _opened("/etc/passwd"),
@@ -128,7 +125,7 @@ def _attacks(profile: Profile, foreign: int) -> dict[str, Callable[[], object]]:
         "make a user namespace": lambda: _called("unshare", CLONE_NEWUSER),
         "change a file's mode": lambda: _change_mode(foreign),
         "start a program": lambda: os.execv("/bin/true", ["true"]),
-        # The last: nothing more would be heard.
+        # The last: nothing more would be reported.
         "kill itself": lambda: _through(os.kill, os.getpid(), signal.SIGKILL),
     }
     if profile == "function_call":

@@ -1,4 +1,4 @@
-"""Landlock: which files a process may open, in words of reading and writing."""
+"""Landlock: which files a process may read and write."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from guerdon.errors import InvalidArgumentError, SandboxError
 if TYPE_CHECKING:
     from landlockpy import AccessFS, Ruleset
 
-__all__ = ["FileRules", "abi_version", "hold_to"]
-
 # Devices that may be written to as well as read: nothing is kept in them.
 BOTTOMLESS = ("/dev/null",)
-# The versions of the interface whose rights are known here. A newer kernel is held to these.
+# The version of the interface whose rights are known here; those of a newer one are not used.
 KNOWN_ABI = 11
 
 
 def abi_version() -> int:
-    """The version of Landlock's interface in this kernel; 0 where there is none."""
+    """The version of Landlock's interface in this kernel; 0 if it has none."""
     from landlockpy import abi_version
 
     return min(abi_version(), KNOWN_ABI)
@@ -35,7 +33,7 @@ class FileRules:
     signals and abstract sockets that lead out. It doesn't guard stat, chmod, chown, times and
     extended attributes, which the filter of system calls answers.
 
-    A process is held to them before it gives up its user, which may be needed to reach the paths.
+    They are applied before the process gives up its user, which may be needed to reach the paths.
 
     Example:
         >>> from guerdon.sandbox.locking.landlock import FileRules
@@ -48,7 +46,7 @@ class FileRules:
         optional_read: The same, left out where they don't exist.
 
     Raises:
-        InvalidArgumentError: A path isn't absolute, or one of ``read`` isn't there.
+        InvalidArgumentError: A path isn't absolute, or one of ``read`` doesn't exist.
     """
 
     def __init__(self, read: Sequence[str], optional_read: Sequence[str] = ()) -> None:
@@ -63,26 +61,14 @@ class FileRules:
         """What may be read."""
         return tuple(self._folders)
 
-    def restrict(self, write: str | None = None) -> None:
-        """Hold this thread, and all it starts, to the rules. There is no way back.
-
-        Args:
-            write: A folder to make, change and remove files and folders in; None for none.
-
-        Raises:
-            SandboxError: The kernel refused, or has no Landlock.
-        """
-        with self.build(write) as rules:
-            hold_to(rules)
-
     def build(self, write: str | None = None) -> Ruleset:
-        """The rules as the kernel has them, for `hold_to`; whoever asks closes them.
+        """The rules as the kernel has them, for `restrict`; the caller closes them.
 
         Building them takes most of the time, and more so in a process that was just forked, where
         each page that is touched is copied first.
 
         Args:
-            write: As for `restrict`.
+            write: A folder to make, change and remove files and folders in; None for none.
 
         Raises:
             SandboxError: The kernel refused, or has no Landlock.
@@ -118,8 +104,8 @@ class FileRules:
         return rules
 
 
-def hold_to(rules: Ruleset) -> None:
-    """Hold this thread, and all it starts, to rules that were built.
+def restrict(rules: Ruleset) -> None:
+    """Apply rules to this thread and all that it starts, for good.
 
     Raises:
         SandboxError: The kernel refused.
@@ -131,7 +117,7 @@ def hold_to(rules: Ruleset) -> None:
 
 
 def _is_folder(path: str, *, needed: bool) -> bool | None:
-    """Whether a path is a folder; None where it isn't there and needn't be."""
+    """Whether a path is a folder; None if it doesn't exist and isn't needed."""
     if not os.path.isabs(path):
         raise InvalidArgumentError(f"read: {path!r} is not an absolute path")
     try:
@@ -143,9 +129,9 @@ def _is_folder(path: str, *, needed: bool) -> bool | None:
 
 
 def _writing() -> AccessFS:
-    """What may be done in a folder of its own: no devices, sockets, pipes or links by name.
+    """The rights in a folder that may be written in: no devices, sockets, pipes or symbolic links.
 
-    A symbolic link would do no harm by itself, but what cleans up after the call would meet it.
+    A symbolic link would do no harm by itself, but the cleaning up after the call would meet it.
     REFER moves files between folders under it; from outside none can be moved or linked in, since
     it would have to be granted there too.
     """

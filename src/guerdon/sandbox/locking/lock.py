@@ -2,7 +2,7 @@
 
 ::
 
-    keeper      prepare()               rules are read, filters assembled; nothing is locked
+    supervisor  prepare()               rules are read, filters assembled; nothing is locked
     ├─ program  lock_program(folder)    files, user, system calls
     └─ template lock_template()         the same; it may still fork and load a filter
        └─ call  lock_function_call()    no process any more, no signal but to itself
@@ -22,17 +22,18 @@ from typing import TYPE_CHECKING
 
 from guerdon.errors import SandboxError, SandboxUnavailableError
 from guerdon.sandbox.locking import privileges, rules
-from guerdon.sandbox.locking.bpf import assemble
-from guerdon.sandbox.locking.conditions import Policy
-from guerdon.sandbox.locking.kernel import PR_SET_PDEATHSIG, prctl
-from guerdon.sandbox.locking.landlock import FileRules, abi_version, hold_to
-from guerdon.sandbox.locking.seccomp import LoadableFilter, forbid_new_privileges
-from guerdon.sandbox.locking.syscalls import ARCHITECTURES, Architecture, this_architecture
+from guerdon.sandbox.locking.filters import Filter, assemble
+from guerdon.sandbox.locking.landlock import FileRules, abi_version, restrict
+from guerdon.sandbox.locking.syscalls import (
+    ARCHITECTURES,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    prctl,
+    this_architecture,
+)
 
 if TYPE_CHECKING:
     from landlockpy import Ruleset
-
-__all__ = ["LockPlan", "facts", "requirements"]
 
 
 @dataclass(slots=True)
@@ -40,15 +41,15 @@ class LockPlan:
     """Everything that locking needs, made before the fork; `prepare` makes it.
 
     Attributes:
-        files: What may be read.
-        uid: The user to become; None stays the one that it is.
-        keep: The capability that reading needs where the files are shut to others; mostly None.
+        files: Which files may be read.
+        uid: The user to become; None stays the present one.
+        keep: The capability that reading needs if other users can't read the files; usually None.
     """
 
     files: FileRules
     uid: int | None
     keep: int | None
-    _filters: dict[str, LoadableFilter] = field(repr=False)
+    _filters: dict[str, Filter] = field(repr=False)
     _parent: int = field(default_factory=os.getpid, repr=False)
 
     @classmethod
@@ -64,19 +65,17 @@ class LockPlan:
         Args:
             read: Files and folders that may be read, with all that is under them.
             optional_read: The same, left out where they don't exist.
-            uid: A reserved user's number; needed where this is root, and impossible elsewhere.
+            uid: A reserved user's number; needed if this is root, and impossible otherwise.
 
         Raises:
             SandboxUnavailableError: Something is missing on this machine.
             SandboxError: Root without a user to become.
-            InvalidArgumentError: A path isn't absolute, or one of ``read`` isn't there.
+            InvalidArgumentError: A path isn't absolute, or one of ``read`` doesn't exist.
         """
         architecture = this_architecture()
         missing = requirements()
         if missing or architecture is None:
-            raise SandboxUnavailableError(
-                "strict doesn't work here: " + "; ".join(missing), level="strict", missing=missing
-            )
+            raise _unavailable("; ".join(missing), missing)
         if (uid is None) != (os.geteuid() != 0):
             need = (
                 "root needs a user to become" if uid is None else "only root becomes another user"
@@ -86,34 +85,20 @@ class LockPlan:
         shut = privileges.unreachable(files.paths)
         keep = privileges.reading_capability() if shut else None
         if shut and uid is not None and keep is None:
-            raise SandboxUnavailableError(
-                f"strict doesn't work here: other users can't read {shut[0]}",
-                level="strict",
-                missing=[f"other users can't read {path}: chmod -R o+rX {path}" for path in shut],
-            )
+            unreadable = [f"other users can't read {path}: chmod -R o+rX {path}" for path in shut]
+            raise _unavailable(f"other users can't read {shut[0]}", unreadable)
         abi = abi_version()
         policies = (rules.template(abi), rules.program(abi), rules.function_call())
-        filters = {policy.name: _loadable(policy, architecture) for policy in policies}
+        filters = {policy.name: assemble(policy, architecture) for policy in policies}
         return cls(files, uid, keep, filters)
 
-    def build(self, write: str | None = None) -> Ruleset:
-        """In the keeper: the file rules of the process that it forks next, which cost most.
-
-        Args:
-            write: A folder that it may write in; None for none. As another user it must own it.
-
-        Raises:
-            SandboxError: The kernel refused.
-        """
-        return self.files.build(write)
-
     def lock_template(self) -> None:
-        """Lock a process that is to import a reward function and to fork its calls.
+        """Lock a process that is to import a function and to fork its calls.
 
         Raises:
-            SandboxError: A step was refused; the process must end then, whatever it was to do.
+            SandboxError: A step was refused; the process must end then.
         """
-        self._lock("template", None)
+        self._lock("template", None, None)
         self._parent = os.getpid()
 
     def lock_program(self, write: str | None = None, built: Ruleset | None = None) -> None:
@@ -121,7 +106,7 @@ class LockPlan:
 
         Args:
             write: A folder that it may write in; None for none. As another user it must own it.
-            built: What `build` gave for it, where that was called before the fork.
+            built: The rules of its files, if they were built before the fork.
 
         Raises:
             SandboxError: A step was refused; the process must end then.
@@ -129,47 +114,35 @@ class LockPlan:
         self._lock("program", write, built)
 
     def lock_function_call(self) -> None:
-        """Lock a call that was forked from a locked template.
+        """Lock a call in a copy of a locked template, or in the template itself.
 
         Raises:
-            SandboxError: A step was refused; the process must end then.
+            SandboxError: The kernel refused the filter; the process must end then.
         """
         # It ends with the template all the same: what ends that ends its group.
         self._filters["function_call"].load(os.getpid())
 
-    def lock_standing(self) -> None:
-        """Lock a template further that answers calls itself: it forks nothing any more.
-
-        Raises:
-            SandboxError: A step was refused; the process must end then.
-        """
-        self._filters["function_call"].load(os.getpid())
-
-    def _lock(self, name: str, write: str | None, built: Ruleset | None = None) -> None:
-        forbid_new_privileges()
+    def _lock(self, name: str, write: str | None, built: Ruleset | None) -> None:
+        # No program that is started from here on gives a privilege; a filter requires that.
+        _set(PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
         if built is None:
-            self.files.restrict(write)
+            with self.files.build(write) as built:
+                restrict(built)
         else:
-            hold_to(built)
+            restrict(built)
         if self.uid is not None:
             privileges.drop(self.uid, keep=self.keep)
         else:
             privileges.give_up(keep=self.keep)
-        # After the user was changed, which would undo it.
-        self._die_with_parent()
-        self._filters[name].load(os.getpid())
-
-    def _die_with_parent(self) -> None:
-        try:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        except OSError as error:
-            raise SandboxError(f"PR_SET_PDEATHSIG was refused: {error}") from error
+        # After the change of user, which would undo it.
+        _set(PR_SET_PDEATHSIG, signal.SIGKILL, "PR_SET_PDEATHSIG")
         if os.getppid() != self._parent:
             raise SandboxError("what started this process has ended already, or is another")
+        self._filters[name].load(os.getpid())
 
 
 def requirements() -> list[str]:
-    """What is missing on this machine for ``strict``, each with what mends it; mostly nothing.
+    """What is missing on this machine for ``strict``, each with how to fix it; usually nothing.
 
     Example:
         >>> from guerdon.sandbox.locking.lock import requirements
@@ -189,7 +162,7 @@ def requirements() -> list[str]:
             f"{known}"
         )
     if not os.path.isdir("/proc/self/task"):
-        missing.append("/proc isn't there: mount -t proc proc /proc")
+        missing.append("/proc isn't mounted: mount -t proc proc /proc")
     else:
         missing += _missing_seccomp()
         missing += _missing_for_root() if os.geteuid() == 0 else []
@@ -200,28 +173,35 @@ def facts(plan: LockPlan | None = None) -> dict[str, str]:
     """What is in force on this machine, for people to read.
 
     Args:
-        plan: As what locking is planned; None tells of the machine alone.
+        plan: How processes are locked; None reports the machine alone.
     """
     if sys.platform != "linux":
         return {"platform": sys.platform}
-    told = {"architecture": os.uname().machine, "kernel": os.uname().release}
+    found = {"architecture": os.uname().machine, "kernel": os.uname().release}
     try:
-        told["Landlock"] = f"interface {abi_version()}"
+        found["Landlock"] = f"interface {abi_version()}"
     except ImportError:
-        told["Landlock"] = "landlockpy is not installed"
+        found["Landlock"] = "landlockpy is not installed"
     except OSError as error:
-        told["Landlock"] = f"refused: {error}"
+        found["Landlock"] = f"refused: {error}"
     if plan is not None:
-        told["calls run as"] = "this user" if plan.uid is None else str(plan.uid)
+        found["calls run as"] = "this user" if plan.uid is None else str(plan.uid)
         if plan.keep is not None:
-            told["capability kept"] = privileges.CAPABILITY_NAMES[plan.keep]
-    return told
+            found["capability kept"] = privileges.CAPABILITY_NAMES[plan.keep]
+    return found
 
 
-def _loadable(policy: Policy, architecture: Architecture) -> LoadableFilter:
-    number = architecture.number("seccomp")
-    assert number is not None
-    return LoadableFilter(assemble(policy, architecture), number=number)
+def _set(option: int, value: int, name: str) -> None:
+    try:
+        prctl(option, value)
+    except OSError as error:
+        raise SandboxError(f"{name} was refused: {error}") from error
+
+
+def _unavailable(why: str, missing: Sequence[str]) -> SandboxUnavailableError:
+    return SandboxUnavailableError(
+        f"strict doesn't work here: {why}", level="strict", missing=missing
+    )
 
 
 def _missing_for_root() -> list[str]:

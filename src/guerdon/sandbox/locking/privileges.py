@@ -1,11 +1,13 @@
-"""Another user: what a process gives up that runs as root.
+"""Users and capabilities: what a process gives up that runs as root.
 
-A user that nobody else is can't signal, trace or read what others run, and has a count of
-processes of its own. It is reserved by a name that is gone when its holder is, however it ends.
+A user as whom nothing else runs can't signal, trace or read the processes of others, and has a
+count of processes of its own. It is reserved by binding a name, which the kernel frees when the
+owner ends, however it ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -13,24 +15,15 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from guerdon.errors import SandboxError
-from guerdon.sandbox.locking.kernel import (
+from guerdon.sandbox.locking.syscalls import (
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAPBSET_DROP,
     PR_SET_KEEPCAPS,
     prctl,
     syscall,
+    this_architecture,
 )
-from guerdon.sandbox.locking.syscalls import this_architecture
-
-__all__ = [
-    "ReservedUser",
-    "drop",
-    "give_up",
-    "missing_privileges",
-    "reading_capability",
-    "unreachable",
-]
 
 # linux/capability.h
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID = 1, 2, 5, 6, 7
@@ -43,16 +36,13 @@ CAPABILITY_NAMES = {
 }
 CAPABILITY_VERSION_3 = 0x2008_0522
 
-# Numbers that by convention are nobody's: between the users that systems make and those that
-# containers map, and, where a container has only 65536, between people and services.
-NOBODYS = (range(66_000, 100_000), range(60_578, 61_184))
+# Numbers that by convention are not assigned: between the users that systems make and those that
+# containers map, and, in a container that has only 65536, between people and services.
+UNASSIGNED = (range(66_000, 100_000), range(60_578, 61_184))
 
 
 class ReservedUser:
     """A user's number that no account, no process and no other sandbox has.
-
-    Args:
-        uid: Take this one; None looks for one.
 
     Raises:
         SandboxError: All are taken.
@@ -61,19 +51,19 @@ class ReservedUser:
         uid: The number, of its group as well.
     """
 
-    def __init__(self, uid: int | None = None) -> None:
-        candidates = iter((uid,)) if uid is not None else _candidates()
+    def __init__(self) -> None:
         busy = _busy_users()
-        for candidate in candidates:
-            name = _reserve(candidate) if candidate not in busy else None
+        for uid in _candidates():
+            name = _reserve(uid) if uid not in busy else None
             if name is not None:
-                self.uid, self._name = candidate, name
+                self.uid, self._name = uid, name
                 return
-        wanted = "every user's number that is nobody's" if uid is None else f"user {uid}"
-        raise SandboxError(f"{wanted} is taken, or isn't one of this user namespace")
+        raise SandboxError(
+            "every unassigned user's number is taken, or isn't one of this user namespace"
+        )
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release it for others."""
         self._name.close()
 
     def __enter__(self) -> ReservedUser:
@@ -84,18 +74,18 @@ class ReservedUser:
 
 
 def unreachable(paths: Sequence[str]) -> list[str]:
-    """Which of these paths a user can't reach who is nobody's owner and in nobody's group.
+    """Which of these paths a user can't read who owns no file and is in no group.
 
-    Only the way there and the path itself are looked at, not what is under it.
+    Only the path itself and the folders above it are checked, not what is under it.
     """
     return [path for path in paths if not _others_can_read(path)]
 
 
 def reading_capability() -> int | None:
-    """The capability to keep where files can't be reached otherwise; None where none is there.
+    """The capability to keep if files can't be read otherwise; None if this process has none.
 
-    The narrower one, which reads everything, isn't given to containers; the wider one is. What it
-    opens besides, Landlock keeps shut.
+    Containers lack the narrower one, which reads everything, and have the wider one. Landlock
+    refuses what it allows besides.
     """
     permitted = permitted_capabilities()
     for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
@@ -105,7 +95,7 @@ def reading_capability() -> int | None:
 
 
 def missing_privileges() -> list[str]:
-    """What root lacks here to become another user and to end what it started as that."""
+    """The capabilities that root lacks here to become another user and to kill its processes."""
     permitted = permitted_capabilities()
     return [
         CAPABILITY_NAMES[capability]
@@ -115,11 +105,11 @@ def missing_privileges() -> list[str]:
 
 
 def has_spare_users() -> bool:
-    """Whether this user namespace has numbers that by convention are nobody's."""
+    """Whether this user namespace has numbers that by convention are not assigned."""
     mapped = _mapped_users()
     return any(
         max(numbers.start, users.start) < min(numbers.stop, users.stop)
-        for numbers in NOBODYS
+        for numbers in UNASSIGNED
         for users in mapped
     )
 
@@ -134,10 +124,10 @@ def permitted_capabilities() -> int:
 
 
 def give_up(*, keep: int | None = None) -> None:
-    """Stay the user that this is, without a capability.
+    """Give up all capabilities, as the present user.
 
     Args:
-        keep: One to stay with.
+        keep: One to keep.
 
     Raises:
         SandboxError: It was refused.
@@ -154,10 +144,10 @@ def drop(uid: int, *, keep: int | None = None) -> None:
 
     Args:
         uid: The user's number, and its group's.
-        keep: One capability to stay with, as `reading_capability` says.
+        keep: One capability to keep; see `reading_capability`.
 
     Raises:
-        SandboxError: Something of it was refused, or didn't hold.
+        SandboxError: A step was refused, or had no effect.
     """
     try:
         _empty_bounding_set()
@@ -171,7 +161,7 @@ def drop(uid: int, *, keep: int | None = None) -> None:
         raise SandboxError(f"becoming user {uid} was refused: {error}") from error
     give_up(keep=keep)
     if os.getresuid() != (uid,) * 3 or os.getresgid() != (uid,) * 3 or os.getgroups():
-        raise SandboxError(f"becoming user {uid} didn't hold: {os.getresuid()}, {os.getresgid()}")
+        raise SandboxError(f"becoming user {uid} had no effect: {os.getresuid()}, {os.getresgid()}")
 
 
 class _CapabilityHeader(ctypes.Structure):
@@ -191,21 +181,19 @@ def _set_capabilities(bits: int) -> None:
 
 
 def _empty_bounding_set() -> None:
-    """No program could give a capability back, though none is ever started."""
+    """Keep programs from giving a capability back, though none is ever started."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
-        except PermissionError:
-            return  # without CAP_SETPCAP; no_new_privs does the same
-        except OSError:
-            return  # beyond the last capability
+        except OSError:  # without CAP_SETPCAP, and no_new_privs does the same; or beyond the last
+            return
 
 
 def _candidates() -> Iterator[int]:
-    """The numbers to try: not in the same order in each process, so that few meet."""
+    """The numbers to try, in an order that differs between processes, so that few collide."""
     mapped = _mapped_users()
-    for numbers in NOBODYS:
-        # By chance: two containers don't see what the other has reserved.
+    for numbers in UNASSIGNED:
+        # Random: two containers don't see what the other has reserved.
         start = random.randrange(len(numbers))
         for at in range(len(numbers)):
             uid = numbers[(start + at) % len(numbers)]
@@ -225,11 +213,9 @@ def _has_account(uid: int) -> bool:
     import pwd
 
     for look_up in (pwd.getpwuid, grp.getgrgid):
-        try:
+        with contextlib.suppress(KeyError):
             look_up(uid)
-        except KeyError:
-            continue
-        return True
+            return True
     return False
 
 
@@ -249,7 +235,7 @@ def _busy_users() -> set[int]:
 
 
 def _reserve(uid: int) -> socket.socket | None:
-    """Hold the name that stands for a user; None where another holds it."""
+    """Bind the name that reserves a user; None if another process has bound it."""
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         name.bind(f"\0guerdon-uid-{uid}")

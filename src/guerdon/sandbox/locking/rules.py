@@ -1,21 +1,22 @@
 """The table of system calls: which a locked process may make, and why.
 
-What isn't here is refused. There are three policies: ``template``, for the process that imports a
-reward function and forks the calls; ``program``, for one that runs a program; and
-``function_call``, which is put on top of the first when a call begins.
+All others are refused. There are three policies: ``template``, for the process that imports a
+function and forks the calls; ``program``, for one that runs a program; and ``function_call``, which
+is loaded on top of the first when a call begins.
 
-Nothing here lets a process send SIGKILL, to itself either, so that a death by it is never the
-code's own doing. Landlock guards the contents of files; what it doesn't look at is answered here.
+No process can send SIGKILL, not even to itself, so that death by it is never the code's own doing.
+Landlock guards the contents of files; the calls that it doesn't check are answered here.
 """
 
 from __future__ import annotations
 
-from guerdon.sandbox.locking.conditions import (
+from guerdon.sandbox.locking.filters import (
     ABSENT,
     ALLOW,
     NOTHING,
     OWN_PID,
     REFUSE,
+    SECCOMP_SET_MODE_FILTER,
     UNSUPPORTED,
     Call,
     Condition,
@@ -23,10 +24,9 @@ from guerdon.sandbox.locking.conditions import (
     Policy,
     arg,
 )
+from guerdon.sandbox.locking.syscalls import PR_SET_PDEATHSIG
 
-__all__ = ["function_call", "program", "template"]
-
-# Landlock guards these from that version of its interface on.
+# The versions of Landlock's interface from which on it guards these.
 GUARDS_TRUNCATION = 3
 GUARDS_SIGNALS = 6
 
@@ -56,15 +56,13 @@ IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # GET_PDEATHSIG, GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, SET_NO_NEW_PRIVS,
 # GET_NO_NEW_PRIVS, SET_VMA. Not SET_PDEATHSIG, SET_SECCOMP, SET_MM, SET_PTRACER, SET_DUMPABLE.
 PRCTL = (2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
-PR_SET_PDEATHSIG = 1
-SECCOMP_SET_MODE_FILTER = 1
 RLIMIT_DATA, RLIMIT_AS = 2, 9
 # MAP_TYPE is MAP_SHARED (1), MAP_PRIVATE (2) or MAP_SHARED_VALIDATE (3).
 MAP_TYPE, MAP_ANONYMOUS, MAP_GROWSDOWN, MAP_HUGETLB = 0xF, 0x20, 0x100, 0x40000
 PROT_GROWSDOWN, PROT_GROWSUP = 0x0100_0000, 0x0200_0000
 AF_UNIX, SOCK_STREAM, SOCK_TYPE = 1, 1, 0xF
 SOL_SOCKET = 1
-TIMES = (20, 21)  # SO_RCVTIMEO, SO_SNDTIMEO; what lies in buffers no limit counts
+TIMES = (20, 21)  # SO_RCVTIMEO, SO_SNDTIMEO; not buffers, which no limit counts
 QUERY = 0xFFFF_FFFF  # personality(QUERY) changes nothing
 O_ACCMODE, O_TRUNC = 0x3, 0x200
 
@@ -75,9 +73,9 @@ _FORKING = (
 )
 
 COMMON = (
+    # Memory, also executable: an extension module is mapped so. Not memory that is shared without a
+    # file, nor memory that grows by itself: no limit counts either.
     Group(
-        "Memory. Executable memory too: an extension module is mapped so. Not what is shared "
-        "without a file, nor what grows by itself: no limit counts either.",
         "brk madvise mremap msync munmap",
         Call(
             "mmap",
@@ -86,83 +84,72 @@ COMMON = (
         ),
         Call("mprotect", arg(2).without(PROT_GROWSDOWN, PROT_GROWSUP)),
     ),
+    # Reading and writing what is open.
     Group(
-        "Reading and writing what is open.",
         "close close_range copy_file_range dup dup2 dup3 fadvise64 fdatasync "
         "flock fsync ftruncate lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 "
         "read readv sendfile write writev",
-        # With a mode, it takes room on the disk that no limit on files counts.
+        # With a mode, it allocates disk space that no limit on files counts.
         Call("fallocate", arg(1).equals(0)),
         Call("fcntl", arg(1).among(*FCNTL)),
         Call("ioctl", arg(1).among(*IOCTL)),
     ),
+    # Files by name: Landlock determines which can be opened, made, moved and removed.
     Group(
-        "Files by name: Landlock says which can be opened, made, moved and removed.",
         "link linkat mkdir mkdirat rename renameat renameat2 rmdir symlink symlinkat "
-        "unlink unlinkat",
+        "unlink unlinkat"
     ),
+    # Looking at files and folders. Landlock doesn't hide that a file is there.
     Group(
-        "Looking at files and folders. Landlock doesn't hide that a file is there.",
         "access chdir faccessat faccessat2 fchdir fstat fstatfs getcwd getdents "
-        "getdents64 lstat newfstatat readlink readlinkat stat statfs statx umask",
+        "getdents64 lstat newfstatat readlink readlinkat stat statfs statx umask"
     ),
+    # Landlock doesn't guard modes and times. Code that copies a file sets them on the copy, so
+    # nothing is done, and the answer is a success.
+    Group("chmod fchmod fchmodat fchmodat2 futimesat utime utimensat utimes", answer=NOTHING),
+    # Nor extended attributes; code that copies a file accepts that there are none.
     Group(
-        "Landlock doesn't guard modes and times. What copies a file sets them on the "
-        "copy, so nothing is done, and that is called a success.",
-        "chmod fchmod fchmodat fchmodat2 futimesat utime utimensat utimes",
-        answer=NOTHING,
-    ),
-    Group(
-        "Nor extended attributes; what copies a file is content where there are none.",
         "fgetxattr flistxattr fremovexattr fsetxattr getxattr getxattrat lgetxattr "
         "listxattr listxattrat llistxattr lremovexattr lsetxattr removexattr "
         "removexattrat setxattr setxattrat",
         answer=UNSUPPORTED,
     ),
+    # Time. Not timer_create, whose timers send any signal.
     Group(
-        "Time. Not timer_create, whose timers send any signal.",
         "alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday "
-        "nanosleep setitimer time timerfd_create timerfd_gettime timerfd_settime times",
+        "nanosleep setitimer time timerfd_create timerfd_gettime timerfd_settime times"
     ),
+    # Waiting for something.
     Group(
-        "Waiting for something.",
         "epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd "
-        "eventfd2 pause poll ppoll pselect6 select",
+        "eventfd2 pause poll ppoll pselect6 select"
     ),
+    # Pipes, and pairs of sockets, as asyncio makes them. No socket that could reach another process
+    # can be made; datagrams could be sent to a name, and messages could carry descriptors.
     Group(
-        "Pipes, and pairs of sockets as asyncio makes one. A socket that could reach "
-        "anybody else can't be made; datagrams could be sent to a name, and messages could "
-        "carry descriptors.",
         "getpeername getsockname getsockopt pipe pipe2 recvfrom shutdown",
         Call("socketpair", arg(0).equals(AF_UNIX), arg(1).masked(SOCK_TYPE, SOCK_STREAM)),
         Call("sendto", arg(4).is_null()),
         Call("setsockopt", arg(1).equals(SOL_SOCKET), arg(2).among(*TIMES)),
     ),
+    # Threads and processes. No process can leave its process group or session, so that killing the
+    # group kills them all.
     Group(
-        "Threads and processes. None can leave its process group or session, so that what "
-        "ends the group ends all.",
         "exit exit_group fork futex futex_requeue futex_wait futex_waitv futex_wake "
         "getcpu gettid restart_syscall rseq sched_get_priority_max sched_get_priority_min "
         "sched_yield set_robust_list set_tid_address vfork wait4 waitid",
         Call("clone", *_FORKING),
     ),
+    # Their flags are in memory, where a filter can't look. The C library takes clone and openat
+    # instead.
+    Group("clone3 openat2", answer=ABSENT),
+    # Handling signals.
     Group(
-        "Its flags are in memory, where a filter can't look. The C library takes clone instead.",
-        "clone3",
-        answer=ABSENT,
-    ),
-    Group(
-        "The same of openat2, whose place openat takes.",
-        "openat2",
-        answer=ABSENT,
-    ),
-    Group(
-        "Handling signals.",
         "rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend "
-        "rt_sigtimedwait sigaltstack signalfd signalfd4",
+        "rt_sigtimedwait sigaltstack signalfd signalfd4"
     ),
+    # Questions about the process itself.
     Group(
-        "Asking about itself, and itself only.",
         "capget getegid geteuid getgid getgroups getpgrp getpid getppid getrandom "
         "getresgid getresuid getrlimit getrusage getuid sysinfo uname",
         Call("getpgid", arg(0).equals(0)),
@@ -177,9 +164,9 @@ COMMON = (
     ),
 )
 
+# What begins a call: receiving its descriptors, the second filter, its memory, and ending with
+# the template.
 TEMPLATE_ONLY = Group(
-    "What begins a call: what it is given, the second filter, its memory, and that it ends with "
-    "the template.",
     "recvmsg sendmsg",
     Call("prctl", arg(0).equals(PR_SET_PDEATHSIG), arg(1).is_long(SIGKILL)),
     Call("prlimit64", arg(0).equals(0), arg(1).among(RLIMIT_DATA, RLIMIT_AS)),
@@ -188,7 +175,7 @@ TEMPLATE_ONLY = Group(
 
 
 def template(abi: int) -> Policy:
-    """What the process may do that imports a reward function and forks its calls.
+    """The policy of the process that imports a function and forks its calls.
 
     Example:
         >>> from guerdon.sandbox.locking.rules import template
@@ -196,13 +183,13 @@ def template(abi: int) -> Policy:
         'template'
 
     Args:
-        abi: The version of Landlock's interface that is there; it decides what has to be done here.
+        abi: The version of Landlock's interface; the filter guards what an old one doesn't.
     """
     return Policy("template", (*COMMON, *_opening(abi), _signals(abi), TEMPLATE_ONLY))
 
 
 def program(abi: int) -> Policy:
-    """What a process may do that runs a program.
+    """The policy of a process that runs a program.
 
     Args:
         abi: As for `template`.
@@ -211,28 +198,25 @@ def program(abi: int) -> Policy:
 
 
 def function_call() -> Policy:
-    """What a call may no more do than its template.
+    """What a call is refused beyond its template.
 
-    It adds to the filter that is there already, so it names only what is refused and is short: it
-    is loaded at each call.
+    It adds to the filter that is loaded already, and is short: it is loaded at each call.
     """
     to_itself = arg(0).equals(OWN_PID)
     return Policy(
         "function_call",
         (
-            Group("No new process.", "fork vfork", answer=REFUSE),
-            Group("A new thread is none.", Call("clone", arg(0).having(CLONE_THREAD))),
-            Group(
-                "No signal to another: the template and it are in one group.",
-                *(Call(name, to_itself) for name in ("kill", "tgkill", "tkill")),
-            ),
-            Group("Its limits and filters stay.", "seccomp", answer=REFUSE),
-            Group("Nor is it given descriptors.", "recvmsg sendmsg", answer=REFUSE),
-            Group("And may be read.", Call("prlimit64", arg(2).is_null())),
-            Group(
-                "It ends with its template.",
-                Call("prctl", arg(0).is_not(PR_SET_PDEATHSIG)),
-            ),
+            # No new process, only threads.
+            Group("fork vfork", answer=REFUSE),
+            Group(Call("clone", arg(0).having(CLONE_THREAD))),
+            # No signal to another: the template and it are in one group.
+            Group(*(Call(name, to_itself) for name in ("kill", "tgkill", "tkill"))),
+            # Its filters stay, and it receives no descriptors.
+            Group("seccomp recvmsg sendmsg", answer=REFUSE),
+            # Its limits can be read, but not changed.
+            Group(Call("prlimit64", arg(2).is_null())),
+            # It ends with its template.
+            Group(Call("prctl", arg(0).is_not(PR_SET_PDEATHSIG))),
         ),
         otherwise=ALLOW,
         newer=ALLOW,
@@ -242,33 +226,22 @@ def function_call() -> Policy:
 
 def _opening(abi: int) -> tuple[Group, ...]:
     if abi >= GUARDS_TRUNCATION:
-        return (Group("Landlock guards these.", "creat open openat truncate"),)
+        return (Group("creat open openat truncate"),)
 
     def writing(place: int) -> Condition:
         # Of the four ways to open, 0 reads and 3 neither reads nor writes: yet both truncate.
         return arg(place).not_masked(O_TRUNC | O_ACCMODE, O_TRUNC, O_TRUNC | O_ACCMODE)
 
     return (
-        Group(
-            "This Landlock guards what is opened for writing, not what is emptied.",
-            "creat",
-            Call("open", writing(1)),
-            Call("openat", writing(2)),
-        ),
+        # This Landlock guards opening for writing, but not truncating.
+        Group("creat", Call("open", writing(1)), Call("openat", writing(2))),
     )
 
 
 def _signals(abi: int) -> Group:
+    # A later Landlock keeps signals inside; otherwise a process may signal itself alone.
+    receiver = () if abi >= GUARDS_SIGNALS else (arg(0).equals(OWN_PID),)
     places = {"kill": 1, "tgkill": 2, "tkill": 1}
-    if abi >= GUARDS_SIGNALS:
-        return Group(
-            "Signals, which Landlock keeps inside.",
-            *(Call(name, arg(place).is_not(SIGKILL)) for name, place in places.items()),
-        )
     return Group(
-        "Signals, to itself: this Landlock doesn't keep them inside.",
-        *(
-            Call(name, arg(0).equals(OWN_PID), arg(place).is_not(SIGKILL))
-            for name, place in places.items()
-        ),
+        *(Call(name, *receiver, arg(place).is_not(SIGKILL)) for name, place in places.items())
     )

@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.sandbox.execution import Ending, Execution
-from guerdon.sandbox.limits import Limits
-from guerdon.sandbox.protocol import Program, Sandbox
+from guerdon.sandbox.protocol import Ending, Execution, Limits, Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
 from guerdon.sandbox.testing.stream import GONE
 from guerdon.sandbox.testing.verdict import Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guerdon.sandbox.execution import Ending
+from guerdon.sandbox.protocol import Ending
 
 __all__ = ["Verdict"]
 

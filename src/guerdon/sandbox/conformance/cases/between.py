@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from guerdon.sandbox.conformance.case import Case
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 
 __all__ = ["BETWEEN"]
 
@@ -13,10 +13,10 @@ _LIMITS = Limits(seconds=2, memory_bytes=128 << 20, processes=8, files=20)
 
 _after = partial(Case, group="between calls", way="after")
 _beside = partial(Case, group="between calls", way="beside", limits=_LIMITS)
-_rewarded = partial(
+_function = partial(
     Case,
     group="between calls",
-    way="rewarded",
+    way="function",
     limits=Limits(seconds=4, memory_bytes=512 << 20, processes=8, files=20),
 )
 
@@ -255,20 +255,18 @@ refused(
         )
         """,
     ),
-    _rewarded(
-        name="a poisoned reward",
-        proves="a reward function that poisons its modules is whole in the next call",
+    _function(
+        name="a poisoned function",
+        proves="a function that poisons its modules is whole in the next call",
         program="""
         import json, os
         calls = []
-        def score(messages, ground_truth=None):
-            from guerdon import EvaluateResult
-            if ground_truth == "leave":
+        def call(task):
+            if task == "leave":
                 json.dumps = json.loads = lambda *arguments, **others: "poisoned"
-                EvaluateResult.model_dump_json = lambda *arguments, **others: "{}"
                 os.environ["GUERDON_LEFT"] = "left"
                 calls.append(1)
-                return 0.5
+                return "left"
             left = [
                 what for what, is_bad in {
                     "json": json.loads("[1]") != [1],
@@ -276,13 +274,12 @@ refused(
                     "a global": bool(calls),
                 }.items() if is_bad
             ]
-            said = f"BROKEN: left: {left}" if left else "held: nothing is left"
-            return EvaluateResult(score=0.0, reason=said)
+            return f"BROKEN: left: {left}" if left else "held: nothing is left"
         """,
     ),
-    _rewarded(
-        name="a reward's thread",
-        proves="a thread that a reward function starts doesn't go on in the next call",
+    _function(
+        name="a function's thread",
+        proves="a thread that a function starts doesn't go on in the next call",
         program="""
         import threading, time
         ticks = []
@@ -290,24 +287,22 @@ refused(
             while True:
                 ticks.append(1)
                 time.sleep(0.01)
-        def score(messages, ground_truth=None):
-            from guerdon import EvaluateResult
-            if ground_truth == "leave":
+        def call(task):
+            if task == "leave":
                 try:
                     threading.Thread(target=tick, daemon=True).start()
                 except RuntimeError as error:
                     print(error)
-                return 0.5
+                return "left"
             count = len(ticks)
             time.sleep(0.05)
             bad = len(ticks) != count or count or threading.active_count() > 1
-            said = "BROKEN: the thread runs" if bad else "held: no thread runs"
-            return EvaluateResult(score=0.0, reason=said)
+            return "BROKEN: the thread runs" if bad else "held: no thread runs"
         """,
     ),
-    _rewarded(
-        name="a reward that reaches out",
-        proves="a reward function reaches no network, file or process either",
+    _function(
+        name="a function that reaches out",
+        proves="a function reaches no network, file or process either",
         program="""
         import os, socket, subprocess, sys
         def attempts(secret, port, pid):
@@ -317,26 +312,25 @@ refused(
             yield "parent", lambda: os.kill(os.getppid(), 0)
             yield "fork", os.fork
             yield "run", lambda: subprocess.run(["true"])
-            yield "write", lambda: open("/tmp/guerdon-reward", "x")
-            yield "here", lambda: open("reward", "x")
-        def score(messages, ground_truth=None):
-            from guerdon import EvaluateResult
-            if ground_truth == "leave":
-                return 0.5
+            yield "write", lambda: open("/tmp/guerdon-function", "x")
+            yield "here", lambda: open("function", "x")
+        def call(task):
+            if task == "leave":
+                return "left"
             said = []
-            for name, attempt in attempts(*ground_truth):
+            for name, attempt in attempts(*task):
                 try:
                     attempt()
                 except OSError as error:
                     said.append(f"{name}: {error.strerror}")
                 else:
-                    return EvaluateResult(score=0.0, reason=f"BROKEN: {name} got through")
-            return EvaluateResult(score=0.0, reason="held: " + ", ".join(said))
+                    return f"BROKEN: {name} got through"
+            return "held: " + ", ".join(said)
         """,
     ),
-    _rewarded(
-        name="a reward's import",
-        proves="what a reward function does when it is imported is held as well",
+    _function(
+        name="a function's import",
+        proves="what a function does when it is imported is held as well",
         program="""
         import os, socket
         said = []
@@ -354,10 +348,9 @@ refused(
                 said.append(error.strerror)
             else:
                 said.append("BROKEN: one got through")
-        def score(messages, ground_truth=None):
-            from guerdon import EvaluateResult
+        def call(task):
             bad = [line for line in said if line.startswith("BROKEN")]
-            return EvaluateResult(score=0.0, reason=bad[0] if bad else f"held: {said}")
+            return bad[0] if bad else f"held: {said}"
         """,
     ),
 )

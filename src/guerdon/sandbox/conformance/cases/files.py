@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from guerdon.sandbox.conformance.case import Case
-from guerdon.sandbox.limits import Limits
+from guerdon.sandbox.protocol import Limits
 
 __all__ = ["FILES"]
 

@@ -1,0 +1,14 @@
+"""Rewards in a sandbox: a rubric or a reward function that this process never runs itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from guerdon.rubrics.sandboxed.eval_sandbox import *
+    from guerdon.rubrics.sandboxed.source import *
+
+# Lazily: a sandbox imports this package, but not what the host needs.
+__getattr__, __dir__ = lazy_names(__name__, "source", "eval_sandbox")

@@ -1,0 +1,409 @@
+"""Where the calls of a reward run: in a pool of workers, in a plug-in's sandbox, or here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import secrets
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from guerdon.errors import AsyncRubricError, InvalidArgumentError, LoadError, SandboxError
+from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function
+from guerdon.rubrics.sandboxed.inside import describe, load_function
+from guerdon.rubrics.sandboxed.messages import (
+    MAX_REPLY,
+    Description,
+    read_message,
+    read_reply,
+    write_call,
+)
+from guerdon.rubrics.sandboxed.source import (
+    Found,
+    RewardSource,
+    check_requirements,
+    find_source,
+    wanted_of,
+)
+from guerdon.sandbox.function_pool import Answer, FunctionPool
+from guerdon.sandbox.levels import LEVELS
+from guerdon.sandbox.opening import open_plug_in
+from guerdon.sandbox.protocol import Execution, Limits, Sandbox
+from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message import Message
+
+# What loads the reward in its process.
+LOADER = "guerdon.rubrics.sandboxed.inside:load"
+
+# Bytes of a description.
+MAX_DESCRIPTION = 1 << 20
+
+_NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,200})'")
+
+Rollouts = list[list[Message]]
+Results = list[EvaluateResult]
+
+
+class InProcess:
+    """Runs calls in this process, without a sandbox.
+
+    Args:
+        function: The function.
+
+    Attributes:
+        level: The level in force.
+        promise: What that is, in a line.
+        sends: Whether the arguments of a call leave this process, as JSON.
+        parallel: How many calls run at the same time.
+    """
+
+    level = "none"
+    promise = "nothing: it runs in this process, for code that you wrote"
+    sends = False
+    parallel = 1
+
+    def __init__(self, function: RewardFunction) -> None:
+        self._function = function
+
+    def run(self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]) -> Results:
+        """Run a call; pointwise, it has one rollout.
+
+        Raises:
+            AsyncRubricError: The function is async and an event loop is running here.
+        """
+        function = self._function
+        if function.is_async:
+            with contextlib.suppress(RuntimeError):
+                asyncio.get_running_loop()
+                raise AsyncRubricError(
+                    f"{function.__name__} is async, and an event loop is running here already; "
+                    "await evaluate_async or evaluate_batch_async"
+                )
+        batch = function.mode == "batch"
+        found = function.evaluate(rollouts if batch else rollouts[0], ground_truth, others)
+        if function.is_async:
+            found = asyncio.run(found)
+        return found if batch else [found]
+
+    async def run_async(
+        self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]
+    ) -> Results:
+        """The same without blocking the event loop."""
+        function = self._function
+        if not function.is_async:
+            return await anyio.to_thread.run_sync(self.run, rollouts, ground_truth, others)
+        batch = function.mode == "batch"
+        found = await function.evaluate(rollouts if batch else rollouts[0], ground_truth, others)
+        return found if batch else [found]
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class PluginPool:
+    """Calls of one reward, each a program of its own in a sandbox of another package.
+
+    Each loads the reward anew: a sandbox that only runs programs has no warm workers.
+
+    Args:
+        sandbox: The sandbox, with guerdon installed in it; it is closed with the pool.
+        config: A `RewardSpec` as JSON.
+        limits: What each call may use.
+        path: Where modules are found, beside what the sandbox itself has.
+
+    Raises:
+        SandboxError: The reward's process ended before it described the reward.
+    """
+
+    # What runs in the sandbox. The marker separates the answer from what the reward prints; it
+    # protects from accidents, as code that may forge an answer may do so anyway.
+    WRAPPER = f"""\
+import base64, importlib, json, sys
+given = json.load(sys.stdin)
+sys.path.extend(given["path"])
+from {LOADER.replace(":", " import ")}
+reward = load(base64.b64decode(given["config"]))
+job = given["job"]
+answer = reward.description if job is None else reward.answer(base64.b64decode(job))
+sys.__stdout__.flush()
+sys.__stdout__.buffer.write(b"\\n" + given["marker"].encode() + base64.b64encode(answer) + b"\\n")
+sys.__stdout__.flush()
+"""
+
+    def __init__(
+        self, sandbox: Sandbox, config: bytes, *, limits: Limits, path: Sequence[str] = ()
+    ) -> None:
+        self._sandbox = sandbox
+        self._given = {"path": list(path), "config": base64.b64encode(config).decode()}
+        self._limits = limits
+        # An answer is printed as well, in base64.
+        self._wider = replace(limits, output_bytes=limits.output_bytes + MAX_REPLY * 4 // 3 + 200)
+        self.name = sandbox.name
+        self.promise = sandbox.promise
+        try:
+            self.description = self._describe()
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, job: bytes) -> Answer:
+        """Run a call."""
+        marker, stdin = self._job(job)
+        execution = self._sandbox.run(self.WRAPPER, stdin=stdin, limits=self._wider)
+        return self._read(execution, marker)
+
+    async def call_async(self, job: bytes) -> Answer:
+        """The same; cancelled, it ends the call."""
+        marker, stdin = self._job(job)
+        execution = await self._sandbox.run_async(self.WRAPPER, stdin=stdin, limits=self._wider)
+        return self._read(execution, marker)
+
+    def close(self) -> None:
+        """End all that runs."""
+        self._sandbox.close()
+
+    def _describe(self) -> bytes:
+        marker, stdin = self._job(None)
+        execution = self._sandbox.run(self.WRAPPER, stdin=stdin, limits=self._wider)
+        answer = self._read(execution, marker)
+        if answer.content is None:
+            last = answer.execution.stderr.strip().rpartition("\n")[2]
+            raise SandboxError(
+                f"{self.name}: the function could not be loaded; is guerdon installed in that "
+                f"sandbox? {last}".rstrip(),
+                execution=answer.execution,
+            )
+        return answer.content
+
+    def _job(self, job: bytes | None) -> tuple[str, bytes]:
+        marker = secrets.token_hex(16)
+        coded = None if job is None else base64.b64encode(job).decode()
+        return marker, json.dumps({**self._given, "marker": marker, "job": coded}).encode()
+
+    def _read(self, execution: Execution, marker: str) -> Answer:
+        """The answer, taken out of what was printed."""
+        before, found, after = execution.stdout.rpartition(f"\n{marker}")
+        execution = replace(execution, stdout=before if found else execution.stdout)
+        if len(execution.stdout) + len(execution.stderr) > self._limits.output_bytes:
+            return Answer(None, replace(execution, ending="output_limit"))
+        if not found:
+            return Answer(None, execution)
+        try:
+            return Answer(base64.b64decode(after.strip(), validate=True), execution)
+        except ValueError:
+            return Answer(b"", execution)
+
+
+class Pooled:
+    """Runs calls in a pool of workers; see `InProcess`.
+
+    Args:
+        pool: The workers.
+        found: What they load, for hints.
+        limits: What each call may use, for error messages.
+        workers: How many there are.
+    """
+
+    sends = True
+
+    def __init__(
+        self, pool: FunctionPool | PluginPool, found: Found, *, limits: Limits, workers: int
+    ) -> None:
+        self._pool, self._found, self._limits = pool, found, limits
+        self.parallel = workers
+        self.level, self.promise = pool.name, pool.promise
+
+    def run(self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]) -> Results:
+        """Run a call; pointwise, it has one rollout."""
+        job = write_call(rollouts, ground_truth, others)
+        try:
+            answer = self._pool.call(job)
+        except SandboxError as error:
+            answer = _failed(error)
+        return self._results(answer, len(rollouts))
+
+    async def run_async(
+        self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]
+    ) -> Results:
+        """The same; cancelled, it ends the call."""
+        job = write_call(rollouts, ground_truth, others)
+        try:
+            answer = await self._pool.call_async(job)
+        except SandboxError as error:
+            answer = _failed(error)
+        return self._results(answer, len(rollouts))
+
+    def close(self) -> None:
+        """End all calls."""
+        self._pool.close()
+
+    def _results(self, answer: Answer, count: int) -> Results:
+        execution = answer.execution
+        if answer.content is None or execution.ending != "ok":
+            results = _invalid(failure_of(execution, self._limits), count)
+        else:
+            try:
+                results = read_reply(answer.content, count)
+            except InvalidArgumentError as error:
+                results = _invalid(str(error), count)
+        for result in results:
+            if result.log is not None:  # the sandbox captures what was printed, not the worker
+                result.log = None
+            missing = _NOT_FOUND.match(result.error) if result.error is not None else None
+            hint = self._found.hint(missing[1]) if missing else None
+            if hint is not None:
+                result.error = f"{result.error}; {hint}"
+        log = printed(execution)
+        if log is not None and results:
+            results[0].log = log
+        return results
+
+
+def open_engine(
+    spec: str | RewardSource,
+    mode: Mode | None,
+    *,
+    level: str,
+    workers: int,
+    limits: Limits,
+    reuse: bool,
+    allow_read: Sequence[str | Path],
+) -> tuple[InProcess | Pooled, Description, RewardFunction | None]:
+    """Load a reward where it is to run; see `EvalSandbox`.
+
+    Returns:
+        What runs its calls, its description, and, in process, the function itself.
+    """
+    here = level in LEVELS or level == "none"
+    if here and isinstance(spec, RewardSource):
+        check_requirements(spec.requirements, spec.spec)
+    if level == "none":
+        reward = load_function(wanted_of(spec, mode))
+        function = as_reward_function(reward)
+        return InProcess(function), describe(reward), function
+    # What a plug-in has installed is known inside alone.
+    found = find_source(
+        spec, mode, allow_read=allow_read, keep_loop=reuse, requirements_inside=not here
+    )
+    config = found.reward.model_dump_json().encode()
+    pool: FunctionPool | PluginPool
+    if here:
+        try:
+            pool = FunctionPool(
+                config,
+                LOADER,
+                level=level,
+                workers=workers,
+                limits=limits,
+                reuse=reuse,
+                read=found.read,
+                path=found.path,
+            )
+        except SandboxError as error:
+            raise _ended_while_loading(error, found, limits) from error
+    else:
+        if reuse:
+            raise InvalidArgumentError(
+                f"`reuse` requires one of the levels {', '.join(LEVELS)}, got {level!r}"
+            )
+        read = [str(each) for each in allow_read]
+        sandbox = open_plug_in(level, workers=workers, limits=limits, allow_read=read)
+        pool = PluginPool(sandbox, config, limits=limits, path=found.path)
+    engine = Pooled(pool, found, limits=limits, workers=workers)
+    try:
+        return engine, _accepted(pool.description, found), None
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _ended_while_loading(error: SandboxError, found: Found, limits: Limits) -> Exception:
+    """The error of a reward that ended its process while it was loaded."""
+    ended = error.execution
+    if ended is None or ended.ending == "sandbox_error":
+        return error
+    spec = found.reward.spec
+    why = failure_of(ended, limits)
+    return LoadError(f"{spec}: importing it: {why}", spec=spec, traceback=printed(ended))
+
+
+def _accepted(data: bytes, found: Found) -> Description:
+    """The description of a reward, which may be anything.
+
+    Raises:
+        LoadError: The reward could not be loaded, or the description is invalid.
+    """
+    spec = found.reward.spec
+    if len(data) > MAX_DESCRIPTION:
+        raise LoadError(f"{spec}: its description has {len(data):,} bytes", spec=spec)
+    try:
+        description = read_message(Description, data, "its description")
+    except InvalidArgumentError as error:
+        raise LoadError(f"{spec}: {error}", spec=spec) from None
+    refused = description.refused
+    if refused is None:
+        return description
+    if description.missing is not None or "attempted relative import" in refused:
+        hint = found.hint(description.missing)
+        refused = f"{refused}; {hint}" if hint else refused
+    raise LoadError(refused, spec=spec, traceback=description.traceback)
+
+
+def _failed(error: SandboxError) -> Answer:
+    return Answer(None, Execution("sandbox_error", detail=str(error)))
+
+
+def _invalid(why: str, count: int) -> Results:
+    return [EvaluateResult(is_score_valid=False, error=why) for _ in range(count)]
+
+
+def failure_of(execution: Execution, limits: Limits) -> str:
+    """Why a call returned no result, in a line; its first word is for counting.
+
+    Example:
+        >>> from guerdon.sandbox import Execution, Limits
+        >>> failure_of(Execution("timeout"), Limits(seconds=5))
+        'timeout: it was not done within 5 s'
+        >>> failure_of(Execution("ok", exit_code=0), Limits())
+        'exited: it ended its process (exit code 0) before it had returned a result'
+        >>> failure_of(Execution("signal", exit_code=-11), Limits())
+        'signal: SIGSEGV (11), it ended before it had returned a result'
+
+    Args:
+        execution: How it ended.
+        limits: What it could use.
+    """
+    code, ending = execution.exit_code, execution.ending
+    reasons = {
+        "sandbox_error": "no reason is known",
+        "timeout": f"it was not done within {limits.seconds:g} s",
+        "memory": f"it used more than {limits.memory_bytes / (1 << 20):g} MiB",
+        "output_limit": f"it printed more than {limits.output_bytes:,} bytes",
+    }
+    if ending in reasons:
+        failed = "the sandbox failed: " if ending == "sandbox_error" else ""
+        return f"{ending}: {failed}{execution.detail or reasons[ending]}"
+    if ending == "signal" and code is not None:
+        names = {each.value: each.name for each in signal.Signals}
+        name = names.get(-code, "a signal without a name")
+        return f"signal: {name} ({-code}), it ended before it had returned a result"
+    if code is None or code < 0:
+        reason = "it ended its process before it had returned a result"
+        return f"exited: {execution.detail or reason}"
+    return f"exited: it ended its process (exit code {code}) before it had returned a result"
+
+
+def printed(execution: Execution) -> str | None:
+    """What was printed, both streams; None if nothing was."""
+    out, err = execution.stdout, execution.stderr
+    if out and err and not out.endswith("\n"):
+        out += "\n"
+    return out + err or None

@@ -1,0 +1,323 @@
+"""The side of the sandbox: it loads a reward, and answers calls. Nothing of the host is here.
+
+The process that imports this module is locked before `load` runs, so that all it needs is
+imported here, and only the reward's own code comes later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import encodings.idna  # noqa: F401  (and what follows: what is first needed in a call)
+import importlib.abc
+import importlib.util
+import io
+import sys
+import tokenize  # noqa: F401
+import traceback  # noqa: F401
+from collections.abc import Coroutine, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
+from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
+from guerdon.rubrics.evaluation import Replay, replay, replay_async
+from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function, failed
+from guerdon.rubrics.functions.loading import is_factory, reward_of
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.sandboxed.messages import (
+    VERSION,
+    Call,
+    Description,
+    Place,
+    RewardSpec,
+    read_call,
+    read_message,
+    write_call,
+    write_refusal,
+    write_reply,
+)
+from guerdon.types.evaluate_result import EvaluateResult, StepOutput
+from guerdon.types.message import Message
+from guerdon.types.rollout import Rollout
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Loop:
+    """An event loop for async rewards.
+
+    Args:
+        keep: Whether one serves all calls; otherwise each has its own.
+    """
+
+    def __init__(self, keep: bool) -> None:
+        self._keep = keep
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for it."""
+        import asyncio  # only if something is async
+
+        if not self._keep:
+            with asyncio.Runner() as runner:
+                return runner.run(work)
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        """Close the loop that was kept."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+
+class LoadedReward:
+    """A reward that answers calls, or the reason why it could not be loaded.
+
+    Args:
+        description: What the host receives of it.
+        reward: The reward; None if it could not be loaded.
+        loop: Where an async one runs; it is closed with the reward.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        reward: Rubric | RewardFunction | None = None,
+        *,
+        loop: Loop | None = None,
+    ) -> None:
+        self.description = description.model_dump_json().encode()
+        self._refused = description.refused
+        self._reward = reward
+        self._loop = loop or Loop(False)
+
+    def answer(self, job: bytes) -> bytes:
+        """Answer a call.
+
+        What the reward printed has left the buffers of Python when this returns.
+
+        Args:
+            job: The bytes of `write_call`.
+
+        Returns:
+            Bytes for `read_reply`.
+        """
+        if self._reward is None:
+            return write_refusal(f"the function could not be loaded: {self._refused}")
+        try:
+            call = read_call(job)
+        except InvalidArgumentError as error:
+            return write_refusal(str(error))
+        if mode_of(self._reward) == "pointwise" and len(call.rollouts) != 1:
+            return write_refusal(f"the function takes one rollout, not {len(call.rollouts)}")
+        if isinstance(self._reward, Rubric):
+            results = [_score_with_rubric(self._reward, call, self._loop)]
+        else:
+            results = _score_with_function(self._reward, call, self._loop)
+        try:
+            return write_reply(results)
+        except BaseException as error:  # such as what a property of its own class raises
+            return write_reply([EvaluateResult(error=f"{failed(error).error}")] * len(results))
+        finally:
+            _flush()
+
+    def warm_up(self) -> None:
+        """Read calls and write answers, so that copies find what is made on the way."""
+        messages = [Message(role="user", content="?")] * 20
+        for _ in range(20):
+            read_call(write_call([messages], "42"))
+            write_reply([EvaluateResult(score=1.0)])
+
+    def close(self) -> None:
+        """Close the event loop that it has kept; a process that ends need not."""
+        self._loop.close()
+
+
+def _score_with_function(function: RewardFunction, call: Call, loop: Loop) -> list[EvaluateResult]:
+    given = call.rollouts if function.mode == "batch" else call.rollouts[0]
+    try:
+        found = function.evaluate(given, call.ground_truth, call.others)
+        if function.is_async:
+            found = loop.run(found)
+    except BaseException as error:  # also a cancellation: here it is the function's own
+        return [failed(error) for _ in call.rollouts]
+    return found if function.mode == "batch" else [found]
+
+
+def _score_with_rubric(rubric: Rubric, call: Call, loop: Loop) -> EvaluateResult:
+    """Replay a rubric; the error of a failure names the step and the rubric."""
+    columns = call.others
+    if call.ground_truth is not None:
+        columns = columns | {"ground_truth": call.ground_truth}
+    done, first = Replay(), 0
+    try:
+        rollout = Rollout.from_row({**columns, "messages": call.rollouts[0]})
+        first = rollout.first_turn
+        if (rubric._traits or rubric._look()).is_async:
+            loop.run(replay_async(rubric, rollout.steps, done))
+        else:
+            replay(rubric, rollout.steps, done)
+    except BaseException as error:  # as above
+        text = say_failure(error, done.where(first))
+        return EvaluateResult(is_score_valid=False, error=text, metrics=done.components())
+    outputs = [
+        StepOutput(step_index=action.turn, base_reward=reward)
+        for (action, _), reward in zip(rollout.steps, done.rewards, strict=True)
+    ]
+    return EvaluateResult(
+        score=done.score,
+        metrics=done.components(),
+        step_outputs=outputs,
+        error="; ".join(done.handled) or None,
+    )
+
+
+def load(config: bytes) -> LoadedReward:
+    """Load the reward of a `RewardSpec`, given as JSON.
+
+    It raises nothing of what the reward's code raises; the description contains it.
+    """
+    try:
+        wanted = read_message(RewardSpec, config, "the specification of the reward")
+        if isinstance(sys.stdout, io.TextIOWrapper):  # keeps what a killed call has printed
+            sys.stdout.reconfigure(line_buffering=True)
+        reward = load_function(wanted)
+        if reward._look().is_async if isinstance(reward, Rubric) else reward.is_async:
+            import asyncio  # noqa: F401  (once, not in each call; most rewards need none of it)
+        return LoadedReward(describe(reward), reward, loop=Loop(wanted.keep_loop))
+    except LoadError as error:
+        return LoadedReward(_refusal(error))
+    except BaseException as error:  # such as a KeyboardInterrupt that a file raises
+        why = f"loading it raised {type(error).__name__}: {error}"
+        return LoadedReward(Description(version=VERSION, refused=why))
+    finally:
+        _flush()
+
+
+def load_function(wanted: RewardSpec) -> Rubric | RewardFunction:
+    """Load a reward.
+
+    Raises:
+        LoadError: It can't be found or imported, or is not a reward.
+    """
+    spec = wanted.spec
+    if wanted.requirements:
+        from guerdon.rubrics.sandboxed.source import check_requirements
+
+        check_requirements(wanted.requirements, spec)
+    if wanted.text is not None:
+        file = wanted.file or "<reward>"
+        module = module_of_text(wanted.text, file, spec, digest=wanted.digest)
+        return _reward(object_in(module, spec), spec, wanted.mode)
+    if wanted.place is not None:
+        sys.meta_path.insert(0, _Placed(wanted.place))
+    if wanted.folder is not None and wanted.folder not in sys.path:
+        sys.path.insert(0, wanted.folder)
+    named = spec if wanted.file is None else f"{wanted.file}:{split_spec(spec)[1]}"
+    return _reward(load_object(named), spec, wanted.mode)
+
+
+class _Placed:
+    """Finds one top-level module whose folder can't be listed, so that ``sys.path`` is no help."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module's spec; None of every other."""
+        place = self._place
+        if name != place.name:
+            return None
+        if place.file is None:
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = list(place.folders)
+            return spec
+        return importlib.util.spec_from_file_location(
+            name,
+            place.file,
+            loader=None if place.text is None else _TextLoader(place),
+            submodule_search_locations=list(place.folders) or None,
+        )
+
+
+class _TextLoader(importlib.abc.ExecutionLoader):
+    """Loads a single file whose text was sent."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self._place.file)
+
+    def get_source(self, fullname: str) -> str:
+        return str(self._place.text)
+
+    def exec_module(self, module: ModuleType) -> None:
+        setattr(module, DIGEST, self._place.digest)
+        super().exec_module(module)
+
+
+def _reward(found: Any, spec: str, mode: Mode | None) -> Rubric | RewardFunction:
+    bare = callable(found) and not isinstance(found, type | Rubric | RewardFunction)
+    try:
+        if mode is not None and bare and not is_factory(found):
+            return RewardFunction(found, mode)
+        reward = reward_of(found, spec)
+        if mode is not None and mode_of(reward) != mode:
+            # It raises an error that explains it, or takes the requested mode.
+            return RewardFunction(as_reward_function(reward), mode)
+    except LoadError:
+        raise
+    except GuerdonError as error:
+        raise LoadError(f"{spec}: {error}", spec=spec) from error
+    return reward
+
+
+def mode_of(reward: Rubric | RewardFunction) -> Mode:
+    """The mode of a reward."""
+    return "pointwise" if isinstance(reward, Rubric) else reward.mode
+
+
+def describe(reward: Rubric | RewardFunction) -> Description:
+    """The description of a reward that has been loaded."""
+    function = as_reward_function(reward)
+    takes = function.parameters
+    return Description(
+        version=VERSION,
+        name=str(function.__name__)[:1000],
+        mode=function.mode,
+        is_rubric=isinstance(reward, Rubric),
+        messages=takes.messages,
+        ground_truth=takes.ground_truth,
+        named=sorted(takes.named),
+        takes_all=takes.takes_all,
+        fingerprint=reward.fingerprint() if isinstance(reward, Rubric) else function.fingerprint,
+    )
+
+
+def _refusal(error: LoadError) -> Description:
+    cause = error.__cause__
+    name = cause.name if isinstance(cause, ModuleNotFoundError) else None
+    return Description(
+        version=VERSION,
+        refused=_utf8(str(error)),
+        traceback=None if error.traceback is None else _utf8(error.traceback),
+        missing=name if isinstance(name, str) else None,
+    )
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # The reward's code may have closed or replaced it; then there is nothing to flush.
+        with contextlib.suppress(BaseException):
+            stream.flush()

@@ -1,0 +1,173 @@
+"""`FunctionPool`: one function, imported once in each worker, that answers jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from guerdon._validation import check_choice
+from guerdon.errors import SandboxError
+from guerdon.sandbox.levels import LEVELS, local_level
+from guerdon.sandbox.pool import Pool
+from guerdon.sandbox.protocol import Execution, Limits
+from guerdon.sandbox.task import Task, limits_message, sealed_file
+from guerdon.sandbox.worker import ReusedWorker, Worker
+
+# The least that importing a function may use: that is done once, and imports are large.
+OPENING_SECONDS = 60.0
+OPENING_MEMORY = 4 << 30
+OPENING_PROCESSES = 64
+OPENING_OUTPUT = 1 << 20
+
+# Bytes of an answer, and of a description.
+MAX_ANSWER = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a job.
+
+    Attributes:
+        content: The function's answer; None if it ended before it had answered.
+        execution: How it ended, and what it printed.
+    """
+
+    content: bytes | None
+    execution: Execution
+
+
+class FunctionPool:
+    """Workers that have imported a function; each call is a copy of one, or with `reuse` it itself.
+
+    Args:
+        config: Which function, as `loader` reads it.
+        loader: What loads the function, as ``module:name``: the host's own code, of a callable that
+            takes `config` and returns a `Callee`. It is imported before the process is locked, and
+            called after.
+        level: ``strict``, ``process``, or ``auto``, which is ``strict`` or an error.
+        workers: How many jobs are answered at the same time.
+        limits: What a call may use.
+        reuse: Whether calls are answered by the process that imported the function: faster, and
+            what one call leaves behind the next one finds.
+        read: What may be read beside Python's own.
+        path: Where modules are found.
+
+    Attributes:
+        name: The level in force.
+        promise: What that is, in a line.
+        description: The description of the function by the `Callee`.
+
+    Raises:
+        SandboxUnavailableError: The level doesn't work on this machine.
+        InvalidArgumentError: There is no such level here.
+        SandboxError: A worker can't be started; its ``execution`` is how importing ended.
+    """
+
+    def __init__(
+        self,
+        config: bytes,
+        loader: str,
+        *,
+        level: str,
+        workers: int,
+        limits: Limits,
+        reuse: bool = False,
+        read: Sequence[str] = (),
+        path: Sequence[str] = (),
+    ) -> None:
+        local = local_level(check_choice("level", level, LEVELS))
+        assert local is not None
+        self.name, self.promise = local.name, local.promise
+        self._limits, self._reuse = limits, reuse
+        opening = Limits(
+            seconds=max(OPENING_SECONDS, limits.seconds),
+            memory_bytes=max(OPENING_MEMORY, limits.memory_bytes),
+            processes=max(OPENING_PROCESSES, limits.processes),
+            output_bytes=OPENING_OUTPUT,
+        )
+        settings = local.config(read=read) | {
+            "kind": "functions",
+            "loader": loader,
+            "path": list(path),
+            "reuse": reuse,
+            # Without processor time: that of a template adds up over all its calls.
+            "opening": limits_message(opening) | {"cpu": None},
+            "limits": limits_message(limits),
+        }
+        # Not a method: a pool that isn't closed is closed when its last reference goes.
+        opener = _Opener(config, opening, settings)
+        self._pool = Pool(opener.open, workers)
+        self._pool.start_one()
+        self.description = opener.description
+
+    def call(self, job: bytes) -> Answer:
+        """Answer a job in a free worker.
+
+        Raises:
+            SandboxError: The pool is closed, or no worker can be started.
+        """
+        with self._task(job) as task:
+            [execution] = self._pool.run([task])
+            return _answer(task, execution)
+
+    async def call_async(self, job: bytes) -> Answer:
+        """The same without blocking the event loop; cancelled, it ends the call."""
+        with self._task(job) as task:
+            [execution] = await self._pool.run_async([task])
+            return _answer(task, execution)
+
+    def close(self) -> None:
+        """End all workers."""
+        self._pool.close()
+
+    @contextlib.contextmanager
+    def _task(self, job: bytes) -> Iterator[Task]:
+        """The task of a worker, whose descriptors are closed at the end."""
+        if self._reuse:
+            yield Task(self._limits, answer_bytes=MAX_ANSWER, job=job, piped=False)
+            return
+        with contextlib.ExitStack() as stack:
+            try:
+                file = sealed_file(job)
+                stack.callback(os.close, file)
+                task = Task(self._limits, after=[file], answer_bytes=MAX_ANSWER)
+                stack.callback(task.close)
+            except OSError as error:
+                raise SandboxError(f"a job can't be sent to its worker: {error}") from error
+            yield task
+
+
+@dataclass(slots=True)
+class _Opener:
+    """Starts workers, and has a function imported in each."""
+
+    config: bytes
+    limits: Limits
+    settings: dict[str, Any]
+    description: bytes = b""
+
+    def open(self) -> Worker:
+        """Start one."""
+        with contextlib.ExitStack() as stack:
+            config = sealed_file(self.config)
+            stack.callback(os.close, config)
+            task = Task(self.limits, before=[config], answer_bytes=MAX_ANSWER)
+            closing = stack.enter_context(contextlib.ExitStack())
+            closing.callback(task.close)
+            assert task.answer is not None
+            reuse = self.settings["reuse"]
+            kind = ReusedWorker if reuse else Worker
+            worker = kind(self.settings, task=task, seconds=self.limits.seconds)
+            self.description = self.description or bytes(task.answer.content)
+            if reuse:  # its outputs are those of all calls
+                closing.pop_all()
+        return worker
+
+
+def _answer(task: Task, execution: Execution) -> Answer:
+    assert task.answer is not None
+    whole = execution.ending == "ok" and task.answer.content
+    return Answer(bytes(task.answer.content) if whole else None, execution)

@@ -1,0 +1,355 @@
+"""Filters of system calls: the terms of a policy, its compilation to classic BPF, its loading.
+
+The kernel runs a filter at each system call, on a ``struct seccomp_data``: the number of the call,
+the architecture it was made for, and six arguments of 64 bits. The filter returns an answer.
+Numbers are found by binary search, since the kernel runs a filter once for every number when it is
+loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.sandbox.locking.syscalls import HIGHEST, Architecture, syscall
+
+# What the kernel does with a call (linux/seccomp.h); an errno is the low half of its answer.
+_ERRNO = 0x0005_0000
+ALLOW = 0x7FFF_0000
+KILL = 0x8000_0000
+NOTHING = _ERRNO | 0  # nothing is done, and the caller gets a success
+REFUSE = _ERRNO | 1  # EPERM
+ABSENT = _ERRNO | 38  # ENOSYS: as on an older kernel, so that the C library takes another way
+UNSUPPORTED = _ERRNO | 95  # ENOTSUP: as on a file system that doesn't support it
+
+# Replaced by the process's own number, which is known only when the filter is loaded. It doesn't
+# fit into the word of an argument, so that no number is taken for it.
+OWN_PID = 1 << 40
+
+# linux/bpf_common.h and linux/seccomp.h
+LOAD, AND, RETURN = 0x20, 0x54, 0x06
+JUMP, IF_EQUAL, IF_AT_LEAST = 0x05, 0x15, 0x35
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16
+# A conditional jump's two distances have a byte each.
+FARTHEST = 255
+# x86-64: calls of the x32 kind have this bit in their number.
+X32 = 0x4000_0000
+SECCOMP_SET_MODE_FILTER = 1
+
+_WORD = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What one argument must be; the methods of `arg` make it.
+
+    Attributes:
+        index: Which argument, from 0.
+        values: What it is compared with.
+        mask: The bits of it that are compared.
+        wide: All 64 bits are compared with a single value, as of a pointer. Otherwise the low 32,
+            which is all that the kernel reads of an ``int``: the others could be anything.
+        negated: It must be different from all values.
+    """
+
+    index: int
+    values: tuple[int, ...]
+    mask: int = _WORD
+    wide: bool = False
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class arg:
+    """An argument of a system call, by its place from 0.
+
+    Example:
+        >>> from guerdon.sandbox.locking.filters import arg
+        >>> arg(1).among(0, 1).values
+        (0, 1)
+    """
+
+    index: int
+
+    def among(self, *values: int) -> Condition:
+        """It is one of these."""
+        return Condition(self.index, values)
+
+    def equals(self, value: int) -> Condition:
+        """It is this."""
+        return Condition(self.index, (value,))
+
+    def is_not(self, *values: int) -> Condition:
+        """It is different from all of these."""
+        return Condition(self.index, values, negated=True)
+
+    def is_null(self) -> Condition:
+        """It is a null pointer."""
+        return Condition(self.index, (0,), wide=True)
+
+    def is_long(self, value: int) -> Condition:
+        """It is this, in all 64 bits."""
+        return Condition(self.index, (value,), wide=True)
+
+    def without(self, *flags: int) -> Condition:
+        """It has none of these flags."""
+        bits = 0
+        for flag in flags:
+            bits |= flag
+        return Condition(self.index, (0,), mask=bits)
+
+    def having(self, flag: int) -> Condition:
+        """It has this flag."""
+        return Condition(self.index, (flag,), mask=flag)
+
+    def masked(self, mask: int, *values: int) -> Condition:
+        """Of these bits it has one of these."""
+        return Condition(self.index, values, mask=mask)
+
+    def not_masked(self, mask: int, *values: int) -> Condition:
+        """Of these bits it has none of these."""
+        return Condition(self.index, values, mask=mask, negated=True)
+
+
+class Call:
+    """A system call in the uses for which all conditions are true.
+
+    Several of one name in a policy are alternatives.
+    """
+
+    __slots__ = ("name", "only")
+
+    def __init__(self, name: str, *only: Condition) -> None:
+        self.name = name
+        self.only = only
+
+
+class Group:
+    """System calls that get the same answer.
+
+    Args:
+        *calls: Their names, with spaces between them, or `Call` for some uses only.
+        answer: What the kernel does with them.
+
+    Raises:
+        InvalidArgumentError: A call that isn't allowed has conditions.
+    """
+
+    __slots__ = ("answer", "calls")
+
+    def __init__(self, *calls: str | Call, answer: int = ALLOW) -> None:
+        self.answer = answer
+        self.calls: list[Call] = []
+        for call in calls:
+            self.calls += [call] if isinstance(call, Call) else map(Call, call.split())
+        if answer != ALLOW and any(call.only for call in self.calls):
+            raise InvalidArgumentError("only a call that is allowed can have conditions")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The answers of a filter.
+
+    Attributes:
+        name: Its name.
+        groups: The calls it names.
+        otherwise: The answer to those it doesn't name, and to other uses of a `Call`.
+        newer: The answer to those that came into the kernel after these rules.
+        native_only: It ends a process that calls in the way of another architecture.
+    """
+
+    name: str
+    groups: tuple[Group, ...]
+    otherwise: int = REFUSE
+    newer: int = ABSENT
+    native_only: bool = True
+
+
+# Code, distance if true, distance if false, value.
+Instruction = tuple[int, int, int, int]
+Block = list[Instruction]
+# What is done with a number: an answer, or the conditions of each use that is allowed.
+Alternatives = tuple[tuple[Condition, ...], ...]
+Verdict = int | Alternatives
+
+
+class _Program(ctypes.Structure):
+    """``struct sock_fprog``."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
+
+
+class Filter:
+    """A filter in memory as the kernel takes it, so that loading it is one system call.
+
+    It cannot be removed, and applies to all that the process starts. It is made before the fork
+    and loaded after it.
+
+    Args:
+        code: Its instructions, 8 bytes each, as of ``struct sock_filter``.
+        pid_at: Where in it the number of the process goes.
+        seccomp: The number of seccomp(2).
+    """
+
+    def __init__(self, code: bytes, pid_at: tuple[int, ...], seccomp: int) -> None:
+        self._code = ctypes.create_string_buffer(code, len(code))
+        self._pid_at = pid_at
+        self._bytes = memoryview(self._code).cast("B")
+        self._program = _Program(len(self), ctypes.addressof(self._code))
+        # Made here, as all that a call makes or touches first costs it a page of memory.
+        self._arguments = (
+            *map(ctypes.c_long, (seccomp, SECCOMP_SET_MODE_FILTER, 0)),
+            ctypes.byref(self._program),
+        )
+
+    def __len__(self) -> int:
+        return len(self._bytes) // 8
+
+    def for_process(self, pid: int) -> memoryview:
+        """The code, for the process of that number."""
+        for place in self._pid_at:
+            self._bytes[place : place + 4] = pid.to_bytes(4, sys.byteorder)
+        return self._bytes
+
+    def load(self, pid: int) -> None:
+        """Load it for this thread.
+
+        Args:
+            pid: The number of this process.
+
+        Raises:
+            SandboxError: The kernel refused it.
+        """
+        self.for_process(pid)
+        try:
+            syscall(*self._arguments)
+        except OSError as error:
+            raise SandboxError(f"the filter of system calls was refused: {error}") from error
+
+
+def assemble(policy: Policy, architecture: Architecture) -> Filter:
+    """Compile a policy.
+
+    Example:
+        >>> from guerdon.sandbox.locking.filters import assemble
+        >>> from guerdon.sandbox.locking.rules import function_call
+        >>> from guerdon.sandbox.locking.syscalls import ARCHITECTURES
+        >>> len(assemble(function_call(), ARCHITECTURES["x86_64"])) < 100
+        True
+
+    Args:
+        policy: The answers.
+        architecture: The processor, which determines the numbers of the calls.
+
+    Raises:
+        InvalidArgumentError: The policy names an unknown call, or one in two contrary ways.
+    """
+    block = _prologue(policy, architecture)
+    block += _search(_segments(_verdicts(policy, architecture), policy), policy.otherwise)
+    words = [0 if value == OWN_PID else value & _WORD for *_, value in block]
+    code = b"".join(
+        struct.pack("=HBBI", *instruction[:3], word)
+        for instruction, word in zip(block, words, strict=True)
+    )
+    places = (8 * at + 4 for at, (*_, value) in enumerate(block) if value == OWN_PID)
+    return Filter(code, tuple(places), architecture.number("seccomp") or 0)
+
+
+def _prologue(policy: Policy, architecture: Architecture) -> Block:
+    number: Block = [(LOAD, 0, 0, NUMBER_AT)]
+    if not policy.native_only:
+        return number
+    block: Block = [
+        (LOAD, 0, 0, ARCHITECTURE_AT),
+        (IF_EQUAL, 1, 0, architecture.audit),
+        (RETURN, 0, 0, KILL),
+        *number,
+    ]
+    if architecture.name == "x86_64":
+        block += [(IF_AT_LEAST, 0, 1, X32), (RETURN, 0, 0, KILL)]
+    return block
+
+
+def _verdicts(policy: Policy, architecture: Architecture) -> dict[int, Verdict]:
+    """What is done with each number that the policy names."""
+    verdicts: dict[int, Verdict] = {}
+    for group in policy.groups:
+        for call in group.calls:
+            number = architecture.number(call.name)
+            if number is None:
+                continue
+            known = verdicts.get(number, ())
+            if isinstance(known, int) or (known and not call.only):
+                raise InvalidArgumentError(f"{policy.name} has two answers to {call.name}")
+            verdicts[number] = (*known, call.only) if call.only else group.answer
+    return verdicts
+
+
+def _segments(verdicts: dict[int, Verdict], policy: Policy) -> list[tuple[int, Verdict]]:
+    """The verdicts in the order of numbers, each with the first number that it applies to."""
+    segments: list[tuple[int, Verdict]] = []
+    for number in range(HIGHEST + 1):
+        verdict = verdicts.get(number, policy.otherwise)
+        if not segments or segments[-1][1] != verdict:
+            segments.append((number, verdict))
+    if segments[-1][1] != policy.newer:
+        segments.append((HIGHEST + 1, policy.newer))
+    return segments
+
+
+def _search(segments: list[tuple[int, Verdict]], otherwise: int) -> Block:
+    """Find the segment that a number is in."""
+    if len(segments) == 1:
+        verdict = segments[0][1]
+        return [(RETURN, 0, 0, verdict)] if isinstance(verdict, int) else _ways(verdict, otherwise)
+    # Halved by what there is to write, not by count, so that jumps stay short.
+    sizes = [0]
+    for _, verdict in segments:
+        sizes.append(sizes[-1] + (1 if isinstance(verdict, int) else 4 * len(verdict)))
+    middle = min(max(bisect_left(sizes, sizes[-1] / 2), 1), len(segments) - 1)
+    below = _search(segments[:middle], otherwise)
+    above = _search(segments[middle:], otherwise)
+    pivot = segments[middle][0]
+    if len(below) <= FARTHEST:
+        return [(IF_AT_LEAST, len(below), 0, pivot), *below, *above]
+    return [(IF_AT_LEAST, 0, 1, pivot), (JUMP, 0, 0, len(below)), *below, *above]
+
+
+def _ways(alternatives: Alternatives, otherwise: int) -> Block:
+    """Allow what fits one of the alternatives."""
+    # A policy that allows the rest refuses other uses of what it names.
+    block: Block = [(RETURN, 0, 0, REFUSE if otherwise == ALLOW else otherwise)]
+    for conditions in reversed(alternatives):
+        way: Block = [(RETURN, 0, 0, ALLOW)]
+        for condition in reversed(conditions):
+            way = _check(condition, failing=len(way)) + way
+        block = way + block
+    return block
+
+
+def _check(condition: Condition, *, failing: int) -> Block:
+    """Go on where a condition is true, and otherwise ``failing`` instructions farther."""
+    low = ARGUMENTS_AT + 8 * condition.index
+    if condition.wide:
+        value = condition.values[0]
+        return [
+            (LOAD, 0, 0, low + 4),
+            (IF_EQUAL, 0, failing + 2, value >> 32),
+            (LOAD, 0, 0, low),
+            (IF_EQUAL, 0, failing, value & _WORD),
+        ]
+    block: Block = [(LOAD, 0, 0, low)]
+    if condition.mask != _WORD:
+        block.append((AND, 0, 0, condition.mask))
+    last = len(condition.values) - 1
+    for at, value in enumerate(condition.values):
+        rest = last - at
+        if condition.negated:
+            block.append((IF_EQUAL, rest + failing, 0, value))
+        else:
+            block.append((IF_EQUAL, rest, 0 if rest else failing, value))
+    return block

@@ -1,0 +1,194 @@
+"""`Pool`: a few workers, each used by one call at a time, and replaced when it breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from guerdon._validation import check_integer
+from guerdon.errors import SandboxError
+from guerdon.sandbox.locking.canaries import Finding
+from guerdon.sandbox.protocol import Execution
+from guerdon.sandbox.task import Task
+from guerdon.sandbox.worker import Worker
+
+# Seconds that a worker has for ending its calls.
+ENDING = 10.0
+
+CLOSED = "the sandbox was closed, or the call was cancelled"
+
+_numbers = itertools.count()
+
+
+class Pool:
+    """Workers that are started when they are needed, up to a number.
+
+    A pool that isn't closed is closed when it is garbage-collected, or when Python exits.
+
+    Args:
+        make: Starts a worker.
+        workers: How many there are at most.
+
+    Raises:
+        InvalidArgumentError: It is less than 1.
+    """
+
+    def __init__(self, make: Callable[[], Worker], workers: int) -> None:
+        size = check_integer("workers", workers, low=1)
+        self._make, self._free, self._size = make, size, size
+        # Some versions of anyio tell variables apart by their names alone.
+        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"guerdon_pool_{next(_numbers)}")
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._closed = False
+        self._changed = threading.Condition()
+        weakref.finalize(self, _close_all, self._idle)
+
+    def start_one(self) -> tuple[tuple[Finding, ...], dict[str, str]]:
+        """Start a worker, to find out whether it works.
+
+        Returns:
+            The results of the attacks on it, and what it consists of.
+
+        Raises:
+            SandboxUnavailableError: An attack succeeded.
+            SandboxError: It can't be started.
+        """
+        with self.worker() as worker:
+            return worker.findings, worker.facts
+
+    @contextlib.contextmanager
+    def worker(self, call: _Call | None = None) -> Iterator[Worker]:
+        """Take a worker; it waits for one that is free.
+
+        Args:
+            call: What it is for, if that may be cancelled.
+
+        Raises:
+            SandboxError: The pool is closed, or a worker can't be started.
+        """
+        worker = self._take(call)
+        try:
+            if worker is None:
+                worker = self._make()
+            with self._changed:
+                if self._over(call):
+                    raise SandboxError(CLOSED)
+                self._busy.add(worker)
+                if call is not None:
+                    call.worker = worker
+            yield worker
+        finally:
+            self._give_back(worker)
+
+    def _over(self, call: _Call | None) -> bool:
+        return self._closed or (call is not None and call.cancelled)
+
+    def _take(self, call: _Call | None) -> Worker | None:
+        with self._changed:
+            # Each call is bounded in time, and so is the wait for its end.
+            self._changed.wait_for(lambda: self._over(call) or self._free > 0)
+            if self._over(call):
+                raise SandboxError(CLOSED)
+            self._free -= 1
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, worker: Worker | None) -> None:
+        with self._changed:
+            if worker is not None:
+                self._busy.discard(worker)
+            if worker is not None and not worker.broken and not self._closed:
+                self._idle.append(worker)
+                worker = None
+        try:
+            if worker is not None:
+                worker.close()
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify_all()
+
+    def run(self, tasks: Sequence[Task]) -> list[Execution]:
+        """Run calls in a free worker."""
+        with self.worker() as worker:
+            return self._explained(worker.run(tasks))
+
+    def _explained(self, executions: list[Execution]) -> list[Execution]:
+        """Executions, with a detail for those that the end of the pool has cut short."""
+        if not self._closed:
+            return executions
+        return [
+            replace(each, detail=CLOSED) if each.ending == "sandbox_error" else each
+            for each in executions
+        ]
+
+    async def run_async(self, tasks: Sequence[Task]) -> list[Execution]:
+        """The same without blocking the event loop; cancelled, it ends the calls."""
+        call = _Call()
+
+        def run() -> list[Execution]:
+            with self._changed:
+                if call.cancelled:
+                    raise SandboxError(CLOSED)
+                call.began = True
+            try:
+                with self.worker(call) as worker:
+                    return self._explained(worker.run(tasks))
+            finally:
+                call.ended.set()
+
+        try:
+            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._room())
+        except anyio.get_cancelled_exc_class():
+            with self._changed:
+                call.cancelled = True
+                if call.worker in self._busy:
+                    call.worker.abort()
+                self._changed.notify_all()
+            if call.began:
+                with anyio.CancelScope(shield=True):  # its descriptors are closed after this
+                    await anyio.to_thread.run_sync(call.ended.wait, ENDING)
+            raise
+
+    def _room(self) -> anyio.CapacityLimiter:
+        """As many threads as there are workers; each event loop has its own."""
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            limiter = anyio.CapacityLimiter(self._size)
+            self._limiter.set(limiter)
+        return limiter
+
+    def close(self) -> None:
+        """End all workers, those too that are busy."""
+        with self._changed:
+            self._closed = True
+            idle = self._idle.copy()
+            self._idle.clear()
+            for worker in self._busy:
+                worker.abort()
+            self._changed.notify_all()
+        _close_all(idle)
+        with self._changed:  # those that were busy are closed by the threads that had them
+            self._changed.wait_for(lambda: self._free == self._size, timeout=ENDING)
+
+
+def _close_all(workers: list[Worker]) -> None:
+    while workers:
+        workers.pop().close()
+
+
+class _Call:
+    """A call that may be cancelled; its fields are guarded by the pool's lock."""
+
+    def __init__(self) -> None:
+        self.cancelled = self.began = False
+        self.worker: Worker | None = None
+        self.ended = threading.Event()

@@ -1,0 +1,1 @@
+"""What runs in the processes of a worker: the supervisor, templates, and the calls under them."""

@@ -1,0 +1,216 @@
+"""The supervisor: a small process that starts calls, watches over them and ends them.
+
+It runs no code but its own. The input of calls, and what they print, goes past it by descriptor, so
+that no call finds in its memory, which it is a copy of, what another one had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import select
+import socket
+import sys
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from guerdon.sandbox.supervisor.call import Call
+from guerdon.sandbox.supervisor.channels import receive, send
+from guerdon.sandbox.supervisor.folders import empty
+from guerdon.sandbox.supervisor.function_calls import FunctionCalls, OpeningFailedError
+from guerdon.sandbox.supervisor.processes import (
+    ENDING,
+    adopt_orphans,
+    reset_signals,
+    wakes_on_child,
+)
+from guerdon.sandbox.supervisor.program_calls import ProgramCalls
+
+# What is imported first, since it can't be found any more later.
+NEEDED = ("landlockpy",) if sys.platform == "linux" else ()
+
+# Seconds between two looks at what the processes of a call use.
+LOOK_EVERY = 0.02
+
+
+def main(fd: int, own: Sequence[str]) -> None:
+    """Run calls until the host closes its end.
+
+    Args:
+        fd: The end of a stream socket; the first message contains the configuration.
+        own: Where our modules are found, and those that we need; calls don't see them.
+    """
+    reset_signals()
+    for name in NEEDED:
+        importlib.import_module(name)
+    sys.path[:] = [each for each in sys.path if each not in own]
+    channel = socket.socket(fileno=fd)
+    channel.set_inheritable(False)
+    first = receive(channel)
+    if first is None:
+        return
+    config, fds = first
+    adopt_orphans()
+    try:
+        supervise(channel, config, fds)
+    finally:  # the host does it, too, but it may be gone
+        with contextlib.suppress(OSError):  # if it is mounted it can only be emptied
+            empty(config["folder"])
+            os.rmdir(config["folder"])
+
+
+def supervise(channel: socket.socket, config: dict[str, Any], fds: list[int]) -> None:
+    """Start what calls are copies of, and serve the host until it goes."""
+    kind = ProgramCalls if config["kind"] == "programs" else FunctionCalls
+    try:
+        starter = kind(config, fds, channel)
+    except OpeningFailedError as error:
+        reply(channel, {"failed": str(error), "ended": [error.report]})
+        return
+    except Exception as error:
+        reply(channel, {"failed": f"{type(error).__name__}: {error}"})
+        return
+    with contextlib.ExitStack() as stack:
+        stack.callback(starter.close)
+        woken = stack.enter_context(wakes_on_child())
+        send(channel, {"ready": starter.facts()})
+        supervisor = Supervisor(channel, starter, woken)
+        while supervisor.serve_one():
+            pass
+
+
+def reply(host: socket.socket, message: dict[str, Any]) -> None:
+    """Send the host a message, if it is still there."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        send(host, message)
+
+
+class HostGoneError(Exception):
+    """The host has closed its end."""
+
+
+class StuckError(Exception):
+    """A process that can't be ended."""
+
+
+class Supervisor:
+    """Serves one request after the other.
+
+    Args:
+        channel: The stream to the host.
+        starter: What starts and ends calls.
+        woken: A descriptor that is readable when a child has ended.
+    """
+
+    def __init__(
+        self, channel: socket.socket, starter: ProgramCalls | FunctionCalls, woken: int
+    ) -> None:
+        self.channel, self.starter, self.woken = channel, starter, woken
+        self.poller = select.poll()
+        for fd in (channel.fileno(), woken, *starter.wakes):
+            self.poller.register(fd, select.POLLIN)
+
+    def serve_one(self) -> bool:
+        """Serve a request; False if the host has gone."""
+        self.wait_for_request()
+        request = receive(self.channel)
+        if request is None:
+            return False
+        message, fds = request
+        if "end" in message:
+            return True  # of a call that had ended meanwhile
+        if "ask" in message:
+            reply(self.channel, {"ended": [self.starter.last_report()]})
+            return False
+        try:
+            self.start(message["jobs"], fds)
+        except (OSError, EOFError, MemoryError) as error:
+            self.starter.end_all()
+            reply(self.channel, {"failed": f"{type(error).__name__}: {error}"})
+            return True
+        finally:
+            for fd in fds:
+                os.close(fd)
+        try:
+            self.watch()
+        except HostGoneError:
+            return False
+        except StuckError as error:
+            reply(self.channel, {"failed": str(error)})
+            return False
+        finally:
+            problem = self.starter.end_all()
+        answer: dict[str, Any] = {"ended": [call.report() for call in self.starter.calls]}
+        if problem:
+            answer["problem"] = problem
+        reply(self.channel, answer)
+        return problem is None
+
+    def wait_for_request(self) -> None:
+        """Wait for a message of the host, and look now and then at what should be idle."""
+        every = self.starter.look_every
+        poller = select.poll()
+        poller.register(self.channel, select.POLLIN)
+        while every is not None and not poller.poll(every * 1000):
+            self.starter.look_idle()
+
+    def start(self, jobs: Sequence[dict[str, Any]], fds: list[int]) -> None:
+        """Start the calls of a request, which share its descriptors out among them."""
+        self.starter.calls.clear()
+        each = len(fds) // len(jobs)
+        for number, job in enumerate(jobs):
+            # Their processes are counted together. The last one checks the others, and has room
+            # for its own whatever they do.
+            others = sum(other["processes"] for other in jobs[:-1])
+            job["others"] = others if number == len(jobs) - 1 else 1
+            self.starter.start(job, fds[number * each : (number + 1) * each])
+        for call in self.starter.calls:
+            call.began = self.starter.calls[0].began  # the time is for all of them
+
+    def watch(self) -> None:
+        """Wait until the last call has ended, and with it the others."""
+        calls = self.starter.calls
+        looked = monotonic()
+        while not calls[-1].done:
+            running = [call for call in calls if not call.done]
+            left = min(call.left for call in running)
+            wait = max(0.001, min(LOOK_EVERY, left)) if left > 0 else LOOK_EVERY
+            ready = [fd for fd, _ in self.poller.poll(wait * 1000)]
+            if self.channel.fileno() in ready:
+                self.obey()
+            if self.woken in ready:
+                os.read(self.woken, 512)
+            self.starter.collect()
+            if (now := monotonic()) - looked >= LOOK_EVERY or left <= 0.002:
+                looked = now
+                self.look(running)
+        for call in calls:
+            if not call.done and call.cause is None:
+                call.cause = "over"
+
+    def obey(self) -> None:
+        """Read the host's message in the middle of a call: to end it."""
+        frame = receive(self.channel)
+        if frame is None:
+            raise HostGoneError
+        self.stop(self.starter.calls[frame[0]["call"]], frame[0]["end"])
+
+    def look(self, running: list[Call]) -> None:
+        """End what has reached a limit."""
+        for call in running:
+            if call.done:
+                continue
+            if call.stopped and monotonic() - call.stopped > ENDING:
+                raise StuckError("a call that was killed does not end")
+            if call.stopped:
+                self.starter.stop(call)  # it may have been forked since
+            elif (cause := call.exceeded()) is not None:
+                self.stop(call, cause)
+
+    def stop(self, call: Call, cause: str) -> None:
+        """End a call before its time."""
+        if not call.done and not call.stopped:
+            call.cause, call.stopped = cause, monotonic()
+            self.starter.stop(call)

@@ -1,0 +1,379 @@
+"""Processes of the system: what the kernel reports of them, and ending them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+# Of /proc/<pid>/status: what no file backs, and what the kernel needs to know where it is.
+_MEMORY = (b"RssAnon:", b"RssShmem:", b"VmSwap:", b"VmPTE:")
+
+# Bytes of /proc/<pid>/maps that are read.
+MOST_OF_MAPS = 1 << 16
+
+# Seconds that the kernel has for ending what was killed.
+ENDING = 5.0
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+if sys.platform == "linux":
+    _prctl = ctypes.CDLL(None).prctl
+
+
+# What the kernel reports --------------------------------------------------------------------------
+
+
+class Stat(NamedTuple):
+    """Of ``/proc/<pid>/stat``.
+
+    Attributes:
+        state: A letter; ``Z`` has ended, or its first thread has.
+        group: Its process group.
+        session: Its session.
+        cpu: Seconds of its own.
+        cpu_of_children: Seconds of those that it has waited for.
+        threads: How many it has.
+        began: When it was started, which distinguishes it from others that had its number.
+    """
+
+    state: str
+    group: int
+    session: int
+    cpu: float
+    cpu_of_children: float
+    threads: int
+    began: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether no thread of it runs any more."""
+        return self.state in "ZX" and self.threads < 2
+
+
+def children(pid: int) -> list[int]:
+    """The ids of a process's children; none if it has ended or the system doesn't report them."""
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        for task in tasks:
+            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    except (OSError, ValueError):
+        pass  # it has just ended
+    return found
+
+
+def members(root: int) -> Iterator[int]:
+    """All descendants of a process, without itself."""
+    waiting = children(root)
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        waiting += children(pid)
+
+
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel reports of a process; None if there is none."""
+    try:
+        # The name in brackets may contain anything.
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        own, others = (sum(map(int, fields[i : i + 2])) / _TICK for i in (11, 13))
+        group, session, threads, began = (int(fields[i]) for i in (2, 3, 17, 19))
+        return Stat(fields[0].decode(), group, session, own, others, threads, began)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def memory_of(pid: int) -> int:
+    """Bytes of memory that no file backs; 0 if there is no such process."""
+    try:
+        total = _memory_in(f"/proc/{pid}")
+        if total == 0:  # its first thread has ended, and reports nothing of the others' memory
+            tasks = os.listdir(f"/proc/{pid}/task")
+            total = max(_memory_in(f"/proc/{pid}/task/{task}") for task in tasks)
+        return total
+    except (OSError, ValueError, IndexError):
+        return 0  # it has just ended
+
+
+def _memory_in(folder: str) -> int:
+    total = 0
+    for line in _read(f"{folder}/status").splitlines():
+        if line.startswith(_MEMORY):
+            total += int(line.split()[1]) << 10
+    return total
+
+
+def _read(path: str) -> bytes:
+    """A file of the kernel's, with half of the system calls that `open` makes."""
+    fd, content = os.open(path, os.O_RDONLY), b""
+    try:
+        while part := os.read(fd, 1 << 13):
+            content += part
+    finally:
+        os.close(fd)
+    return content
+
+
+def deleted_files(pids: Iterable[int], device: int) -> dict[int, int]:
+    """The bytes of each file without a name that processes have open or mapped.
+
+    Args:
+        pids: Their ids.
+        device: The file system.
+
+    Returns:
+        Bytes by inode; 0 if a file is only mapped, so that its size is unknown.
+    """
+    found: dict[int, int] = {}
+    for pid in pids:
+        try:
+            # A thread may have descriptors of its own.
+            for task in os.listdir(f"/proc/{pid}/task"):
+                found |= _open_deleted(f"/proc/{pid}/task/{task}", device)
+            for inode in _mapped_deleted(pid, device):
+                found.setdefault(inode, 0)
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+def _open_deleted(task: str, device: int) -> dict[int, int]:
+    found = {}
+    for fd in os.listdir(f"{task}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it has just been closed
+            status = os.stat(f"{task}/fd/{fd}")
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
+                found[status.st_ino] = status.st_size
+    return found
+
+
+def _mapped_deleted(pid: int, device: int) -> Iterable[int]:
+    here = f"{os.major(device):02x}:{os.minor(device):02x}".encode()
+    # No more than an honest program has: the kernel is slow to write it, the more so while the
+    # program changes it.
+    with open(f"/proc/{pid}/maps", "rb", buffering=0) as maps:
+        text = b""
+        while len(text) < MOST_OF_MAPS and (part := maps.read(1 << 14)):
+            text += part
+        for line in text.splitlines():
+            if line.endswith(b"(deleted)"):
+                fields = line.split(None, 5)
+                if fields[3] == here:
+                    yield int(fields[4])
+
+
+class Usage(NamedTuple):
+    """What processes use.
+
+    Attributes:
+        memory: Bytes that are theirs alone or shared among them.
+        cpu: Seconds.
+        threads: How many there are in all.
+    """
+
+    memory: int
+    cpu: float
+    threads: int
+
+
+class Meter:
+    """What the processes of one call use, including those that have ended meanwhile.
+
+    Args:
+        baseline: Bytes that each process had when it was forked, and shares with its parent.
+
+    Attributes:
+        cpu: The most seconds that were seen.
+    """
+
+    def __init__(self, baseline: int) -> None:
+        self.cpu = 0.0
+        self._baseline = baseline
+        self._seen: dict[tuple[int, int], float] = {}
+        self._before: dict[int, Stat] = {}
+
+    def leave_out(self, pid: int, before: Stat) -> None:
+        """Leave out what a process has used up to now, and the thread that it is.
+
+        Args:
+            pid: Its id.
+            before: What the kernel reports of it now.
+        """
+        self._before[pid] = before
+
+    def read(self, pids: list[int]) -> Usage:
+        """What they use now, and have used.
+
+        Args:
+            pids: Those that there are.
+        """
+        memory = sum(max(0, memory_of(pid) - self._baseline) for pid in pids)
+        threads, waited_for = 0, 0.0
+        for pid in pids:
+            stat, before = stat_of(pid), self._before.get(pid)
+            if stat is not None and before is not None:
+                threads += stat.threads - before.threads
+                self._seen[pid, stat.began] = stat.cpu - before.cpu
+            elif stat is not None:
+                threads += 0 if stat.ended else stat.threads
+                waited_for += stat.cpu + stat.cpu_of_children
+                self._seen[pid, stat.began] = stat.cpu
+        # Children that are never waited for count only while they are seen.
+        self.cpu = max(self.cpu, waited_for, sum(self._seen.values()))
+        return Usage(memory, self.cpu, threads)
+
+
+# This process and its children --------------------------------------------------------------------
+
+
+def reset_signals() -> None:
+    """Undo what the host's process may have passed on: blocked and ignored signals, a umask."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python's own
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    os.umask(0o022)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what descendants leave behind, on Linux."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends, on Linux; a change of user undoes it."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child has ended; it is not waited for, so that its number stays its own."""
+    if sys.platform == "linux":
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, check=False)
+    return done.stdout.strip()[:1] in (b"", b"Z")
+
+
+@contextlib.contextmanager
+def wakes_on_child() -> Iterator[int]:
+    """A descriptor that is readable when a child has ended."""
+    reading, writing = os.pipe()
+    for fd in (reading, writing):
+        os.set_blocking(fd, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(reading)
+        os.close(writing)
+
+
+# Ending others ------------------------------------------------------------------------------------
+
+
+def kill_if(pid: int, meant: Callable[[], bool]) -> None:
+    """Kill a process, if it is still the one that is meant.
+
+    Between finding a process and killing it, it may have ended and its number be another's. A
+    descriptor of it always belongs to the same one.
+
+    Args:
+        pid: Its number.
+        meant: Whether the process that has the number now is the one to kill.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform != "linux":
+            os.kill(pid, signal.SIGKILL)
+            return
+        fd = os.pidfd_open(pid)
+        try:
+            if meant():
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        finally:
+            os.close(fd)
+
+
+def end_group(group: int, reaped: Callable[[int, int, Any], None]) -> bool:
+    """Kill a process group at once, and wait until it is empty.
+
+    Args:
+        group: Its id, which is that of a child that hasn't been waited for.
+        reaped: Called for each child: id, exit code, what it used.
+
+    Returns:
+        Whether all are gone.
+    """
+    deadline = monotonic() + ENDING
+    while monotonic() < deadline:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # macOS raises it for a group of zombies
+        try:
+            pid, status, used = os.wait4(-group, 0)
+        except ChildProcessError:
+            sleep(0.0005)  # a grandchild whose parent is just ending
+            continue
+        reaped(pid, os.waitstatus_to_exitcode(status), used)
+    return False
+
+
+def end_descendants(root: int) -> None:
+    """Kill the descendants of a process that has started no more than a few."""
+    for _ in range(100):
+        found = list(members(root))
+        if not found:
+            return
+        for pid in found:
+            kill_if(pid, lambda pid=pid: pid in members(root))  # type: ignore[misc]
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+
+
+def end_session(session: int) -> None:
+    """Kill every process of a session, whatever group it is in, but its leader.
+
+    Args:
+        session: The id of its leader, which is a child that hasn't been waited for: so the number
+            can't belong to another.
+    """
+    deadline = monotonic() + ENDING
+    while monotonic() < deadline:
+        found = _in_session(session)
+        for pid in found:
+            kill_if(pid, lambda pid=pid: _runs_in(pid, session))  # type: ignore[misc]
+        if not found:
+            return
+        sleep(0.001)
+
+
+def _in_session(session: int) -> list[int]:
+    """The processes of a session that run, without its leader."""
+    if sys.platform != "linux":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(session, signal.SIGKILL)
+        return []
+    numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [pid for pid in numbers if pid != session and _runs_in(pid, session)]
+
+
+def _runs_in(pid: int, session: int) -> bool:
+    """Whether a process is of a session and hasn't ended."""
+    stat = stat_of(pid)
+    return stat is not None and stat.session == session and not stat.ended

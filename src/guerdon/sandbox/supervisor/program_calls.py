@@ -1,0 +1,298 @@
+"""Calls that run a program: forked from the supervisor, one process group each."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import importlib.util
+import linecache
+import marshal
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from types import ModuleType
+from typing import Any
+
+from guerdon.sandbox.supervisor.call import Call
+from guerdon.sandbox.supervisor.channels import Started, open_streams, report_started, take_over
+from guerdon.sandbox.supervisor.folders import empty, empty_folder, remove_tree
+from guerdon.sandbox.supervisor.locks import open_lock
+from guerdon.sandbox.supervisor.processes import (
+    children,
+    end_descendants,
+    end_group,
+    has_ended,
+    members,
+    memory_of,
+    stat_of,
+)
+
+# What most programs import: loaded once, so that no call waits for it.
+COMMON = """
+abc bisect collections.abc copy dataclasses datetime decimal enum fractions functools heapq
+itertools json linecache math operator random re statistics string traceback typing
+"""
+
+# The file name of a program in tracebacks.
+NAME = "<program>"
+# Packages that a program doesn't find loaded.
+OURS = ("guerdon", "landlockpy")
+
+_hidden: list[ModuleType] = []
+
+
+class ProgramCalls:
+    """Starts programs, each in a fork of the supervisor, and ends them.
+
+    Attributes:
+        calls: Those of the request that is served.
+        look_every: Seconds between two looks between requests; None needs none.
+        wakes: Descriptors that are readable when a call has ended.
+    """
+
+    def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
+        self.calls: list[Call] = []
+        self.wakes: list[int] = []
+        self.look_every: float | None = None
+        self._groups: dict[int, tuple[Call, Started]] = {}
+        self._base = config["folder"]
+        self._lock = open_lock(config)
+        for name in COMMON.split():
+            importlib.import_module(name)
+        for name, path in config["preload"].items():
+            _load(name, path)
+        self._pid = os.getpid()
+        gc.collect()
+        gc.freeze()  # nothing of it is visited, and so copied, in the calls
+        self._baseline = memory_of(self._pid)
+
+    def facts(self) -> dict[str, Any]:
+        """What the host receives when all is ready."""
+        return self._lock.facts()
+
+    def look_idle(self) -> None:
+        """Check that nothing runs between requests; nothing can."""
+
+    def start(self, job: dict[str, Any], fds: list[int]) -> None:
+        """Fork, and run the program there.
+
+        Args:
+            job: Its limits.
+            fds: Its descriptors; the caller closes them.
+        """
+        with contextlib.ExitStack() as unused:
+            folder = empty_folder(self._base, self._lock.uid)
+            unused.callback(remove_tree, self._base, folder)
+            started = Started()
+            unused.callback(started.close)
+            with self._lock.fork(folder if job["files"] else None):
+                pid = os.fork()
+                if pid == 0:
+                    code = 70  # if it couldn't even be set up
+                    try:
+                        code = self._run(job, [*fds, started.writing], folder)
+                    finally:
+                        os._exit(code)
+            unused.pop_all()
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpgid(pid, pid)  # it does so itself, too: whichever comes first
+        call = Call(job, lambda: self._pids(pid), self._baseline, folder)
+        self._groups[pid] = call, started
+        self.calls.append(call)
+
+    def _run(self, job: dict[str, Any], fds: list[int], folder: str) -> int:
+        """In the child: be locked, then run the program.
+
+        The descriptors are the three standard ones, in a pair the stream, the job, and the pipe on
+        which it reports that it has started.
+        """
+        report = fds[-1]
+        try:
+            os.setpgid(0, 0)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.chdir(folder)
+            # Before the descriptors are closed, some of which it needs.
+            self._lock.lock_program(job, folder if job["files"] else None)
+            report = take_over(fds)
+            source = read_program(report - 1, folder)
+        except MemoryError:  # the program itself is larger than it may be
+            report_started(report)
+            os.write(2, b"MemoryError\n")
+            return 1
+        except BaseException as error:
+            report_started(report, error)
+            raise
+        report_started(report)
+        return run_program(source)
+
+    def _pids(self, group: int) -> list[int]:
+        """The processes of a call, including those that have lost their parent."""
+        found = []
+        for child in children(self._pid):
+            stat = stat_of(child) if child != group else None
+            if child == group or (stat is not None and stat.group == group):
+                found += [child, *members(child)]
+        return found
+
+    def collect(self) -> None:
+        """Wait for the calls that have ended, and end what they have left."""
+        for group, (call, _) in self._groups.items():
+            if not call.done and has_ended(group):
+                self._finish(group)
+
+    def stop(self, call: Call) -> None:
+        """Kill a call's group; `collect` records its end."""
+        for group, (each, _) in self._groups.items():
+            if each is call:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+
+    def _finish(self, group: int) -> bool:
+        call, started = self._groups[group]
+
+        def reaped(pid: int, status: int, used: Any) -> None:
+            cpu = used.ru_utime + used.ru_stime
+            if pid == group:
+                call.ended(status, cpu, used.ru_maxrss << 10)
+            else:
+                call.cpu += cpu
+
+        ended = end_group(group, reaped)
+        if call.done:
+            problem = started.problem()
+            # What was killed for a limit was maybe not yet set up: then the limit is the reason.
+            call.problem = None if call.cause else problem
+        return ended
+
+    def end_all(self) -> str | None:
+        """End what is left, remove what was written, and return what failed."""
+        problem = None
+        for group, (call, started) in self._groups.items():
+            if not call.done and not self._finish(group):
+                problem = f"process group {group} can't be ended"
+                started.close()
+        self._groups.clear()
+        if not self._lock.closed_groups:
+            end_descendants(self._pid)
+        try:
+            for call in self.calls:
+                if call.folder is not None:
+                    remove_tree(self._base, call.folder)
+            if not self._lock.closed_groups:
+                empty(self._base)  # it may have moved its folder
+        except OSError as error:
+            problem = f"what a call has written can't be removed: {error}"
+        return problem
+
+    def last_report(self) -> dict[str, Any]:
+        """Programs are copies of the supervisor alone, which is running."""
+        raise NotImplementedError("programs are forked from the supervisor")
+
+    def close(self) -> None:
+        """End everything."""
+        self.end_all()
+        end_descendants(self._pid)
+        self._lock.close()
+
+
+def _load(name: str, path: str) -> None:
+    """Load a file as a module of that name, which calls then find loaded."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+# In the child -------------------------------------------------------------------------------------
+
+
+def read_program(job: int, folder: str) -> str:
+    """Read a job, and write its files.
+
+    Args:
+        job: The descriptor that it is read from: its source and its files.
+        folder: The call's own folder, where it runs.
+
+    Returns:
+        The program's source.
+    """
+    with open(job, "rb") as file:
+        source, files = marshal.loads(file.read())
+    for name, content in files.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+    # The interpreter looks as if it had just been started here.
+    os.environ.update(HOME=folder, TMPDIR=folder)
+    os.environ.pop("LD_LIBRARY_PATH", None)  # the interpreter's own
+    sys.path[:] = [folder, *(each for each in sys.path if each)]
+    sys.argv = [NAME]
+    open_streams()  # the supervisor's own were opened for its own descriptors
+    # A program has no use for our modules; what runs here goes on, and freeing it would cost time.
+    ours = [name for name in sys.modules if name.partition(".")[0] in OURS]
+    _hidden.extend(sys.modules.pop(name) for name in ours)
+    return str(source).removeprefix("\ufeff")  # the mark of a file's encoding
+
+
+def run_program(source: str) -> int:
+    """Run a program as Python would, and return its exit code."""
+    streams = sys.stdout, sys.stderr
+    code = _execute(source)
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does at its end
+        atexit._run_exitfuncs()
+    except BaseException as error:
+        _print_traceback(error)
+    # The program may have replaced or removed the streams.
+    for stream in (*streams, getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except BaseException:
+            code = code or 120  # as in Python if its output can't be written
+    return code
+
+
+def _execute(source: str) -> int:
+    module = ModuleType("__main__")
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
+    try:
+        exec(compile(source, NAME, "exec", dont_inherit=True), module.__dict__)
+    except SystemExit as leaving:
+        return _exit_code(leaving.code)
+    except BaseException as error:
+        _print_traceback(error)
+        return 1
+    return 0
+
+
+def _exit_code(code: object) -> int:
+    """The exit code that Python makes of the argument of `sys.exit`."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _print_traceback(error: BaseException) -> None:
+    """Print a traceback, without the frames that aren't the program's."""
+    try:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        traceback.print_exception(type(error), error, trace)
+    except BaseException:  # its __str__ is the program's code
+        with contextlib.suppress(OSError):  # it may have closed that, too
+            os.write(2, f"{type(error).__name__}\n".encode("utf-8", "backslashreplace"))

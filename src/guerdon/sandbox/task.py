@@ -1,0 +1,270 @@
+"""`Task`: one call from the host's side: what it may use, what it writes, and how it ended."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+from guerdon.sandbox.protocol import Ending, Execution, Limits
+from guerdon.sandbox.supervisor.channels import write_all
+
+_CHUNK = 1 << 16
+
+
+def sealed_file(content: bytes) -> int:
+    """A descriptor of a file without a name that contains `content` and, on Linux, never changes.
+
+    The caller closes it. Its content passes through no other process's memory.
+    """
+    if sys.platform != "linux":
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            return os.dup(file.fileno())
+    import fcntl
+
+    fd = os.memfd_create("guerdon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        write_all(fd, content)
+        os.lseek(fd, 0, os.SEEK_SET)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+class Capture:
+    """A pipe, and what has come out of it, read no further than it may go.
+
+    Args:
+        piped: Whether there is a pipe; without one, `content` is set by the caller.
+
+    Attributes:
+        reading: The end that is read here.
+        writing: The end that the call has; None once it is closed here.
+        content: What has come.
+        ended: Whether no process can write to it any more.
+    """
+
+    def __init__(self, *, piped: bool = True) -> None:
+        self.content = bytearray()
+        self.ended = not piped
+        self.reading = -1
+        self.writing: int | None = None
+        if piped:
+            self.reading, self.writing = os.pipe()
+            os.set_blocking(self.reading, False)
+
+    def close_writing(self) -> None:
+        """Close the end that the call has by now."""
+        if self.writing is not None:
+            os.close(self.writing)
+            self.writing = None
+
+    def read(self, most: int) -> None:
+        """Read what is there, up to `most` bytes in all and one more."""
+        while not self.ended and len(self.content) <= most:
+            try:
+                part = os.read(self.reading, min(_CHUNK, most + 1 - len(self.content)))
+            except BlockingIOError:
+                return
+            self.content += part
+            self.ended = not part
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.close_writing()
+        if self.reading >= 0:
+            os.close(self.reading)
+            self.reading = -1
+
+    def text(self, most: int) -> str:
+        """What has come, as text of at most `most` bytes."""
+        return self.content[:most].decode("utf-8", "replace")
+
+
+@dataclass(slots=True)
+class Task:
+    """One call that a worker runs, and what it writes.
+
+    Attributes:
+        limits: What it may use.
+        before: Descriptors that it has before its outputs.
+        after: Descriptors that it has after them.
+        answer_bytes: How much it may answer; None if it doesn't answer.
+        link: Its end of a stream to another call, which is closed here once the call has it.
+        job: The job, if it is sent by a stream.
+        piped: Whether it has outputs of its own.
+        out: What it prints.
+        err: What it prints as errors.
+        answer: What it answers.
+        cause: Why it was ended, if the host ended it.
+    """
+
+    limits: Limits
+    before: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    answer_bytes: int | None = None
+    link: socket.socket | None = None
+    job: bytes = b""
+    piped: bool = True
+    out: Capture = field(init=False)
+    err: Capture = field(init=False)
+    answer: Capture | None = None
+    cause: str | None = None
+
+    def __post_init__(self) -> None:
+        self.out, self.err = Capture(piped=self.piped), Capture(piped=self.piped)
+        if self.answer_bytes is not None:
+            self.answer = Capture(piped=self.piped)
+
+    @property
+    def captures(self) -> list[Capture]:
+        """Its outputs."""
+        return [self.out, self.err] if self.answer is None else [self.out, self.err, self.answer]
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All that it has, in order."""
+        outputs = [each.writing for each in self.captures if each.writing is not None]
+        link = [] if self.link is None else [self.link.fileno()]
+        return [*self.before, *outputs, *link, *self.after]
+
+    def close_sent(self) -> None:
+        """Close what only the call is to have now."""
+        for each in self.captures:
+            each.close_writing()
+        if self.link is not None:
+            self.link.close()
+
+    def read(self) -> str | None:
+        """Read what has come, and return which limit it exceeds, if any."""
+        if self.answer is not None and self.answer_bytes is not None:
+            self.answer.read(self.answer_bytes)
+            if len(self.answer.content) > self.answer_bytes:
+                return "answer"
+        return self.read_printed()
+
+    def read_printed(self) -> str | None:
+        """Read what was printed, and return which limit it exceeds, if any."""
+        most = self.limits.output_bytes
+        self.out.read(most - min(most, len(self.err.content)))
+        self.err.read(most - min(most, len(self.out.content)))
+        if len(self.out.content) + len(self.err.content) > most:
+            return "output"
+        return None
+
+    def close(self) -> None:
+        """Close those of its outputs that are still open."""
+        for each in self.captures:
+            each.close()
+
+    def execution(self, report: dict[str, Any]) -> Execution:
+        """How the call ended.
+
+        Args:
+            report: What the supervisor reports of it; only ``problem`` if it has no report.
+        """
+        status = report.get("status")
+        cause = self.cause or report.get("cause")
+        cpu = report.get("cpu", 0.0)
+        most = self.limits.output_bytes
+        stdout, stderr = self.out.text(most), self.err.text(most - min(most, len(self.out.content)))
+        ending: Ending
+        if report.get("problem") and not cause:
+            ending, detail = "sandbox_error", report["problem"]
+        elif cause is not None:
+            ending, detail = self._ending_of_cause(cause)
+        else:
+            ending, detail = _ending_of_status(status, self.limits, cpu, stderr)
+        return Execution(
+            ending,
+            # If it was killed here, the signal says nothing about the code.
+            exit_code=None if cause in ("over", "output") else status,
+            stdout=stdout,
+            stderr=stderr,
+            seconds=report.get("seconds", 0.0),
+            cpu_seconds=cpu,
+            peak_memory_bytes=report.get("peak", 0),
+            detail=detail,
+        )
+
+    def _ending_of_cause(self, cause: str) -> tuple[Ending, str | None]:
+        """The ending of a call that the supervisor or the host has ended."""
+        limits = self.limits
+        printed, written = _size(limits.output_bytes), _size(limits.file_bytes)
+        endings: dict[str, tuple[Ending, str]] = {
+            "timeout": ("timeout", f"it was not done within {limits.seconds:g} s"),
+            "cpu": ("timeout", f"it used more than {_cpu(limits):g} s of processor time"),
+            "memory": ("memory", f"it used more than {_size(limits.memory_bytes)} of memory"),
+            "processes": ("signal", f"it had more than {limits.processes} processes and threads"),
+            "files": ("output_limit", f"it made more than {limits.files} files"),
+            "file_bytes": ("output_limit", f"it wrote more than {written} into files"),
+            "output": ("output_limit", f"it printed more than {printed}"),
+            "answer": ("output_limit", f"its answer has more than {_size(self.answer_bytes or 0)}"),
+            "over": ("ok", "it was ended when its checker had ended"),
+            "meddled": ("nonzero", "it wrote to descriptors that aren't its own"),
+            "left_running": ("nonzero", "it left processes or threads running"),
+        }
+        return endings.get(cause, ("sandbox_error", f"it was ended: {cause}"))
+
+
+@functools.lru_cache(maxsize=64)
+def limits_message(limits: Limits) -> dict[str, Any]:
+    """The limits as the supervisor receives them; callers don't change the result."""
+    return {
+        # Not numpy's numbers, which JSON can't represent.
+        "seconds": float(limits.seconds),
+        "cpu": float(_cpu(limits)),
+        "memory": int(limits.memory_bytes),
+        "processes": int(limits.processes),
+        "file_bytes": int(limits.file_bytes),
+        "files": int(limits.files),
+    }
+
+
+def _cpu(limits: Limits) -> float:
+    if limits.cpu_seconds is not None:
+        return limits.cpu_seconds
+    return limits.seconds * min(limits.processes, os.cpu_count() or 1)
+
+
+def _ending_of_status(
+    status: int | None, limits: Limits, cpu: float, stderr: str
+) -> tuple[Ending, str | None]:
+    """The ending of a call that ended by itself."""
+    if status is None:
+        return "sandbox_error", "how it ended is unknown"
+    if status == 0:
+        return "ok", None
+    if status > 0:
+        last = stderr.rstrip().rpartition("\n")[2]
+        if status == 1 and last.startswith("MemoryError"):
+            return "memory", f"it ran out of memory; it may use {_size(limits.memory_bytes)}"
+        return "nonzero", f"it exited with code {status}"
+    if status in (-signal.SIGKILL, -signal.SIGXCPU) and cpu >= 0.9 * _cpu(limits):
+        return "timeout", f"it used more than {_cpu(limits):g} s of processor time"
+    if status == -signal.SIGKILL:
+        # Code in a sandbox can't do that to itself.
+        return "sandbox_error", "it was killed from outside, or the machine was out of memory"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = str(-status)
+    return "signal", f"it was killed by signal {-status} ({name})"
+
+
+def _size(count: int) -> str:
+    """A number of bytes, for people."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} bytes"

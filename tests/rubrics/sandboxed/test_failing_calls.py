@@ -1,0 +1,177 @@
+"""What goes wrong in a call is told in its result."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from guerdon.errors import LoadError
+from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
+from guerdon.sandbox.protocol import Limits
+
+CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
+OTHER = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "41"}]
+
+LEVELS = ["none", "process", "strict"]
+LOCKED = LEVELS[1:]
+
+
+# What goes wrong in a call
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("raise", "ValueError: no digits (line "),
+        ("leave", "SystemExit: 7 (line "),
+        ("nan", "RewardFunctionError: odd returned float nan"),
+        ("text", "RewardFunctionError: odd returned '1.0' (str)"),
+        ("none", "RewardFunctionError: odd returned None"),
+    ],
+)
+def test_what_fails_is_told_as_in_process(odd, level, how, error):
+    result = odd(how, level)
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert result.error.startswith(error.replace("float nan", "nan")) or "nan" in how
+    assert result.error == odd(how, "none").error
+    assert result.log == (None if level == "none" else "before\naside\n")
+
+
+@pytest.mark.parametrize("level", LOCKED)
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("exit", "exited: it ended its process (exit code 0) before it had returned a result"),
+        ("crash", "signal: SIGABRT (6), it ended before it had returned a result"),
+        ("loop", "timeout: it was not done within 0.3 s"),
+        ("flood", "output_limit: it printed more than 64 KiB"),
+        ("set", "RewardFunctionError: odd returned {1} (set)"),
+    ],
+)
+def test_what_ends_without_a_result_is_invalid_and_says_how(open_reward, level, how, error):
+    sandbox = open_reward("odd", level=level, limits=Limits(seconds=0.3))
+    result = sandbox.evaluate(CHAT, how=how)
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert result.error.startswith(error)
+    assert result.log.startswith("before\n")
+    assert sandbox.evaluate(CHAT, how="well").score == 1.0
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_one_that_reuses_its_process_gets_a_new_one_when_it_has_ended(open_reward, level):
+    sandbox = open_reward("odd", level=level, reuse=True)
+    assert sandbox.evaluate(CHAT, how="exit").error.startswith("exited: it ended its process")
+    assert sandbox.evaluate(CHAT, how="well").score == 1.0
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_no_call_finds_what_another_left_unless_that_was_asked_for(open_reward, level):
+    fresh = open_reward("odd", level=level)
+    assert [fresh.evaluate(CHAT, how="count").score for _ in range(3)] == [1.0] * 3
+    reused = open_reward("odd", level=level, reuse=True)
+    first, second = (reused.evaluate(CHAT, how="count").score for _ in range(2))
+    assert second == first + 1
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_what_a_file_prints_when_it_is_imported_is_in_no_log(open_reward, level):
+    assert open_reward("answered", level=level).evaluate(CHAT, "42").log is None
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_a_function_may_close_its_streams_and_say_nothing_of_its_own_log(odd, level):
+    assert odd("close", level).score == 1.0
+    assert odd("log", level).log == "before\naside\n"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_wrong_number_of_results_makes_the_batch_invalid(open_reward, level):
+    results = open_reward("wrong_number", level=level).evaluate_batch([CHAT, OTHER])
+    assert [result.error for result in results] == [
+        "RewardFunctionError: wrong_number must return one result for each of 2 rollouts, got 1"
+    ] * 2
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_of_a_batch_only_what_is_wrong_is_invalid(open_reward, level):
+    results = open_reward("some_wrong", level=level).evaluate_batch([CHAT] * 4)
+    assert [result.is_score_valid for result in results] == [True, False, False, False]
+    assert "metrics['a'] is {1} (set)" in results[3].error
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_a_batch_that_ends_without_results_is_invalid_as_a_whole(write, level):
+    path = write("def r(rollouts_messages):\n    import os; os._exit(3)")
+    with EvalSandbox(f"{path}:r", level=level) as sandbox:
+        results = sandbox.evaluate_batch([CHAT, OTHER])
+    assert [result.error for result in results] == [
+        "exited: it ended its process (exit code 3) before it had returned a result"
+    ] * 2
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_a_worker_that_lies_gets_no_further_than_an_invalid_result(write, level):
+    path = write("""
+        import json
+        from guerdon.rubrics.sandboxed.inside import LoadedReward
+        def r(messages, said): pass
+        LoadedReward.answer = lambda self, job: json.loads(job)["others"]["said"].encode()
+    """)
+    answers = {
+        '{"version": "guerdon-call/2"}': "its version is 'guerdon-call/2'",
+        "nothing": "Invalid JSON",
+        json.dumps({"version": "guerdon-call/1", "results": [{"score": "1"}]}): "is a finite float",
+        json.dumps({"version": "guerdon-call/1", "results": [{"score": 1}] * 2}): "has 2 results",
+    }
+    with EvalSandbox(f"{path}:r", level=level) as sandbox:
+        for said, error in answers.items():
+            result = sandbox.evaluate(CHAT, said=said)
+            assert not result.is_score_valid
+            assert result.error.startswith("the sandbox's answer")
+            assert error in result.error
+
+
+@pytest.mark.parametrize("level", LOCKED)
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("{}", "its description: version: Field required"),
+        ('{"version": "guerdon-call/1", "mode": "both"}', "its description: mode"),
+        ("x" * (1 << 21), "its description has 2,097,152 bytes"),
+    ],
+    ids=["empty", "mode", "long"],
+)
+def test_a_function_that_lies_about_itself_isnt_opened(write, level, said, error):
+    path = write(f"""
+        from guerdon.rubrics.sandboxed.inside import LoadedReward
+        LoadedReward.description = property(
+            lambda self: {said!r}.encode(), lambda self, value: None
+        )
+        def r(messages): return 1.0
+    """)
+    with pytest.raises(LoadError, match=error):
+        EvalSandbox(f"{path}:r", level=level)
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_a_call_that_is_killed_from_outside_is_invalid_and_nobody_else_notices(
+    descendants, open_reward, level
+):
+    sandbox = open_reward("odd", level=level, limits=Limits(seconds=30))
+    before = descendants()
+    results = []
+    thread = threading.Thread(target=lambda: results.append(sandbox.evaluate(CHAT, how="loop")))
+    thread.start()
+    while not (new := descendants() - before):
+        pass
+    for pid in new:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    thread.join(10)
+    [result] = results
+    assert result.error.startswith("sandbox_error: the sandbox failed")
+    assert sandbox.evaluate(CHAT, how="well").score == 1.0

@@ -1,0 +1,147 @@
+"""The side of the sandbox, without one: what it loads and answers."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, LoadError
+from guerdon.rubrics.sandboxed.inside import load
+from guerdon.rubrics.sandboxed.messages import VERSION, Description, read_reply, write_call
+from guerdon.rubrics.sandboxed.source import RewardSource, find_source
+
+MESSAGES = [{"role": "assistant", "content": "42"}]
+
+
+def loaded(text, name="r", **options):
+    return load(find_source(RewardSource(text, name), **options).reward.model_dump_json().encode())
+
+
+def described(callee):
+    return Description.model_validate_json(callee.description)
+
+
+def job(**fields):
+    call = {"version": VERSION, "rollouts": [MESSAGES], **fields}
+    return json.dumps(call).encode()
+
+
+def test_a_call_is_answered():
+    callee = loaded("def r(messages, ground_truth): return float(messages[0].text == ground_truth)")
+    [result] = read_reply(callee.answer(job(ground_truth="42")), 1)
+    assert result.score == 1.0
+    told = described(callee)
+    assert (told.name, told.mode, told.ground_truth) == ("r", "pointwise", "ground_truth")
+
+
+def test_what_is_no_call_is_refused():
+    callee = loaded("def r(messages): return 1.0")
+    for data, said in [
+        (b"nothing", "refused the call: the call: Invalid JSON"),
+        (job(version="guerdon-call/9"), "its version is 'guerdon-call/9'; this guerdon uses"),
+        (job(rollouts=[]), "the function takes one rollout, not 0"),
+        (job(more=1), "more: Extra inputs"),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=said):
+            read_reply(callee.answer(data), 1)
+
+
+def test_what_could_not_be_loaded_is_described_and_answers_nothing():
+    callee = loaded("import no_such_module")
+    told = described(callee)
+    assert told.missing == "no_such_module"
+    assert told.refused.startswith("<reward>:r: importing it raised ModuleNotFoundError")
+    assert 'File "<reward>", line 1' in told.traceback
+    with pytest.raises(InvalidArgumentError, match="the function could not be loaded: <reward>:r"):
+        read_reply(callee.answer(write_call([[]])), 1)
+
+
+def test_a_wanted_that_is_none_is_described_so():
+    assert "its version is 'x'" in described(load(b'{"version": "x", "spec": "a:b"}')).refused
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "GeneratorExit", "SystemExit", "Odd"])
+def test_whatever_the_function_raises_is_a_result(raised):
+    callee = loaded(f"class Odd(BaseException): pass\ndef r(messages):\n    raise {raised}('so')")
+    [result] = read_reply(callee.answer(job()), 1)
+    assert result.error.startswith(f"{raised}: so")
+
+
+def test_a_result_whose_own_class_raises_is_invalid():
+    callee = loaded(
+        "from guerdon import EvaluateResult\n"
+        "class Odd(EvaluateResult):\n"
+        "    def __getattribute__(self, name):\n"
+        "        if name == 'step_outputs': raise KeyError('mine')\n"
+        "        return super().__getattribute__(name)\n"
+        "def r(messages): return Odd(score=1)"
+    )
+    [result] = read_reply(callee.answer(job()), 1)
+    assert (result.score, "KeyError: 'mine'" in result.error) == (None, True)
+
+
+def test_an_async_function_keeps_its_loop_where_that_was_asked_for():
+    text = (
+        "import asyncio\nloops = []\n"
+        "async def r(messages):\n"
+        "    loops.append(asyncio.get_running_loop())\n"
+        "    return float(sum(loop is loops[0] for loop in loops))"
+    )
+    for keep, score in [(True, 2.0), (False, 1.0)]:
+        callee = loaded(text, keep_loop=keep)
+        callee.answer(job())
+        assert read_reply(callee.answer(job()), 1)[0].score == score
+        callee.close()
+
+
+def test_a_factory_makes_the_reward_also_where_the_mode_is_said():
+    text = "def make():\n    return lambda action, observation: 0.5"
+    callee = loaded(text, "make", mode="pointwise")
+    assert read_reply(callee.answer(job()), 1)[0].score == 0.5
+
+
+def test_what_a_wanted_requires_is_checked():
+    wanted = find_source(RewardSource("r = 1", "r")).reward
+    asked = wanted.model_copy(update={"requirements": ("no-such-thing",)})
+    told = described(load(asked.model_dump_json().encode()))
+    assert "pip install no-such-thing" in told.refused
+
+
+def test_a_call_imports_nothing_that_was_not_there_before_the_lock():
+    program = """
+import sys
+from guerdon.rubrics.sandboxed.inside import load
+from guerdon.rubrics.sandboxed.messages import RewardSpec
+texts = ["def r(messages): raise ValueError('x')", "async def r(messages): return 1.0",
+         "def r(action, observation): return 1.0"]
+job = b'{"version": "guerdon-call/1", "rollouts": [[{"role": "assistant", "content": "x"}]]}'
+before = set(sys.modules)
+for text in texts:
+    wanted = RewardSpec(version="guerdon-call/1", spec="<r>:r", text=text, file="<r>")
+    callee = load(wanted.model_dump_json().encode())
+    loaded = set(sys.modules)
+    print(callee.answer(job)[:60], file=sys.stderr)
+    print(*set(sys.modules) - loaded)
+print("asyncio" in before)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    # Asyncio is loaded with what is async, and not for the others.
+    assert ran.stdout.split() == ["False"]
+
+
+def test_the_host_side_stays_out_of_the_sandbox():
+    program = "import sys, guerdon.rubrics.sandboxed.inside; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    names = set(ran.stdout.split())
+    assert "guerdon.rubrics.sandboxed.eval_sandbox" not in names
+    assert not {"numpy", "starlette", "httpx", "rich", "jsonschema"} & names
+
+
+def test_a_text_is_refused_whole_where_it_is_no_python():
+    with pytest.raises(LoadError, match="SyntaxError"):
+        find_source(RewardSource("'\udcff'", "r"))

@@ -1,0 +1,56 @@
+"""What JSON can hold, and what is said of the rest."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.errors import InvalidArgumentError
+from guerdon.rubrics.sandboxed.messages import MAX_DEPTH, check_json, find_foreign
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_what_json_holds_passes(value):
+    check_json(value, "value")
+    json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({1}, "truth is {1} (set)"),
+        (b"no", "truth is b'no' (bytes)"),
+        ([0, {"a": [object]}], "truth[1]['a'][0] is <class 'object'> (type)"),
+        ({"a": {2: 3}}, "truth['a'] has the key 2 (int)"),
+        ((1j,), "truth[0] is 1j (complex)"),
+    ],
+    ids=["set", "bytes", "inside", "key", "complex"],
+)
+def test_what_json_cant_hold_is_named_with_its_place(value, said):
+    with pytest.raises(InvalidArgumentError) as caught:
+        check_json(value, "truth")
+    assert str(caught.value).startswith(f"{said}; a sandbox takes what JSON can represent")
+
+
+def test_what_holds_itself_is_refused():
+    loop = []
+    loop.append({"again": loop})
+    assert find_foreign(loop) == f" is nested more than {MAX_DEPTH} deep"
+
+
+def test_what_is_just_deep_enough_passes():
+    value = 0
+    for _ in range(MAX_DEPTH):
+        value = [value]
+    assert find_foreign(value) is None

@@ -1,0 +1,148 @@
+# ruff: noqa: E501  (programs, a line each)
+"""What the kernel tells of processes."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from guerdon.sandbox.supervisor.processes import (
+    Meter,
+    children,
+    deleted_files,
+    members,
+    memory_of,
+    stat_of,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+
+NOBODY = 2**22 + 1  # above the highest id that there can be
+
+FAMILY = """
+import os, sys, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+for _ in range(2):
+    if not os.fork():
+        if not os.fork(): signal = threading.Event().wait()
+        threading.Event().wait()
+kept = b"x" * (20 << 20)
+print("there", flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def family(until):
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert process.stdout.readline() == b"there\n"
+        until(lambda: len(list(members(process.pid))) == 4)
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def test_children_and_all_below_are_found(family):
+    assert len(children(family.pid)) == 2
+    assert len(set(members(family.pid))) == 4
+    assert family.pid not in members(family.pid)
+    assert family.pid in children(os.getpid())
+
+
+def test_children_of_any_thread_are_found(family):
+    import threading
+
+    started = []
+    stop = threading.Event()
+
+    def start():
+        started.append(subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=-1))
+        stop.wait()
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        while not started:
+            thread.join(0.001)
+        assert started[0].pid in children(os.getpid())
+    finally:
+        stop.set()
+        thread.join()
+        started[0].communicate(b"\n")
+
+
+def test_a_process_is_described(family):
+    stat = stat_of(family.pid)
+    assert (stat.group, stat.session) == (family.pid, family.pid)
+    assert stat.state in "SR"
+    assert stat.threads == 2
+    assert stat.cpu >= 0
+
+
+def test_memory_is_what_no_file_backs(family):
+    assert 20 << 20 <= memory_of(family.pid) < 60 << 20
+
+
+def test_usage_adds_up(family):
+    pids = [family.pid, *members(family.pid)]
+    used = Meter(0).read(pids)
+    assert abs(used.memory - sum(memory_of(pid) for pid in pids)) < 1 << 20  # they go on
+    assert used.threads == 6
+    assert Meter(1 << 40).read(pids).memory == 0
+
+
+def test_processor_time_never_grows_less(family):
+    meter = Meter(0)
+    cpu = meter.read([family.pid]).cpu
+    assert meter.read([]).cpu == cpu
+
+
+def test_a_name_may_hold_anything(until):
+    code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b') R 1 (x\\n'); print(1, flush=True); input()"
+    process = subprocess.Popen([sys.executable, "-S", "-c", code], stdout=-1, stdin=-1)
+    try:
+        assert process.stdout.readline() == b"1\n"
+        assert stat_of(process.pid).session == os.getsid(0)
+        assert memory_of(process.pid) > 0
+    finally:
+        process.communicate(b"\n")
+
+
+def test_nobody_is_nothing():
+    assert children(NOBODY) == []
+    assert list(members(NOBODY)) == []
+    assert stat_of(NOBODY) is None
+    assert memory_of(NOBODY) == 0
+    assert Meter(0).read([NOBODY]) == (0, 0, 0)
+    assert deleted_files([NOBODY], 0) == {}
+
+
+def test_one_that_has_ended_uses_nothing():
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert stat_of(process.pid).state == "Z"
+    assert children(process.pid) == []
+    used = Meter(0).read([process.pid])
+    assert (used.memory, used.threads) == (0, 0)
+    process.wait()
+
+
+def test_files_without_a_name_are_counted(tmp_path):
+    device = tmp_path.stat().st_dev
+    with open(tmp_path / "file", "wb", 0) as file, open(tmp_path / "kept", "wb", 0) as kept:
+        kept.write(b"x" * 5000)
+        file.write(b"x" * 3000)
+        inode = os.fstat(file.fileno()).st_ino
+        assert inode not in deleted_files([os.getpid()], device)
+        os.unlink(tmp_path / "file")
+        found = deleted_files([os.getpid()], device)
+        assert 3000 <= found[inode] <= 4096
+        assert os.fstat(kept.fileno()).st_ino not in found
+        assert inode not in deleted_files([os.getpid()], device + 1)
