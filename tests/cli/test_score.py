@@ -310,8 +310,8 @@ def test_score_after_ctrl_c_with_a_slow_reader_writes_no_row_twice(started, rows
     waiting, size = array.array("i", [0]), fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ)
     poller = select.poll()
     poller.register(process.stderr)
-    page = 4096  # the first may hold one short write alone
-    while waiting[0] < size - page:
+    pages = 8 * 4096  # of which short writes may fill a part only
+    while waiting[0] < size - pages:
         assert process.poll() is None
         fcntl.ioctl(process.stdout, termios.FIONREAD, waiting)
         poller.poll(10)  # milliseconds; nothing is said there

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from guerdon.errors import RolloutError, ScoringError
-from guerdon.rollouts.scoring.result_rows import BUFFER, RowWriter, read_finished
+from guerdon.rollouts.scoring.result_rows import RowWriter, read_finished
 
 
 def line(id, fingerprint="f"):
@@ -58,28 +58,6 @@ def test_row_writer_keeps_the_given_number_of_bytes(path):
     assert path.read_bytes() == b"a\nb\nc\n"
 
 
-def test_row_writer_flush_writes_at_once(path):
-    with RowWriter(str(path)) as writer:
-        writer.write(b"a\n")
-        writer.flush()
-        assert path.read_bytes() == b"a\n"
-
-
-def test_row_writer_writes_full_blocks_before_the_end(path):
-    with RowWriter(str(path)) as writer:
-        for _ in range(BUFFER // 100 + 1):
-            writer.write(b"x" * 99 + b"\n")
-        assert path.stat().st_size >= BUFFER
-        assert path.stat().st_size % 100 == 0
-
-
-def test_row_writer_writes_the_rest_when_the_run_fails(path):
-    writer = RowWriter(str(path))
-    writer.write(b"a\n")
-    writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert path.read_bytes() == b"a\n"
-
-
 def test_row_writer_without_a_path_writes_nothing():
     with RowWriter(None) as writer:
         writer.write(b"a\n")
@@ -92,16 +70,16 @@ def test_row_writer_names_a_file_that_can_not_be_written(tmp_path, name):
 
 
 def test_row_writer_suggests_resume_on_a_full_disk():
-    writer = RowWriter("/dev/full")
-    writer.write(b"a\n")
-    with pytest.raises(ScoringError, match=r"No space left.*free some space and continue"):
-        writer.flush()
-    writer.__exit__(None, None, None)
+    message = r"No space left.*free some space and continue"
+    with RowWriter("/dev/full") as writer, pytest.raises(ScoringError, match=message):
+        writer.write(b"a\n")
 
 
-def test_row_writer_reports_a_full_disk_once():
-    with RowWriter("/dev/full") as writer, pytest.raises(ScoringError):
-        writer.write(b"x" * BUFFER)
+def test_row_writer_keeps_an_existing_file_until_the_first_line(path):
+    path.write_bytes(b"old\n")
+    with RowWriter(str(path)) as writer:
+        writer.write(b"")
+    assert path.read_bytes() == b"old\n"
 
 
 # Reading what is finished

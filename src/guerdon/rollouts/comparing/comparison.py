@@ -23,20 +23,15 @@ from guerdon.rollouts.comparing.group_comparison import (
 )
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rollouts.scoring.scorers import score_rollouts, scorer_of
-from guerdon.rollouts.scoring.summary import MAX_PARTS, MAX_TEXT, OTHERS, Mean, Summary
+from guerdon.rollouts.scoring.summary import MAX_TEXT, Mean, Summary, bounded_name
 from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.rollout import Rollout
 
 __all__ = [
-    "Comparison",
-    "ComparisonReport",
-    "Movement",
-    "RowMove",
-    "compare_rewards",
-    "compare_rows",
+    "Comparison", "ComparisonReport", "Movement", "RowMove", "compare_rewards", "compare_rows",
     "quantile",
-]
+]  # fmt: skip
 
 # The quantiles of the differences that are reported.
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -261,8 +256,7 @@ class Comparison:
         self.movement.add(scores)
         self._ranks.add(before["group"], before["id"], scores)
         if part is not None:
-            if part not in self.parts and len(self.parts) >= MAX_PARTS:
-                part = OTHERS
+            part = bounded_name(part, self.parts)
             self.parts.setdefault(part, Movement()).add(scores)
         if scores is None:
             self._add_failure(before, after)

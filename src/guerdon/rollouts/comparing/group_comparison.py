@@ -20,15 +20,9 @@ from guerdon.rollouts.keys import group_key
 from guerdon.rollouts.scoring.summary import Mean
 
 __all__ = [
-    "Flip",
-    "GroupComparison",
-    "GroupMove",
-    "GroupRanks",
-    "PairCounts",
-    "brief",
-    "count_pairs",
+    "Flip", "GroupComparison", "GroupMove", "GroupRanks", "PairCounts", "brief", "count_pairs",
     "fields_of",
-]
+]  # fmt: skip
 
 # How many groups are listed, and how many of the best rollouts of each.
 MAX_GROUPS = 100

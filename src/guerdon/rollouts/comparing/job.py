@@ -21,7 +21,7 @@ from guerdon.rollouts.comparing.changes import (
 )
 from guerdon.rollouts.comparing.comparison import Comparison, ComparisonReport
 from guerdon.rollouts.scoring.execution import Interrupts
-from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline
+from guerdon.rollouts.scoring.job import PROGRESS_SECONDS, ScoringJob, ScoringPipeline
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.scorers import FunctionScorer, RubricScorer
 from guerdon.rubrics.composer import RubricComposer
@@ -29,8 +29,6 @@ from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ComparisonJob"]
-
-PROGRESS_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)

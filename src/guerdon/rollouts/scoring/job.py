@@ -15,31 +15,12 @@ from typing import Any, Self
 from guerdon._validation import check_integer
 from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.rollouts.scoring.execution import (
-    Interrupts,
-    ScoredChunk,
-    score_here,
-    score_in_processes,
-    score_in_threads,
-)
-from guerdon.rollouts.scoring.reading import (
-    Line,
-    name_of_file,
-    open_file,
-    parse_line,
-    read_batches,
-)
+from guerdon.rollouts.scoring import execution, reading, scorers
+from guerdon.rollouts.scoring.execution import Interrupts, ScoredChunk
+from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
 from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
-from guerdon.rollouts.scoring.scorers import (
-    RubricScorer,
-    SandboxScorer,
-    SandboxSettings,
-    Scorer,
-    score_together,
-    scorer_of,
-    unless_failed,
-)
+from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
 from guerdon.rollouts.scoring.summary import GroupSummary, Summary, gates_of, group_stats
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.state import fingerprint_of
@@ -47,7 +28,8 @@ from guerdon.types.rollout import Rollout
 
 __all__ = ["ScoredBatch", "ScoringJob", "ScoringPipeline", "ScoringReport"]
 
-FLUSH_SECONDS = 1.0
+# How often progress is reported.
+PROGRESS_SECONDS = 0.2
 
 # The parts of a breakdown for rollouts without the column, and for lines that can't be read.
 NO_VALUE = "(none)"
@@ -138,7 +120,7 @@ class ScoringJob:
         """Score all rows; ctrl-C ends the run early and keeps the finished rows.
 
         Args:
-            progress: Called about once a second with the number of finished rows and of bytes
+            progress: Called now and then with the number of finished rows and of bytes
                 read.
 
         Raises:
@@ -158,8 +140,8 @@ class ScoringJob:
             report = ScoringReport(
                 pipeline.new_summary(), pipeline.fingerprint, sandbox=pipeline.sandbox
             )
-            file = stack.enter_context(open_file(self.rollouts))
-            batches = read_batches(
+            file = stack.enter_context(reading.open_file(self.rollouts))
+            batches = reading.read_batches(
                 file, self.rollouts, format=self.format, together=pipeline.takes_groups
             )
             kept = 0
@@ -247,15 +229,15 @@ class ScoringJob:
     ) -> Iterator[ScoredChunk]:
         if self.sandbox is not None:
             stop = pipeline.scorer.close
-            return score_in_threads(
+            return execution.score_in_threads(
                 batches, pipeline, workers=self.workers, stop=stop, interrupts=interrupts
             )
         if self.workers > 1:
-            return score_in_processes(
+            return execution.score_in_processes(
                 batches, partial(ScoringPipeline, self), workers=self.workers, interrupts=interrupts
             )
         score = partial(pipeline, into=summary, allowed=interrupts.allowed)
-        return score_here(batches, score, interrupts=interrupts)
+        return execution.score_here(batches, score, interrupts=interrupts)
 
     def _write(
         self,
@@ -272,11 +254,9 @@ class ScoringJob:
                     report.summary.merge(chunk.summary)
                 report.scored += chunk.rows
                 read += chunk.read
-                if perf_counter() - reported > FLUSH_SECONDS:
+                if progress is not None and perf_counter() - reported > PROGRESS_SECONDS:
                     reported = perf_counter()
-                    writer.flush()
-                    if progress is not None:
-                        progress(report.resumed + report.scored, read)
+                    progress(report.resumed + report.scored, read)
         finally:
             if progress is not None:
                 progress(report.resumed + report.scored, read)
@@ -330,7 +310,7 @@ class ScoringPipeline:
         if job.sandbox is None:
             with contextlib.ExitStack() as opening:
                 reward = opening.enter_context(open_reward(job.reward, at=job.at))
-                scorer = opening.enter_context(scorer_of(reward, parameters))
+                scorer = opening.enter_context(scorers.scorer_of(reward, parameters))
                 self._opened = opening.pop_all()
             return scorer
         if is_pipeline_file(job.reward):
@@ -396,7 +376,7 @@ class ScoringPipeline:
     def score(self, lines: Sequence[Line]) -> ScoredBatch:
         """Score the rollouts of lines together."""
         rollouts = [self._read(line) for line in lines]
-        rows = score_together(self.scorer, rollouts)
+        rows = scorers.score_together(self.scorer, rollouts)
         if self.credit is not None:
             pairs = zip(rollouts, rows, strict=True)
             readable = [(each, row) for each, row in pairs if isinstance(each, Rollout)]
@@ -421,7 +401,9 @@ class ScoringPipeline:
 
     def _read(self, line: Line) -> Rollout | RolloutError:
         try:
-            return unless_failed(parse_line(*line), self.job.score_failed, line=line[0])
+            return scorers.unless_failed(
+                reading.parse_line(*line), self.job.score_failed, line=line[0]
+            )
         except RolloutError as error:
             return error
 
@@ -449,7 +431,7 @@ def _observed(scorer: RubricScorer) -> list[str]:
 def _has_id(line: Line, id: Any) -> bool:
     """Whether the rollout of a line has the id of a finished row."""
     try:
-        found = parse_line(*line).id
+        found = reading.parse_line(*line).id
     except RolloutError as error:
         found = error.row.get("id", line[0]) if isinstance(error.row, dict) else None
     return bool(id == found) or id == str(found)

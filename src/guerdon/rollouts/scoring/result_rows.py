@@ -8,16 +8,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypedDict, cast
 
 from guerdon.errors import RolloutError, ScoringError
 from guerdon.rollouts.json_forms import as_text
 
 __all__ = ["ResultRow", "RowWriter", "encode_row", "failed_row", "invalid_row", "read_finished"]
-
-# Bytes that are written at once.
-BUFFER = 256 * 1024
 
 # How each line of a result file begins.
 BEGINNING = b'{"id": '
@@ -127,13 +123,13 @@ def encode_row(row: ResultRow) -> bytes:
 
 
 class RowWriter:
-    """Writes whole lines to a file in blocks; ``-`` is standard output.
+    """Writes whole lines to a file; ``-`` is standard output.
 
     If the disk is full, the lines written before are kept.
 
     Args:
         path: The file; None writes nothing.
-        keep: How many bytes of an existing file are kept.
+        keep: How many bytes of an existing file are kept. It is truncated with the first line.
 
     Raises:
         ScoringError: The file can't be written.
@@ -142,7 +138,6 @@ class RowWriter:
     def __init__(self, path: str | None, *, keep: int = 0) -> None:
         self.path = path
         self._cut: int | None = None
-        self._buffer = bytearray()
         self._descriptor: int | None = None
         if path == "-":
             sys.stdout.flush()
@@ -150,55 +145,37 @@ class RowWriter:
         elif path is not None:
             try:
                 self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-                # An existing file is truncated with the first row, not before.
-                self._cut = keep if os.path.isfile(path) else None
             except OSError as error:
                 raise ScoringError(f"can't write {path}: {error.strerror}") from error
+            self._cut = keep if os.path.isfile(path) else None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self.flush()
-        finally:
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
+    def __exit__(self, *error: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def write(self, lines: bytes) -> None:
-        """Add whole lines."""
-        if self._descriptor is None:
-            return
-        self._buffer += lines
-        if len(self._buffer) >= BUFFER:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the lines that were added.
+        """Write whole lines.
 
         Raises:
             ScoringError: They can't be written.
         """
-        if self._descriptor is None:
+        if self._descriptor is None or not lines:
             return
+        left = memoryview(lines)
         try:
-            if self._cut is not None and self._buffer:
+            if self._cut is not None:
                 os.ftruncate(self._descriptor, self._cut)
                 os.lseek(self._descriptor, 0, os.SEEK_END)
                 self._cut = None
-            while self._buffer:
-                written = os.write(self._descriptor, self._buffer)
-                del self._buffer[:written]
-        except BaseException as error:  # also a second ctrl-C
-            self._buffer.clear()  # nothing is written twice
-            if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
-                raise
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
             hint = "; free some space and continue with --resume"
             raise ScoringError(
                 f"can't write {self.path}: {error.strerror}; the rows written before are kept"

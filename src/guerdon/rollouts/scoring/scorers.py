@@ -26,14 +26,9 @@ from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
 
 __all__ = [
-    "FunctionScorer",
-    "RubricScorer",
-    "SandboxScorer",
-    "SandboxSettings",
-    "Scorer",
-    "score_rollouts",
-    "scorer_of",
-]
+    "FunctionScorer", "RubricScorer", "SandboxScorer", "SandboxSettings", "Scorer",
+    "score_rollouts", "score_together", "scorer_of", "unless_failed",
+]  # fmt: skip
 
 T = TypeVar("T")
 

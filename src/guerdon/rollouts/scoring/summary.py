@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,10 @@ from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.containers import Gate, Sequential
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["GroupStats", "GroupSummary", "Mean", "Summary", "gates_of", "group_stats"]
+__all__ = [
+    "MAX_TEXT", "GroupStats", "GroupSummary", "Mean", "Summary", "bounded_name", "gates_of",
+    "group_stats",
+]  # fmt: skip
 
 # How many values of the column to break down by, and kinds of failures, are counted separately.
 MAX_PARTS = 100
@@ -23,6 +26,11 @@ MAX_GROUPS = 100
 
 # Characters of an error that are kept.
 MAX_TEXT = 500
+
+
+def bounded_name(name: str, counted: Collection[str]) -> str:
+    """The name under which something is counted, if there may be too many names."""
+    return name if name in counted or len(counted) < MAX_PARTS else OTHERS
 
 
 @dataclass(slots=True)
@@ -331,13 +339,11 @@ class Summary:
         }  # fmt: skip
 
     def _part(self, name: str) -> Summary:
-        if name not in self.parts and len(self.parts) >= MAX_PARTS:
-            name = OTHERS
+        name = bounded_name(name, self.parts)
         return self.parts.setdefault(name, Summary(self.gates, self.passing))
 
     def _count_failures(self, kind: str, count: int, first: str) -> None:
-        if kind not in self.failures and len(self.failures) >= MAX_PARTS:
-            kind = OTHERS
+        kind = bounded_name(kind, self.failures)
         self.failures[kind] += count
         self.first_failures.setdefault(kind, first)
 
