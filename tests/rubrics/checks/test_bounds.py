@@ -41,14 +41,14 @@ def test_length_bounds_say_what_was_found():
     ],
 )  # fmt: skip
 def test_length_bounds_refuse_what_cannot_be_meant(arguments):
-    with pytest.raises(InvalidArgumentError, match="accepted"):
+    with pytest.raises(InvalidArgumentError, match="must be"):
         LengthBounds(**arguments)
 
 
 def test_length_bounds_that_nothing_meets_raise_instead_of_scoring_zero():
     rubric = LengthBounds(0, 5)
     rubric.minimum = 9
-    with pytest.raises(InvalidArgumentError, match="at least minimum"):
+    with pytest.raises(InvalidArgumentError, match="`maximum` must be >= `minimum`"):
         rubric("seven77", None)
 
 
@@ -85,7 +85,7 @@ def test_repetition_bounds_refuse_a_loop_and_say_the_share():
     [{"maximum": 1.1}, {"maximum": float("nan")}, {"maximum": True}, {"ngram": 0}, {"ngram": 2.0}],
 )
 def test_repetition_bounds_refuse_what_cannot_be_meant(arguments):
-    with pytest.raises(InvalidArgumentError, match="accepted"):
+    with pytest.raises(InvalidArgumentError, match="must be"):
         RepetitionBounds(**arguments)
 
 

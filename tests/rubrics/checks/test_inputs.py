@@ -5,8 +5,9 @@ from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
+from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.inputs import ground_truth_of, number_within, text_of
+from guerdon.rubrics.checks.inputs import Checked, ground_truth_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -82,12 +83,15 @@ def test_an_observation_without_ground_truth_is_refused(observation):
         ground_truth_of(observation)
 
 
-@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), -0.1, 1.1, 10**400])
-def test_a_number_out_of_bounds_is_refused_by_name(value):
-    with pytest.raises(InvalidArgumentError, match=r"^share is .*from 0.0 to 1.0"):
-        number_within(value, "share", low=0.0, high=1.0)
+class Share:
+    maximum = Checked(lambda name, value: check_number(name, value, low=0, high=1))
 
 
-def test_an_integer_beyond_every_float_is_refused():
-    with pytest.raises(InvalidArgumentError, match="at least 0"):
-        number_within(10**400, "tolerance", low=0.0)
+def test_checked_validates_whenever_the_attribute_is_set():
+    share = Share()
+    share.maximum = 1
+    assert (share.maximum, type(share.maximum)) == (1.0, float)
+    for value in (True, "1", None, float("nan"), float("inf"), -0.1, 1.1, 10**400):
+        with pytest.raises(InvalidArgumentError, match=r"^`maximum` must be in \[0, 1\], got"):
+            share.maximum = value
+    assert share.maximum == 1.0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.checks.lexicon import Lexicon, LexiconEntry, parse_lexicon, read_lexicon
+from guerdon.rubrics.checks.toxicity import Lexicon, LexiconEntry, parse_lexicon, read_lexicon
 
 
 def found(text, *words):
@@ -83,8 +83,8 @@ def test_a_broken_line_is_refused_by_its_number(line, tmp_path):
 def test_a_list_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "bytes.txt").write_bytes(b"0.5\t\xff\xfe")
     (tmp_path / "empty.txt").write_text("# nothing\n", encoding="utf-8")
-    for name, said in (("none.txt", "can't be read"), ("bytes.txt", "can't be read"),
-                       ("empty.txt", "no entry"), (".", "can't be read")):  # fmt: skip
+    for name, said in (("none.txt", "can't read"), ("bytes.txt", "can't read"),
+                       ("empty.txt", "no entry"), (".", "can't read")):  # fmt: skip
         with pytest.raises(InvalidArgumentError, match=said):
             read_lexicon(tmp_path / name)
 

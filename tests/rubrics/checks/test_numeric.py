@@ -129,7 +129,7 @@ def test_an_expected_that_is_no_number_is_refused(expected):
 
 @pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf"), True, "0.1", None])
 def test_a_tolerance_that_cannot_be_meant_is_refused(tolerance):
-    with pytest.raises(InvalidArgumentError, match="tolerance is"):
+    with pytest.raises(InvalidArgumentError, match="`tolerance` must be a finite number >= 0"):
         NumericAnswer(1, tolerance=tolerance)
 
 

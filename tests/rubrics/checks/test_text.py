@@ -39,7 +39,7 @@ def test_regex_match_says_what_it_looked_for():
 
 @pytest.mark.parametrize("pattern", ["(", "*", None, b"x", "(?P<1>x)"])
 def test_regex_match_refuses_what_is_no_pattern(pattern):
-    with pytest.raises(InvalidArgumentError, match="accepted is a regular expression"):
+    with pytest.raises(InvalidArgumentError, match="`pattern` must be a"):
         RegexMatch(pattern)
 
 
@@ -95,7 +95,10 @@ def test_exact_match_without_ground_truth_raises():
 
 
 def test_exact_match_refuses_an_expected_number():
-    with pytest.raises(InvalidArgumentError, match="expected is 3"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="`expected` must be a string, or None for the ground truth, got 3",
+    ):
         ExactMatch(3)
 
 

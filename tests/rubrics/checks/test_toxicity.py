@@ -61,7 +61,7 @@ def test_the_entries_that_counted_are_told(words):
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), True, "0.5"])
 def test_a_threshold_out_of_range_is_refused(threshold):
-    with pytest.raises(InvalidArgumentError, match="threshold is"):
+    with pytest.raises(InvalidArgumentError, match=r"`threshold` must be in \[0, 1\]"):
         ToxicityRubric(threshold)
 
 

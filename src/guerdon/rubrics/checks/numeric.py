@@ -8,9 +8,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError, MissingInputError
 from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.inputs import ground_truth_of, number_within, text_of
+from guerdon.rubrics.checks.inputs import Checked, ground_truth_of, text_of
 from guerdon.rubrics.checks.quantity import Quantity, read_quantity
 from guerdon.rubrics.rubric import Rubric
 
@@ -54,6 +55,7 @@ class NumericAnswer(Rubric):
     score_range = (0.0, 1.0)
     reads: tuple[str, ...] = ("ground_truth",)
     state_names: ClassVar[tuple[str, ...]] = ("expected", "tolerance")
+    tolerance = Checked(lambda name, value: check_number(name, value, low=0))
 
     def __init__(
         self,
@@ -81,16 +83,6 @@ class NumericAnswer(Rubric):
         self.reads = () if value is not None else type(self).reads
         self._wanted = wanted
 
-    @property
-    def tolerance(self) -> float:
-        """The largest accepted difference as a share of the right number."""
-        return self._tolerance
-
-    @tolerance.setter
-    def tolerance(self, value: float) -> None:
-        self._tolerance = number_within(value, "tolerance", low=0.0)
-        self._allowance = Fraction(repr(self._tolerance))
-
     def forward(self, action: Any, observation: Any) -> float:
         """Compare the number that the action states with the right one."""
         text = text_of(action, self.field)
@@ -105,7 +97,7 @@ class NumericAnswer(Rubric):
         if found is None:
             self.explain("the answer %.80r is not one number", answer)
             return 0.0
-        if found == wanted or _agree(found, wanted, self._allowance):
+        if found == wanted or _agree(found, wanted, Fraction(repr(self.tolerance))):
             return 1.0
         self.explain("found %s, wanted %s", _Shown(found), _Shown(wanted))
         return 0.0

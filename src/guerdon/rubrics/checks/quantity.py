@@ -1,21 +1,22 @@
 r"""Reading one number from a short text, exactly or not at all.
 
-A text is a number where nothing else stands in it but what people write around numbers: a currency
-sign, thousands separators, a percent sign, words for a unit, quotes, "about", a closing remark in
-parentheses, Markdown, HTML and LaTeX. Whatever is not clearly one number (`10:30`, `3 or 4`,
-`5 hours 30 minutes`) is none, and neither is one whose unit scales it (`3 quarters`).
+A text is a number if it contains only one and what people write around numbers: a currency sign,
+thousands separators, a percent sign, words for a unit, quotes, "about", a closing remark in
+parentheses, Markdown, HTML and LaTeX. Anything that is not clearly one number (`10:30`, `3 or 4`,
+`5 hours 30 minutes`) is not a number, and neither is one whose unit scales it (`3 quarters`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 __all__ = ["MAX_NUMBER_LENGTH", "Quantity", "parse_number", "read_quantity"]
 
 MAX_NUMBER_LENGTH = 400
-"""A longer text is no number: this is what bounds the work on hostile input."""
+"""A longer text is not a number, which bounds the work on hostile input."""
 
 _EXPONENTS = range(-324, 309)  # those of a float
 
@@ -67,9 +68,10 @@ _TIMES_POWER = re.compile(
 _UNIT_POWER = re.compile(r"(?<=[A-Za-z.])\s*\^\s*(?:([23])(?![0-9])|\{\s*([23])\s*\})")
 _SUPERSCRIPT = {"2": "²", "3": "³"}
 _HEDGE = re.compile(
-    r"(?:about|approximately|approx\.?|roughly|around|exactly|precisely)\s+", re.IGNORECASE
+    r"\A(?:about|approximately|approx\.?|roughly|around|exactly|precisely)\s+", re.IGNORECASE
 )
 _QUOTES = "\"'“”‘’"
+_WITHOUT_SEPARATORS = str.maketrans("", "", ",\u2009\u202f")
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-/'’.][^\W\d_]+)*[²³]?\.?")
@@ -113,7 +115,7 @@ class Quantity(NamedTuple):
 
     Attributes:
         value: The number without its percent sign: 50 for `50%`.
-        percent: Whether a percent sign or the word stood after it.
+        percent: Whether a percent sign or the word followed it.
     """
 
     value: Fraction
@@ -121,11 +123,11 @@ class Quantity(NamedTuple):
 
 
 def parse_number(text: str) -> Fraction | None:
-    r"""Return the number that a text is, or None where it is not one number.
+    r"""Return the number in a text, or None if the text is not one number.
 
     Args:
-        text: Any text. One of more than `MAX_NUMBER_LENGTH` characters is no number, and neither is
-            one with an exponent under -324 or over 308.
+        text: Any text. One of more than `MAX_NUMBER_LENGTH` characters is not a number, and neither
+            is one with an exponent below -324 or above 308.
 
     Returns:
         The exact value (`0.1` is 1/10, `50%` is 1/2), or None.
@@ -141,7 +143,7 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def read_quantity(text: str) -> Quantity | None:
-    """Return the number that a text is with its percent sign kept apart, or None.
+    """Return the number in a text with its percent sign separate, or None.
 
     Args:
         text: Any text, as for `parse_number`.
@@ -166,35 +168,43 @@ def read_quantity(text: str) -> Quantity | None:
     return None if value is None else _with_unit(value, text[found.end() :])
 
 
-def _undecorated(text: str) -> str:  # noqa: C901
-    if "<<" in text:
-        text = _ANNOTATION.sub("", text)
+def _undecorated(text: str) -> str:
     if not text.isascii():
         text = text.translate(_CHARACTERS)
-    if "\\" in text or "~" in text or "{" in text:
-        for _ in range(2):  # a box around a fraction, a text inside a box
-            for pattern, replacement in _LATEX:
-                text = pattern.sub(replacement, text)
-    if "<" in text:
-        text = _TAG.sub("", text)
-    if "^" in text:
-        text = _TIMES_POWER.sub(lambda power: f"e{power[1] or power[2]}", text)
+    for signs, clean in _CLEANERS:
+        if not signs.isdisjoint(text):
+            text = clean(text)
     text = text.strip("*_` \t\r\n")
-    if text[:1] in tuple(_QUOTES):
+    if text.startswith(tuple(_QUOTES)):
         text = text.strip(_QUOTES + "*_` ")
     if text.endswith(".") and not text.endswith(".."):
         text = text[:-1].rstrip("*_` " + _QUOTES)
     if text.endswith(")"):
         text = _without_remark(text)
-    if text[:1] in tuple("aerpAERP"):
-        text = _HEDGE.sub("", text, count=1) if _HEDGE.match(text) else text
+    text = _HEDGE.sub("", text)
     if len(text) > 2 and text[0] == text[-1] == "$":
         text = text.strip("$").strip()
     return text
 
 
+def _without_latex(text: str) -> str:
+    for _ in range(2):  # a box around a fraction, a text inside a box
+        for pattern, replacement in _LATEX:
+            text = pattern.sub(replacement, text)
+    return text
+
+
+# Each runs only on texts with one of its signs.
+_CLEANERS: tuple[tuple[frozenset[str], Callable[[str], str]], ...] = (
+    (frozenset("<"), lambda text: _ANNOTATION.sub("", text)),
+    (frozenset("\\~{"), _without_latex),
+    (frozenset("<"), lambda text: _TAG.sub("", text)),
+    (frozenset("^"), lambda text: _TIMES_POWER.sub(lambda found: f"e{found[1] or found[2]}", text)),
+)
+
+
 def _without_remark(text: str) -> str:
-    """A remark in parentheses adds a unit or spells the number out; any other is left to stand."""
+    """Remove a remark in parentheses that adds a unit or spells the number out, and no other."""
     start = text.rfind("(")
     remark = text[start + 1 : -1]
     words = remark.lower().replace("-", " ").split()
@@ -210,43 +220,42 @@ def _without_remark(text: str) -> str:
 
 def _value(found: re.Match[str]) -> Fraction | None:
     sign, inner, whole, digits, decimals, exponent, denominator = found.groups()
-    if (not digits and not decimals) or (sign and inner):
+    if (
+        not (digits or decimals)
+        or (sign and inner)
+        or (denominator and (decimals or exponent or not int(denominator)))
+        or (exponent and (len(exponent) > 4 or int(exponent) not in _EXPONENTS))
+    ):
         return None
-    digits = (digits or "").replace(",", "").replace("\u2009", "").replace("\u202f", "")
-    if denominator is not None and (decimals or exponent or not int(denominator)):
-        return None
-    if exponent is not None and (len(exponent) > 4 or int(exponent) not in _EXPONENTS):
-        return None
-    value = Fraction(f"{digits or 0}{decimals or ''}") / int(denominator or 1)
-    if exponent is not None:
-        value *= Fraction(10) ** int(exponent)
-    value += int(whole or 0)
+    digits = (digits or "0").translate(_WITHOUT_SEPARATORS)
+    value = Fraction(digits + (decimals or "")) / int(denominator or 1)
+    value = value * Fraction(10) ** int(exponent or 0) + int(whole or 0)
     return -value if "-" in (sign, inner) else value
 
 
 def _with_unit(value: Fraction, rest: str) -> Quantity | None:
     if rest[:1] in ("k", "K") and not rest[1:2].isalnum():
         value, rest = value * 1000, rest[1:]
-    if "^" in rest:
-        rest = _UNIT_POWER.sub(lambda power: _SUPERSCRIPT[power[1] or power[2]], rest)
-    glued = rest[:1] not in ("", " ", "\t", "\u2009", "\u202f")
+    rest = _UNIT_POWER.sub(lambda power: _SUPERSCRIPT[power[1] or power[2]], rest)
+    is_glued = rest[:1] not in ("", " ", "\t", "\u2009", "\u202f")
     rest = rest.strip()
     percent = rest.startswith("%")
     if percent or rest[:1] in tuple("$€£¥₹₩¢°"):
-        rest, glued = rest[1:].strip(), False
+        rest, is_glued = rest[1:].strip(), False
     words = rest.split()
-    if glued and words and words[0].rstrip(".²³") not in _ABBREVIATIONS:
+    if is_glued and words and words[0].rstrip(".²³") not in _ABBREVIATIONS:
         return None
     while words and not percent and (scale := _scale(words[0])):
         value *= scale
         del words[0]
-    if words and words[0].lower().rstrip(".") == "percent":
-        percent = True
-    if words and _SCALING.search(" ".join(words)):
-        return None
+    percent = percent or (words[:1] and words[0].lower().rstrip(".")) == "percent"
+    return Quantity(value, percent) if _are_units(words) else None
+
+
+def _are_units(words: list[str]) -> bool:
     if len(words) > _MAX_UNIT_WORDS or not all(map(_is_unit, words)):
-        return None
-    return Quantity(value, percent)
+        return False
+    return not _SCALING.search(" ".join(words))
 
 
 def _scale(word: str) -> int | None:
@@ -254,7 +263,7 @@ def _scale(word: str) -> int | None:
 
 
 def _is_unit(word: str) -> bool:
-    """A letter alone is a variable (`5 x`) unless it is an abbreviation or the article."""
+    """Whether a word is a unit; a single letter is a variable (`5 x`) or an abbreviation."""
     bare = word.rstrip(".²³")
     if not _WORD.fullmatch(word) or word.lower() in _NOT_UNITS or bare.lower() in _NOT_UNITS:
         return False

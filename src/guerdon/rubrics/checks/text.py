@@ -1,12 +1,12 @@
-"""What a text says: a pattern, or one exact text."""
+"""Texts that match a pattern, or are one exact text."""
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
+from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import compiled_regex, ground_truth_of, text_of
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ExactMatch", "RegexMatch"]
@@ -16,18 +16,18 @@ class RegexMatch(Rubric):
     r"""The text matches a regular expression.
 
     Args:
-        pattern: A regular expression of Python's `re`. It runs as it is, so one that backtracks
-            without end on some text does so here too.
-        field: The attribute or key of the action that holds the text.
+        pattern: A regular expression of Python's `re`. It runs without a time limit, so one that
+            backtracks without end on some text does so here too.
+        field: The attribute or key of the action that contains the text.
         ignore_case: Whether upper and lower case are the same.
-        full: Whether the whole text has to match, rather than some part of it.
+        full: Whether the whole text must match, rather than some part of it.
 
     Returns:
-        1.0 where it matches, otherwise 0.0.
+        1.0 if it matches, otherwise 0.0.
 
     Raises:
-        InvalidArgumentError: If `pattern` is no regular expression.
-        MissingInputError: At evaluation, if the action has no text.
+        InvalidArgumentError: `pattern` is not a valid regular expression.
+        MissingInputError: At evaluation, the action has no text.
 
     Example:
         >>> RegexMatch(r"<answer>.+</answer>")("<answer>42</answer>", None)
@@ -58,7 +58,7 @@ class RegexMatch(Rubric):
 
     @pattern.setter
     def pattern(self, value: str) -> None:
-        self._regex = _compiled(value, self._ignore_case)
+        self._regex = compiled_regex(value, ignore_case=self._ignore_case)
         self._pattern = value
 
     @property
@@ -68,7 +68,7 @@ class RegexMatch(Rubric):
 
     @ignore_case.setter
     def ignore_case(self, value: bool) -> None:
-        self._regex = _compiled(self._pattern, value)
+        self._regex = compiled_regex(self._pattern, ignore_case=value)
         self._ignore_case = value
 
     def forward(self, action: Any, observation: Any) -> float:
@@ -81,34 +81,21 @@ class RegexMatch(Rubric):
         return 0.0
 
 
-def _compiled(pattern: object, ignore_case: bool) -> re.Pattern[str]:
-    if not isinstance(pattern, str):
-        raise InvalidArgumentError(
-            f"pattern is {type(pattern).__name__}; accepted is a regular expression as a string"
-        )
-    try:
-        return re.compile(pattern, re.IGNORECASE if ignore_case else 0)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidArgumentError(
-            f"pattern is {pattern[:80]!r}: {error}; accepted is a regular expression of Python's re"
-        ) from error
-
-
 class ExactMatch(Rubric):
     r"""The text is exactly the expected one.
 
     Args:
-        expected: The right text; None takes the observation's ground truth, a string or an integer.
-        field: The attribute or key of the action that holds the text.
-        strip: Whether white space at both ends of both texts is left out.
+        expected: The right text; None uses the observation's ground truth, a string or an integer.
+        field: The attribute or key of the action that contains the text.
+        strip: Whether white space at both ends of both texts is ignored.
         ignore_case: Whether upper and lower case are the same.
 
     Returns:
-        1.0 where both are the same, otherwise 0.0.
+        1.0 if both are the same, otherwise 0.0.
 
     Raises:
-        InvalidArgumentError: If `expected` is neither a string nor None.
-        MissingInputError: At evaluation, if the action has no text, or the observation no ground
+        InvalidArgumentError: `expected` is neither a string nor None.
+        MissingInputError: At evaluation, the action has no text, or the observation has no ground
             truth that is a string or an integer.
 
     Example:
@@ -143,7 +130,7 @@ class ExactMatch(Rubric):
     def expected(self, value: str | None) -> None:
         if value is not None and not isinstance(value, str):
             raise InvalidArgumentError(
-                f"expected is {value!r:.80}; accepted is a string, or None for the ground truth"
+                f"`expected` must be a string, or None for the ground truth, got {shown(value)}"
             )
         self._expected = value
         self.reads = () if value is not None else type(self).reads
@@ -170,6 +157,6 @@ def _text_of_truth(truth: object) -> str:
     if isinstance(truth, int) and not isinstance(truth, bool):
         return str(truth)
     raise MissingInputError(
-        f"the observation's ground truth is {type(truth).__name__}; ExactMatch accepts a string or "
+        f"the observation's ground truth is {type(truth).__name__}; ExactMatch requires a string or "
         "an integer (NumericAnswer compares other numbers)"
     )

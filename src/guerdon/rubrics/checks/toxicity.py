@@ -1,43 +1,63 @@
-"""How toxic a text is, by a list of words and patterns."""
+r"""`ToxicityRubric`, and the lists of words and patterns with severities that it reads.
+
+One entry per line: `severity<TAB>word or phrase`, or `severity<TAB>/regular expression/`; empty
+lines and lines that begin with `#` are ignored. A severity is in (0, 1].
+
+Words and phrases match whole words in any case. Their letters also match as look-alike signs
+(`1d10t`), or repeated three times and more (`stuuupid`); any white space or punctuation may be
+between the words of a phrase. Patterns match unchanged, in any case.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import dataclass
 from functools import lru_cache
 from os import fspath
 from pathlib import Path
 from typing import Any, ClassVar
 
-from guerdon.rubrics.checks.inputs import number_within, text_of
-from guerdon.rubrics.checks.lexicon import Lexicon, parse_lexicon, read_lexicon
+from guerdon._validation import check_number
+from guerdon.errors import InvalidArgumentError
+from guerdon.rubrics.checks.inputs import Checked, compiled_regex, text_of
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["ToxicityRubric"]
+__all__ = ["Lexicon", "LexiconEntry", "ToxicityRubric", "parse_lexicon", "read_lexicon"]
+
+_MOST_REPEATS = 30
+_LOOK_ALIKES = {
+    "a": "a4@", "b": "b8", "e": "e3", "g": "g9", "i": "i1!|", "l": "l1|", "o": "o0",
+    "s": "s5$", "t": "t7+",
+}  # fmt: skip
+_BEFORE, _AFTER = r"(?<![^\W_])", r"(?![^\W_])"
+_TOKEN = re.compile(r"(?P<letter>[^\W\d_])(?P=letter)*|\s+|['’]|-|.", re.DOTALL)
 
 
 class ToxicityRubric(Rubric):
     r"""The text is toxic: it insults, threatens or harasses, by a list of words and patterns.
 
     A higher score is worse, so give it a negative weight. The level over the distinct entries of
-    the list that stand in the text is
+    the list in the text is
 
     .. math:: level = 1 - \prod_i (1 - severity_i)
 
-    A list knows no context: it takes a quotation for an insult and misses one in plain words.
+    A list ignores context: it counts a quotation as an insult and misses one in plain words.
 
     Args:
-        threshold: The least level that counts, 0 to 1.
-        words: The path of a list to use instead of the packaged one. One entry a line: a severity
-            over 0 and at most 1, a tab, then a word, a phrase or a /regular expression/; lines that
-            begin with `#` are comments. It is read when the rubric is made.
-        field: The attribute or key of the action that holds the text.
+        threshold: The lowest level that counts, in [0, 1].
+        words: The path of a list to use instead of the packaged one. One entry per line: a severity
+            in (0, 1], a tab, then a word, a phrase or a /regular expression/; lines that begin
+            with `#` are comments. It is read when the rubric is made.
+        field: The attribute or key of the action that contains the text.
 
     Returns:
-        The level where it reaches the threshold, otherwise 0.0.
+        The level if it reaches the threshold, otherwise 0.0.
 
     Raises:
-        InvalidArgumentError: If `threshold` is out of range, or the list can't be read or is
-            broken (the message names the line).
-        MissingInputError: At evaluation, if the action has no text.
+        InvalidArgumentError: `threshold` is out of range, or the list can't be read or is invalid
+            (the message contains the line number).
+        MissingInputError: At evaluation, the action has no text.
 
     Example:
         >>> ToxicityRubric()("Thank you for your patience.", None)
@@ -47,6 +67,7 @@ class ToxicityRubric(Rubric):
     score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("threshold", "words")
     tunable: ClassVar[tuple[str, ...]] = ("threshold",)
+    threshold = Checked(lambda name, value: check_number(name, value, low=0, high=1))
 
     def __init__(
         self,
@@ -61,23 +82,14 @@ class ToxicityRubric(Rubric):
         self.field = field
 
     @property
-    def threshold(self) -> float:
-        """The least level that counts."""
-        return self._threshold
-
-    @threshold.setter
-    def threshold(self, value: float) -> None:
-        self._threshold = number_within(value, "threshold", low=0.0, high=1.0)
-
-    @property
     def words(self) -> str | None:
-        """The path of the list; None for the packaged one. Setting it reads the list."""
+        """The path of the list; None for the packaged one. Setting it reads the file."""
         return self._words
 
     @words.setter
     def words(self, value: str | Path | None) -> None:
         self._lexicon = _packaged() if value is None else read_lexicon(value)
-        # Public, so that the fingerprint of the rubric follows what stands in the list.
+        # Public, so that the rubric's fingerprint depends on the entries.
         self.entries = self._lexicon.entries
         self._words = None if value is None else fspath(value)
 
@@ -91,8 +103,8 @@ class ToxicityRubric(Rubric):
             clean *= 1.0 - entry.severity
         level = 1.0 - clean
         shown = ", ".join(repr(entry.text) for entry in found[:5])
-        if level < self._threshold:
-            self.explain("level %.3f is under %s: %.200s", level, self._threshold, shown)
+        if level < self.threshold:
+            self.explain("level %.3f is under %s: %.200s", level, self.threshold, shown)
             return 0.0
         self.explain("level %.3f: %.200s", level, shown)
         return level
@@ -104,3 +116,159 @@ def _packaged() -> Lexicon:
 
     text = files("guerdon.rubrics.checks").joinpath("toxicity.txt").read_text(encoding="utf-8")
     return parse_lexicon(text, "toxicity.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class LexiconEntry:
+    """One entry of a lexicon.
+
+    Attributes:
+        severity: How bad it is, in (0, 1].
+        text: The word or phrase, or the regular expression without its slashes.
+        is_pattern: Whether it is a regular expression.
+    """
+
+    severity: float
+    text: str
+    is_pattern: bool = False
+
+
+class Lexicon:
+    """Finds the entries of a list in a text.
+
+    Args:
+        entries: The entries; of several with the same word, the last one counts.
+
+    Raises:
+        InvalidArgumentError: A pattern is not a valid regular expression.
+
+    Example:
+        >>> [e.text for e in Lexicon([LexiconEntry(0.5, "idiot")]).found_in("You 1DIOOOT!")]
+        ['idiot']
+    """
+
+    def __init__(self, entries: list[LexiconEntry]) -> None:
+        self.entries = tuple(entries)
+        words = {e.text.lower(): e for e in entries if not e.is_pattern}
+        self._words = tuple(words.values())
+        trie = _Trie()
+        for number, word in enumerate(words, start=1):
+            _plant(trie, word, number)
+        self._trie_groups: list[int] = []
+        source = _written_out(trie, self._trie_groups)
+        self._regex = re.compile(f"{_BEFORE}(?:{source})") if words else None
+        self._patterns = tuple((compiled_regex(e.text), e) for e in entries if e.is_pattern)
+
+    def found_in(self, text: str) -> list[LexiconEntry]:
+        """Return the distinct entries in a text, words before patterns, in order of appearance.
+
+        If words and phrases overlap, the one that begins first counts, and of those the longest.
+        """
+        found: dict[LexiconEntry, None] = {}
+        if self._regex is not None:
+            for match in self._regex.finditer(text.lower()):
+                group = match.lastindex
+                # Digits alone are a number, not a look-alike of a word.
+                if group is not None and any(map(str.isalpha, match[0])):
+                    found[self._words[self._trie_groups[group - 1] - 1]] = None
+        for pattern, entry in self._patterns:
+            if pattern.search(text):
+                found[entry] = None
+        return list(found)
+
+
+class _Trie(dict[str, "_Trie"]):
+    """Units of a regular expression by what may follow them; `number` if a word ends here."""
+
+    number: int = 0
+
+
+def _plant(trie: _Trie, word: str, number: int) -> None:
+    for token in _TOKEN.finditer(word):
+        trie = trie.setdefault(_unit(token[0]), _Trie())
+    trie.number = number
+
+
+def _unit(token: str) -> str:
+    """The expression for a run of one letter, a gap, or a sign, with bounded backtracking."""
+    letter = token[0]
+    if letter.isspace():
+        return r"[\W_]{1,5}"
+    if letter in "'’":
+        return "['’]?"
+    if letter == "-":
+        return r"[\W_]{0,3}"
+    alike = f"[{re.escape(_LOOK_ALIKES[letter])}]" if letter in _LOOK_ALIKES else re.escape(letter)
+    if len(token) > 1:
+        return f"{alike}{{{len(token)},{_MOST_REPEATS}}}+"
+    return f"{alike}(?:{letter}{{2,{_MOST_REPEATS}}}+)?+" if letter.isalpha() else alike
+
+
+def _written_out(trie: _Trie, groups: list[int]) -> str:
+    """The trie as one expression; an empty group marks the end of a word, the longest first."""
+    branches = [unit + _written_out(below, groups) for unit, below in trie.items()]
+    if trie.number:
+        groups.append(trie.number)
+        branches.append(f"{_AFTER}()")
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+
+
+def read_lexicon(path: str | Path) -> Lexicon:
+    """Read a lexicon from a UTF-8 text file.
+
+    Raises:
+        InvalidArgumentError: The file can't be read, or a line is invalid.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"can't read the word list {str(path)!r} as UTF-8 text: {error}"
+        ) from error
+    return parse_lexicon(text, str(path))
+
+
+def parse_lexicon(text: str, name: str) -> Lexicon:
+    r"""Read a lexicon from the text of a file.
+
+    Args:
+        text: The lines of the list.
+        name: The name of the list in error messages.
+
+    Raises:
+        InvalidArgumentError: A line is invalid, or there is no entry.
+
+    Example:
+        >>> parse_lexicon("# mild\n0.2\tsilly\n", "mine.txt").entries
+        (LexiconEntry(severity=0.2, text='silly', is_pattern=False),)
+    """
+    entries = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                entries.append(_entry(line))
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{name}, line {number}: {error}") from error
+    if not entries:
+        raise InvalidArgumentError(f"{name} has no entry")
+    return Lexicon(entries)
+
+
+def _entry(line: str) -> LexiconEntry:
+    number, tab, what = line.partition("\t")
+    what = what.strip()
+    try:
+        severity = float(number)
+    except ValueError:
+        severity = math.nan
+    if not tab or not what or not 0.0 < severity <= 1.0:
+        raise InvalidArgumentError(
+            f"{line.strip()[:80]!r} must be a severity in (0, 1], a tab, and a word, a phrase or a "
+            "/regular expression/"
+        )
+    if len(what) > 2 and what[0] == what[-1] == "/":
+        compiled_regex(what[1:-1])
+        return LexiconEntry(severity, what[1:-1], True)
+    if not any(map(str.isalnum, what)):
+        raise InvalidArgumentError(f"{what[:80]!r} contains no letter or digit")
+    return LexiconEntry(severity, " ".join(what.split()))
