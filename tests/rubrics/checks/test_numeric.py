@@ -123,7 +123,7 @@ def test_a_wrong_answer_scores_zero_with_a_reason(text, reason):
 
 @pytest.mark.parametrize("expected", ["five", "", True, float("nan"), [1], Fraction(1, 2)])
 def test_an_expected_that_is_no_number_is_refused(expected):
-    with pytest.raises(InvalidArgumentError, match="expected is"):
+    with pytest.raises(InvalidArgumentError, match="`expected` must be a number"):
         NumericAnswer(expected)
 
 

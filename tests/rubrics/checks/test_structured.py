@@ -85,7 +85,7 @@ def test_duplicate_keys_are_noted():
      {"allOf": [{"$ref": "#"}]}],
 )  # fmt: skip
 def test_a_bad_schema_is_refused_at_once(schema):
-    with pytest.raises(InvalidArgumentError, match=r"^schema"):
+    with pytest.raises(InvalidArgumentError, match=r"^`schema"):
         ValidJson(schema)
 
 

@@ -1,4 +1,4 @@
-"""Ready-made checks: what a text, an answer, code or JSON has to be.
+"""Ready-made checks of texts, answers, code and JSON.
 
 Each reads the text of an action (`content`, or another field) and scores 1.0 or 0.0; only
 `ToxicityRubric` grades, and there a higher score is worse. A wrong or unreadable answer scores 0.0

@@ -1,16 +1,16 @@
-r"""Finding where a worked solution states its answer.
+r"""Finding the answer that a worked solution states.
 
 The rule:
 
 1. the last box (`\boxed{…}`, `\boxed 18`, `<answer>…</answer>`) or the last answer line, whichever
-   stands later. An answer line begins, after spaces and Markdown, with `A:`, `Answer:`,
+   is later. An answer line begins, after spaces and Markdown, with `A:`, `Answer:`,
    `Final answer:`, `The answer is` or `####`; a sentence within a line may also begin with
-   "The answer is". A label alone on its line speaks of the next line that holds anything;
-2. where there is neither, the whole text, if it is nothing but a number.
+   "The answer is". A label alone on its line refers to the next line that isn't empty;
+2. if there is neither, the whole text, if it is only a number.
 
 `####`, `Answer =` and a label alone without a colon may mean something else (a heading, a line of
-code), so they count only before a number. Where what is stated has a label of its own (`Final
-answer: The answer is 18.`), that one is read.
+code), so they count only before a number. If the answer has a label of its own (`Final answer: The
+answer is 18.`), that one is read.
 
 The last number of a text is never its answer: a solution that was cut off before its answer line
 has none, and a box that was never closed was cut off too.
@@ -49,13 +49,13 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def extract_answer(text: str) -> str | None:
-    r"""Return what a worked solution states as its answer, as it is written there.
+    r"""Return the answer that a worked solution states, as it is written there.
 
     Args:
-        text: A solution of any length; the work is linear in it.
+        text: A solution of any length; the time is linear in it.
 
     Returns:
-        The stated answer, stripped, which need not be a number; None where nothing is stated.
+        The stated answer, stripped, which need not be a number; None if there is none.
 
     Example:
         >>> extract_answer("16 - 3 - 4 = 9 eggs\n9 * 2 = $18\nA: 18")
@@ -74,7 +74,7 @@ def extract_answer(text: str) -> str | None:
 
 
 def _last_box(text: str) -> tuple[int, str | None]:
-    """Where the last box begins (-1: nowhere), and what it holds (None: never closed)."""
+    """The start of the last box (-1: none), and its content (None: never closed)."""
     if "\\boxed" not in text and "\\fbox" not in text and "nswer>" not in text:
         return -1, None
     boxes = deque(_BOX.finditer(text), maxlen=1)
@@ -96,7 +96,7 @@ def _last_box(text: str) -> tuple[int, str | None]:
 
 
 def _last_answer_line(text: str, after: int) -> tuple[int, str | None]:
-    """Where the last answer label behind a place begins (-1: nowhere), and what follows it."""
+    """The start of the last answer label after a position (-1: none), and what follows it."""
     if "A" not in text and "####" not in text and "ans" not in text.lower():
         return -1, None
     end, below = len(text), ""
@@ -113,7 +113,7 @@ def _last_answer_line(text: str, after: int) -> tuple[int, str | None]:
 
 
 def _label_in(line: str, below: str = "") -> tuple[int, str | None]:
-    """Where the label of an answer stands in a line, and what follows it (None: no label)."""
+    """The position of an answer label in a line, and what follows it (None: no label)."""
     body = line.lstrip(_DECORATION)
     offset = len(line) - len(body)
     label = _LABEL.match(body)
@@ -142,7 +142,7 @@ def _if_number(stated: str) -> str | None:
 
 
 def _innermost(stated: str | None) -> str | None:
-    """What the last label within a stated answer is followed by: "The answer is 18" states 18."""
+    """What follows the last label within a stated answer: "The answer is 18" states 18."""
     for _ in range(_MAX_INNER_LABELS):
         if not stated or not (":" in stated or "nswer" in stated or "NSWER" in stated):
             break
@@ -154,7 +154,7 @@ def _innermost(stated: str | None) -> str | None:
 
 
 def _exclaimed(stated: str) -> str:
-    """A line's closing exclamation marks are joy; in a box they would be a factorial."""
+    """Remove closing exclamation marks of a line; in a box they would be a factorial."""
     bare = stated.rstrip("!*_` ")
     return bare if "!" in stated[len(bare) :] else stated
 

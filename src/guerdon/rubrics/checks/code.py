@@ -1,4 +1,4 @@
-"""Whether code is code."""
+"""Code that compiles."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class PythonCompiles(Rubric):
     r"""The Python code compiles.
 
     It is compiled, never run, by the Python that guerdon runs on. Several blocks are compiled one
-    by one, and each has to compile.
+    by one, and each must compile.
 
     Args:
-        field: The attribute or key of the action that holds the text.
-        fenced: Whether the code is that of the blocks fenced as `python`, or else of those fenced
-            without a language, where there are any; a block that is never closed runs to the end.
-            Otherwise, and where there are none, the whole text is the code.
+        field: The attribute or key of the action that contains the text.
+        fenced: Whether the code is in the blocks fenced as `python`, or else in those fenced
+            without a language; a block that is never closed runs to the end. Otherwise, and if
+            there are no blocks, the whole text is the code.
 
     Returns:
-        1.0 where all of it compiles, otherwise 0.0. No code at all compiles.
+        1.0 if all of it compiles, otherwise 0.0. An empty text compiles.
 
     Raises:
-        MissingInputError: At evaluation, if the action has no text.
+        MissingInputError: At evaluation, the action has no text.
 
     Example:
         >>> PythonCompiles()("```python\ndef f(x) return x\n```", None)
@@ -75,10 +75,10 @@ def _problem_in(block: FencedBlock) -> str | None:
 
 
 def _silence_warnings() -> None:
-    """Have the compiler's warnings about what it is given ignored.
+    """Ignore the compiler's warnings about this file name.
 
-    A filter for this one file name is put in front once, instead of `warnings.catch_warnings`
-    around each call, which would take back what other threads do to the filters meanwhile.
+    One filter is inserted once, as `warnings.catch_warnings` around each call would undo changes
+    that other threads make to the filters meanwhile.
     """
     first = warnings.filters[0] if warnings.filters else None
     if first is None or getattr(first[3], "pattern", None) != _MODULE:

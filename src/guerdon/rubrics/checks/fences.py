@@ -16,8 +16,8 @@ class FencedBlock(NamedTuple):
     """One fenced block.
 
     Attributes:
-        text: What stands between the fences.
-        line: The line of the text, from 1, on which the block's first line stands.
+        text: The lines between the fences.
+        line: The number of the block's first line in the text, from 1.
     """
 
     text: str
@@ -25,17 +25,17 @@ class FencedBlock(NamedTuple):
 
 
 def fenced_blocks(text: str, *languages: str) -> list[FencedBlock]:
-    r"""Return the fenced blocks of a language, or where there are none those that name none.
+    r"""Return the fenced blocks of a language, or if there are none, those without a language.
 
     A block that is never closed runs to the end of the text. The indentation of the opening fence
-    is taken off its lines.
+    is removed from its lines.
 
     Args:
         text: A Markdown text.
-        languages: What may stand behind the opening fence, in lower case.
+        languages: The accepted names of the language after the opening fence, in lower case.
 
     Returns:
-        The blocks in the order of the text, none where the text has no such fences.
+        The blocks in the order of the text.
 
     Example:
         >>> fenced_blocks("Here:\n```python\nx = 1\n```", "python")

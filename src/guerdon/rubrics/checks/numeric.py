@@ -1,4 +1,4 @@
-"""Whether an answer is the right number."""
+"""Answers that are the right number."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _READABLE = (
 class NumericAnswer(Rubric):
     r"""The answer states the right number.
 
-    The answer is what the text states last in `\boxed{…}`, in `<answer>…</answer>` or on an answer
-    line (`A: 72`, `#### 72`, `The answer is 72`), or the whole text where it is nothing but a
-    number; never merely the last number in it. Numbers are compared as exact fractions. Where only
-    one side has a percent sign, 50% equals both 0.5 and 50.
+    The answer is the last one that the text states in `\boxed{…}`, in `<answer>…</answer>` or on an
+    answer line (`A: 72`, `#### 72`, `The answer is 72`), or the whole text if it is only a number;
+    never merely the last number in it. Numbers are compared as exact fractions. If only one side
+    has a percent sign, 50% equals both 0.5 and 50.
 
     Args:
-        expected: The right number, or a text that states it; None takes the observation's ground
+        expected: The right number, or a text that states it; None uses the observation's ground
             truth, which may be a number, its text, or a worked solution.
-        tolerance: The largest accepted difference as a share of the right number, at least 0; where
+        tolerance: The largest accepted difference as a share of the right number, at least 0; if
             the right number is 0, the largest difference itself.
-        field: The attribute or key of the action that holds the text.
+        field: The attribute or key of the action that contains the text.
 
     Returns:
-        1.0 for the right number; 0.0 for another, for an answer that is no single number, and
-        where no answer is stated.
+        1.0 for the right number; 0.0 for another, for an answer that is not a single number, and
+        if no answer is stated.
 
     Raises:
-        InvalidArgumentError: If `expected` states no number or `tolerance` is out of range.
-        MissingInputError: At evaluation, if the action has no text, or the observation no ground
+        InvalidArgumentError: `expected` states no number, or `tolerance` is out of range.
+        MissingInputError: At evaluation, the action has no text, or the observation has no ground
             truth that states a number.
 
     Example:
@@ -71,14 +71,14 @@ class NumericAnswer(Rubric):
 
     @property
     def expected(self) -> str | float | None:
-        """The right number as it was given; None for the ground truth."""
+        """The right number as it was set; None for the ground truth."""
         return self._expected
 
     @expected.setter
     def expected(self, value: str | float | None) -> None:
         wanted = _wanted_from(value) if isinstance(value, str | int | float) else None
         if value is not None and wanted is None:
-            raise InvalidArgumentError(f"expected is {_short(value)}; accepted is {_READABLE}")
+            raise InvalidArgumentError(f"`expected` must be {_READABLE}, got {_short(value)}")
         self._expected = value
         self.reads = () if value is not None else type(self).reads
         self._wanted = wanted
@@ -104,7 +104,7 @@ class NumericAnswer(Rubric):
 
 
 class _Shown:
-    """A quantity written out for an explanation, only if somebody reads it."""
+    """A quantity whose text is made only if an explanation is read."""
 
     def __init__(self, quantity: Quantity) -> None:
         self._quantity = quantity
@@ -141,14 +141,14 @@ def _ground_truth(observation: object) -> Quantity:
     wanted = _wanted_in(truth) if type(truth) is str else _wanted_from(truth)
     if wanted is None:
         raise MissingInputError(
-            f"the observation's ground truth {_short(truth)} states no number; "
-            f"accepted is {_READABLE}"
+            f"the observation's ground truth states no number: it must be {_READABLE}, got "
+            f"{_short(truth)}"
         )
     return wanted
 
 
 def _wanted_from(value: object) -> Quantity | None:
-    """The number that an author or a data set gave, None where it is none."""
+    """The number of an author or a data set; None if the value is not a number."""
     if isinstance(value, str):
         return _wanted_in(str(value))
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction | Decimal):
@@ -161,7 +161,7 @@ def _wanted_from(value: object) -> Quantity | None:
 
 @lru_cache(maxsize=512)
 def _wanted_in(text: str) -> Quantity | None:
-    """Cached because every rollout of a group brings the same ground truth."""
+    """Cached because every rollout of a group has the same ground truth."""
     stated = extract_answer(text)
     return None if stated is None else read_quantity(stated)
 

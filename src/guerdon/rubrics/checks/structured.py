@@ -1,4 +1,4 @@
-"""Whether a text is JSON, and of the right shape."""
+"""Texts that are JSON and fit a schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ValidJson"]
 
 MAX_DEPTH = 100
-"""Arrays and objects nested deeper are refused, wherever in the call stack the check runs."""
+"""Arrays and objects nested deeper are rejected, at any depth of the call stack."""
 
 
 class ValidJson(Rubric):
@@ -28,20 +28,20 @@ class ValidJson(Rubric):
     JSON means RFC 8259: no NaN, no Infinity, no comments, no trailing commas, at most 100 levels.
 
     Args:
-        schema: A JSON Schema, as a mapping or bool; its `$schema` names the draft, by default
-            2020-12. None accepts any JSON. References within the schema are followed, others are
-            refused and never fetched.
-        field: The attribute or key of the action that holds the text.
-        fenced: Whether the JSON is that of the last block fenced as `json`, or else of the last one
-            fenced without a language, where there is any.
+        schema: A JSON Schema, as a mapping or bool; its `$schema` selects the draft, by default
+            2020-12. None accepts any JSON. References within the schema are resolved, others are
+            rejected and never fetched.
+        field: The attribute or key of the action that contains the text.
+        fenced: Whether the JSON is in the last block fenced as `json`, or else in the last one
+            fenced without a language, if there is any.
 
     Returns:
-        1.0 where the text parses and fits, otherwise 0.0. A key that stands twice in an object
-        is told in the explanation and changes nothing: the last one counts.
+        1.0 if the text parses and fits, otherwise 0.0. Of a repeated key in an object the last one
+        counts, and the explanation lists it.
 
     Raises:
-        InvalidArgumentError: If `schema` is no valid JSON Schema or refers to what it lacks.
-        MissingInputError: At evaluation, if the action has no text.
+        InvalidArgumentError: `schema` is not a valid JSON Schema, or has an unresolvable reference.
+        MissingInputError: At evaluation, the action has no text.
 
     Example:
         >>> ValidJson({"type": "object", "required": ["city"]})('{"city": "Oslo"}', None)
@@ -75,7 +75,7 @@ class ValidJson(Rubric):
         self._schema: dict[str, Any] | bool | None = schema
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Parse the text of the action and hold it against the schema."""
+        """Parse the text of the action and validate it against the schema."""
         text = text_of(action, self.field)
         blocks = fenced_blocks(text, "json") if self.fenced else []
         duplicates: list[str] = []
@@ -94,7 +94,7 @@ class ValidJson(Rubric):
         return 1.0
 
     def __getstate__(self) -> dict[str, Any]:
-        # The library's validators can't be pickled; this one is made again.
+        # The library's validators can't be pickled; __setstate__ makes a new one.
         return {**super().__getstate__(), "_validator": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ def _parsed(text: str, duplicates: list[str]) -> Any:
 
 
 def _not_a_number(literal: str) -> NoReturn:
-    raise ValueError(f"{literal} is no JSON number")
+    raise ValueError(f"{literal} is not a JSON number")
 
 
 def _finite(literal: str) -> float:
@@ -137,7 +137,7 @@ def _finite(literal: str) -> float:
 
 
 def _depth(value: Any) -> int:
-    """How many arrays and objects are nested, counted up to one more than is accepted."""
+    """The nesting depth of arrays and objects, counted up to one more than is accepted."""
     depth, nested = 0, [value]
     while depth <= MAX_DEPTH:
         nested = [item for item in nested if isinstance(item, dict | list)]
@@ -163,18 +163,18 @@ def _problem_with(value: Any, validator: Validator) -> str | None:
 
 
 def _plain(schema: object) -> dict[str, Any] | bool:
-    """A copy of a schema as JSON holds it."""
+    """Copy a schema through JSON."""
     if not isinstance(schema, Mapping | bool):
         raise InvalidArgumentError(
-            f"schema is {type(schema).__name__}; accepted is a JSON Schema as a mapping or bool"
+            f"`schema` must be a JSON Schema as a mapping or bool, got {type(schema).__name__}"
         )
     try:
         given = schema if isinstance(schema, bool) else dict(schema)
         plain: dict[str, Any] | bool = json.loads(json.dumps(given, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
-            f"schema can't be written as JSON ({error}); accepted are mappings with string keys, "
-            "lists, strings, finite numbers, bools and None"
+            f"`schema` can't be written as JSON ({error}); it may contain mappings with string "
+            "keys, lists, strings, finite numbers, bools and None"
         ) from error
     return plain
 
@@ -188,16 +188,16 @@ def _validator_for(schema: dict[str, Any] | bool) -> Validator:
         if isinstance(schema, dict):
             cls.check_schema(schema)
             _check_references(schema, cls)
-        # An empty registry: what the schema does not hold can't be looked up, let alone fetched.
+        # With an empty registry, nothing outside the schema is looked up or fetched.
         validator = cls(schema, registry=Registry())
         validator.is_valid(None)
     except SchemaError as error:
         raise InvalidArgumentError(
-            f"schema is no valid JSON Schema: at {error.json_path}: {error.message[:200]}"
+            f"`schema` is not a valid JSON Schema: at {error.json_path}: {error.message[:200]}"
         ) from error
     except RecursionError as error:
         raise InvalidArgumentError(
-            "schema is nested too deeply or refers to itself without end"
+            "`schema` is nested too deeply or refers to itself without end"
         ) from error
     return validator
 
@@ -212,8 +212,8 @@ def _draft_of(schema: dict[str, Any] | bool) -> type[Validator]:
     cls = validator_for({"$schema": str(name)}, Draft202012Validator)
     if not isinstance(name, str) or name.rstrip("#") != _dialect_of(cls).rstrip("#"):
         raise InvalidArgumentError(
-            f"schema['$schema'] is {name!r:.80}; accepted are the addresses of the drafts 3 to "
-            "2020-12, such as 'https://json-schema.org/draft/2020-12/schema'"
+            "`schema['$schema']` must be the address of a draft from 3 to 2020-12, such as "
+            f"'https://json-schema.org/draft/2020-12/schema', got {name!r:.80}"
         )
     return cls
 
@@ -223,7 +223,7 @@ def _dialect_of(cls: type[Validator]) -> str:
 
 
 def _check_references(schema: dict[str, Any], cls: type[Validator]) -> None:
-    """Refuse references that lead out of the schema or nowhere, before anything is scored."""
+    """Reject references that can't be resolved within the schema, before anything is scored."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
@@ -240,8 +240,8 @@ def _check_references(schema: dict[str, Any], cls: type[Validator]) -> None:
                     resolver.lookup(target)
             except Unresolvable as error:
                 raise InvalidArgumentError(
-                    f"schema has {keyword} {target!r:.200}, which it does not hold; accepted are "
-                    "references within the schema (nothing is fetched)"
+                    f"`schema` has {keyword} {target!r:.200}, which must refer to a part of the "
+                    "schema (nothing is fetched)"
                 ) from error
         for part in resource.subresources():
             waiting.append((part, resolver.in_subresource(part)))

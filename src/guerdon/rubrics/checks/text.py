@@ -157,6 +157,6 @@ def _text_of_truth(truth: object) -> str:
     if isinstance(truth, int) and not isinstance(truth, bool):
         return str(truth)
     raise MissingInputError(
-        f"the observation's ground truth is {type(truth).__name__}; ExactMatch requires a string or "
-        "an integer (NumericAnswer compares other numbers)"
+        f"ExactMatch requires a ground truth that is a string or an integer, got "
+        f"{type(truth).__name__}; NumericAnswer compares other numbers"
     )

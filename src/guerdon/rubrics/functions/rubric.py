@@ -11,7 +11,7 @@ from guerdon.errors import (
     RubricDefinitionError,
     TrajectoryError,
 )
-from guerdon.rubrics.checks.inputs import text_of
+from guerdon.rubrics.checks.inputs import field_of, text_of
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
@@ -117,12 +117,12 @@ class _AsyncRewardFunctionRubric(RewardFunctionRubric):
 def _arguments(trajectory: list[tuple[Any, Any]]) -> tuple[list[Message], Any, dict[str, Any]]:
     """The messages, the ground truth and all other arguments at the end of an episode."""
     action, observation = trajectory[-1]
-    metadata = _field(observation, "metadata")
+    metadata = field_of(observation, "metadata")
     others = dict(metadata) if isinstance(metadata, Mapping) else {}
     others.pop("messages", None)
     ground_truth = others.pop("ground_truth", None)
     if ground_truth is None:
-        ground_truth = _field(observation, "ground_truth")
+        ground_truth = field_of(observation, "ground_truth")
     if isinstance(action, MessageAction):
         return action.conversation, ground_truth, others
     return _conversation(trajectory), ground_truth, others
@@ -133,7 +133,7 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
     messages = []
     for place, (action, observation) in enumerate(trajectory):
         messages.append(Message(role="assistant", content=text_of(action)))
-        texts = (_field(observation, name) for name in TEXT_FIELDS)
+        texts = (field_of(observation, name) for name in TEXT_FIELDS)
         text = next((each for each in texts if isinstance(each, str)), None)
         if text is not None:
             messages.append(Message(role="user", content=text))
@@ -143,9 +143,3 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
                 f"message; one of {', '.join(TEXT_FIELDS)} must contain it"
             )
     return messages
-
-
-def _field(observation: Any, name: str) -> Any:
-    if isinstance(observation, Mapping):
-        return observation.get(name)
-    return getattr(observation, name, None)
