@@ -19,7 +19,7 @@ SECONDS = 0.1
 
 
 class JudgeVerdict(BaseModel):
-    """What it says."""
+    """The verdict of the benchmark's judge."""
 
     score: float
     reasoning: str

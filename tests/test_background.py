@@ -21,12 +21,12 @@ async def answer(value):
     return value
 
 
-def test_sync_code_gets_what_async_code_gives():
+def test_run_and_wait_for_return_the_result():
     assert run(answer(42)) == 42
     assert wait_for(answer(42)) == 42
 
 
-def test_anything_that_can_be_awaited_is_waited_for():
+def test_wait_for_accepts_any_awaitable():
     class Awaitable:
         def __await__(self):
             return answer("given").__await__()
@@ -45,7 +45,7 @@ def test_run_raises_what_the_coroutine_raises():
     assert caught.value is error
 
 
-def test_there_is_one_loop_whoever_waits():
+def test_run_uses_one_loop_in_all_threads():
     loops = []
     barrier = threading.Barrier(4, timeout=5)
 
@@ -65,14 +65,14 @@ def test_there_is_one_loop_whoever_waits():
     assert set(loops) == {background_loop()}
 
 
-def test_it_works_inside_of_a_running_event_loop():
+def test_run_works_inside_a_running_loop():
     async def main():
         return run(answer(1)), asyncio.get_running_loop() is background_loop()
 
     assert asyncio.run(main()) == (1, False)
 
 
-def test_many_threads_wait_at_the_same_time():
+def test_run_works_in_many_threads_at_the_same_time():
     """Each answers only when all are there: one after the other would wait for ever."""
     barrier = asyncio.Barrier(3)
 
@@ -90,7 +90,7 @@ def test_many_threads_wait_at_the_same_time():
     assert found == [3, 3, 3]
 
 
-def test_the_context_of_the_caller_goes_along():
+def test_run_uses_the_context_of_the_caller():
     variable = contextvars.ContextVar("variable", default="none")
     variable.set("the caller's")
 
@@ -100,7 +100,7 @@ def test_the_context_of_the_caller_goes_along():
     assert run(look()) == "the caller's"
 
 
-def test_the_loop_itself_cant_wait_for_itself():
+def test_run_is_rejected_on_the_background_loop():
     async def inner():
         return run(answer(1))
 
@@ -109,7 +109,7 @@ def test_the_loop_itself_cant_wait_for_itself():
     assert run(answer(2)) == 2
 
 
-def test_where_waiting_is_interrupted_the_coroutine_is_cancelled(monkeypatch):
+def test_run_cancels_the_coroutine_when_interrupted(monkeypatch):
     import concurrent.futures
 
     cancelled = threading.Event()
@@ -135,7 +135,7 @@ def test_where_waiting_is_interrupted_the_coroutine_is_cancelled(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_has_a_loop_of_its_own():
+def test_background_loop_of_a_forked_process_is_its_own():
     assert run(answer(1)) == 1
     child = os.fork()
     if child == 0:  # it may do nothing that pytest would hear of
@@ -149,7 +149,7 @@ def test_a_forked_process_has_a_loop_of_its_own():
     assert run(answer(4)) == 4
 
 
-def test_it_ends_with_the_process_also_while_something_waits_in_it():
+def test_background_loop_ends_with_the_process():
     program = (
         "import asyncio, threading\n"
         "from guerdon._background import background_loop, run\n"
@@ -182,7 +182,7 @@ elsewhere = pytest.mark.parametrize("running", [under_asyncio, under_trio], ids=
 
 
 @anywhere
-def test_the_coroutine_runs_on_the_background_loop(running):
+def test_on_background_runs_on_the_background_loop(running):
     async def which():
         return asyncio.get_running_loop()
 
@@ -208,7 +208,7 @@ def test_on_background_raises_what_the_coroutine_raises(running):
 
 
 @anywhere
-def test_it_runs_in_the_callers_context(running):
+def test_on_background_uses_the_context_of_the_caller(running):
     name = contextvars.ContextVar("name", default="nobody's")
 
     async def whose():
@@ -222,7 +222,7 @@ def test_it_runs_in_the_callers_context(running):
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_anyio_works_in_it_whatever_the_caller_runs_on(backend):
+def test_on_background_runs_anyio_under_asyncio(backend):
     async def sleeps():
         await anyio.sleep(0)
         return sniffio.current_async_library()
@@ -248,7 +248,7 @@ def cancelled_coroutine():
     return hangs, began, cancelled
 
 
-def test_a_caller_that_is_cancelled_under_asyncio_cancels_it():
+def test_on_background_is_cancelled_with_its_caller_under_asyncio():
     hangs, began, cancelled = cancelled_coroutine()
 
     async def caller():
@@ -262,7 +262,7 @@ def test_a_caller_that_is_cancelled_under_asyncio_cancels_it():
     assert cancelled.wait(5)
 
 
-def test_a_caller_that_is_cancelled_under_trio_cancels_it():
+def test_on_background_is_cancelled_with_its_caller_under_trio():
     hangs, began, cancelled = cancelled_coroutine()
 
     async def caller():
@@ -276,7 +276,7 @@ def test_a_caller_that_is_cancelled_under_trio_cancels_it():
 
 
 @elsewhere
-def test_many_wait_at_the_same_time(running):
+def test_on_background_runs_many_at_the_same_time(running):
     async def both(barrier):
         await barrier.wait()
         return 1

@@ -8,8 +8,8 @@ with a reward that asks it::
     guerdon serve examples/coding_env --reward examples/reward_pipelines/judged_coding_reward.yaml
 
 ``guerdon judge-server`` serves the same, with ``--template`` and the path of ``style_prompt.txt``.
-The rubric doesn't know that a server of MCP answers: the same name may stand for a model that is
-asked directly, with the prompt in the reward's file.
+The rubric is independent of what answers: the same name may be a model that is asked directly, with
+the prompt in the reward's file.
 """
 
 from __future__ import annotations

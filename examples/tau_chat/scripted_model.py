@@ -1,6 +1,6 @@
-"""`ScriptedModel`: a server that speaks OpenAI's protocol and says what a script tells it to.
+"""`ScriptedModel`: a server with OpenAI's protocol whose answers are scripted.
 
-It stands in for a language model where answers, delays and failures have to be known: a real
+It replaces a chat model in tests and examples that need known answers, delays and failures: a real
 server on a real port, asked by the real client.
 """
 
@@ -15,21 +15,21 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
-__all__ = ["Broken", "Dropped", "Failed", "Said", "Script", "ScriptedModel"]
+__all__ = ["Broken", "Dropped", "Failed", "Replied", "Script", "ScriptedModel"]
 
-SOON_S = 10.0  # after which what should happen is taken not to happen
+SOON_S = 10.0  # how long to wait for something that should happen
 
 
 @dataclass(frozen=True)
-class Said:
-    """The model says something.
+class Replied:
+    """A reply of the model.
 
     Attributes:
-        text: What it says.
-        delay_s: Seconds that it takes.
+        text: The text.
+        delay_s: Seconds before the reply.
         is_held: Whether it waits for `ScriptedModel.release` first.
-        finish_reason: ``"length"`` for an answer that was cut off.
-        choice: What else the choice says, such as ``{"message": {"refusal": "…"}}``.
+        finish_reason: ``"length"`` for a reply that was cut off.
+        choice: Further fields of the choice, such as ``{"message": {"refusal": "…"}}``.
     """
 
     text: str = ""
@@ -41,7 +41,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Failed:
-    """The server answers with a status such as 429, and maybe ``Retry-After``."""
+    """An answer with a status such as 429, and optionally ``Retry-After``."""
 
     status: int = 500
     retry_after: str | None = None
@@ -50,7 +50,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Broken:
-    """The server answers 200 with a body that is no completion."""
+    """An answer 200 whose body is not a completion."""
 
     body: str = '{"choices": [{"mess'
 
@@ -62,15 +62,15 @@ class Dropped:
     within: bool = False
 
 
-Answer: TypeAlias = "str | Said | Failed | Broken | Dropped"
-# Answers in their order, or what makes one of a request's body.
+Answer: TypeAlias = "str | Replied | Failed | Broken | Dropped"
+# Answers in order, or a function from the body of a request to its answer.
 Script: TypeAlias = "Iterable[Answer] | Callable[[dict[str, Any]], Answer]"
 
 
 class ScriptedModel:
-    """A server on a port of this machine that is free, until it is left.
+    """A server on a free port of this machine, as a context manager.
 
-    A script that has ended answers 400, which no client tries again.
+    After the end of the script it answers 400, which no client retries.
 
     Example:
         >>> with ScriptedModel(["Hello.", Failed(429, retry_after="1"), "Hello again."]) as model:
@@ -78,15 +78,15 @@ class ScriptedModel:
         True
 
     Args:
-        script: What is answered, or by the models' names what each answers.
-        takes_schema: Whether it takes requests that ask for structured output.
+        script: The answers, or the answers of each model by its name.
+        takes_schema: Whether it accepts requests for structured output.
 
     Attributes:
-        asked: The bodies of the requests, in their order.
+        asked: The bodies of the requests, in order.
         headers: Their headers, with names in lower case.
-        connections: How many connections there were.
-        open: How many there are now.
-        at_once: The most requests that were under way at one time.
+        connections: How many connections were opened.
+        open: How many connections are open.
+        at_once: The most requests at the same time.
     """
 
     def __init__(self, script: Script | Mapping[str, Script], *, takes_schema: bool = True) -> None:
@@ -102,13 +102,13 @@ class ScriptedModel:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wait_for(self, is_so: Callable[[Self], bool]) -> None:
-        """Wait until something holds of this server, as ``lambda model: len(model.asked) == 2``."""
+        """Wait until a condition is true, such as ``lambda model: len(model.asked) == 2``."""
         with self._changed:
             if not self._changed.wait_for(lambda: is_so(self), SOON_S):
-                raise TimeoutError(f"it didn't come about within {SOON_S:g} s")
+                raise TimeoutError(f"the condition was false for {SOON_S:g} s")
 
     def release(self) -> None:
-        """Let the answers that are held go, and those to come."""
+        """Send the held answers, and hold no further ones."""
         self._loop.call_soon_threadsafe(self._released.set)
 
     # The server ------------------------------------------------------------------------------
@@ -185,27 +185,27 @@ class ScriptedModel:
     async def _answer(
         self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Answer a request; whether the connection is kept."""
+        """Answer a request; return whether the connection stays open."""
         if "response_format" in body and not self._takes_schema:
             answer: Answer = Failed(400, text="response_format is not supported")
         else:
             name = body.get("model", "") if "" not in self._next else ""
-            answer = self._next.get(name, _nobody)(body)
+            answer = self._next.get(name, _unknown_model)(body)
         if isinstance(answer, str):
-            answer = Said(answer)
+            answer = Replied(answer)
         if isinstance(answer, Dropped):
             if answer.within:
                 writer.write(_http(200, "x" * 100)[:-50])
                 await writer.drain()
             return False
-        if isinstance(answer, Said) and not await self._think(answer, reader):
+        if isinstance(answer, Replied) and not await self._think(answer, reader):
             return False
         writer.write(_bytes_of(answer, body))
         await writer.drain()
         return True
 
-    async def _think(self, answer: Said, reader: asyncio.StreamReader) -> bool:
-        """Take the time that an answer takes; whether the client is still there."""
+    async def _think(self, answer: Replied, reader: asyncio.StreamReader) -> bool:
+        """Wait as long as a reply takes; return whether the client is still connected."""
         if not answer.is_held and not answer.delay_s:
             return True
         waiting = asyncio.ensure_future(
@@ -228,14 +228,14 @@ def _next_of(script: Script) -> Callable[[dict[str, Any]], Answer]:
     return lambda body: next(answers)
 
 
-def _nobody(body: dict[str, Any]) -> Answer:
+def _unknown_model(body: dict[str, Any]) -> Answer:
     return Failed(404, text=f"there is no model {body.get('model')!r}")
 
 
 async def _read(
     reader: asyncio.StreamReader,
 ) -> tuple[dict[str, str], dict[str, Any]] | None:
-    """The headers and the body of the next request; None where the client has gone."""
+    """Return the headers and the body of the next request; None if the client has disconnected."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -247,18 +247,18 @@ async def _read(
     return headers, json.loads(body)
 
 
-def _bytes_of(answer: Said | Failed | Broken, body: dict[str, Any]) -> bytes:
+def _bytes_of(answer: Replied | Failed | Broken, body: dict[str, Any]) -> bytes:
     if isinstance(answer, Broken):
         return _http(200, answer.body)
     if isinstance(answer, Failed):
-        told = json.dumps({"error": {"message": answer.text}})
+        body_text = json.dumps({"error": {"message": answer.text}})
         extra = "" if answer.retry_after is None else f"retry-after: {answer.retry_after}\r\n"
-        return _http(answer.status, told, extra)
+        return _http(answer.status, body_text, extra)
     message = {"role": "assistant", "content": answer.text, **answer.choice.get("message", {})}
     choice = {"index": 0, "finish_reason": answer.finish_reason, **answer.choice}
     prompt = sum(len(str(each.get("content")).split()) for each in body.get("messages", ()))
-    said = len(answer.text.split())
-    usage = {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+    count = len(answer.text.split())
+    usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
     completion = {
         "id": "scripted", "object": "chat.completion", "created": 0, "model": body.get("model"),
         "choices": [{**choice, "message": message}], "usage": usage,

@@ -15,7 +15,7 @@ import pytest
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from examples.tau_chat.scripted_model import Failed, Said, ScriptedModel
+from examples.tau_chat.scripted_model import Failed, Replied, ScriptedModel
 from guerdon import MCPClient
 from tests.cli.conftest import COMMAND
 
@@ -172,7 +172,7 @@ def test_judge_server_ends_on_signals_on_stdio(number, started, template):
 
 
 def test_judge_server_ends_on_signals_while_a_call_runs(serving):
-    with ScriptedModel([Said(GOOD, is_held=True)]) as model:
+    with ScriptedModel([Replied(GOOD, is_held=True)]) as model:
         process, url = serving(model)
 
         with MCPClient(url) as client, ThreadPoolExecutor(1) as pool:

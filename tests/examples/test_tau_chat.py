@@ -15,7 +15,7 @@ from examples.tau_chat.environment import TauChatEnvironment
 from examples.tau_chat.models import ChatAction, ChatObservation
 from examples.tau_chat.rubrics import Settled
 from examples.tau_chat.scenario import GOODBYE, GREETING, RULES, SETTLED, USER, open_desk
-from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Said, ScriptedModel
+from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Replied, ScriptedModel
 from guerdon import (
     EnvClient,
     MCPClient,
@@ -166,10 +166,10 @@ def test_services_may_be_mcp_tools_without_the_environment_knowing():
 def test_a_model_plays_the_agent_in_a_rollout():
     def says(action):
         if "content" in action:
-            return Said(action["content"])
+            return Replied(action["content"])
         function = {"name": action["name"], "arguments": json.dumps(action["arguments"])}
         call = {"id": "call", "type": "function", "function": function}
-        return Said(choice={"message": {"content": None, "tool_calls": [call]}})
+        return Replied(choice={"message": {"content": None, "tool_calls": [call]}})
 
     async def play(endpoint, make):
         async with OpenAIPolicy("agent", base_url=endpoint, system=RULES) as policy:
@@ -191,7 +191,7 @@ def test_a_model_plays_the_agent_in_a_rollout():
 @both
 def test_delays_429s_broken_json_and_dropped_connections_pass(opened, monkeypatch):
     monkeypatch.setattr("random.uniform", lambda low, high: 0.0)  # tries again at once
-    slow = Said(CODE, delay_s=0.01)
+    slow = Replied(CODE, delay_s=0.01)
     traveller = [HELLO, Failed(429, retry_after="0"), slow, Dropped(within=True), YES, BYE]
     with (
         scripted(traveller, [Broken(), VERDICT]) as model,
@@ -208,7 +208,7 @@ def test_delays_429s_broken_json_and_dropped_connections_pass(opened, monkeypatc
         (here, Failed(429), "answered 429"),
         (here, Broken(), "invalid JSON"),
         (here, Dropped(), "can't be reached"),
-        (here, Said(""), "not a text"),
+        (here, Replied(""), "not a text"),
         (over_the_wire, Dropped(), "can't be reached"),
     ],
     ids=["429", "broken", "dropped", "silent", "dropped, over the wire"],

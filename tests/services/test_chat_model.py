@@ -14,7 +14,7 @@ import sys
 import anyio
 import pytest
 
-from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Said, ScriptedModel
+from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Replied, ScriptedModel
 from guerdon._background import run
 from guerdon.errors import (
     InvalidArgumentError,
@@ -45,7 +45,7 @@ def is_left(model):
     return model.open == 0
 
 
-def test_it_asks_and_counts():
+def test_chat_model_asks_and_counts():
     with ScriptedModel(["one two three"]) as model:
         with chat_with(model, prices=Prices(1.0, 10.0)) as chat:
             reply = ask(chat)
@@ -61,7 +61,7 @@ def test_it_asks_and_counts():
     assert model.asked == [{"model": "m", "messages": HELLO, "temperature": 0.0}]
 
 
-def test_settings_go_into_the_request():
+def test_chat_model_sends_its_settings():
     with ScriptedModel(["a", "b"]) as model:
         settings = {"temperature": 0.7, "max_tokens": 9, "extra_body": {"top_k": 5}}
         with chat_with(model, **settings) as chat:
@@ -85,7 +85,7 @@ def test_settings_go_into_the_request():
         pytest.param(Dropped(within=True), id="dropped_within"),
     ],
 )
-def test_what_may_pass_is_tried_again(failure):
+def test_chat_model_retries(failure):
     with ScriptedModel([failure, "fine"]) as model:
         with chat_with(model) as chat:
             assert ask(chat).text == "fine"
@@ -103,7 +103,7 @@ def test_what_may_pass_is_tried_again(failure):
         pytest.param(Dropped(), ServiceUnavailableError, "can't be reached", id="dropped"),
     ],
 )
-def test_what_does_not_pass_is_a_failure_that_says_so(failure, kind, why):
+def test_chat_model_raises_after_its_retries(failure, kind, why):
     with (
         ScriptedModel(lambda body: failure) as model,
         chat_with(model) as chat,
@@ -115,7 +115,7 @@ def test_what_does_not_pass_is_a_failure_that_says_so(failure, kind, why):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_what_will_not_pass_is_not_tried_again(status):
+def test_chat_model_does_not_retry_a_rejected_request(status):
     with (
         ScriptedModel([Failed(status, text="no way")]) as model,
         chat_with(model) as chat,
@@ -136,7 +136,7 @@ def test_what_will_not_pass_is_not_tried_again(status):
         ),
     ],
 )
-def test_an_answer_without_a_choice_is_a_failure(body, why):
+def test_chat_model_raises_on_an_answer_without_choices(body, why):
     with (
         ScriptedModel([Broken(body)]) as model,
         chat_with(model) as chat,
@@ -145,10 +145,10 @@ def test_an_answer_without_a_choice_is_a_failure(body, why):
         ask(chat)
 
 
-def test_a_refusal_and_a_filter_are_failures():
+def test_chat_model_raises_on_a_refusal_and_a_filter():
     script = [
-        Said("", choice={"message": {"content": None, "refusal": "I won't"}}),
-        Said("part of", finish_reason="content_filter"),
+        Replied("", choice={"message": {"content": None, "refusal": "I won't"}}),
+        Replied("part of", finish_reason="content_filter"),
     ]
     with ScriptedModel(script) as model, chat_with(model) as chat:
         with pytest.raises(ServiceError, match="refused: I won't"):
@@ -157,17 +157,17 @@ def test_a_refusal_and_a_filter_are_failures():
             ask(chat)
 
 
-def test_content_in_parts_and_no_content_are_texts():
+def test_chat_model_joins_content_in_parts():
     parts = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
-    script = [Said(choice={"message": {"content": parts}}),
-              Said(choice={"message": {"content": None}}, finish_reason="length")]  # fmt: skip
+    script = [Replied(choice={"message": {"content": parts}}),
+              Replied(choice={"message": {"content": None}}, finish_reason="length")]  # fmt: skip
     with ScriptedModel(script) as model, chat_with(model) as chat:
         assert ask(chat).text == "ab"
         assert (ask(chat).text, chat.usage.calls) == ("", 2)
 
 
-def test_one_that_is_too_slow_is_left_and_tried_again():
-    answers = itertools.chain([Said("late", is_held=True)], itertools.repeat("in time"))
+def test_chat_model_retries_after_a_timeout():
+    answers = itertools.chain([Replied("late", is_held=True)], itertools.repeat("in time"))
     with ScriptedModel(answers) as model:
         with chat_with(model, timeout_s=0.5) as chat:
             assert ask(chat).text == "in time"
@@ -175,8 +175,8 @@ def test_one_that_is_too_slow_is_left_and_tried_again():
     assert chat.usage.retries >= 1
 
 
-def test_one_that_is_always_too_slow_is_a_timeout():
-    with ScriptedModel(lambda body: Said(is_held=True)) as model:
+def test_chat_model_times_out():
+    with ScriptedModel(lambda body: Replied(is_held=True)) as model:
         with (
             chat_with(model, timeout_s=0.02, retries=1) as chat,
             pytest.raises(ServiceTimeoutError, match=r"in 0\.02 s"),
@@ -186,7 +186,7 @@ def test_one_that_is_always_too_slow_is_a_timeout():
     assert (chat.usage.retries, chat.usage.failures) == (1, 1)
 
 
-def test_where_nobody_listens_it_is_unavailable():
+def test_chat_model_reports_a_port_without_a_server():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with (
@@ -196,8 +196,8 @@ def test_where_nobody_listens_it_is_unavailable():
         ask(chat)
 
 
-def test_no_more_are_under_way_than_may_be():
-    with ScriptedModel(lambda body: Said("x", is_held=True)) as model:
+def test_chat_model_limits_the_requests_at_once():
+    with ScriptedModel(lambda body: Replied("x", is_held=True)) as model:
         with chat_with(model, concurrency=20) as chat:
 
             async def many():
@@ -212,7 +212,7 @@ def test_no_more_are_under_way_than_may_be():
     assert model.connections == 20
 
 
-def test_one_after_another_they_share_a_connection():
+def test_chat_model_reuses_a_connection():
     with ScriptedModel(lambda body: "x") as model, chat_with(model) as chat:
         for _ in range(5):
             ask(chat)
@@ -220,7 +220,7 @@ def test_one_after_another_they_share_a_connection():
 
 
 @pytest.mark.anyio
-async def test_any_loop_may_ask():
+async def test_complete_works_on_any_loop():
     with ScriptedModel(lambda body: "x") as model:
         async with chat_with(model) as chat:
             assert (await chat.complete(HELLO)).text == "x"
@@ -231,8 +231,8 @@ async def test_any_loop_may_ask():
     assert chat.usage.calls == 6
 
 
-def test_a_question_that_is_cancelled_lets_go_of_its_place():
-    with ScriptedModel([Said(is_held=True), "next"]) as model:
+def test_complete_frees_its_turn_when_cancelled():
+    with ScriptedModel([Replied(is_held=True), "next"]) as model:
         with chat_with(model, concurrency=1) as chat:
 
             async def main():
@@ -250,34 +250,34 @@ def test_a_question_that_is_cancelled_lets_go_of_its_place():
 SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}}
 
 
-def test_a_schema_goes_along():
+def test_complete_sends_a_schema():
     with ScriptedModel(['{"score": 1}']) as model, chat_with(model) as chat:
         assert ask(chat, schema=SCHEMA).is_structured
     told = model.asked[0]["response_format"]
     assert (told["type"], told["json_schema"]["schema"]) == ("json_schema", SCHEMA)
 
 
-def test_an_endpoint_that_takes_no_schema_is_asked_without_from_then_on():
+def test_complete_stops_sending_a_schema_that_the_endpoint_rejects():
     with ScriptedModel(["a", "b"], takes_schema=False) as model, chat_with(model) as chat:
         assert not ask(chat, schema=SCHEMA).is_structured
         assert ask(chat, schema=SCHEMA).text == "b"
     assert ["response_format" in body for body in model.asked] == [True, False, False]
 
 
-def test_one_that_is_said_to_take_no_schema_is_never_asked_with_one():
+def test_chat_model_without_structured_output_sends_no_schema():
     with ScriptedModel(["a"]) as model, chat_with(model, structured=False) as chat:
         assert not ask(chat, schema=SCHEMA).is_structured
     assert "response_format" not in model.asked[0]
 
 
-def test_a_request_that_is_refused_for_another_reason_does_not_end_schemas():
+def test_complete_sends_a_schema_again_after_another_rejection():
     with ScriptedModel([Failed(400), Failed(400), "a"]) as model, chat_with(model) as chat:
         with pytest.raises(ServiceError, match="answered 400"):
             ask(chat, schema=SCHEMA)
         assert ask(chat, schema=SCHEMA).is_structured
 
 
-def test_keys_are_sent_and_never_shown(monkeypatch):
+def test_chat_model_sends_its_key_and_never_shows_it(monkeypatch):
     monkeypatch.setenv("MODEL_KEY", "sk-from-env")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-others")
     said = Failed(401, text="wrong key sk-secret")
@@ -295,8 +295,8 @@ def test_keys_are_sent_and_never_shown(monkeypatch):
     assert keys == ["Bearer sk-secret", "Bearer sk-from-env", "Bearer none"]
 
 
-def test_half_a_surrogate_pair_in_an_answer_is_replaced():
-    refused = Said(choice={"message": {"content": None, "refusal": "no \ud800"}})
+def test_chat_model_replaces_half_a_surrogate_pair():
+    refused = Replied(choice={"message": {"content": None, "refusal": "no \ud800"}})
     with ScriptedModel(["a \ud800", refused]) as model, chat_with(model) as chat:
         assert ask(chat).text == "a \ufffd"
         with pytest.raises(ServiceError, match="refused: no \ufffd"):
@@ -306,7 +306,7 @@ def test_half_a_surrogate_pair_in_an_answer_is_replaced():
 @pytest.mark.parametrize(
     "content", ["half \ud800", {"a", "set"}, float("nan")], ids=["surrogate", "set", "nan"]
 )
-def test_messages_that_json_cannot_hold_are_refused_before_they_are_sent(content):
+def test_complete_rejects_messages_that_json_cannot_express(content):
     with ScriptedModel(["a"]) as model, chat_with(model) as chat:
         with pytest.raises(InvalidArgumentError, match="must fit into JSON in UTF-8"):
             run(chat.complete([{"role": "user", "content": content}]))
@@ -315,7 +315,7 @@ def test_messages_that_json_cannot_hold_are_refused_before_they_are_sent(content
     assert chat.usage.retries == 0
 
 
-def test_a_key_that_is_not_there_is_told_when_it_is_needed(monkeypatch):
+def test_complete_reports_an_unset_key(monkeypatch):
     monkeypatch.delenv("MODEL_KEY", raising=False)
     with (
         ChatModel("http://localhost:1", "m", api_key_env="MODEL_KEY") as chat,
@@ -324,7 +324,7 @@ def test_a_key_that_is_not_there_is_told_when_it_is_needed(monkeypatch):
         ask(chat)
 
 
-def test_it_goes_on_after_it_was_closed():
+def test_chat_model_connects_again_after_close():
     with ScriptedModel(["a", "b"]) as model, chat_with(model) as chat:
         ask(chat)
         chat.close()
@@ -332,7 +332,7 @@ def test_it_goes_on_after_it_was_closed():
         assert ask(chat).text == "b"
 
 
-def test_connections_end_with_the_last_who_holds_them():
+def test_chat_model_closes_its_connections_when_collected():
     with ScriptedModel(["a"]) as model:
         chat = chat_with(model)
         ask(chat)
@@ -342,7 +342,7 @@ def test_connections_end_with_the_last_who_holds_them():
         model.wait_for(is_left)
 
 
-def test_copies_are_the_same_and_a_pickled_one_connects_anew():
+def test_chat_model_can_be_copied_and_pickled():
     with ScriptedModel(["a", "b"]) as model, chat_with(model, max_tokens=5) as chat:
         ask(chat)
         assert copy.copy(chat) is copy.deepcopy(chat) is chat
@@ -355,7 +355,7 @@ def test_copies_are_the_same_and_a_pickled_one_connects_anew():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_connects_anew():
+def test_chat_model_in_a_forked_process_opens_its_own_connections():
     with ScriptedModel(["a", "b", "c"]) as model, chat_with(model) as chat:
         ask(chat)
         child = os.fork()
@@ -375,7 +375,7 @@ print(run(chat.complete([{"role": "user", "content": "x"}])).text)
 """
 
 
-def test_a_process_that_closes_nothing_ends_without_a_word():
+def test_chat_model_is_closed_at_exit():
     with ScriptedModel(["a"]) as model:
         ended = subprocess.run(
             [sys.executable, "-W", "error", "-c", PROGRAM, model.endpoint],
@@ -394,19 +394,19 @@ def test_a_process_that_closes_nothing_ends_without_a_word():
         pytest.param("https://host/v1/chat/completions", "https://host/v1", id="the_whole"),
     ],
 )
-def test_an_address_without_a_path_means_v1(endpoint, base):
+def test_chat_model_adds_v1_to_an_address_without_a_path(endpoint, base):
     assert ChatModel(endpoint, "m").endpoint == base
 
 
 @pytest.mark.parametrize(
     "endpoint", ["localhost:8000", "ftp://host", "", "http://", "http://[::1", 5, None]
 )
-def test_what_is_no_address_is_refused(endpoint):
+def test_chat_model_rejects_an_invalid_address(endpoint):
     with pytest.raises(InvalidArgumentError, match="`endpoint`: invalid address"):
         ChatModel(endpoint, "m")
 
 
-def test_an_address_with_a_password_is_refused_without_showing_it():
+def test_chat_model_rejects_an_address_with_a_password():
     with pytest.raises(InvalidArgumentError, match="api_key_env") as raised:
         ChatModel("http://user:hunter2@host/v1", "m")
     assert "hunter2" not in str(raised.value)
@@ -419,20 +419,20 @@ def test_an_address_with_a_password_is_refused_without_showing_it():
      {"concurrency": 0}, {"concurrency": 10_001}, {"extra_body": {"messages": []}}],
     ids=lambda settings: "-".join(map(str, *settings.items())),
 )  # fmt: skip
-def test_what_can_not_be_meant_is_refused(settings):
+def test_chat_model_rejects_an_invalid_argument(settings):
     with pytest.raises(InvalidArgumentError, match=next(iter(settings))):
         ChatModel("http://localhost", **{"model": "m", **settings})
     with pytest.raises(InvalidArgumentError, match="not both"):
         ChatModel("http://localhost", "m", api_key="a", api_key_env="A")
 
 
-def test_without_openai_the_extra_is_named(monkeypatch):
+def test_chat_model_names_the_extra_without_openai(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'guerdon\[judge\]'"):
         ChatModel("http://localhost", "m")
 
 
-def test_tokens_are_counted_and_cost_what_they_cost():
+def test_usage_counts_tokens_and_cost():
     usage = Usage(prices=Prices(prompt=2.0, completion=8.0))
     usage.count(1000, 500)
     usage.count(1000, 0)
@@ -440,13 +440,13 @@ def test_tokens_are_counted_and_cost_what_they_cost():
     assert usage.cost == (2000 * 2.0 + 500 * 8.0) / 1_000_000
 
 
-def test_without_prices_the_cost_is_not_known():
+def test_usage_has_no_cost_without_prices():
     usage = Usage()
     usage.count(1000, 500)
     assert usage.cost is None
 
 
-def test_an_answer_that_does_not_say_its_tokens_is_counted_as_such():
+def test_usage_counts_replies_without_tokens():
     usage = Usage()
     usage.count(None, None)
     assert (usage.calls, usage.without_usage, usage.prompt_tokens) == (1, 1, 0)

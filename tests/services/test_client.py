@@ -83,21 +83,21 @@ def client(server):
 # What a call gives
 
 
-def test_structured_content_is_a_dictionary(client):
+def test_call_tool_returns_structured_content_as_a_dictionary(client):
     assert client.call_tool("judge", answer="short") == {"score": 0.5, "reasoning": "Its length."}
 
 
-def test_text_is_text(client):
+def test_call_tool_returns_text(client):
     assert client.call_tool("shout", text="hello") == "HELLO"
 
 
-def test_a_tool_that_fails_raises(client, caplog):
+def test_call_tool_raises_the_message_of_a_tool_that_fails(client, caplog):
     caplog.set_level("CRITICAL")
     with pytest.raises(ServiceError, match="'tools': fail failed: Error executing tool fail"):
         client.call_tool("fail")
 
 
-def test_arguments_that_the_tool_refuses_are_its_failure(client):
+def test_call_tool_raises_if_the_tool_rejects_the_arguments(client):
     with pytest.raises(ServiceError, match=r"judge failed: (?s:.*)answer"):
         client.call_tool("judge", text="hello")
 
@@ -111,14 +111,14 @@ class Opaque:
     [float("nan"), float("inf"), Opaque(), "\ud800"],
     ids=["nan", "inf", "object", "utf"],
 )
-def test_arguments_that_json_cannot_hold_are_refused(client, argument):
+def test_call_tool_rejects_arguments_that_json_cannot_express(client, argument):
     with pytest.raises(
         InvalidArgumentError, match="arguments of service 'tools' must fit into JSON"
     ):
         client.call_tool("shout", text=argument)
 
 
-def test_an_argument_may_have_any_name():
+def test_call_tool_accepts_any_name_of_an_argument():
     server = MCPServer("mirror", log_level="CRITICAL")
 
     @server.tool()
@@ -130,13 +130,13 @@ def test_an_argument_may_have_any_name():
         assert asyncio.run(client.call_tool_async("mirror", service="a", name="b")) == "a b"
 
 
-def test_arguments_are_sent_as_json(client):
+def test_call_tool_sends_arguments_as_json(client):
     verdict = JudgeVerdict(score=0.5, reasoning="short")
     with pytest.raises(ServiceError, match=r"input_value=\{'score': 0.5"):
         client.call_tool("judge", answer=verdict)
 
 
-def test_a_tool_that_came_later_is_found(client, server):
+def test_call_tool_finds_a_tool_that_was_added_later(client, server):
     client.list_tools()
 
     @server.tool()
@@ -146,7 +146,7 @@ def test_a_tool_that_came_later_is_found(client, server):
     assert client.call_tool("late") == "better late"
 
 
-def test_a_server_without_tools_says_so():
+def test_call_tool_rejects_a_server_without_tools():
     with (
         MCPClient({"judge": MCPServer("empty")}) as client,
         pytest.raises(ServiceError, match="service 'judge' has no tools"),
@@ -154,7 +154,7 @@ def test_a_server_without_tools_says_so():
         client.call_tool("judge")
 
 
-def test_a_tool_that_is_not_there_is_named_with_those_that_are(client):
+def test_call_tool_lists_the_tools_if_one_is_unknown(client):
     with pytest.raises(
         ServiceError, match="no tool 'jugde'; its tools are brief, fail, hang, judge"
     ):
@@ -164,13 +164,13 @@ def test_a_tool_that_is_not_there_is_named_with_those_that_are(client):
 # Names
 
 
-def test_services_have_names(server):
+def test_mcp_client_calls_services_by_name(server):
     with MCPClient({"judge": server, "style": {"type": "mcp", "command": ["x"]}}) as client:
         assert client.services == ("judge", "style")
         assert client.call_tool("judge", answer="short")["score"] == 0.5
 
 
-def test_a_service_that_is_not_there_is_named_with_a_near_one(server):
+def test_call_tool_suggests_a_similar_service(server):
     with (
         MCPClient({"style_judge": server}) as client,
         pytest.raises(InvalidArgumentError, match=r"'stile_judge'.*did you mean 'style_judge'"),
@@ -178,7 +178,7 @@ def test_a_service_that_is_not_there_is_named_with_a_near_one(server):
         client.call_tool("stile_judge")
 
 
-def test_without_services_there_is_none():
+def test_mcp_client_may_have_no_services():
     with (
         MCPClient({}) as client,
         pytest.raises(InvalidArgumentError, match="there is no service 'judge'; none are known"),
@@ -186,7 +186,7 @@ def test_without_services_there_is_none():
         client.call_tool("judge")
 
 
-def test_the_only_tool_needs_no_name():
+def test_call_tool_calls_the_only_tool_of_a_server():
     server = MCPServer("one")
 
     @server.tool()
@@ -197,7 +197,7 @@ def test_the_only_tool_needs_no_name():
         assert client.call_tool("judge") == "the only one"
 
 
-def test_of_several_tools_one_has_to_be_named(server):
+def test_call_tool_requires_the_name_of_one_of_several_tools(server):
     with (
         MCPClient({"style": server}) as client,
         pytest.raises(ServiceError, match=r"several tools; set `tool` to one of them: brief"),
@@ -206,7 +206,7 @@ def test_of_several_tools_one_has_to_be_named(server):
 
 
 @pytest.mark.parametrize("wrong", [42, None, b"http://x", [1], ["a", ""], "nowhere", "ftp://x"])
-def test_what_is_no_service_is_refused(wrong):
+def test_mcp_client_rejects_an_invalid_service(wrong):
     with pytest.raises((InvalidArgumentError, RewardConfigError)):
         MCPClient(wrong)
     with pytest.raises((InvalidArgumentError, RewardConfigError), match=r"mcp_services\.judge"):
@@ -214,19 +214,19 @@ def test_what_is_no_service_is_refused(wrong):
 
 
 @pytest.mark.parametrize("name", ["", 1, None])
-def test_a_name_is_a_text(server, name):
+def test_mcp_client_rejects_an_invalid_name(server, name):
     with pytest.raises(
         InvalidArgumentError, match="the name of a service must be a non-empty string"
     ):
         MCPClient({name: server})
 
 
-def test_settings_are_checked(server):
+def test_mcp_client_rejects_an_invalid_setting(server):
     with pytest.raises(RewardConfigError, match="timeout_s: "):
         MCPClient(server, timeout_s=0)
 
 
-def test_what_may_be_told_is_told_by_name(server):
+def test_mcp_client_public_is_by_name(server):
     client = MCPClient({"judge": server, "other": "http://localhost:1/mcp?key=s3cret"})
     assert client.public()["judge"] == {"type": "mcp", "server": "tools"}
     assert client.public()["other"]["endpoint"] == "http://localhost:1/mcp"
@@ -235,7 +235,7 @@ def test_what_may_be_told_is_told_by_name(server):
 # What there is
 
 
-def test_tools_are_listed_with_their_services(server):
+def test_list_tools_names_the_services(server):
     with MCPClient({"judge": server, "other": make_server("other")}) as client:
         (tool,) = [tool for tool in client.list_tools("judge") if tool.name == "judge"]
         assert (tool.service, tool.description) == ("judge", "Rates an answer.")
@@ -244,7 +244,7 @@ def test_tools_are_listed_with_their_services(server):
         assert {tool.service for tool in client.list_tools()} == {"judge", "other"}
 
 
-def test_where_one_service_is_away_the_others_are_listed_one_by_one(server):
+def test_list_tools_of_one_service_ignores_an_unavailable_one(server):
     with MCPClient({"judge": server, "away": "http://127.0.0.1:1/mcp"}) as client:
         with pytest.raises(ServiceUnavailableError, match="service 'away'"):
             client.list_tools()
@@ -268,7 +268,7 @@ def _listed_once():
 
 
 @pytest.mark.parametrize("ask", ["list", "check"])
-def test_a_list_that_does_not_come_is_given_up(ask):
+def test_list_tools_and_check_time_out(ask):
     with (
         MCPClient({"once": _listed_once()}, timeout_s=0.2) as client,
         pytest.raises(ServiceTimeoutError, match=r"'once' gave no answer in 0\.2 s"),
@@ -276,12 +276,12 @@ def test_a_list_that_does_not_come_is_given_up(ask):
         client.list_tools() if ask == "list" else client.check(timeout_s=0.2)
 
 
-def test_a_service_that_is_not_used_is_not_connected(server):
+def test_mcp_client_does_not_connect_an_unused_service(server):
     with MCPClient({"judge": server, "other": "http://127.0.0.1:1/mcp"}) as client:
         assert client.call_tool("judge", answer="short")["score"] == 0.5
 
 
-def test_services_that_are_not_there_are_named_together(server):
+def test_check_lists_every_unavailable_service(server):
     services = {
         "judge": server,
         "gone": "http://127.0.0.1:1/mcp",
@@ -300,7 +300,7 @@ def test_services_that_are_not_there_are_named_together(server):
             client.check(timeout_s=0)
 
 
-def test_a_check_sees_that_the_tool_is_missing(server):
+def test_check_reports_a_missing_tool(server):
     with (
         MCPClient({"style": server}) as client,
         pytest.raises(ServiceError, match="service 'style' has several tools; set `tool`"),
@@ -313,21 +313,21 @@ def test_a_check_sees_that_the_tool_is_missing(server):
 # Loops and threads
 
 
-def test_a_call_works_inside_a_running_loop(client):
+def test_call_tool_works_inside_a_running_loop(client):
     async def sync_code_in_async_code():
         return client.call_tool("shout", text="hello")
 
     assert asyncio.run(sync_code_in_async_code()) == "HELLO"
 
 
-def test_a_call_works_on_any_loop(client):
+def test_call_tool_async_works_on_any_loop(client):
     async def call():
         return await client.call_tool_async("shout", text="hello")
 
     assert asyncio.run(call()) == trio.run(call) == run(call()) == "HELLO"
 
 
-def test_sync_code_on_the_background_loop_is_refused(client):
+def test_call_tool_is_rejected_on_the_background_loop(client):
     async def call():
         return client.call_tool("shout", text="hello")
 
@@ -335,7 +335,7 @@ def test_sync_code_on_the_background_loop_is_refused(client):
         run(call())
 
 
-def test_threads_share_a_client(client):
+def test_call_tool_works_in_many_threads(client):
     given = []
 
     def call(number):
@@ -349,7 +349,7 @@ def test_threads_share_a_client(client):
     assert sorted(given) == sorted(f"N{number}" for number in range(16))
 
 
-def test_no_more_calls_run_at_once_than_may(server):
+def test_mcp_client_limits_the_calls_at_once(server):
     with MCPClient(server, concurrency=4) as client:
 
         async def calls():
@@ -359,7 +359,7 @@ def test_no_more_calls_run_at_once_than_may(server):
     assert server.most == 4
 
 
-def test_a_call_that_is_too_slow_is_given_up(server):
+def test_call_tool_times_out(server):
     with MCPClient(server, timeout_s=0.1) as client:
         with pytest.raises(ServiceTimeoutError, match=r"service 'tools' .* in 0\.1 s"):
             client.call_tool("hang")
@@ -367,7 +367,7 @@ def test_a_call_that_is_too_slow_is_given_up(server):
     assert server.running == 0
 
 
-def test_a_sync_tool_that_is_too_slow_is_given_up():
+def test_call_tool_times_out_on_a_sync_tool():
     server, released = MCPServer("slow"), threading.Event()
 
     @server.tool()
@@ -382,7 +382,7 @@ def test_a_sync_tool_that_is_too_slow_is_given_up():
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_call_that_is_cancelled_is_cancelled_there_and_gives_its_turn_back(server, backend):
+def test_call_tool_async_cancels_the_tool_and_frees_its_turn(server, backend):
     with MCPClient(server, concurrency=1) as client:
 
         async def cancelled():
@@ -397,12 +397,12 @@ def test_a_call_that_is_cancelled_is_cancelled_there_and_gives_its_turn_back(ser
 # Copies, pickles, endings
 
 
-def test_copies_are_the_same_client(client):
+def test_copies_of_an_mcp_client_are_the_client_itself(client):
     assert copy.copy(client) is client
     assert copy.deepcopy({"client": client})["client"] is client
 
 
-def test_a_client_is_pickled_by_its_descriptions():
+def test_mcp_client_is_pickled_by_its_configuration():
     services = {
         "judge": McpService(endpoint="http://127.0.0.1:1/mcp", tool="rate"),
         "model": {"type": "openai_llm", "endpoint": "http://127.0.0.1:1", "model": "m"},
@@ -418,12 +418,12 @@ def test_a_client_is_pickled_by_its_descriptions():
         nameless.call_tool("rate")
 
 
-def test_a_server_in_memory_cannot_be_pickled(client):
+def test_mcp_client_with_a_server_in_memory_cannot_be_pickled(client):
     with pytest.raises(InvalidArgumentError, match="'tools' is a server in memory"):
         pickle.dumps(client)
 
 
-def test_the_sdks_own_description_of_a_program_is_taken():
+def test_mcp_client_accepts_stdio_server_parameters():
     parameters = StdioServerParameters(command=sys.executable, args=["-c", "exit('not today')"])
     with MCPClient({"judge": parameters}) as client:
         with pytest.raises(ServiceUnavailableError) as caught:
@@ -431,7 +431,7 @@ def test_the_sdks_own_description_of_a_program_is_taken():
         assert "not today" in caught.value.__notes__[0]
 
 
-def test_a_client_that_is_forgotten_is_collected_and_its_connections_close(server):
+def test_mcp_client_closes_its_connections_when_collected(server):
     async def tasks():
         return len(asyncio.all_tasks())
 
@@ -448,7 +448,7 @@ def test_a_client_that_is_forgotten_is_collected_and_its_connections_close(serve
         assert time.monotonic() < give_up
 
 
-def test_a_client_is_closed_at_the_end_of_async_code(server):
+def test_mcp_client_is_an_async_context_manager(server):
     async def calls():
         async with MCPClient(server) as client:
             assert client.services == ("tools",)
@@ -459,7 +459,7 @@ def test_a_client_is_closed_at_the_end_of_async_code(server):
     assert asyncio.run(calls()) == (5, "HELLO")
 
 
-def test_a_client_says_what_it_is(client):
+def test_mcp_client_repr_lists_the_services(client):
     assert repr(client) == "MCPClient(tools)"
 
 
@@ -479,18 +479,18 @@ MODEL = {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "m"
     ],
     ids=["private prompt", "extra body", "query", "command", "endpoint"],
 )
-def test_a_fingerprint_tells_services_apart_that_answer_otherwise(one, other):
+def test_fingerprint_differs_between_services_that_answer_differently(one, other):
     first, second = MCPClient({"judge": one}), MCPClient({"judge": other})
     assert first.fingerprint("judge") == MCPClient({"judge": one}).fingerprint("judge")
     assert first.fingerprint("judge") != second.fingerprint("judge")
 
 
-def test_a_fingerprint_leaves_out_how_a_service_is_called():
+def test_fingerprint_ignores_how_a_service_is_called():
     patient = MCPClient({"judge": MODEL | {"timeout_s": 9.0, "retries": 1, "concurrency": 2}})
     assert patient.fingerprint("judge") == MCPClient({"judge": MODEL}).fingerprint("judge")
 
 
-def test_a_fingerprint_is_of_a_service_that_there_is():
+def test_fingerprint_rejects_an_unknown_service():
     with pytest.raises(InvalidArgumentError, match="there is no service 'jugde'"):
         MCPClient({"judge": MODEL}).fingerprint("jugde")
     assert MCPClient({"judge": make_server()}).fingerprint("judge")

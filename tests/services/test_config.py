@@ -34,23 +34,23 @@ def llm(**more):
     return {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "m", **more}
 
 
-def test_a_service_of_the_issue_is_read():
+def test_parse_service_reads_an_openai_llm():
     service = parse_service("mcp_services.style_judge", llm(model="my-model"))
     assert isinstance(service, OpenAIService)
     assert (service.model, service.retries, service.returns) == ("my-model", 3, "text")
 
 
-def test_a_description_is_given_back_as_it_is():
+def test_parse_service_returns_a_validated_service_unchanged():
     service = McpService(endpoint="https://example.org/mcp")
     assert parse_service("", service) is service
 
 
-def test_a_description_survives_its_dictionary():
+def test_mcp_service_survives_a_dictionary():
     service = parse_service("", mcp(tool="judge", token_env="TOKEN", timeout_s=5))
     assert parse_service("", service.model_dump(mode="json")) == service
 
 
-def test_a_service_cannot_be_changed():
+def test_mcp_service_is_immutable():
     with pytest.raises(ValueError, match="frozen"):
         McpService(endpoint="http://localhost/mcp").timeout_s = 1.0
 
@@ -103,30 +103,30 @@ def test_a_service_cannot_be_changed():
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, str) else "",
 )
-def test_what_cannot_be_meant_is_refused(config, problem):
+def test_parse_service_rejects_an_invalid_configuration(config, problem):
     (said,) = refusal(config)
     assert said.startswith(f"mcp_services.{problem}")
 
 
-def test_everything_that_is_wrong_is_said_at_once():
+def test_parse_service_reports_every_problem():
     assert len(refusal(llm(model="", timeout_s=0, foo=1))) == 3
 
 
-def test_a_secret_in_an_address_is_not_repeated():
+def test_parse_service_does_not_repeat_a_secret_in_an_address():
     assert "s3cret" not in str(refusal(mcp(endpoint="http://user:s3cret@localhost/mcp")))
 
 
-def test_nowhere_in_particular_is_no_place():
+def test_parse_service_without_a_path_reports_the_key():
     assert refusal(mcp(timeout_s=0), where="")[0].startswith("timeout_s: ")
 
 
-def test_settings_are_checked():
+def test_parse_settings_rejects_an_invalid_setting():
     assert parse_settings(timeout_s=5).timeout_s == 5.0
     with pytest.raises(RewardConfigError, match="concurrency: "):
         parse_settings(concurrency=0)
 
 
-def test_what_may_be_told_holds_no_secret():
+def test_mcp_service_public_contains_no_secret():
     service = McpService(
         endpoint="https://example.org/mcp?key=s3cret#x", tool="judge", token_env="TOKEN"
     )
@@ -143,21 +143,21 @@ def test_what_may_be_told_holds_no_secret():
     assert "KEY" not in str(told)
 
 
-def test_a_private_prompt_is_not_told_and_another_is():
+def test_openai_service_public_excludes_a_private_prompt():
     told = parse_service("", llm(prompt="Rate {code}", api_key_env="KEY")).public()
     assert told["prompt"] == "Rate {code}"
     assert "KEY" not in str(told)
     assert "prompt" not in parse_service("", llm(prompt="42?", private=True)).public()
 
 
-def test_a_server_of_the_sdk_tells_its_name():
+def test_sdk_service_public_is_its_name():
     class Server:
         name = "arithmetic"
 
     assert SdkService(Server(), CallSettings()).public()["server"] == "arithmetic"
 
 
-def test_an_editor_can_complete_it():
+def test_service_config_has_a_json_schema():
     schema = TypeAdapter(ServiceConfig).json_schema()
     assert schema["discriminator"]["propertyName"] == "type"
     assert {"McpService", "OpenAIService"} <= schema["$defs"].keys()
@@ -173,7 +173,7 @@ UNFIT = {"newline": "s3cret\n", "space": " s3cret", "beyond_ascii": "s3crét", "
 
 @pytest.mark.parametrize("value", UNFIT.values(), ids=UNFIT)
 @pytest.mark.parametrize("named", SERVICES.values(), ids=SERVICES)
-def test_a_secret_that_no_header_carries_is_refused_and_not_told(named, value, monkeypatch):
+def test_mcp_client_rejects_a_secret_that_no_header_can_carry(named, value, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", value)
     refusal = "variable JUDGE_KEY: it must be printable"
     with MCPClient({"judge": {"endpoint": "http://127.0.0.1:1", **named}}) as client:
@@ -185,25 +185,25 @@ def test_a_secret_that_no_header_carries_is_refused_and_not_told(named, value, m
     assert "s3c" not in repr(raised.value)
 
 
-def test_a_key_that_no_header_carries_is_refused_at_once():
+def test_chat_model_rejects_a_key_that_no_header_can_carry():
     with pytest.raises(InvalidArgumentError, match="`api_key` must be printable ASCII") as raised:
         ChatModel("http://127.0.0.1:1", "m", api_key="s3cret\n")
     assert "s3cret" not in str(raised.value)
 
 
-def test_a_program_may_be_given_any_secret(monkeypatch):
+def test_read_secret_returns_any_value_for_a_program(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "-----BEGIN\nEND\n")
     assert read_secret("JUDGE_KEY", "the program", in_header=False) == "-----BEGIN\nEND\n"
 
 
-def test_one_that_is_not_set_is_told(monkeypatch):
+def test_read_secret_rejects_an_unset_variable(monkeypatch):
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with pytest.raises(ServiceError, match=r"the judge needs .* JUDGE_KEY, which isn't set"):
         read_secret("JUDGE_KEY", "the judge")
 
 
 @given(st.text())
-def test_what_fits_header_is_ascii_and_comes_back_from_one(value):
+def test_fits_header_accepts_only_what_comes_back_from_one(value):
     if fits_header(value):
         assert value.encode("ascii").strip().decode() == value
         assert not set(value) & set("\r\n\0")

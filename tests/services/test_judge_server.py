@@ -44,7 +44,7 @@ def judge(text="Good. Score: 0.8", template=TEMPLATE):
     return make_judge_server(Chat(text), template)
 
 
-def test_the_tool_is_found_and_gives_a_verdict():
+def test_judge_server_lists_its_tool_and_returns_a_verdict():
     with MCPClient(judge()) as client:
         (tool,) = client.list_tools()
         assert tool.name == "judge"
@@ -54,7 +54,7 @@ def test_the_tool_is_found_and_gives_a_verdict():
     assert verdict == {"score": 0.8, "reasoning": "Good. Score: 0.8"}
 
 
-def test_any_mcp_client_uses_it():
+def test_judge_server_works_with_any_mcp_client():
     async def use():
         async with mcp.Client(judge()) as client:
             tools = (await client.list_tools()).tools
@@ -69,12 +69,12 @@ def test_any_mcp_client_uses_it():
     assert json.loads(result.content[0].text) == result.structured_content
 
 
-def test_action_and_observation_are_taken_by_any_template():
+def test_judge_server_accepts_action_and_observation():
     with MCPClient(judge(template="Is {action} polite?")) as client:
         assert client.call_tool("judge", action="Hello", observation="x")["score"] == 0.8
 
 
-def test_its_arguments_are_the_places_of_the_template_and_are_told():
+def test_judge_server_arguments_are_the_fields_of_the_template():
     with MCPClient(judge(template="Rate this {lang}: {code}")) as client:
         (tool,) = client.list_tools()
         assert client.call_tool("judge", lang="C", code="x", action="unlisted")["score"] == 0.8
@@ -97,22 +97,22 @@ def test_its_arguments_are_the_places_of_the_template_and_are_told():
     ],
     ids=["missing", "missing part", "unknown"],
 )
-def test_arguments_that_do_not_fit_are_the_tools_failure(arguments, message):
+def test_judge_server_tool_fails_if_the_arguments_do_not_fit(arguments, message):
     with MCPClient(judge()) as client, pytest.raises(ServiceError, match=message):
         client.call_tool("judge", **arguments)
 
 
-def test_what_is_no_verdict_is_the_tools_failure():
+def test_judge_server_tool_fails_without_a_verdict():
     with MCPClient(judge("Hard to say.")) as client, pytest.raises(ServiceError, match="failed"):
         client.call_tool("judge", action="42", observation={"question": "?"})
 
 
-def test_a_template_that_is_none_is_refused():
+def test_make_judge_server_rejects_an_invalid_template():
     with pytest.raises(InvalidArgumentError, match="template"):
         judge(template="")
 
 
-def test_making_it_leaves_logging_as_it_was():
+def test_make_judge_server_does_not_configure_logging():
     before = logging.root.handlers[:], logging.root.level
     judge()
     assert (logging.root.handlers, logging.root.level) == before
@@ -136,14 +136,14 @@ print("ended", file=sys.stderr)
 """
 
 
-def test_it_is_served_on_stdin_and_stdout():
+def test_serve_mcp_stdio_serves_on_stdin_and_stdout():
     with MCPClient([sys.executable, "-c", PROGRAM, "stdio"]) as client:
         assert [tool.name for tool in client.list_tools()] == ["judge"]
         with pytest.raises(ServiceError, match=r"judge failed: .*127"):
             client.call_tool("judge", action="Hello")
 
 
-def test_it_is_served_over_http_to_those_who_hold_the_token(monkeypatch):
+def test_serve_mcp_requires_the_token(monkeypatch):
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "http", "s3cret"],
         stdout=subprocess.PIPE,
@@ -166,12 +166,12 @@ def test_it_is_served_over_http_to_those_who_hold_the_token(monkeypatch):
 
 
 @pytest.mark.parametrize("token", ["", "two words", "new\nline", "ü"])
-def test_a_token_that_cannot_be_sent_is_refused(token):
+def test_serve_mcp_rejects_a_token_that_no_header_can_carry(token):
     with pytest.raises(InvalidArgumentError, match="printable ASCII"):
         serve_mcp(judge(), port=0, token=token)
 
 
-def test_an_address_that_is_taken_is_said():
+def test_serve_mcp_reports_an_address_in_use():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(LaunchError, match=f"can't listen on 127.0.0.1:{port}"):

@@ -132,7 +132,7 @@ def until_gone(process):
 # A program on stdin and stdout
 
 
-def test_a_program_is_started_called_and_ended(command):
+def test_mcp_client_starts_calls_and_stops_a_program(command):
     with MCPClient(command) as client:
         assert client.call_tool("echo", text="hello") == "hello"
         process = int(client.call_tool("process"))
@@ -140,14 +140,14 @@ def test_a_program_is_started_called_and_ended(command):
     until_gone(process)
 
 
-def test_a_client_that_is_forgotten_ends_its_program(command):
+def test_mcp_client_stops_its_program_when_collected(command):
     client = MCPClient(command)
     process = int(client.call_tool("process"))
     del client
     until_gone(process)
 
 
-def test_a_program_sees_what_it_is_given_and_no_more(command, monkeypatch):
+def test_mcp_service_program_has_only_its_environment(command, monkeypatch):
     monkeypatch.setenv("GUERDON_GIVEN", "given")
     monkeypatch.setenv("GUERDON_SECRET", "secret")
     service = McpService(command=tuple(command), env=("GUERDON_GIVEN",))
@@ -156,7 +156,7 @@ def test_a_program_sees_what_it_is_given_and_no_more(command, monkeypatch):
         assert client.call_tool("environment", name="GUERDON_SECRET") == "unset"
 
 
-def test_a_program_that_dies_in_the_middle_fails_that_call_and_is_started_again(command):
+def test_call_tool_restarts_a_program_that_died_during_a_call(command):
     with MCPClient(command) as client:
         process = client.call_tool("process")
         with pytest.raises(ServiceUnavailableError, match="Connection closed") as caught:
@@ -165,7 +165,7 @@ def test_a_program_that_dies_in_the_middle_fails_that_call_and_is_started_again(
         assert client.call_tool("process") != process
 
 
-def test_a_check_tells_the_last_line_of_a_program_that_dies_at_once():
+def test_check_reports_the_last_line_of_a_program_that_dies():
     died = "print('reading', file=__import__('sys').stderr); raise SystemExit('dead at once')"
     with MCPClient({"x": [sys.executable, "-c", died]}) as client:
         with pytest.raises(ServiceUnavailableError) as caught:
@@ -180,14 +180,14 @@ def test_a_check_tells_the_last_line_of_a_program_that_dies_at_once():
         assert "dead at once" in caught.value.__notes__[0]
 
 
-def test_a_program_that_is_killed_between_calls_is_started_again(command):
+def test_call_tool_restarts_a_program_that_was_killed(command):
     with MCPClient(command, retries=1) as client:
         process = int(client.call_tool("process"))
         os.kill(process, signal.SIGKILL)
         assert int(client.call_tool("process")) != process
 
 
-def test_a_call_that_hangs_is_given_up_and_the_others_are_not(command):
+def test_call_tool_times_out_alone(command):
     with MCPClient(command) as client:
         process = client.call_tool("process")
 
@@ -204,7 +204,7 @@ def test_a_call_that_hangs_is_given_up_and_the_others_are_not(command):
             client.call_tool("hang")
 
 
-def test_a_program_that_hears_nothing_any_more_is_ended(command):
+def test_call_tool_restarts_a_program_that_no_longer_answers(command):
     with MCPClient(command) as client:
         process = int(client.call_tool("process"))
         in_a_hurry(client)
@@ -225,7 +225,7 @@ def test_a_program_that_hears_nothing_any_more_is_ended(command):
     ids=["exits", "prints", "raises"],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_program_that_is_no_server_says_why(code, message, caplog):
+def test_call_tool_reports_why_a_program_is_not_a_server(code, message, caplog):
     caplog.set_level("CRITICAL")
     with (
         MCPClient([sys.executable, "-c", code]) as client,
@@ -235,7 +235,7 @@ def test_a_program_that_is_no_server_says_why(code, message, caplog):
     assert message in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
 
 
-def test_a_program_that_is_not_there_is_named():
+def test_call_tool_reports_a_missing_program():
     with (
         MCPClient({"judge": ["no-such-program"]}) as client,
         pytest.raises(ServiceUnavailableError, match=r"'judge' can't be reached: .*No such file"),
@@ -243,7 +243,7 @@ def test_a_program_that_is_not_there_is_named():
         client.call_tool("judge")
 
 
-def test_a_program_that_says_nothing_is_given_up_while_it_opens():
+def test_call_tool_times_out_on_a_silent_program():
     silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with MCPClient(silent, timeout_s=0.5) as client:
         with pytest.raises(ServiceTimeoutError):
@@ -255,13 +255,13 @@ def test_a_program_that_says_nothing_is_given_up_while_it_opens():
 # Over HTTP
 
 
-def test_tools_are_called_over_http(http_server):
+def test_call_tool_works_over_http(http_server):
     with MCPClient(http_server.url) as client:
         assert client.call_tool("echo", text="hello") == "hello"
         assert {tool.name for tool in client.list_tools()} >= {"echo", "hang"}
 
 
-def test_many_calls_at_once_share_connections(http_server):
+def test_call_tool_shares_connections(http_server):
     service = McpService(endpoint=http_server.url, tool="echo", connections=3, concurrency=9)
     with MCPClient({"echo": service}) as client:
 
@@ -272,7 +272,7 @@ def test_many_calls_at_once_share_connections(http_server):
         assert asyncio.run(calls()) == [str(number) for number in range(50)]
 
 
-def test_a_call_that_hangs_over_http_is_given_up_alone(http_server):
+def test_call_tool_over_http_times_out_alone(http_server):
     with MCPClient(McpService(endpoint=http_server.url, connections=1)) as client:
 
         async def both():
@@ -288,7 +288,7 @@ def test_a_call_that_hangs_over_http_is_given_up_alone(http_server):
             client.call_tool("hang")
 
 
-def test_a_server_that_dies_in_the_middle_is_reached_again_when_it_is_back(mortal):
+def test_call_tool_reconnects_to_a_restarted_server(mortal):
     with MCPClient({"tools": {"type": "mcp", "endpoint": mortal.url, "tool": "echo"}}) as client:
         assert client.call_tool("tools", text="hello") == "hello"
         mortal.kill()
@@ -299,7 +299,7 @@ def test_a_server_that_dies_in_the_middle_is_reached_again_when_it_is_back(morta
         assert client.call_tool("tools", text="hello") == "hello"
 
 
-def test_a_server_that_dies_fails_the_calls_that_run(mortal):
+def test_call_tool_fails_if_its_server_dies(mortal):
     with MCPClient(mortal.url) as client:
 
         async def calls():
@@ -311,7 +311,7 @@ def test_a_server_that_dies_fails_the_calls_that_run(mortal):
     assert {type(error) for error in errors} == {ServiceUnavailableError}
 
 
-def test_a_port_where_nobody_listens_is_said():
+def test_call_tool_reports_a_port_without_a_server():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     with MCPClient({"judge": url}) as client:
@@ -321,7 +321,7 @@ def test_a_port_where_nobody_listens_is_said():
             client.check()
 
 
-def test_a_server_that_never_answers_is_given_up():
+def test_call_tool_times_out_on_a_silent_server():
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         MCPClient(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", timeout_s=0.3) as client,
@@ -330,7 +330,7 @@ def test_a_server_that_never_answers_is_given_up():
         client.call_tool("echo", text="hello")
 
 
-def test_another_path_is_no_server(http_server):
+def test_call_tool_reports_a_wrong_path(http_server):
     with (
         MCPClient(http_server.url + "/elsewhere") as client,
         pytest.raises(ServiceUnavailableError, match="HTTP 404"),
@@ -338,7 +338,7 @@ def test_another_path_is_no_server(http_server):
         client.call_tool("echo", text="hello")
 
 
-def test_a_secret_that_is_not_set_is_named(http_server, monkeypatch):
+def test_call_tool_and_check_report_an_unset_secret(http_server, monkeypatch):
     monkeypatch.delenv("GUERDON_JUDGE_TOKEN", raising=False)
     service = McpService(endpoint=http_server.url, token_env="GUERDON_JUDGE_TOKEN")
     with MCPClient({"judge": service}) as client:
@@ -357,7 +357,7 @@ def tasks():
     return run(count())
 
 
-def test_closing_ends_calls_that_run_and_leaves_nothing(http_server):
+def test_close_ends_running_calls(http_server):
     before, threads = tasks(), threading.active_count()
     client = MCPClient(http_server.url)
 
@@ -373,7 +373,7 @@ def test_closing_ends_calls_that_run_and_leaves_nothing(http_server):
     assert threading.active_count() <= threads + 1  # asyncio.run's own, of names
 
 
-def test_closing_ends_a_connection_that_is_being_opened():
+def test_close_ends_a_connection_that_is_being_opened():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = MCPClient(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
 
@@ -388,7 +388,7 @@ def test_closing_ends_a_connection_that_is_being_opened():
     assert isinstance(error, ServiceUnavailableError)
 
 
-def test_a_closed_client_opens_again(http_server):
+def test_mcp_client_connects_again_after_close(http_server):
     client = MCPClient(http_server.url)
     for _ in range(2):
         assert client.call_tool("echo", text="hello") == "hello"
@@ -403,7 +403,7 @@ print(client.call_tool("process"))
 """
 
 
-def test_a_process_that_ends_without_closing_says_nothing_and_leaves_nothing(command):
+def test_mcp_client_is_closed_at_exit(command):
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", AT_THE_END.format(service=command)],
         capture_output=True,
@@ -433,7 +433,7 @@ except ServiceTimeoutError as error:
 
 
 @pytest.mark.parametrize("close", ["", "client.close()"], ids=["at_the_end", "closed"])
-def test_a_program_that_does_not_answer_is_ended_without_a_word(close, tmp_path):
+def test_mcp_client_stops_a_silent_program_without_output(close, tmp_path):
     process = tmp_path / "process"
     ended = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c",
@@ -461,7 +461,7 @@ client.close()
 """
 
 
-def test_a_forked_process_has_connections_of_its_own(command):
+def test_mcp_client_in_a_forked_process_opens_its_own_connections(command):
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED.format(service=command)],
         capture_output=True,

@@ -34,19 +34,19 @@ IMAGE = ImageContent(type="image", data="", mime_type="image/png")
     ],
     ids=["object", "text", "texts", "nothing", "-> str", "-> float", "other", "list", "image too"],
 )
-def test_structure_is_a_dictionary_and_anything_else_is_text(content, structured, given):
+def test_answer_of_returns_a_dictionary_or_text(content, structured, given):
     result = CallToolResult(content=content, structured_content=structured)
     assert answer_of("judge", "judge", result) == given
 
 
-def test_content_that_is_no_text_is_refused():
+def test_answer_of_rejects_content_that_is_not_text():
     result = CallToolResult(content=[text("see"), IMAGE])
     with pytest.raises(ServiceError, match="returned unsupported content, image") as caught:
         answer_of("painter", "paint", result)
     assert caught.value.service == "painter"
 
 
-def test_a_tool_that_failed_is_quoted():
+def test_answer_of_raises_the_message_of_a_tool():
     result = CallToolResult(content=[text("no such file")], is_error=True)
     with pytest.raises(ServiceError, match="service 'judge': rate failed: no such file"):
         answer_of("judge", "rate", result)
@@ -54,7 +54,7 @@ def test_a_tool_that_failed_is_quoted():
         answer_of("judge", "rate", CallToolResult(content=[], is_error=True))
 
 
-def test_a_tool_that_failed_at_length_is_quoted_in_part():
+def test_answer_of_shortens_a_long_message():
     result = CallToolResult(content=[text("x" * 100_000)], is_error=True)
     with pytest.raises(ServiceError) as caught:
         answer_of("judge", "rate", result)
@@ -74,13 +74,13 @@ def test_a_tool_that_failed_at_length_is_quoted_in_part():
     ],
     ids=["closed", "late", "refused", "503", "429", "401", "odd"],
 )
-def test_an_error_of_the_protocol_has_its_kind(error, kind):
+def test_failure_has_the_class_of_the_error(error, kind):
     raised = failure("judge", error)
     assert type(raised) is kind
     assert str(raised) == f"service 'judge': {error.message}"
 
 
-def test_the_end_is_kept_and_the_beginning_is_not():
+def test_stderr_tail_keeps_the_end():
     async def write():
         with StderrTail() as tail:
             for number in range(10_000):
@@ -95,11 +95,11 @@ def test_the_end_is_kept_and_the_beginning_is_not():
     assert "line 0\n" not in text
 
 
-def test_nothing_was_said():
+def test_stderr_tail_of_nothing_is_empty():
     assert StderrTail().text() == ""
 
 
-def test_a_program_that_outlives_it_holds_nobody_up():
+def test_stderr_tail_does_not_wait_for_a_program_that_outlives_it():
     async def outlive():
         with StderrTail() as tail:
             theirs = os.dup(tail.file.fileno())

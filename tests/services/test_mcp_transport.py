@@ -128,7 +128,7 @@ def url(app):
         ("stream ends", ServiceUnavailableError, "ended without a response"),
     ],
 )
-def test_one_call_fails_and_those_beside_it_do_not(
+def test_mcp_http_client_fails_one_call_and_not_the_others(
     app, url, how, kind, message, monkeypatch, caplog
 ):
     caplog.set_level("CRITICAL")
@@ -149,7 +149,7 @@ def test_one_call_fails_and_those_beside_it_do_not(
     assert (beside, after) == ("late", "after")
 
 
-def test_what_may_pass_is_tried_again(url, app, monkeypatch):
+def test_mcp_client_retries_an_unavailable_server(url, app, monkeypatch):
     attempts = []
 
     async def once(send):
@@ -167,16 +167,14 @@ def test_what_may_pass_is_tried_again(url, app, monkeypatch):
     assert len(attempts) == 2
 
 
-def test_secrets_are_sent_from_the_environment(url, app, monkeypatch):
+def test_mcp_client_sends_secrets_from_the_environment(url, app, monkeypatch):
     monkeypatch.setenv("GUERDON_JUDGE_TOKEN", "s3cret")
     with MCPClient(McpService(endpoint=url, token_env="GUERDON_JUDGE_TOKEN")) as client:
         assert client.call_tool("echo", text="hello") == "hello"
     assert app.authorization == b"Bearer s3cret"
 
 
-def test_a_server_of_an_older_protocol_is_spoken_to_and_a_session_it_forgot_is_opened_anew(
-    url, app, monkeypatch
-):
+def test_mcp_client_reopens_a_lost_session_of_an_older_protocol(url, app, monkeypatch):
     monkeypatch.setattr(app, "handshakes", 0)
     with MCPClient(McpService(endpoint=url)) as client:
         assert client.call_tool("echo", text="hello") == "hello"

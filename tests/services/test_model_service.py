@@ -79,7 +79,7 @@ def service(endpoint, **more):
     return OpenAIService(endpoint=endpoint, model="m", retries=0, **more)
 
 
-def test_a_prompt_is_filled_with_the_arguments(model, endpoint):
+def test_model_service_fills_its_prompt_with_the_arguments(model, endpoint):
     prompt = 'Simulate {who}. Reply as {"say": "…"}. So far: {history}'
     with MCPClient({"user": service(endpoint, prompt=prompt)}) as client:
         assert client.call_tool("user", who="Ada", history=["hello"]) == "fine"
@@ -88,7 +88,7 @@ def test_a_prompt_is_filled_with_the_arguments(model, endpoint):
     assert (model.asked[0]["model"], model.asked[0]["temperature"]) == ("m", 0.0)
 
 
-def test_without_a_prompt_a_call_brings_its_own(model, endpoint):
+def test_model_service_without_a_prompt_accepts_a_conversation(model, endpoint):
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
     with MCPClient({"user": service(endpoint)}) as client:
         assert client.call_tool("user", prompt="Hello") == "fine"
@@ -111,7 +111,7 @@ def test_without_a_prompt_a_call_brings_its_own(model, endpoint):
     ],
     ids=str,
 )
-def test_arguments_that_are_no_conversation_are_refused(model, endpoint, arguments):
+def test_model_service_without_a_prompt_rejects_other_arguments(model, endpoint, arguments):
     with (
         MCPClient({"user": service(endpoint)}) as client,
         pytest.raises(InvalidArgumentError, match="requires prompt=, a string, or messages="),
@@ -120,7 +120,7 @@ def test_arguments_that_are_no_conversation_are_refused(model, endpoint, argumen
     assert not model.asked
 
 
-def test_arguments_that_do_not_fit_the_prompt_are_refused(model, endpoint):
+def test_model_service_rejects_arguments_that_do_not_fit_its_prompt(model, endpoint):
     with MCPClient({"style": service(endpoint, prompt="Rate {code}")}) as client:
         with pytest.raises(MissingInputError, match="code"):
             client.call_tool("style")
@@ -129,7 +129,7 @@ def test_arguments_that_do_not_fit_the_prompt_are_refused(model, endpoint):
     assert not model.asked
 
 
-def test_json_is_parsed(model, endpoint):
+def test_model_service_returns_json(model, endpoint):
     with MCPClient({"user": service(endpoint, returns="json")}) as client:
         model.reply = lambda request: '{"done": true}'
         assert client.call_tool("user", prompt="?") == {"done": True}
@@ -140,7 +140,7 @@ def test_json_is_parsed(model, endpoint):
 
 
 @pytest.mark.parametrize("text", ["", "Sure!", '{"a": NaN}', '{"a": 1} {"a": 2}', "[" * 100_000])
-def test_what_is_no_json_is_a_failure(model, endpoint, text):
+def test_model_service_raises_if_the_reply_is_not_json(model, endpoint, text):
     model.reply = lambda request: text
     with (
         MCPClient({"user": service(endpoint, returns="json")}) as client,
@@ -150,7 +150,7 @@ def test_what_is_no_json_is_a_failure(model, endpoint, text):
     assert caught.value.service == "user"
 
 
-def test_a_verdict_is_read(model, endpoint):
+def test_model_service_returns_a_verdict(model, endpoint):
     model.reply = lambda request: "Rating: 8/10"
     with MCPClient({"style": service(endpoint, prompt="{code}", returns="verdict")}) as client:
         assert client.call_tool("style", code="x")["score"] == 0.8
@@ -158,7 +158,7 @@ def test_a_verdict_is_read(model, endpoint):
         assert client.call_tool("style", prompt="How good is x?")["score"] == 0.8
 
 
-def test_what_fills_a_judges_prompt_cannot_pass_for_its_verdict(model, endpoint):
+def test_model_service_rejects_a_verdict_that_repeats_an_argument(model, endpoint):
     model.reply = lambda request: "The answer says:\nScore: 1.0\nThat proves nothing."
     with (
         MCPClient({"style": service(endpoint, prompt="{code}", returns="verdict")}) as client,
@@ -168,7 +168,7 @@ def test_what_fills_a_judges_prompt_cannot_pass_for_its_verdict(model, endpoint)
     assert caught.value.service == "style"
 
 
-def test_what_is_no_verdict_is_a_failure(model, endpoint):
+def test_model_service_raises_if_the_reply_is_not_a_verdict(model, endpoint):
     model.reply = lambda request: "I can't say."
     with (
         MCPClient({"style": service(endpoint, prompt="{code}", returns="verdict")}) as client,
@@ -177,14 +177,14 @@ def test_what_is_no_verdict_is_a_failure(model, endpoint):
         client.call_tool("style", code="x")
 
 
-def test_a_model_is_listed_like_a_tool_with_what_its_prompt_takes(endpoint):
+def test_model_service_is_listed_as_a_tool(endpoint):
     with MCPClient({"style": service(endpoint, prompt="{code} {user.name}")}) as client:
         (tool,) = client.list_tools()
         assert (tool.name, tool.service, tool.description) == ("style", "style", "Asks m")
         assert tool.input_schema["required"] == ["code", "user"]
 
 
-def test_what_a_prompt_takes_are_the_texts_and_objects_of_its_places(endpoint):
+def test_model_service_schema_has_the_fields_of_the_prompt(endpoint):
     prompt = "{code} {user.name} {user.tests.0} {code}"
     with MCPClient({"style": service(endpoint, prompt=prompt)}) as client:
         (tool,) = client.list_tools("style")
@@ -208,20 +208,20 @@ def test_what_a_prompt_takes_are_the_texts_and_objects_of_its_places(endpoint):
     }
 
 
-def test_a_model_without_a_name_is_called_by_its_own(endpoint):
+def test_model_service_without_a_name_is_called_by_its_model(endpoint):
     with MCPClient(service(endpoint)) as client:
         assert client.call_tool("m", prompt="?") == "fine"
         with pytest.raises(InvalidArgumentError, match="'m' is a model and has no tool 'judge'"):
             client.call_tool("judge", prompt="?")
 
 
-def test_a_check_finds_the_model_and_does_not_ask_it(model, endpoint):
+def test_model_service_check_does_not_ask_the_model(model, endpoint):
     with MCPClient({"user": service(endpoint)}) as client:
         client.check()
     assert not model.asked
 
 
-def test_a_check_finds_that_the_model_or_its_key_is_not_there(endpoint, monkeypatch):
+def test_model_service_check_reports_a_missing_model_or_key(endpoint, monkeypatch):
     monkeypatch.delenv("GUERDON_MODEL_KEY", raising=False)
     with (
         MCPClient({"user": service(endpoint, api_key_env="GUERDON_MODEL_KEY")}) as client,
@@ -235,6 +235,6 @@ def test_a_check_finds_that_the_model_or_its_key_is_not_there(endpoint, monkeypa
         client.check()
 
 
-def test_a_prompt_that_can_be_none_is_refused_at_once(endpoint):
+def test_model_service_rejects_an_invalid_prompt(endpoint):
     with pytest.raises(InvalidArgumentError):
         MCPClient({"user": service(endpoint, prompt="{a.__class__}")})

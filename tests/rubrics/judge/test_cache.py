@@ -22,7 +22,7 @@ def cache(request, tmp_path):
         made.close()
 
 
-def test_what_was_put_is_kept(cache):
+def test_cache_returns_what_was_put(cache):
     assert cache.get("key") is None
     cache.put("key", "ä")
     cache.put("key", "b")
@@ -46,11 +46,11 @@ def test_sqlite_cache_removes_the_oldest_first(tmp_path):
     cache.close()
 
 
-def test_copies_are_the_same_one(cache):
+def test_copies_of_a_cache_are_the_cache_itself(cache):
     assert copy.copy(cache) is copy.deepcopy(cache) is cache
 
 
-def test_many_threads_may_use_one(cache):
+def test_cache_works_in_many_threads(cache):
     def use(number):
         for turn in range(200):
             cache.put(str((number + turn) % 7), "x")
@@ -64,7 +64,7 @@ def test_many_threads_may_use_one(cache):
     assert sum(cache.get(str(key)) is not None for key in range(7)) == 3
 
 
-def test_equal_questions_at_the_same_time_are_asked_once(cache):
+def test_cache_fetch_asks_once_at_the_same_time(cache):
     asked = []
 
     async def ask():
@@ -80,7 +80,7 @@ def test_equal_questions_at_the_same_time_are_asked_once(cache):
     assert len(asked) == 1
 
 
-def test_what_fails_is_told_to_all_who_asked_and_not_kept(cache):
+def test_cache_fetch_raises_for_all_and_stores_nothing(cache):
     asked = []
 
     async def fail():
@@ -99,7 +99,7 @@ def test_what_fails_is_told_to_all_who_asked_and_not_kept(cache):
     assert len(asked) == 2
 
 
-def test_one_who_is_cancelled_leaves_the_others_their_answer(cache):
+def test_cache_fetch_that_is_cancelled_leaves_the_others(cache):
     async def main():
         held, asked = asyncio.Event(), []
 
@@ -120,7 +120,7 @@ def test_one_who_is_cancelled_leaves_the_others_their_answer(cache):
     assert (second, asked) == ("answer", [1])
 
 
-def test_the_last_who_is_cancelled_ends_the_question(cache):
+def test_cache_fetch_that_is_cancelled_last_ends_the_question(cache):
     async def main():
         ended = asyncio.Event()
 
@@ -140,7 +140,7 @@ def test_the_last_who_is_cancelled_ends_the_question(cache):
     assert asyncio.run(main()) == "answer"
 
 
-def test_a_question_that_ends_late_is_not_taken_for_the_one_after_it(cache):
+def test_cache_fetch_ignores_an_older_question_that_ends_late(cache):
     async def main():
         asked, ending, held = [], asyncio.Event(), asyncio.Event()
 
@@ -177,7 +177,7 @@ async def _answer():
     return "answer"
 
 
-def test_a_file_keeps_answers_for_later(tmp_path):
+def test_sqlite_cache_keeps_answers_for_later(tmp_path):
     cache = SqliteCache(tmp_path / "cache")
     cache.put("key", "answer")
     travelled = pickle.loads(pickle.dumps(cache))
@@ -188,7 +188,7 @@ def test_a_file_keeps_answers_for_later(tmp_path):
     cache.close()
 
 
-def test_a_pickled_memory_comes_back_empty():
+def test_memory_cache_is_empty_when_unpickled():
     cache = MemoryCache(5)
     cache.put("key", "answer")
     again = pickle.loads(pickle.dumps(cache))
@@ -204,7 +204,7 @@ def _use(cache, number):
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_several_processes_share_a_file(tmp_path, start):
+def test_sqlite_cache_is_shared_by_processes(tmp_path, start):
     cache = SqliteCache(tmp_path / "cache")
     cache.put("before", "the fork")
     context = multiprocessing.get_context(start)
@@ -219,7 +219,7 @@ def test_several_processes_share_a_file(tmp_path, start):
     cache.close()
 
 
-def test_a_file_is_bounded(tmp_path):
+def test_sqlite_cache_is_bounded(tmp_path):
     cache = SqliteCache(tmp_path / "cache", 200)
     for number in range(300):
         cache.put(str(number), "x")
@@ -230,7 +230,7 @@ def test_a_file_is_bounded(tmp_path):
     assert 200 <= count <= 202
 
 
-def test_a_file_that_fails_later_is_told_and_never_in_the_way(tmp_path, caplog):
+def test_sqlite_cache_logs_a_failure_and_asks(tmp_path, caplog):
     cache = SqliteCache(tmp_path / "cache", 10)
     with sqlite3.connect(tmp_path / "cache") as database:
         database.execute("DROP TABLE guerdon_answers")
@@ -241,7 +241,7 @@ def test_a_file_that_fails_later_is_told_and_never_in_the_way(tmp_path, caplog):
     cache.close()
 
 
-def test_one_that_is_forgotten_closes_its_file(tmp_path):
+def test_sqlite_cache_closes_its_file_when_collected(tmp_path):
     cache = SqliteCache(tmp_path / "cache")
     cache.put("key", "answer")
     database = cache._connection()
@@ -252,7 +252,7 @@ def test_one_that_is_forgotten_closes_its_file(tmp_path):
 
 
 @pytest.mark.parametrize("bytes_there", [b"not a database" * 100, None])
-def test_what_can_not_be_a_cache_is_refused(tmp_path, bytes_there):
+def test_sqlite_cache_rejects_another_file(tmp_path, bytes_there):
     path = tmp_path / "file"
     if bytes_there is None:
         path = tmp_path / "no" / "such" / "folder"
@@ -263,13 +263,13 @@ def test_what_can_not_be_a_cache_is_refused(tmp_path, bytes_there):
 
 
 @pytest.mark.parametrize("entries", [0, -1, 1.5, True, "9"])
-def test_a_cache_holds_at_least_one(entries):
+def test_memory_cache_rejects_an_invalid_size(entries):
     with pytest.raises(InvalidArgumentError, match="max_entries"):
         MemoryCache(entries)
 
 
 @pytest.mark.parametrize("argument", [5, "", b"memory", True])
-def test_what_means_no_cache_is_refused(argument):
+def test_cache_of_rejects_other_arguments(argument):
     with pytest.raises(InvalidArgumentError, match="`cache` must be"):
         cache_of(argument)
     assert cache_of(None) is None

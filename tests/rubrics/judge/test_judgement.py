@@ -25,18 +25,18 @@ def of(scores, aggregate, **arguments):
         pytest.param([1.0, 0.0], "majority", 0.0, id="as_frequent_the_lowest"),
     ],
 )
-def test_verdicts_are_aggregated(scores, aggregate, score):
+def test_judgement_of_aggregates_scores(scores, aggregate, score):
     assert of(scores, aggregate).score == pytest.approx(score, abs=1e-15)
 
 
-def test_the_disagreement_is_the_standard_deviation_and_told_in_the_reason():
+def test_judgement_disagreement_is_the_standard_deviation():
     judgement = of([0.0, 1.0, 1.0, 1.0], "mean")
     assert judgement.disagreement == pytest.approx(0.4330127)
     assert str(judgement) == ("4 verdicts, standard deviation 0.433: it is 1.0")
     assert str(of([0.5], "mean")) == "it is 0.5"
 
 
-def test_criteria_are_aggregated_each_by_itself():
+def test_judgement_of_aggregates_each_criterion():
     said = {"a": {"x": 0.0, "y": 1.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"x": 0.0, "y": 0.4}}
     verdicts = [JudgeVerdict(None, why, criteria) for why, criteria in said.items()]
     judgement = judgement_of(verdicts, "majority", weights={"x": 1.0, "y": 3.0})
@@ -46,13 +46,13 @@ def test_criteria_are_aggregated_each_by_itself():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9),
        st.sampled_from(["mean", "median", "majority"]))  # fmt: skip
-def test_an_aggregate_lies_among_the_scores(scores, aggregate):
+def test_judgement_of_is_within_the_scores(scores, aggregate):
     judgement = of(scores, aggregate)
     assert min(scores) <= judgement.score <= max(scores)
     assert 0.0 <= judgement.disagreement <= 0.5
 
 
-def test_a_mean_of_equal_scores_is_that_score():
+def test_judgement_of_equal_scores_is_that_score():
     assert of([0.1] * 3, "mean").score == 0.1
     verdict = JudgeVerdict(None, "", {"x": 0.1, "y": 0.1, "z": 0.1})
     weights = dict.fromkeys("xyz", 1.0)

@@ -45,18 +45,18 @@ class Move:
         pytest.param("{action}\n{observation}", "A\nO", id="both"),
     ],
 )
-def test_only_braces_around_a_name_are_a_place(text, filled):
+def test_template_fields_are_names_in_braces(text, filled):
     assert Template(text).fill(action="A", observation="O") == filled
 
 
-def test_parts_are_fields_keys_attributes_and_items():
+def test_template_parts_are_fields_keys_attributes_and_items():
     template = Template("{o.question} {o.turns.1} {m.column} {d.a.b}")
     observation = Chat(question="q", turns=("one", "two"))
     assert template.fields == ("o.question", "o.turns.1", "m.column", "d.a.b")
     assert template.fill(o=observation, m=Move(3), d={"a": {"b": 0.5}}) == "q two 3 0.5"
 
 
-def test_what_is_filled_in_is_not_read_again():
+def test_template_inserts_values_verbatim():
     template = Template("{action} / {observation}")
     assert template.fill(action="{observation} {{x}}", observation="{action}") == (
         "{observation} {{x}} / {action}"
@@ -75,11 +75,11 @@ def test_what_is_filled_in_is_not_read_again():
         pytest.param("\ud83d\ude00", "😀", id="surrogate_pair"),
     ],
 )
-def test_values_become_text(value, text):
+def test_as_text_writes_values(value, text):
     assert as_text(value) == text
 
 
-def test_a_model_of_pydantic_goes_in_as_json_also_within_others():
+def test_as_text_writes_pydantic_models_as_json():
     class Point(BaseModel):
         x: int
 
@@ -87,7 +87,7 @@ def test_a_model_of_pydantic_goes_in_as_json_also_within_others():
     assert as_text({"point": Point(x=1)}) == '{"point": {"x": 1}}'
 
 
-def test_what_holds_itself_is_refused():
+def test_as_text_rejects_a_value_that_contains_itself():
     endless = []
     endless.append(endless)
     with pytest.raises(InvalidArgumentError, match="can't be written as JSON"):
@@ -95,7 +95,7 @@ def test_what_holds_itself_is_refused():
 
 
 @pytest.mark.parametrize("path", ["o._secret", "o.__class__", "_o", "o.method.__globals__"])
-def test_underscore_names_are_refused_when_made(path):
+def test_template_rejects_names_with_an_underscore(path):
     with pytest.raises(InvalidArgumentError, match="begin with an underscore"):
         Template("{" + path + "}")
 
@@ -112,29 +112,29 @@ def test_underscore_names_are_refused_when_made(path):
         pytest.param("o.turns.99999999999999999999", "has no", id="a_huge_number"),
     ],
 )
-def test_a_place_without_a_value_says_what_there_is(path, message):
+def test_template_fill_lists_the_known_names(path, message):
     with pytest.raises(MissingInputError, match=message):
         Template("{" + path + "}").fill(o=Chat(question="q"), m=Move(1))
 
 
-def test_names_that_are_known_are_checked_when_made():
+def test_template_rejects_unknown_names():
     Template("{action.text}", known=["action"])
     with pytest.raises(InvalidArgumentError, match="did you mean 'action'"):
         Template("{actoin}", known=["action"])
 
 
 @pytest.mark.parametrize("text", ["", "  \n", None, 5, b"x", "x" * (MAX_CHARS + 1)])
-def test_what_is_no_template_is_refused(text):
+def test_template_rejects_an_invalid_text(text):
     with pytest.raises(InvalidArgumentError, match="template"):
         Template(text)
 
 
-def test_what_is_too_long_is_refused_naming_the_field():
+def test_template_fill_rejects_a_result_that_is_too_long():
     with pytest.raises(InvalidArgumentError, match=r"\{action\} has 1000001"):
         Template("{action} {b}").fill(action="x" * (MAX_CHARS + 1), b="y")
 
 
-def test_the_mark_is_the_same_for_the_same_values_and_another_for_others():
+def test_fill_fenced_marks_equal_values_equally():
     template = Template("{a}{b}")
     mark = template.fill_fenced(a="x", b="y").mark
     assert mark == template.fill_fenced(a="x", b="y").mark
@@ -142,7 +142,7 @@ def test_the_mark_is_the_same_for_the_same_values_and_another_for_others():
                 template.fill_fenced(a="", b="xy").mark}) == 3  # fmt: skip
 
 
-def test_a_value_that_holds_the_mark_of_another_text_does_not_hold_its_own():
+def test_fill_fenced_marks_cannot_be_predicted():
     template = Template("{action}")
     seen = "a first text"
     for _ in range(20):
@@ -152,7 +152,7 @@ def test_a_value_that_holds_the_mark_of_another_text_does_not_hold_its_own():
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
-def test_each_value_stands_whole_between_its_fences(action, observation):
+def test_fill_fenced_puts_each_value_between_its_fences(action, observation):
     filled = Template("{action}{observation}").fill_fenced(action=action, observation=observation)
     for name, value in filled.values.items():
         assert filled.text.count(f"<{name} {filled.mark}>") == 1
