@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import inspect
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError
 
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 EXIT_S = 20.0  # for closing what is still open at the end of the process
 
@@ -240,3 +242,16 @@ class SyncWrapper:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def sync_method(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the sync version of an async method, for a `SyncWrapper` of its class."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = run(getattr(self._wrapped, method.__name__)(*args, **kwargs))
+        return result
+
+    return call  # type: ignore[return-value]

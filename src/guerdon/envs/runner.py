@@ -115,32 +115,13 @@ class Keywords:
         return name in self.names or (self.accepts_any and name not in self.positional)
 
 
-@dataclass(frozen=True, slots=True)
-class _Methods:
-    """What is known of an environment class, determined once."""
-
-    reset: Keywords
-    step: Keywords
-    step_takes_timeout: bool
-    reset_is_async: bool
-    step_is_async: bool
+_keywords = functools.lru_cache(maxsize=512)(Keywords.of)
 
 
-@functools.lru_cache(maxsize=256)
-def _methods(cls: type[Environment[Any, Any, Any]]) -> _Methods:
-    def is_async(name: str) -> bool:
-        overridden = getattr(cls, f"{name}_async") is not getattr(Environment, f"{name}_async")
-        return overridden or getattr(cls, name) is getattr(Environment, name)
-
-    reset_is_async, step_is_async = is_async("reset"), is_async("step")
-    step = Keywords.of(cls.step_async if step_is_async else cls.step, 2)
-    return _Methods(
-        Keywords.of(cls.reset_async if reset_is_async else cls.reset, 1),
-        step,
-        step.accepts("timeout_s"),
-        reset_is_async,
-        step_is_async,
-    )
+def _is_async(cls: type[Environment[Any, Any, Any]], name: str) -> bool:
+    """Whether the author of an environment class wrote the async method of that name."""
+    overridden = getattr(cls, f"{name}_async") is not getattr(Environment, f"{name}_async")
+    return overridden or getattr(cls, name) is getattr(Environment, name)
 
 
 class EnvAdapter:
@@ -167,10 +148,12 @@ class EnvAdapter:
         self.environment = environment
         self._trajectories = _claim_trajectories(environment)
         self.action_type = environment.action_type
-        self._methods = methods = _methods(type(environment))
         self._limiter: anyio.CapacityLimiter | None = None
-        self.reset_is_async = methods.reset_is_async
-        self.step_is_async = methods.step_is_async
+        cls = type(environment)
+        self.reset_is_async, self.step_is_async = _is_async(cls, "reset"), _is_async(cls, "step")
+        self._reset_takes = _keywords(cls.reset_async if self.reset_is_async else cls.reset, 1)
+        self._step_takes = _keywords(cls.step_async if self.step_is_async else cls.step, 2)
+        self._passes_timeout = self._step_takes.accepts("timeout_s")
 
     def reset(
         self,
@@ -190,7 +173,7 @@ class EnvAdapter:
             Exception: What the environment raised.
         """
         arguments = {**(extra or {}), "seed": seed, "episode_id": episode_id}
-        arguments = self._methods.reset.accepted(arguments)
+        arguments = self._reset_takes.accepted(arguments)
         if self.reset_is_async:
             return self._reset_async(arguments)
         return self._checked(self.environment.reset(**arguments), "reset")
@@ -220,9 +203,9 @@ class EnvAdapter:
         """
         if isinstance(action, Mapping):
             action = read_action(self.action_type, action)
-        arguments = {"timeout_s": timeout_s} if self._methods.step_takes_timeout else {}
+        arguments = {"timeout_s": timeout_s} if self._passes_timeout else {}
         if extra:
-            arguments = {**self._methods.step.accepted(dict(extra)), **arguments}
+            arguments = {**self._step_takes.accepted(dict(extra)), **arguments}
         if self.step_is_async:
             return self._step_async(action, arguments)
         recorder = self._recorder()
@@ -708,11 +691,6 @@ class EnvRunner:
         adapter: That of the environment; None before it is made and after it was abandoned.
         timeout_s: Seconds that each call may take.
     """
-
-    __slots__ = (
-        "_adapt", "_call", "_configuration", "_factory", "_failure", "_replaces_failed", "_threads",
-        "adapter", "timeout_s",
-    )  # fmt: skip
 
     def __init__(
         self,

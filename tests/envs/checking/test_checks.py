@@ -825,7 +825,7 @@ def test_actions_that_can_not_be_played(actions, said):
 def test_actions_that_can_not_be_made_up_say_to_give_some():
     square = create_model("Square", __base__=Action, at=(str, Field(pattern="^[a-h][1-8]!$")))
     kind = type("Chess", (Three,), {"action_type": square})
-    assert "give some" in only(check_environment(kind), ACTIONS)
+    assert "pass some" in only(check_environment(kind), ACTIONS)
 
 
 def test_given_actions_are_not_changed():

@@ -28,7 +28,6 @@ from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
-from guerdon.types.state import State
 
 __all__ = ["CheckLine", "EnvironmentReport", "check_environment"]
 
@@ -233,13 +232,8 @@ class _Player:
         """Return what is visible: the observation, and the state without the episode's id."""
         return {
             "observation": observation.model_dump(),
-            "state": self.state(runner).model_dump(exclude={"episode_id"}),
+            "state": self._wait(runner.state()).model_dump(exclude={"episode_id"}),
         }
-
-    def state(self, runner: EnvRunner) -> State:
-        """Return the state."""
-        state: State = self._wait(runner.state())
-        return state
 
     def episode(self, runner: EnvRunner, actions: Sequence[Action]) -> list[Seen]:
         """Play an episode, until it or the actions end."""
@@ -359,7 +353,8 @@ class _Checks:
             lost = self._player.call(self._first, partial(_lost, observation))
             if lost:
                 self._unsendable = f"observation {number}: {lost}"
-            state_json(self._player.state(self._first))
+            adapter = self._first.adapter
+            state_json(self._player.call(self._first, lambda: adapter.state()))
         except Exception as error:
             self._unsendable = f"observation {number}: {_text(error)}"
 

@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["PoolBackend", "PoolCall", "ThreadBackend"]
 LONG_S = 1e9
 
 
+@dataclass(slots=True, eq=False)
 class PoolCall:
     """One reset or one step of one slot.
 
@@ -35,6 +37,7 @@ class PoolCall:
 
     Attributes:
         slot: The slot.
+        finished: Called once it has ended, in the event loop.
         action: The agent's action; None for a reset.
         seed: The seed of a reset.
         extra: Further arguments of a reset; None for a step.
@@ -44,28 +47,15 @@ class PoolCall:
         over: Whether it has ended, or was abandoned.
     """
 
-    __slots__ = (
-        "_finished", "action", "error", "extra", "observation", "over", "running", "seed", "slot",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        slot: int,
-        finished: Callable[[PoolCall], None],
-        *,
-        action: Any = None,
-        seed: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.slot = slot
-        self.action = action
-        self.seed = seed
-        self.extra = extra
-        self.observation: Observation | None = None
-        self.error: BaseException | None = None
-        self.running: Any = None
-        self.over = False
-        self._finished = finished
+    slot: int
+    finished: Callable[[PoolCall], None]
+    action: Any = None
+    seed: int | None = None
+    extra: Mapping[str, Any] | None = None
+    observation: Observation | None = None
+    error: BaseException | None = None
+    running: Any = None
+    over: bool = False
 
     @property
     def is_reset(self) -> bool:
@@ -77,7 +67,7 @@ class PoolCall:
         if not self.over:
             self.over = True
             self.observation, self.error = observation, error
-            self._finished(self)
+            self.finished(self)
 
 
 class PoolBackend(ABC):

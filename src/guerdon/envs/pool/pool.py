@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from guerdon._background import SyncWrapper, run
+from guerdon._background import SyncWrapper, run, sync_method
 from guerdon._validation import check_integer, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
@@ -311,8 +311,6 @@ class EnvPool:
 class _Batch:
     """Waits until several calls have ended: one future for all of them."""
 
-    __slots__ = ("_left", "done")
-
     def __init__(self, count: int) -> None:
         self._left = count
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -326,8 +324,6 @@ class _Batch:
 
 class _Stream:
     """Calls of one `as_completed`."""
-
-    __slots__ = ("done", "limit", "outstanding", "timers")
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
@@ -370,25 +366,8 @@ class SyncEnvPool(SyncWrapper):
     def __len__(self) -> int:
         return self.async_pool.n
 
-    def reset_batch(
-        self,
-        seeds: int | Sequence[int | None] | None = None,
-        slots: Sequence[int] | None = None,
-        *,
-        options: Sequence[Mapping[str, Any]] | None = None,
-        **kwargs: Any,
-    ) -> list[Observation]:
-        """See `EnvPool.reset_batch`."""
-        return run(self.async_pool.reset_batch(seeds, slots, options=options, **kwargs))
-
-    def step_batch(
-        self,
-        actions: Sequence[Action | Mapping[str, Any] | None],
-        *,
-        timeout_s: float | None = None,
-    ) -> list[Observation | None]:
-        """See `EnvPool.step_batch`."""
-        return run(self.async_pool.step_batch(actions, timeout_s=timeout_s))
+    reset_batch = sync_method(EnvPool.reset_batch)  # type: ignore[arg-type]
+    step_batch = sync_method(EnvPool.step_batch)
 
     def as_completed(
         self,
@@ -402,11 +381,14 @@ class SyncEnvPool(SyncWrapper):
         async def following() -> tuple[int, Observation] | None:
             return await anext(stream, None)
 
+        async def end() -> None:
+            await stream.aclose()  # type: ignore[attr-defined]
+
         try:
             while (found := run(following())) is not None:
                 yield found
         finally:
-            run(_end(stream))
+            run(end())
 
     def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
         """See `EnvPool.send`."""
@@ -415,10 +397,6 @@ class SyncEnvPool(SyncWrapper):
             self.async_pool.send(slot, action)
 
         run(sending())
-
-
-async def _end(stream: Any) -> None:
-    await stream.aclose()
 
 
 def _check_actions(actions: Any, n: int) -> None:

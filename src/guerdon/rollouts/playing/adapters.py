@@ -73,7 +73,7 @@ class OwnAdapter(EnvAdapter):
         super().__init__(environment)
         self._freed = freed
         self.tools = _tools(environment)
-        self.takes_seed = self._methods.reset.accepts("seed")
+        self.takes_seed = self._reset_takes.accepts("seed")
 
     def reset(
         self,
@@ -82,7 +82,7 @@ class OwnAdapter(EnvAdapter):
         extra: Mapping[str, Any] | None = None,
     ) -> Any:
         """Begin an episode; see `EnvAdapter.reset`."""
-        _check_accepted(extra or {}, self._methods.reset)
+        _check_accepted(extra or {}, self._reset_takes)
         return super().reset(seed, episode_id, extra)
 
     def close(self) -> Any:
