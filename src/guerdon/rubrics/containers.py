@@ -164,7 +164,7 @@ class Sequential(Container):
 
 
 class Gate(Container):
-    """The score of its rubric, or 0 where that is under the threshold.
+    """The score of its rubric, or 0 if it is below the threshold.
 
     Example:
         >>> from guerdon import Gate
@@ -196,7 +196,7 @@ class Gate(Container):
 
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
-            self._only_child()  # says what is wrong
+            self._only_child()  # raises
         if scores[0] >= self._threshold:
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self._threshold)
@@ -335,10 +335,10 @@ Named: TypeAlias = "Mapping[str, RubricLike] | Iterable[tuple[str, RubricLike]]"
 
 class _Collection(Rubric):
     def forward(self, action: Any, observation: Any) -> NoReturn:
-        """Refuse: only a parent knows what to make of the scores."""
+        """Raise: only a parent can combine the scores."""
         raise NoAggregationError(
-            f"{type(self).__name__} doesn't say how to make one score of several: call its "
-            "members from the forward of a parent, or use WeightedSum or Sequential"
+            f"{type(self).__name__} can't combine the scores of its members: call them from the "
+            "forward of a parent, or use WeightedSum or Sequential"
         )
 
     def _rewards_by_step(self) -> dict[int, float]:
@@ -351,25 +351,25 @@ class _Collection(Rubric):
         return True  # an empty one is still a rubric
 
     def _accept(self, rubrics: Iterable[RubricLike]) -> list[Rubric]:
-        """Make rubrics of what was given, and refuse those that can't be members."""
+        """Convert to rubrics, and reject those that can't be members."""
         members = [as_rubric(rubric) for rubric in rubrics]
         for member in members:
             self._check_child("a member", member)
         return members
 
     def _put(self, name: str, rubric: Rubric) -> None:
-        """Register a child, past the rules for the names of attributes."""
+        """Register a child without the rules for the names of attributes."""
         self._adopt(name, rubric)
         self.__dict__[name] = rubric
 
 
 class RubricList(_Collection):
-    """Rubrics by place, like ``torch.nn.ModuleList``. It has no score of its own.
+    """A list of rubrics, like ``torch.nn.ModuleList``. It has no score of its own.
 
     Example:
         >>> from guerdon import RegexMatch, Rubric, RubricList
         >>> class Any(Rubric):
-        ...     '''One of the words is said.'''
+        ...     '''The text contains one of the words.'''
         ...     def __init__(self, words):
         ...         super().__init__()
         ...         self.words = RubricList(RegexMatch(word) for word in words)
@@ -391,20 +391,20 @@ class RubricList(_Collection):
         return self.extend([rubric])
 
     def extend(self, rubrics: Iterable[RubricLike]) -> RubricList:
-        """Add several at the end; all of them, or, where one is refused, none."""
+        """Add several at the end: all of them, or, if one is rejected, none."""
         for member in self._accept(rubrics):
             self._put(f"rubric_{len(self)}", member)
         return self
 
     def insert(self, index: int, rubric: RubricLike) -> None:
-        """Add a rubric in front of the one at `index`."""
+        """Insert a rubric before the one at `index`."""
         (member,) = self._accept([rubric])
         members = list(self)
         members.insert(index, member)
         self._replace_all(members)
 
     def pop(self, index: int = -1) -> Rubric:
-        """Remove a rubric and give it back."""
+        """Remove a rubric and return it."""
         rubric: Rubric = self[index]
         del self[index]
         return rubric
@@ -430,12 +430,12 @@ class RubricList(_Collection):
         super()._check_name(name)
         if name not in self._children:
             raise RubricDefinitionError(
-                f"RubricList takes no child named {name!r}; append it, or set it by its place"
+                f"RubricList accepts no child named {name!r}; append it, or set it by its index"
             )
 
     def _name(self, index: int) -> str:
         if not isinstance(index, int):
-            raise RubricPathError(f"{index!r} is no place in a RubricList; it takes an int")
+            raise RubricPathError(f"an index of a RubricList must be an int, got {shown(index)}")
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise RubricPathError(f"no rubric at {index}: the list has {len(self)}")
@@ -448,7 +448,7 @@ class RubricList(_Collection):
 
     def __setitem__(self, index: int, rubric: RubricLike) -> None:
         if not isinstance(index, int):
-            raise RubricDefinitionError("RubricList takes one rubric at one place, not at a slice")
+            raise RubricDefinitionError("RubricList can't assign to a slice; assign to one index")
         self._put(self._name(index), as_rubric(rubric))
 
     def __iadd__(self, rubrics: Iterable[RubricLike]) -> RubricList:
@@ -469,7 +469,7 @@ class RubricList(_Collection):
 
 
 class RubricDict(_Collection):
-    """Rubrics by name, like ``torch.nn.ModuleDict``, to choose from. It has no score of its own.
+    """Rubrics by name, like ``torch.nn.ModuleDict``. It has no score of its own.
 
     A trajectory rubric in it sees only the steps at which it was called.
 
@@ -487,8 +487,8 @@ class RubricDict(_Collection):
         (1.0, 0.0)
 
     Args:
-        rubrics: Rubrics or functions by name, to start with. A name is a string without dots that
-            is no method's.
+        rubrics: Rubrics or functions by name. A name is a non-empty string without dots that is
+            not the name of a method.
     """
 
     _dispatches = True
@@ -498,7 +498,7 @@ class RubricDict(_Collection):
         self.update(rubrics or ())
 
     def update(self, rubrics: Named) -> None:
-        """Add or replace several; all of them, or, where one is refused, none."""
+        """Add or replace several: all of them, or, if one is rejected, none."""
         named = dict(rubrics)
         for name in named:
             self._check_key(name)
@@ -506,19 +506,19 @@ class RubricDict(_Collection):
             self._put(name, member)
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Return the names."""
         return self._children.keys()
 
     def values(self) -> ValuesView[Rubric]:
-        """The rubrics."""
+        """Return the rubrics."""
         return self._children.values()
 
     def items(self) -> ItemsView[str, Rubric]:
-        """The names with the rubrics."""
+        """Return the names with the rubrics."""
         return self._children.items()
 
     def pop(self, key: str) -> Rubric:
-        """Remove a rubric and give it back."""
+        """Remove a rubric and return it."""
         rubric = self[key]
         del self[key]
         return rubric
@@ -566,7 +566,7 @@ class RubricDict(_Collection):
             if len(called) > 1:
                 raise TrajectoryError(
                     f"at step {step} several rubrics of the RubricDict were called: {called}; "
-                    "its step rewards are those of the one that was"
+                    "its step rewards are only defined for one"
                 )
             rewards[stamp] = known[called[0]].get(stamp, 0.0) if called else 0.0
         return rewards

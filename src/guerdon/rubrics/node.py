@@ -242,10 +242,10 @@ class Node(Generic[RubricT], metaclass=RubricMeta):
         if traits is None:
             below = [child._look() for child in self._children.values()]
             traits = self.__dict__["_traits"] = Traits(
-                is_async=self._is_async or any(each.is_async for each in below),
-                waits=self._waits or any(each.waits for each in below),
-                has_trajectory=self._is_trajectory or any(each.has_trajectory for each in below),
-                stateful=self._is_stateful or any(each.stateful for each in below),
+                is_async=self._is_async or _any(below, "is_async"),
+                waits=self._waits or _any(below, "waits"),
+                has_trajectory=self._is_trajectory or _any(below, "has_trajectory"),
+                stateful=self._is_stateful or _any(below, "stateful"),
                 # An immediate child has its own name, even if it is also further down.
                 paths={id(child): path for path, child in self.named_rubrics()}
                 | {id(child): name for name, child in reversed(self._children.items())},
@@ -335,6 +335,10 @@ class Node(Generic[RubricT], metaclass=RubricMeta):
         self._forget()
         for child in self._children.values():
             child.__dict__.setdefault("_parents", []).append(weakref.ref(self))
+
+
+def _any(below: list[Traits], name: str) -> bool:
+    return any(getattr(traits, name) for traits in below)
 
 
 def _walk(node: AnyNode, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:

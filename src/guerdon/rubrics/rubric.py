@@ -116,9 +116,9 @@ _reset_tree = _once_per_pass(_reset_own_and_children)
 class Rubric(Node["Rubric"]):
     """Computes a reward from an action and an observation.
 
-    Write ``__init__`` (with ``super().__init__()`` first) and `forward`, plain or async. Rubrics
-    assigned as attributes become children, as in ``torch.nn.Module``. Calling the rubric
-    evaluates it and gives a float; `score` gives the whole tree of one evaluation.
+    Implement ``__init__`` (with ``super().__init__()`` first) and `forward`, plain or async.
+    Rubrics assigned as attributes become children, as in ``torch.nn.Module``. Calling the rubric
+    evaluates it and returns a float; `score` returns the scores of the whole tree.
 
     Example:
         >>> from guerdon import Rubric
@@ -143,17 +143,21 @@ class Rubric(Node["Rubric"]):
         Letter(longest=100)
           polite: Polite()
 
-    A rubric that keeps the state of an episode itself may override ``__call__`` alone; hooks,
+    A parent is a rubric whose `forward` calls its children, and the equal of the built-in
+    containers: its components, weights, errors, step rewards and concurrency come from the same
+    evaluator. If it awaits children itself, write ``async def forward``.
+
+    A rubric that keeps the state of an episode itself may override ``__call__`` instead; hooks,
     checks and recording work the same.
 
-    One that waits for others, such as a judge, may be written twice: `forward` waits, and an
-    ``async def forward_async(action, observation)`` beside it is what `evaluate` and the other
-    async methods await. Its tree is still sync: calling it gives a float.
+    A rubric that does I/O, such as a judge, may have two versions: `forward` blocks, and an
+    ``async def forward_async(action, observation)`` is awaited by `evaluate` and the other async
+    methods. Its tree is still sync: calling it returns a float.
 
     Attributes:
-        last_score: The score of the latest call, for reading by eye; None before the first.
-        score_range: The lowest and highest score, where the class declares it.
-        reads: What the rubric needs beside the action, such as ``("ground_truth",)``.
+        last_score: The score of the latest call, for debugging; None before the first.
+        score_range: The lowest and highest score, if the class declares it.
+        reads: What the rubric needs besides the action, such as ``("ground_truth",)``.
         state_names: Further attributes (properties) that belong to `state_dict`.
         tunable: Attributes, or fields of its ``config``, that may be changed while training runs,
             as by ``POST /config``.
@@ -167,9 +171,9 @@ class Rubric(Node["Rubric"]):
     last_score: float | None
 
     # Set where an episode begins, on the root of a tree that has one.
-    _scored_by: str | None = None  # the fingerprint of the configuration that it is scored by
-    _is_alike: bool | None = None  # whether it is like the prototype of that; None: to be seen
-    _watch: Callable[[Mapping[str, float], bool], None] | None = None  # takes its components
+    _scored_by: str | None = None  # the fingerprint of the configuration of the episode
+    _is_alike: bool | None = None  # whether it equals the prototype of that; None: not known
+    _watch: Callable[[Mapping[str, float], bool], None] | None = None  # gets the components
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,11 +202,11 @@ class Rubric(Node["Rubric"]):
 
     @abstractmethod
     def forward(self, action: Any, observation: Any) -> Any:
-        """Compute the score of one step; the one method that an author writes.
+        """Compute the score of one step; the one method that a subclass must implement.
 
         Args:
-            action: What the agent did.
-            observation: What came of it.
+            action: The action of the agent.
+            observation: The observation that it led to.
 
         Returns:
             A finite float, by convention in [0, 1] or [-1, 1].
@@ -217,8 +221,8 @@ class Rubric(Node["Rubric"]):
     async def evaluate(self, action: Any, observation: Any) -> float:
         """Evaluate the tree, sync or async, without blocking the event loop.
 
-        Sync leaves go to worker threads; children of a container that don't depend on each
-        other run at the same time; one that fails cancels the others.
+        Sync leaves run in worker threads; independent children of a container run concurrently,
+        and one that fails cancels the others.
 
         Example:
             >>> import anyio
@@ -227,14 +231,14 @@ class Rubric(Node["Rubric"]):
             1.0
 
         Args:
-            action: What the agent did.
-            observation: What came of it.
+            action: The action of the agent.
+            observation: The observation that it led to.
 
         Returns:
             A finite float.
 
         Raises:
-            Exception: What `forward` raised, with the rubric's path added.
+            Exception: The exception of a `forward`, with the rubric's path added.
         """
         return await evaluation.evaluate(self, action, observation)
 
@@ -245,9 +249,9 @@ class Rubric(Node["Rubric"]):
         *,
         return_exceptions: bool = False,
     ) -> list[Any]:
-        """Evaluate many pairs at the same time.
+        """Evaluate many pairs concurrently.
 
-        A tree that holds trajectory rubrics takes them as the steps of one episode, in order.
+        For a tree with trajectory rubrics, they are the steps of one episode, in order.
 
         Example:
             >>> import anyio
@@ -257,23 +261,23 @@ class Rubric(Node["Rubric"]):
 
         Args:
             pairs: Pairs of an action and an observation.
-            max_workers: How many to evaluate at the same time, at least 1.
-            return_exceptions: Put what a pair raised in its place, instead of raising it.
+            max_workers: The number of pairs to evaluate at the same time, at least 1.
+            return_exceptions: Return the exception of a pair in its place, instead of raising it.
 
         Returns:
-            One finite float a pair, in the order of the pairs.
+            One finite float per pair, in the order of the pairs.
 
         Raises:
-            InvalidArgumentError: `max_workers` is under 1, or a pair is no pair.
-            Exception: What the first pair to fail raised, noting its index; the others are
-                cancelled.
+            InvalidArgumentError: `max_workers` is below 1, or an item is not a pair.
+            Exception: The exception of the first pair to fail, with the pair's index as a note;
+                the others are cancelled.
         """
         return await evaluation.evaluate_batch(self, pairs, max_workers, return_exceptions)
 
     def score(self, action: Any, observation: Any) -> Score:
-        """Evaluate a sync tree and tell the score of every rubric in it.
+        """Evaluate a sync tree and return the score of every rubric in it.
 
-        What a rubric raises is told as a failure, not raised.
+        An exception of a rubric is reported as a failure, not raised.
 
         Example:
             >>> from guerdon import RegexMatch, WeightedSum
@@ -283,8 +287,8 @@ class Rubric(Node["Rubric"]):
             (0.5, {'rubric_0': 1.0, 'rubric_1': 1.0})
 
         Args:
-            action: What the agent did.
-            observation: What came of it.
+            action: The action of the agent.
+            observation: The observation that it led to.
 
         Returns:
             The `Score` of this evaluation alone.
@@ -295,47 +299,49 @@ class Rubric(Node["Rubric"]):
         return evaluation.score(self, action, observation)
 
     async def score_async(self, action: Any, observation: Any) -> Score:
-        """Like `score`, on any tree, evaluated as `evaluate` does."""
+        """Like `score`, for any tree, evaluated as by `evaluate`."""
         return await evaluation.score_async(self, action, observation)
 
     def explain(self, reason: str, *args: Any) -> None:
-        """Say why the score that `forward` is about to return is what it is.
+        """Add a reason to the score that `forward` is about to return, for `Score.reason`.
 
-        Costs next to nothing where nobody records.
+        Costs next to nothing if the evaluation isn't recorded.
 
         Args:
             reason: The reason, or a %-format for `args`.
-            *args: What goes into the format, only where somebody records.
+            *args: The values for the format, which is applied only if the evaluation is recorded.
         """
         frame = current()
         if isinstance(frame, Frame) and frame.rubric is self:
             frame.explain(reason % args if args else reason)
 
     def compute_step_rewards(self) -> list[float]:
-        """One reward for each environment step of the episode so far.
+        """Return one reward per environment step of the episode so far.
 
-        Trajectory rubrics spread their final score over the steps. A `WeightedSum` weighs its
-        children's step rewards, a `Sequential` takes its last child's, a `Gate` passes its
-        child's where the child's final score clears it and zeros otherwise, a `RubricDict` takes
-        at each step those of the child that was called. A rubric without trajectory rubrics
-        gives the score that it gave at that step, 0.0 where it was not called. A hand-written
-        parent that handed on a child's score unchanged, at every step at which it called one
-        that holds a trajectory rubric, takes that child's step rewards; any other gives the
-        scores that it gave.
+        Trajectory rubrics spread their final score over the steps. A `WeightedSum` returns the
+        weighted sum of its children's step rewards, a `Sequential` those of its last child, a
+        `Gate` those of its child if the child's final score reaches the threshold and zeros
+        otherwise, a `RubricDict` at each step those of the child that was called. A rubric
+        without trajectory rubrics returns its score at that step, 0.0 if it was not called.
+
+        In an episode, calling a child returns a score that knows which child it belongs to. A
+        hand-written parent that returns this score unchanged, at every step at which it calls a
+        child that contains a trajectory rubric, returns that child's step rewards; any other
+        returns its own scores. Override this method to credit the steps in another way.
 
         Returns:
-            Finite floats, one a step, in the order of the steps.
+            Finite floats, one per step, in the order of the steps.
 
         Raises:
-            TrajectoryError: The tree holds no trajectory rubric; a step failed, so that its
+            TrajectoryError: The tree contains no trajectory rubric; a step failed, so that its
                 reward isn't known; or several children of a `RubricDict` were called at a step.
         """
         return step_rewards.compute(self)
 
     def reset(self) -> None:
-        """Forget the episode, in the whole tree. Override it to clear state of your own.
+        """Clear the state of the episode in the whole tree. Override it to clear your own.
 
-        An override needs no ``super().reset()``: children are reset all the same, each once.
+        An override needs no ``super().reset()``: each child is reset once in any case.
         """
         if self._log or self._look().stateful:
             _reset_tree(self)
@@ -345,7 +351,7 @@ class Rubric(Node["Rubric"]):
     def register_forward_pre_hook(self, hook: ForwardPreHook) -> HookHandle:
         """Call ``hook(rubric, action, observation)`` before each evaluation.
 
-        What it raises goes to the caller.
+        Its exceptions are raised to the caller.
 
         Returns:
             A handle that removes the hook.
@@ -355,7 +361,7 @@ class Rubric(Node["Rubric"]):
     def register_forward_hook(self, hook: ForwardHook) -> HookHandle:
         """Call ``hook(rubric, action, observation, result)`` after each evaluation.
 
-        What it raises is logged and told in `Score.hook_errors`; the result survives.
+        Its exceptions are logged and reported in `Score.hook_errors`; the score is kept.
 
         Returns:
             A handle that removes the hook.
@@ -376,7 +382,7 @@ class Rubric(Node["Rubric"]):
     # State -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The configuration of the whole tree: public attributes that JSON can hold.
+        """Return the configuration of the whole tree: its public attributes that fit JSON.
 
         Example:
             >>> from guerdon import Gate, RegexMatch
@@ -389,24 +395,24 @@ class Rubric(Node["Rubric"]):
         return state_dict(self)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Load what `state_dict` gave. All of it, or, where something doesn't fit, nothing.
+        """Load the result of `state_dict`: all of it, or, if something doesn't fit, nothing.
 
         Args:
             state: Values by dotted name.
-            strict: Refuse a state with keys missing or unexpected; otherwise load those that fit.
+            strict: Reject a state with missing or unexpected keys; otherwise load those that fit.
 
         Raises:
-            StateError: Keys are missing or unexpected (it names them), or a value is refused.
+            StateError: Keys are missing or unexpected, or a value is rejected.
         """
         load_state_dict(self, state, strict)
 
     def fingerprint(self) -> str:
-        """A stable digest of the tree's structure, configuration and source.
+        """Return a stable digest of the tree's structure, configuration and source.
 
-        The same in every process and on every machine with the same code. It changes where the
-        file that a class or a function stands in does, or a public attribute, a weight, the order
-        of children, or what a function was given. Private attributes are taken for state, and
-        what other modules do when they are called is outside of it.
+        It is the same in every process and on every machine with the same code. It changes with
+        the file that defines a class or a function, a public attribute, a weight, the order of
+        children, and the values in a function. Private attributes count as state, and the code of
+        other modules that is called is not part of it.
 
         Returns:
             16 hexadecimal digits.

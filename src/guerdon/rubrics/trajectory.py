@@ -21,10 +21,11 @@ Trajectory = list[tuple[Any, Any]]
 
 # How far into an action or an observation to look for tensors.
 DEPTH = 4
+GPUS = {"cuda", "mps", "xpu", "hip", "tpu", "gpu"}
 
 
 class _Recorded(list[tuple[Any, Any]]):
-    """The steps so far. The one under way is in it already: appending it again does nothing."""
+    """The steps so far, with the current one: appending that again has no effect."""
 
     def append(self, step: tuple[Any, Any]) -> None:
         last = self[-1] if self else None
@@ -41,11 +42,10 @@ class _Recorded(list[tuple[Any, Any]]):
 class TrajectoryRubric(Rubric):
     """Scores whole episodes, and spreads the score over their steps.
 
-    Write `score_trajectory` and `compute_step_rewards`. Call the rubric at every step, as any
-    other: it gives `intermediate_reward` until ``observation.done`` is true, then the score of
-    the trajectory. It sees every environment step of its episode, also those on which a
-    `Sequential` or a `Gate` in front of it stopped the evaluation. `reset` starts the next
-    episode.
+    Implement `score_trajectory` and `compute_step_rewards`. Call the rubric at every step, as any
+    other: it returns `intermediate_reward` until ``observation.done`` is true, then the score of
+    the trajectory. It sees every environment step of its episode, also those at which a
+    `Sequential` or a `Gate` before it stopped the evaluation. `reset` starts the next episode.
 
     Example:
         >>> from types import SimpleNamespace
@@ -106,7 +106,7 @@ class TrajectoryRubric(Rubric):
         return list(self._trajectory)
 
     def forward(self, action: Any, observation: Any) -> Any:
-        """Record the step; give the intermediate reward, or at the end the final score."""
+        """Record the step; return the intermediate reward, or at the end the final score."""
         frame = current()
         if frame is None or frame.rubric is not self or frame.step is None:
             self._see(Step(self, action, observation))
@@ -116,7 +116,7 @@ class TrajectoryRubric(Rubric):
 
     @abstractmethod
     def score_trajectory(self, trajectory: Trajectory) -> Any:
-        """Score an episode. Called once for each, however often its rewards are looked at.
+        """Score an episode; called once per episode.
 
         Args:
             trajectory: Pairs of an action and an observation, T of them.
@@ -145,7 +145,7 @@ class TrajectoryRubric(Rubric):
         if len(self._stamps) >= self.max_steps:
             raise TrajectoryError(
                 f"{type(self).__name__} has seen {self.max_steps} steps without a reset(); "
-                "reset it where an episode starts, or set max_steps"
+                "reset it when an episode starts, or set max_steps"
             )
         _refuse_gpu(step.action, "action", DEPTH)
         _refuse_gpu(step.observation, "observation", DEPTH)
@@ -153,7 +153,7 @@ class TrajectoryRubric(Rubric):
             self._trajectory = _Recorded(self._trajectory)
         self._trajectory.record((step.action, step.observation))
         self._stamps.append(step.stamp)
-        self._final = {}  # a new one: a late call may still hold the old
+        self._final = {}  # a new one: a late call may still use the old one
 
     def _final_score(self) -> float:
         """The score of the episode so far, of which there is at least one step."""
@@ -172,7 +172,7 @@ class TrajectoryRubric(Rubric):
 
 
 class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
-    """Gives each step of an episode its final score, discounted by how long before the end it was.
+    """Spreads the final score over the steps of an episode, discounted back from the last one.
 
     For an episode of T steps that ends with R_final::
 
@@ -216,7 +216,7 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
         self._gamma = check_number("gamma", value, low=0, high=1)
 
     def compute_step_rewards(self) -> list[float]:
-        """Discount the final score from the last step back to the first."""
+        """Return the final score, discounted from the last step back to the first."""
         if not self._trajectory:
             return []
         final, steps = self._final_score(), len(self._trajectory)
@@ -262,24 +262,29 @@ def _is(one: object, other: object) -> bool:
 
 
 def _refuse_gpu(value: Any, where: str, depth: int) -> None:
-    """Refuse a tensor that lives on an accelerator: an episode of them would fill its memory."""
+    """Reject a tensor on an accelerator: those of an episode would fill its memory."""
     if depth == 0 or value is None or isinstance(value, (str, bytes, int, float, type)):
         return
-    device = getattr(value, "device", None)
-    kind = getattr(device, "type", device if isinstance(device, str) else None)
-    if getattr(value, "is_cuda", False) is True or (
-        isinstance(kind, str) and kind.split(":")[0] in {"cuda", "mps", "xpu", "hip", "tpu", "gpu"}
-    ):
+    if _is_on_gpu(value):
+        device = getattr(value, "device", None) or "a GPU"
         raise TrajectoryError(
-            f"{where} is a tensor on {device or 'a GPU'}, which a trajectory would keep there for "
-            "the whole episode; move it first: tensor.detach().cpu()"
+            f"{where} is a tensor on {device}, where a trajectory would keep it for the whole "
+            "episode; move it first: tensor.detach().cpu()"
         )
     if isinstance(value, Mapping):
-        for key, item in value.items():
-            _refuse_gpu(item, f"{where}[{key!r}]", depth - 1)
+        parts = [(f"{where}[{key!r}]", item) for key, item in value.items()]
     elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value[:64]):
-            _refuse_gpu(item, f"{where}[{index}]", depth - 1)
+        parts = [(f"{where}[{index}]", item) for index, item in enumerate(value[:64])]
     else:
-        for name, item in getattr(value, "__dict__", {}).items():
-            _refuse_gpu(item, f"{where}.{name}", depth - 1)
+        attributes = getattr(value, "__dict__", {})
+        parts = [(f"{where}.{name}", item) for name, item in attributes.items()]
+    for place, item in parts:
+        _refuse_gpu(item, place, depth - 1)
+
+
+def _is_on_gpu(value: Any) -> bool:
+    if getattr(value, "is_cuda", False) is True:
+        return True
+    device = getattr(value, "device", None)
+    kind = getattr(device, "type", device)
+    return isinstance(kind, str) and kind.split(":")[0] in GPUS
