@@ -28,7 +28,9 @@ def values(rubrics):
     "rubric", [RubricList([Fixed()]), RubricDict({"a": Fixed()}), RubricList()]
 )
 def test_calling_a_collection_is_an_error(rubric):
-    with pytest.raises(NotImplementedError, match=f"{type(rubric).__name__} can't combine the scores"):
+    with pytest.raises(
+        NotImplementedError, match=f"{type(rubric).__name__} can't combine the scores"
+    ):
         rubric(None, None)
     with pytest.raises(NoAggregationError):
         Sequential(rubric)(None, None)

@@ -8,6 +8,7 @@ from guerdon.rubrics.checks import *
 from guerdon.rubrics.containers import Gate, RubricDict, RubricList, Sequential, WeightedSum
 from guerdon.rubrics.function import FunctionRubric, as_rubric
 from guerdon.rubrics.guards import Guarded
+from guerdon.rubrics.recording import is_pending
 from guerdon.rubrics.rubric import HookHandle, Rubric
 from guerdon.rubrics.trajectory import ExponentialDiscountingTrajectoryRubric, TrajectoryRubric
 
@@ -30,6 +31,7 @@ __all__ = [
     "TrajectoryRubric",
     "WeightedSum",
     "as_rubric",
+    "is_pending",
 ]
 __all__ += checks.__all__
 __all__.sort()

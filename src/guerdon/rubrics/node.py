@@ -9,10 +9,11 @@ import functools
 import inspect
 import weakref
 from abc import ABCMeta
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
+from guerdon._validation import as_finite
 from guerdon.errors import RubricDefinitionError, RubricPathError
 
 RubricT = TypeVar("RubricT", bound="Node[Any]")
@@ -299,8 +300,11 @@ class Node(Generic[RubricT], metaclass=RubricMeta):
         return type(self)
 
     def _weight_of(self, name: str) -> float | None:
-        """The weight of a child; None without weights."""
-        return None
+        """The weight of a child: by its name or its place in the attribute ``weights``, if any."""
+        weights = getattr(self, "weights", None)
+        if isinstance(weights, (list, tuple)) and len(weights) == len(self._children):
+            weights = dict(zip(self._children, weights, strict=True))
+        return as_finite(weights.get(name)) if isinstance(weights, Mapping) else None
 
     def _range(self) -> tuple[float, float] | None:
         """The lowest and highest score: declared, or, of a container, derived."""

@@ -143,9 +143,10 @@ class Rubric(Node["Rubric"]):
         Letter(longest=100)
           polite: Polite()
 
-    A parent is a rubric whose `forward` calls its children, and the equal of the built-in
-    containers: its components, weights, errors, step rewards and concurrency come from the same
-    evaluator. If it awaits children itself, write ``async def forward``.
+    A parent is a rubric whose `forward` calls its children. Its components, errors, step rewards
+    and concurrency come from the same evaluator as those of the built-in containers. An attribute
+    ``weights``, by the children's names or in their order, is reported in scores. A parent that
+    awaits its children has an ``async def forward``.
 
     A rubric that keeps the state of an episode itself may override ``__call__`` instead; hooks,
     checks and recording work the same.
@@ -333,7 +334,7 @@ class Rubric(Node["Rubric"]):
             Finite floats, one per step, in the order of the steps.
 
         Raises:
-            TrajectoryError: The tree contains no trajectory rubric; a step failed, so that its
+            TrajectoryError: The whole tree has no trajectory rubric; a step failed, so that its
                 reward isn't known; or several children of a `RubricDict` were called at a step.
         """
         return step_rewards.compute(self)

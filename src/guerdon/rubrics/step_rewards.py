@@ -32,13 +32,21 @@ def exact_sum(values: Iterable[float]) -> float:
 
 def compute(rubric: Any) -> list[float]:
     """See `Rubric.compute_step_rewards`."""
-    if not rubric._look().has_trajectory:
+    if not _is_in_episodes(rubric):
         raise TrajectoryError(
             f"{type(rubric).__name__} contains no trajectory rubric: "
             "the rewards of its steps are its scores"
         )
     rewards = by_step(rubric)
     return [rewards[stamp] for stamp in sorted(rewards)]
+
+
+def _is_in_episodes(rubric: AnyNode) -> bool:
+    """Whether a rubric contains a trajectory rubric, or is in a tree that does."""
+    parents = (reference() for reference in rubric._parents)
+    return rubric._look().has_trajectory or any(
+        _is_in_episodes(parent) for parent in parents if parent is not None
+    )
 
 
 def stamps(rubric: AnyNode) -> list[int]:
