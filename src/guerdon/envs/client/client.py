@@ -149,14 +149,14 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """Returns a client of a running server, such as ``"http://localhost:8000"``."""
+        """Return a client of a running server, such as ``"http://localhost:8000"``."""
         return cls(url, **options)
 
     @classmethod
     def from_module(
         cls, spec: str, *, config: Any = None, startup_timeout_s: float = 60.0, **options: Any
     ) -> Self:
-        """Returns a client that runs its server in a process; see `ProcessLauncher`."""
+        """Return a client that runs its server in a process; see `ProcessLauncher`."""
         launcher = ProcessLauncher(spec, config=config, startup_timeout_s=startup_timeout_s)
         return cls(launcher=launcher, **options)
 
@@ -171,7 +171,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         startup_timeout_s: float = 120.0,
         **options: Any,
     ) -> Self:
-        """Returns a client that runs its server in a container; see `DockerLauncher`."""
+        """Return a client that runs its server in a container; see `DockerLauncher`."""
         launcher = DockerLauncher(
             image, config=config, env=env, port=port, startup_timeout_s=startup_timeout_s
         )
@@ -185,7 +185,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     # Connecting ---------------------------------------------------------------------------------
 
     async def connect(self) -> Self:
-        """Connects; launches the server first if the client has a launcher.
+        """Connect; launch the server first if the client has a launcher.
 
         Raises:
             ConnectionLostError: Nothing listens there.
@@ -231,7 +231,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
                 self._environment_id = http.environment_id
 
     async def _connected(self) -> RemoteSession:
-        """Returns the session, whose connection may be lost; connects if there never was one."""
+        """Return the session, whose connection may be lost; connect if there never was one."""
         if self._closed:
             raise ConnectionLostError("the client was closed; reset() begins a new session")
         if self._session is None:
@@ -240,7 +240,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return self._session
 
     async def close(self) -> None:
-        """Ends the session, and stops the server if the client launched it."""
+        """End the session, and stop the server if the client launched it."""
         self._closed = True
         try:
             if self._session is not None:
@@ -253,7 +253,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     # Episodes -----------------------------------------------------------------------------------
 
     async def reset(self, **kwargs: Any) -> StepResult[ObsT]:
-        """Begins an episode, in a new session if the present one is lost or owes an answer.
+        """Begin an episode, in a new session if the present one is lost or owes an answer.
 
         Args:
             **kwargs: ``seed``, ``episode_id``, and whatever else the environment takes.
@@ -286,7 +286,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
     ) -> StepResult[ObsT]:
-        """Takes a step.
+        """Take a step.
 
         Args:
             action: The action, a model or a dict.
@@ -305,7 +305,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return self._parse_result(await session.request(message, "observation", limit))
 
     async def state(self) -> StateT:
-        """Returns the state of the episode."""
+        """Return the state of the episode."""
         state = await self._request(b'{"type":"state"}', "state")
         if not isinstance(state, dict):
             raise InvalidObservationError(f"{self.base_url} sent a state that is {state!r:.60}")
@@ -318,7 +318,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     # Configuration ------------------------------------------------------------------------------
 
     async def get_config(self) -> dict[str, Any]:
-        """Returns the reward configuration of this session, in the shape of its file."""
+        """Return the reward configuration of this session, in the shape of its file."""
         await self._configured_session()
         config = await self._request(b'{"type":"config"}', "config")
         self._config_version = config["version"]
@@ -327,7 +327,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     async def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None
     ) -> dict[str, Any]:
-        """Changes the reward configuration of this session alone, from its next reset on.
+        """Change the reward configuration of this session alone, from its next reset on.
 
         A session that replaces a lost one gets the same changes before its first reset. Use
         `HTTPEnvClient.update_config` or `post` to change all sessions of the server.
@@ -362,7 +362,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return dict(answer)
 
     async def _configured_session(self) -> RemoteSession:
-        """Returns the session; repeats the updates to one that has replaced another."""
+        """Return the session; repeat the updates to one that has replaced another."""
         session = await self._connected()
         if self._configured != session.number:
             self._config_version = None  # of the session that was lost
@@ -374,12 +374,12 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     # HTTP ---------------------------------------------------------------------------------------
 
     async def get(self, path: str) -> Any:
-        """Returns what is at a path of the server, such as ``"/metrics"``."""
+        """Return what is at a path of the server, such as ``"/metrics"``."""
         async with await self._connected_http_client() as http:
             return await http.get(path)
 
     async def post(self, path: str, *, json: Any = None) -> Any:
-        """Sends JSON to a path of the server, such as ``"/config"``."""
+        """Send JSON to a path of the server, such as ``"/config"``."""
         async with await self._connected_http_client() as http:
             return await http.post(path, json=json)
 
@@ -401,26 +401,26 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     # What a subclass may override ---------------------------------------------------------------
 
     def _step_payload(self, action: ActT | Mapping[str, Any]) -> Any:
-        """Returns what is sent for an action."""
+        """Return what is sent for an action."""
         if isinstance(action, (Mapping, BaseModel)):
             return action
         raise InvalidArgumentError(f"an action is a model or a dict, got {action!r:.60}")
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObsT]:
-        """Returns the result for the answer to a reset or a step."""
+        """Return the result for the answer to a reset or a step."""
         result = parse_result(payload)
         observation = observation_of(result, self.observation_type, server=self.base_url)
         return StepResult(observation, result.reward, result.done, result.metadata)
 
     def _parse_state(self, payload: dict[str, Any]) -> StateT:
-        """Returns the state for the answer of a server."""
+        """Return the state for the answer of a server."""
         state: StateT = validated(payload, self.state_type, what="a state", server=self.base_url)
         return state
 
     # Context ------------------------------------------------------------------------------------
 
     def sync(self) -> SyncEnvClient[ActT, ObsT, StateT]:
-        """Returns the same client for synchronous code."""
+        """Return the same client for synchronous code."""
         return SyncEnvClient(self)
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -473,6 +473,6 @@ class SyncEnvClient(SyncClient[ActT, ObsT, StateT]):
     async_client: EnvClient[ActT, ObsT, StateT]
 
     def connect(self) -> Self:
-        """Connects; see `EnvClient.connect`."""
+        """Connect; see `EnvClient.connect`."""
         run(self.async_client.connect())
         return self

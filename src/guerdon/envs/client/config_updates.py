@@ -22,7 +22,7 @@ REPORTS = frozenset(("training_step", "episode", "by"))
 
 
 def versioned(update: Any, version: str | None, seen: str | None = None) -> dict[str, Any]:
-    """Returns an update with the version that it is based on.
+    """Return an update with the version that it is based on.
 
     An update that only reports the progress of training conflicts with nothing, and is sent
     without the version that was `seen` last.
@@ -44,12 +44,12 @@ def versioned(update: Any, version: str | None, seen: str | None = None) -> dict
 
 
 def is_report(update: Mapping[str, Any]) -> bool:
-    """Returns whether an update only reports the progress of training."""
+    """Return whether an update only reports the progress of training."""
     return REPORTS.issuperset(update)
 
 
 def update_error(error: ServerError, sent: str) -> Exception:
-    """Returns the exception for a server's refusal of an update; other errors unchanged.
+    """Return the exception for a server's refusal of an update; other errors unchanged.
 
     Args:
         error: What the server reported.
@@ -68,7 +68,7 @@ def update_error(error: ServerError, sent: str) -> Exception:
 
 
 def field_error_line(error: object) -> str:
-    """Returns the error of a field in one line."""
+    """Return the error of a field in one line."""
     if not isinstance(error, Mapping):
         return str(error)
     where = [str(each) for each in error.get("loc", ()) if each != "body"]
@@ -96,7 +96,7 @@ class SessionUpdates:
         self.merged: dict[str, Any] = {}
 
     def add(self, update: Mapping[str, Any], *, changed: set[str] | None = None) -> None:
-        """Adds an update.
+        """Add an update.
 
         Args:
             update: Weights and schedules may be given in either form.

@@ -84,7 +84,7 @@ class HTTPEnvClient:
         return self._environment_id or self.base_url
 
     async def get(self, path: str) -> Any:
-        """Returns what is at a path: JSON, or text.
+        """Return what is at a path: JSON, or text.
 
         Raises:
             ServerError: The server reported an error; its code is the status.
@@ -94,17 +94,17 @@ class HTTPEnvClient:
         return await self._request("GET", path, None)
 
     async def post(self, path: str, *, json: Any = None) -> Any:
-        """Sends JSON to a path and returns the answer; raises as `get` does."""
+        """Send JSON to a path and return the answer; raise as `get` does."""
         return await self._request("POST", path, json)
 
     async def reset(self, **kwargs: Any) -> StepResult[dict[str, Any]]:
-        """Resets a fresh environment."""
+        """Reset a fresh environment."""
         return parse_result(await self.post("/reset", json=kwargs))
 
     async def step(
         self, action: BaseModel | Mapping[str, Any], *, timeout_s: float | None = None
     ) -> StepResult[dict[str, Any]]:
-        """Takes a step in a fresh environment.
+        """Take a step in a fresh environment.
 
         Args:
             action: The action, a model or a dict.
@@ -117,14 +117,14 @@ class HTTPEnvClient:
         return parse_result(await self.post("/step", json=body))
 
     async def state(self) -> dict[str, Any]:
-        """Returns the state of a fresh environment."""
+        """Return the state of a fresh environment."""
         state = await self.get("/state")
         if not isinstance(state, dict):
             raise InvalidObservationError(f"{self.base_url} sent a state that is {state!r:.60}")
         return state
 
     async def get_config(self) -> dict[str, Any]:
-        """Returns the reward configuration of all sessions, in the shape of its file."""
+        """Return the reward configuration of all sessions, in the shape of its file."""
         config: dict[str, Any] = await self.get("/config")
         self._config_version = config.get("version")
         return config
@@ -132,7 +132,7 @@ class HTTPEnvClient:
     async def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None
     ) -> dict[str, Any]:
-        """Changes the reward configuration of all sessions, from their next resets on.
+        """Change the reward configuration of all sessions, from their next resets on.
 
         Args:
             change: The changes by name, in the shape of the file; see `RewardRuntime.update`.
@@ -156,13 +156,13 @@ class HTTPEnvClient:
         return answer
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
 
     def sync(self) -> SyncHTTPEnvClient:
-        """Returns the same client for synchronous code."""
+        """Return the same client for synchronous code."""
         return SyncHTTPEnvClient(self)
 
     async def _request(self, method: str, path: str, body: Any) -> Any:
@@ -231,36 +231,36 @@ class SyncClient(SyncWrapper, Generic[ActT, ObsT, StateT]):
         return str(self.async_client.base_url)
 
     def reset(self, **kwargs: Any) -> StepResult[ObsT]:
-        """Resets the environment; see `EnvClient.reset`."""
+        """Reset the environment; see `EnvClient.reset`."""
         return run(self.async_client.reset(**kwargs))
 
     def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
     ) -> StepResult[ObsT]:
-        """Takes a step; see `EnvClient.step`."""
+        """Take a step; see `EnvClient.step`."""
         return run(self.async_client.step(action, timeout_s=timeout_s))
 
     def state(self) -> StateT:
-        """Returns the state; see `EnvClient.state`."""
+        """Return the state; see `EnvClient.state`."""
         state: StateT = run(self.async_client.state())
         return state
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the reward configuration; see `EnvClient.get_config`."""
+        """Return the reward configuration; see `EnvClient.get_config`."""
         return run(self.async_client.get_config())
 
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None
     ) -> dict[str, Any]:
-        """Changes the reward configuration; see `EnvClient.update_config`."""
+        """Change the reward configuration; see `EnvClient.update_config`."""
         return run(self.async_client.update_config(change, version=version))
 
     def get(self, path: str) -> Any:
-        """Returns what is at a path; see `HTTPEnvClient.get`."""
+        """Return what is at a path; see `HTTPEnvClient.get`."""
         return run(self.async_client.get(path))
 
     def post(self, path: str, *, json: Any = None) -> Any:
-        """Sends JSON to a path; see `HTTPEnvClient.post`."""
+        """Send JSON to a path; see `HTTPEnvClient.post`."""
         return run(self.async_client.post(path, json=json))
 
 
@@ -278,7 +278,7 @@ class SyncHTTPEnvClient(SyncClient[BaseModel, dict[str, Any], dict[str, Any]]):
 
 
 def _content(response: httpx.Response, path: str) -> Any:
-    """Returns the content of a response: JSON, or text."""
+    """Return the content of a response: JSON, or text."""
     is_json = "json" in response.headers.get("content-type", "")
     try:
         content = response.json() if is_json else response.text

@@ -49,7 +49,7 @@ class Launcher(ABC):
         self.startup_timeout_s = startup_timeout_s
 
     async def start(self, token: str | None = None) -> str:
-        """Starts the server, waits until it is healthy, and returns its address.
+        """Start the server, wait until it is healthy, and return its address.
 
         Args:
             token: The token that the server requires.
@@ -79,14 +79,14 @@ class Launcher(ABC):
 
     @abstractmethod
     async def launch(self, token: str | None) -> str:
-        """Starts the server, and returns its address as soon as it is known.
+        """Start the server, and return its address as soon as it is known.
 
         Raises:
             LaunchError: It didn't start.
         """
 
     async def check(self) -> None:
-        """Raises if the server has ended.
+        """Raise if the server has ended.
 
         Raises:
             LaunchError: It has; the message contains its output.
@@ -97,15 +97,15 @@ class Launcher(ABC):
 
     @abstractmethod
     async def has_ended(self) -> bool:
-        """Returns whether the launched server has ended by itself."""
+        """Return whether the launched server has ended by itself."""
 
     @abstractmethod
     async def output(self) -> str:
-        """Returns the end of the server's output."""
+        """Return the end of the server's output."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Stops the server, if it runs."""
+        """Stop the server, if it runs."""
 
 
 async def _is_healthy(http: httpx.AsyncClient, url: str) -> bool:
@@ -139,7 +139,7 @@ class ProcessLauncher(Launcher):
         self._output = _ServerOutput()
 
     async def launch(self, token: str | None) -> str:
-        """Starts the process, and waits until it prints its address."""
+        """Start the process, and wait until it prints its address."""
         options = ["--port", "0", "--with-parent"]
         if self._config is not None:
             self._file = _ConfigFile(self._config, absolute=True)
@@ -163,15 +163,15 @@ class ProcessLauncher(Launcher):
         return self._output.url
 
     async def output(self) -> str:
-        """Returns the end of the process's output."""
+        """Return the end of the process's output."""
         return self._output.text()
 
     async def has_ended(self) -> bool:
-        """Returns whether the process has ended."""
+        """Return whether the process has ended."""
         return self._process is not None and self._process.poll() is not None
 
     async def stop(self) -> None:
-        """Terminates the process, and kills it if that takes too long."""
+        """Terminate the process, and kill it if that takes too long."""
         process, self._process = self._process, None
         if self._file is not None:
             self._file.remove()
@@ -266,7 +266,7 @@ class DockerLauncher(Launcher):
         self._file: _ConfigFile | None = None
 
     async def launch(self, token: str | None) -> str:
-        """Starts the container, and asks docker for its port."""
+        """Start the container, and ask docker for its port."""
         # A name that is known even if docker is interrupted.
         self._container = f"guerdon-{uuid.uuid4().hex}"
         command = ["run", "--detach", "--name", self._container]
@@ -287,20 +287,20 @@ class DockerLauncher(Launcher):
         return f"http://{published[0]}"
 
     async def has_ended(self) -> bool:
-        """Returns whether the container has ended."""
+        """Return whether the container has ended."""
         container = str(self._container)
         state = await _docker("inspect", "--format", "{{.State.Running}}", container)
         return state.strip() == "false"
 
     async def output(self) -> str:
-        """Returns the end of the container's log."""
+        """Return the end of the container's log."""
         try:
             return await _docker("logs", "--tail", "50", str(self._container), with_stderr=True)
         except LaunchError as error:
             return str(error)
 
     async def stop(self) -> None:
-        """Stops and removes the container."""
+        """Stop and remove the container."""
         container, self._container = self._container, None
         try:
             if container is not None:
@@ -315,7 +315,7 @@ class DockerLauncher(Launcher):
 
 
 async def _docker(*arguments: str, with_stderr: bool = False, token: str | None = None) -> str:
-    """Runs the docker command, and returns its output."""
+    """Run the docker command, and return its output."""
     try:
         process = await asyncio.create_subprocess_exec(
             "docker",
@@ -375,12 +375,12 @@ class _ConfigFile:
             self.path.parent.chmod(0o755)
 
     def remove(self) -> None:
-        """Removes the file and its folder."""
+        """Remove the file and its folder."""
         self._folder.cleanup()
 
 
 def _absolute(config: Any, folder: Path) -> Any:
-    """Returns a configuration in which the files of rubrics have absolute paths."""
+    """Return a configuration in which the files of rubrics have absolute paths."""
 
     def with_absolute_path(entry: Any) -> Any:
         rubric = entry.get("rubric") if isinstance(entry, Mapping) else None

@@ -44,7 +44,7 @@ RETRY_S = 0.1
 
 
 def encode_message(kind: str, data: Any) -> bytes:
-    """Returns a message to a server, as JSON.
+    """Return a message to a server, as JSON.
 
     Example:
         >>> encode_message("step", {"text": "hi"})
@@ -62,7 +62,7 @@ def encode_message(kind: str, data: Any) -> bytes:
 
 
 def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
-    """Parses the answer to a reset or a step, and checks that the protocol allows it.
+    """Parse the answer to a reset or a step, and check that the protocol allows it.
 
     Newer servers send the metadata inside the observation and beside it, older ones not at all.
 
@@ -94,7 +94,7 @@ def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
 def observation_of(
     result: StepResult[dict[str, Any]], kind: type[ModelT], *, server: str
 ) -> ModelT:
-    """Returns the observation of a result as a model, with its reward, done and metadata.
+    """Return the observation of a result as a model, with its reward, done and metadata.
 
     Raises:
         InvalidObservationError: The fields don't fit the model.
@@ -109,7 +109,7 @@ def observation_of(
 
 
 def validated(fields: Any, kind: type[ModelT], *, what: str, server: str) -> ModelT:
-    """Returns what a server sent as a model.
+    """Return what a server sent as a model.
 
     Raises:
         InvalidObservationError: The fields don't fit the model.
@@ -166,7 +166,7 @@ class RemoteSession:
         return self._socket is not None
 
     async def open(self) -> None:
-        """Connects, unless there is a connection on which no answer is outstanding.
+        """Connect, unless there is a connection on which no answer is outstanding.
 
         Connecting to a server that was reached before is retried until `connect_timeout_s`: it
         may be restarting.
@@ -217,7 +217,7 @@ class RemoteSession:
         self._loop = asyncio.get_running_loop()
 
     async def request(self, message: bytes, kind: str, timeout_s: float) -> Any:
-        """Sends a message, and returns the data of its answer.
+        """Send a message, and return the data of its answer.
 
         Args:
             message: The message.
@@ -257,7 +257,7 @@ class RemoteSession:
             return data
 
     async def request_anew(self, message: bytes, kind: str, timeout_s: float) -> Any:
-        """Sends a message that needs no earlier session, over a new connection if necessary.
+        """Send a message that needs no earlier session, over a new connection if necessary.
 
         It is sent once more if the connection turns out to be lost. Arguments, result and
         exceptions are those of `open` and `request`.
@@ -306,7 +306,7 @@ class RemoteSession:
             raise
 
     async def _parse(self, answer: bytes) -> tuple[str, Any]:
-        """Returns the type and the data of a message; drops the connection if it is the last."""
+        """Return the type and the data of a message; drop the connection if it is the last."""
         try:
             message = from_json(answer)
             kind, data = message["type"], message["data"]
@@ -322,7 +322,7 @@ class RemoteSession:
         return kind, data
 
     async def close(self) -> None:
-        """Ends the session with the protocol's ``close`` message."""
+        """End the session with the protocol's ``close`` message."""
         socket = self._socket
         if socket is not None and self._loop is asyncio.get_running_loop():
             try:
@@ -333,7 +333,7 @@ class RemoteSession:
         await self.drop()
 
     async def drop(self) -> None:
-        """Closes the connection without a message; the server ends the session."""
+        """Close the connection without a message; the server ends the session."""
         socket, self._socket = self._socket, None
         self._owed = 0
         if socket is None:
@@ -345,7 +345,7 @@ class RemoteSession:
 
 
 async def _last_error(socket: WebSocket) -> bytes | None:
-    """Returns the error with which the server ended the session, if that is its last message."""
+    """Return the error with which the server ended the session, if that is its last message."""
     message = b""
     try:
         while True:

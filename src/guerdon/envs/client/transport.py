@@ -25,7 +25,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 def websocket_url(url: str) -> str:
-    """Returns the address of a server's sessions.
+    """Return the address of a server's sessions.
 
     Example:
         >>> websocket_url("http://localhost:8000/"), websocket_url("https://host/env")
@@ -38,7 +38,7 @@ def websocket_url(url: str) -> str:
 
 
 def http_url(url: str) -> str:
-    """Returns the HTTP address of a server, without a trailing slash.
+    """Return the HTTP address of a server, without a trailing slash.
 
     Example:
         >>> http_url("localhost:8000"), http_url("wss://host/env/")
@@ -65,7 +65,7 @@ def http_url(url: str) -> str:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Returns whether an address belongs to this machine, which no proxy leads to."""
+    """Return whether an address belongs to this machine, which no proxy leads to."""
     name = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -74,7 +74,7 @@ def is_loopback_url(url: str) -> bool:
 
 
 def httpx_options(base_url: str) -> dict[str, Any]:
-    """Returns the options of an httpx client for an address: certificates and proxies if needed.
+    """Return the options of an httpx client for an address: certificates and proxies if needed.
 
     Example:
         >>> httpx_options("http://localhost:8000")
@@ -91,23 +91,23 @@ class WebSocket(Protocol):
         """Whether it is open, as far as is known."""
 
     async def send(self, message: bytes, *, text: bool) -> None:
-        """Sends a message, in a text frame if `text`."""
+        """Send a message, in a text frame if `text`."""
 
     async def recv(self, decode: bool) -> bytes:
-        """Returns the next message; with ``decode=False`` as bytes."""
+        """Return the next message; with ``decode=False`` as bytes."""
 
     async def close(self) -> None:
-        """Closes it with the closing handshake."""
+        """Close it with the closing handshake."""
 
     def abort(self) -> None:
-        """Closes it at once."""
+        """Close it at once."""
 
 
 class WebSocketTransport(Protocol):
     """Opens the WebSockets of an `EnvClient`."""
 
     async def connect(self, url: str, headers: Mapping[str, str]) -> WebSocket:
-        """Opens a WebSocket.
+        """Open a WebSocket.
 
         Raises:
             OSError: Nothing listens there.
@@ -136,7 +136,7 @@ class NetworkTransport:
         }
 
     async def connect(self, url: str, headers: Mapping[str, str]) -> WebSocket:
-        """Opens a WebSocket; see `WebSocketTransport.connect`."""
+        """Open a WebSocket; see `WebSocketTransport.connect`."""
         socket: Any = await connect(
             url,
             create_connection=_NetworkWebSocket,
@@ -175,7 +175,7 @@ class ASGITransport(httpx.ASGITransport):
     """
 
     async def connect(self, url: str, headers: Mapping[str, str]) -> WebSocket:
-        """Opens a WebSocket; see `WebSocketTransport.connect`."""
+        """Open a WebSocket; see `WebSocketTransport.connect`."""
         parts = urlsplit(url)
         named = {"host": parts.netloc, **headers}
         scope = {

@@ -47,7 +47,7 @@ class AccessControl:
         self._on_loopback = on_loopback
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Calls the application, or rejects the request."""
+        """Call the application, or reject the request."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
         if refusal is None:
             return self._app(scope, receive, send)
@@ -84,10 +84,12 @@ class AccessControl:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if self._token is None or path in OPEN_PATHS:
             return None
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode("latin-1"), self._token
-        ):
+        return self._token_refusal(headers.get("authorization", ""), self._token)
+
+    def _token_refusal(self, authorization: str, token: bytes) -> tuple[int, str] | None:
+        kind, _, given = authorization.partition(" ")
+        is_token = hmac.compare_digest(given.strip().encode("latin-1"), token)
+        if kind.lower() == "bearer" and is_token:
             return None
         problem = "wrong token" if given else "no token"
         return 401, f"{problem}; send the header Authorization: Bearer <token>"
@@ -104,7 +106,7 @@ def _hostname(url: str) -> str:
 
 
 def is_loopback(name: Any) -> bool:
-    """Returns whether an address is one of the loopback.
+    """Return whether an address is one of the loopback.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("::ffff:127.0.0.1"), is_loopback("0.0.0.0")

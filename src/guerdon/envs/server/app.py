@@ -86,7 +86,7 @@ class EnvApp(Starlette):
         )
 
     def listens_on(self, host: str) -> None:
-        """Sets the address that the server listens on, as `serve` does."""
+        """Set the address that the server listens on, as `serve` does."""
         self._on_loopback = is_loopback(host)
 
 
@@ -102,7 +102,7 @@ def create_app(
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
 ) -> EnvApp:
-    """Makes an application that serves an environment, over HTTP and WebSocket.
+    """Make an application that serves an environment, over HTTP and WebSocket.
 
     It speaks OpenEnv's protocol: any client of OpenEnv can connect. Each session has an
     environment of its own.
@@ -163,7 +163,7 @@ def create_app(
 def _environment_class(
     factory: Any, pipeline: RewardPipeline | None, *, may_make: bool
 ) -> type[Environment[Any, Any, Any]]:
-    """Returns the class of the environments; a function has to make one for that."""
+    """Return the class of the environments; a function has to make one for that."""
     if isinstance(factory, type) and issubclass(factory, Environment):
         return factory
     if not may_make:

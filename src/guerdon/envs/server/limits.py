@@ -85,7 +85,7 @@ class BodyLimits:
         self._metrics = metrics
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Calls the application, for an HTTP request with a bounded `receive`."""
+        """Call the application, for an HTTP request with a bounded `receive`."""
         if scope["type"] == "http":
             receive = self._bounded(scope, receive)
         return self._app(scope, receive, send)

@@ -29,7 +29,7 @@ logger = logging.getLogger("guerdon.server")
 def log(
     event: str, *, level: str = "info", trace: BaseException | None = None, **fields: Any
 ) -> None:
-    """Logs an event with its fields.
+    """Log an event with its fields.
 
     Args:
         event: What happened.
@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
     """Formats a log record as a line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line."""
+        """Return the line."""
         line = {
             **getattr(record, "fields", {}),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -66,7 +66,7 @@ class TextFormatter(logging.Formatter):
     """Formats a log record as a line of text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line, with the traceback below it."""
+        """Return the line, with the traceback below it."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         fields = getattr(record, "fields", {})
         values = "".join(f"  {name}={_line(value)}" for name, value in fields.items())
@@ -78,7 +78,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _line(value: object) -> str:
-    """Returns the text of a field, which can't contain a line break."""
+    """Return the text of a field, which can't contain a line break."""
     text = str(value)
     return text if text.isprintable() else repr(text)
 
@@ -140,7 +140,7 @@ class Metrics:
         self._steps: Counter | None = None
 
     def observe_step(self, seconds: float, observation: Observation | None) -> None:
-        """Counts a step, and the scores of its observation; None if it failed."""
+        """Count a step, and the scores of its observation; None if it failed."""
         if self._steps is None:
             self._steps = self.calls.labels("step")
         self._steps.inc()
@@ -161,7 +161,7 @@ class Metrics:
         return self._components.setdefault(name, self.rewards.labels(name))
 
     def text(self) -> bytes:
-        """Returns everything in Prometheus' text format."""
+        """Return everything in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -53,7 +53,7 @@ def openapi_document(
     observation_type: type[Observation],
     state_type: type[State],
 ) -> Schema:
-    """Describes the HTTP interface of a server.
+    """Describe the HTTP interface of a server.
 
     Args:
         title: The environment's name.

@@ -66,7 +66,7 @@ TYPES = ("reset", "step", "state", "close", "mcp", "config")
 
 
 def parse_message(text: str | bytes | None, max_config_bytes: int = 2**20) -> ClientMessage:
-    """Parses a message of a session.
+    """Parse a message of a session.
 
     Example:
         >>> parse_message('{"type": "step", "data": {"text": "hi"}}')
@@ -161,7 +161,7 @@ class ProtocolError(Exception):
 
 
 def error_frame(error: ProtocolError) -> str:
-    """Returns the WebSocket message for an error."""
+    """Return the WebSocket message for an error."""
     data = {"message": error.message, "code": error.code, **error.details}
     return json.dumps({"type": "error", "data": data}, default=str)
 
@@ -169,7 +169,7 @@ def error_frame(error: ProtocolError) -> str:
 def validation_error(
     what: str, error: ValidationError, *, loc: tuple[str, ...] = ()
 ) -> ProtocolError:
-    """Returns the error for invalid fields.
+    """Return the error for invalid fields.
 
     Args:
         what: What is invalid, for the message.
@@ -182,7 +182,7 @@ def validation_error(
 
 
 def config_error(error: RewardConfigError) -> ProtocolError:
-    """Returns the error for a rejected change of the configuration."""
+    """Return the error for a rejected change of the configuration."""
     if isinstance(error, ConfigConflictError):
         return ProtocolError(ErrorCode.CONFLICT, str(error), status=412, version=error.present)
     errors = []
@@ -201,7 +201,7 @@ _QUOTE = "'"
 
 
 def observation_json(observation: Observation) -> bytes:
-    """Returns an observation as it is sent.
+    """Return an observation as it is sent.
 
     Its metadata is inside the observation and, unless it is empty, beside it: older clients read
     one, newer ones the other.
@@ -230,7 +230,7 @@ def observation_json(observation: Observation) -> bytes:
 
 
 def state_json(state: State) -> bytes:
-    """Returns a state as it is sent.
+    """Return a state as it is sent.
 
     Raises:
         InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
@@ -257,7 +257,7 @@ def _model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
 
 
 def _unsendable_path(value: Any, depth: int = 10) -> str:
-    """Returns the path to the first part that is not serializable; it may be a circle."""
+    """Return the path to the first part that is not serializable; it may be a circle."""
     for name, each in _parts(value) if depth else ():
         try:
             to_json(each)
@@ -267,14 +267,14 @@ def _unsendable_path(value: Any, depth: int = 10) -> str:
 
 
 def _not_finite(value: Any, path: str = "") -> list[str]:
-    """Returns the floats that JSON can't represent, each with its path."""
+    """Return the floats that JSON can't represent, each with its path."""
     if isinstance(value, float):
         return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
     return [found for name, each in _parts(value) for found in _not_finite(each, f"{path}{name}")]
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the parts of nested data, each with its step in a path."""
+    """Yield the parts of nested data, each with its step in a path."""
     if isinstance(value, BaseModel):
         yield from ((f".{name}", each) for name, each in value if name not in _BESIDE)
     elif isinstance(value, Mapping):
@@ -292,7 +292,7 @@ INVALID_PARAMS = -32602
 
 
 def answer_json_rpc(request: Any) -> dict[str, Any]:
-    """Answers a JSON-RPC request of MCP; environments offer no tools.
+    """Answer a JSON-RPC request of MCP; environments offer no tools.
 
     Example:
         >>> answer_json_rpc({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
@@ -316,7 +316,7 @@ def answer_json_rpc(request: Any) -> dict[str, Any]:
 
 
 def answer_json_rpc_text(text: str | bytes | None) -> str:
-    """Answers a JSON-RPC request that is not parsed yet; None for a binary frame."""
+    """Answer a JSON-RPC request that is not parsed yet; None for a binary frame."""
     try:
         request = from_json(text or b"", allow_inf_nan=False)
     except (ValueError, RecursionError):

@@ -79,7 +79,7 @@ class Endpoints:
         )
 
     def routes(self) -> list[BaseRoute]:
-        """Returns all routes."""
+        """Return all routes."""
         limits = self._sessions.limits
         config_limits = Middleware(
             BodyLimits,
@@ -107,36 +107,36 @@ class Endpoints:
     # About the environment ----------------------------------------------------------------------
 
     async def health(self, request: Request) -> Response:
-        """Reports that the server runs."""
+        """Report that the server runs."""
         return _json_response({"status": "healthy"})
 
     async def metadata(self, request: Request) -> Response:
-        """Returns the environment's metadata."""
+        """Return the environment's metadata."""
         await self._sessions.configuration()
         metadata = self._sessions.metadata
         return _json_response({**metadata, "name": self._name or metadata["name"]})
 
     async def environments(self, request: Request) -> Response:
-        """Returns the environment's name in a list."""
+        """Return the environment's name in a list."""
         await self._sessions.configuration()
         return _json_response([self._name or self._sessions.metadata["name"]])
 
     async def schema(self, request: Request) -> Response:
-        """Returns the schemas of actions, observations and states."""
+        """Return the schemas of actions, observations and states."""
         return _json_response(self._schemas)
 
     async def metrics(self, request: Request) -> Response:
-        """Returns the metrics in Prometheus' format."""
+        """Return the metrics in Prometheus' format."""
         return Response(self._sessions.metrics.text(), headers={"content-type": METRICS_TYPE})
 
     async def openapi(self, request: Request) -> Response:
-        """Returns the OpenAPI document."""
+        """Return the OpenAPI document."""
         return _json_response(self._openapi)
 
     # Configuration ------------------------------------------------------------------------------
 
     async def config(self, request: Request) -> Response:
-        """Returns the reward configuration, or changes it for all sessions.
+        """Return the reward configuration, or change it for all sessions.
 
         The ``ETag`` of the response is for the ``If-Match`` of a change.
         """
@@ -158,13 +158,13 @@ class Endpoints:
         return _config_response(answer, answer["config"]["version"])
 
     async def audit(self, request: Request) -> Response:
-        """Returns the changes of the configuration."""
+        """Return the changes of the configuration."""
         return _json_response(list((await self._sessions.configuration()).audit))
 
     # Calls of an environment --------------------------------------------------------------------
 
     async def state(self, request: Request) -> Response:
-        """Returns the state of a fresh environment."""
+        """Return the state of a fresh environment."""
 
         async def call(runner: EnvRunner) -> bytes:
             return state_json(await runner.state())
@@ -172,7 +172,7 @@ class Endpoints:
         return await self._call(request, "state", call)
 
     async def reset(self, request: Request) -> Response:
-        """Resets a fresh environment."""
+        """Reset a fresh environment."""
         body = await _read_json(request)
         arguments = _validated(ResetRequest, {} if body is None else body)
 
@@ -182,7 +182,7 @@ class Endpoints:
         return await self._call(request, "reset", call)
 
     async def step(self, request: Request) -> Response:
-        """Takes a step in a fresh environment."""
+        """Take a step in a fresh environment."""
         arguments = _validated(StepRequest, await _read_json(request))
         try:
             action_type = self._sessions.action_type
@@ -200,11 +200,11 @@ class Endpoints:
         return await self._call(request, "step", call)
 
     async def mcp(self, request: Request) -> Response:
-        """Answers a JSON-RPC request; always with 200, as in the protocol."""
+        """Answer a JSON-RPC request; always with 200, as in the protocol."""
         return _json_text_response(answer_json_rpc_text(await request.body()))
 
     async def mcp_websocket(self, websocket: WebSocket) -> None:
-        """Answers JSON-RPC requests; takes the place of a session."""
+        """Answer JSON-RPC requests, in the place of a session."""
         limits = self._sessions.limits
         receive, send = websocket.receive, websocket.send
         connection = Connection(websocket.scope, receive, send, limits.send_timeout_s)
@@ -226,7 +226,7 @@ class Endpoints:
     async def _call(
         self, request: Request, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
     ) -> Response:
-        """Calls a fresh environment, as long as the client waits."""
+        """Call a fresh environment, as long as the client waits."""
         with self._sessions.slot():
             calling = asyncio.ensure_future(self._call_environment(what, call))
             leaving = asyncio.ensure_future(_disconnected(request))
@@ -256,7 +256,7 @@ class Endpoints:
 
 
 async def _read_json(request: Request) -> Any:
-    """Returns the body; None if it is empty."""
+    """Return the body; None if it is empty."""
     body = await request.body()
     if not body.strip():
         return None
@@ -277,7 +277,7 @@ def _validated(model: type[ModelT], data: Any, loc: tuple[str, ...] = ("body",))
 
 
 def _accepted_versions(request: Request) -> list[str] | None:
-    """Returns the versions in ``If-Match``; None for any version."""
+    """Return the versions in ``If-Match``; None for any version."""
     headers = request.headers.getlist("if-match")
     if not headers or any(header.strip() == "*" for header in headers):
         return None
@@ -288,7 +288,7 @@ def _accepted_versions(request: Request) -> list[str] | None:
 
 
 async def _disconnected(request: Request) -> None:
-    """Returns when the client has left."""
+    """Return when the client has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -297,7 +297,7 @@ async def _disconnected(request: Request) -> None:
 
 
 async def error_response(request: Request, error: Exception) -> Response:
-    """Returns the response for an exception: the handler of all exceptions."""
+    """Return the response for an exception: the handler of all exceptions."""
     if isinstance(error, ProtocolError):
         detail: Any = error.details.get("errors") if error.status == 422 else None
         if detail is None:
@@ -317,7 +317,7 @@ async def error_response(request: Request, error: Exception) -> Response:
 def _json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Returns JSON in ASCII: the text of an exception may contain surrogates."""
+    """Return JSON in ASCII: the text of an exception may contain surrogates."""
     text = json.dumps(content, default=str, allow_nan=False)
     return Response(text, status, headers, media_type="application/json")
 

@@ -44,7 +44,7 @@ from guerdon.errors import (
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action
 
-__all__ = ["BOUNDED", "UNREAD", "Connection", "Session", "SessionManager"]
+__all__ = ["Connection", "Session", "SessionEnd", "SessionManager"]
 
 # The extension of a scope whose server closes connections of clients that don't read. Its value is
 # a dict; the server writes to its "reason" why it closed the connection.
@@ -98,12 +98,12 @@ class Connection:
         self._early: deque[MutableMapping[str, Any]] = deque()
 
     async def accept(self) -> None:
-        """Accepts the handshake."""
+        """Accept the handshake."""
         await self._receive()
         await self._send({"type": "websocket.accept"})
 
     async def receive(self) -> str | None:
-        """Returns the next message; None for a binary one.
+        """Return the next message; None for a binary one.
 
         Raises:
             SessionEnd: The client has left.
@@ -115,7 +115,7 @@ class Connection:
         return text
 
     async def wait_until_gone(self) -> None:
-        """Keeps up to `EARLY` messages for later until the client leaves.
+        """Keep up to `EARLY` messages for later until the client leaves.
 
         Raises:
             SessionEnd: The client has left.
@@ -127,7 +127,7 @@ class Connection:
             self._early.append(event)
 
     async def close(self, code: int, reason: str, error: ProtocolError | None = None) -> None:
-        """Closes the connection, after an error if there is one, unless the client has left."""
+        """Close the connection, after an error if there is one, unless the client has left."""
         with contextlib.suppress(SessionEnd, RuntimeError):
             if error is not None:
                 await self.send({"type": "websocket.send", "text": error_frame(error)})
@@ -135,7 +135,7 @@ class Connection:
             await self.send({"type": "websocket.close", "code": code, "reason": reason})
 
     async def send(self, event: MutableMapping[str, Any]) -> None:
-        """Sends an ASGI event.
+        """Send an ASGI event.
 
         Raises:
             SessionEnd: The client has left, or doesn't read.
@@ -201,7 +201,7 @@ class SessionManager:
 
     @contextlib.asynccontextmanager
     async def running(self) -> Any:
-        """Checks the environment, and ends the sessions and the threads on exit."""
+        """Check the environment, and end the sessions and the threads on exit."""
         self.close()
         self.draining = False
         await self.configuration()
@@ -225,7 +225,7 @@ class SessionManager:
         return threads
 
     def runner(self, configuration: Callable[[], RewardRuntime | None] | None = None) -> EnvRunner:
-        """Returns a runner of a new environment."""
+        """Return a runner of a new environment."""
         return EnvRunner(
             self.factory,
             self.threads,
@@ -235,7 +235,7 @@ class SessionManager:
 
     @contextlib.asynccontextmanager
     async def environment(self) -> Any:
-        """Makes an environment for one call, and closes it."""
+        """Make an environment for one call, and close it."""
         runner = self.runner()
         try:
             await runner.open()
@@ -244,7 +244,7 @@ class SessionManager:
             await runner.close(self.limits.close_timeout_s)
 
     async def configuration(self) -> RewardRuntime:
-        """Returns the reward configuration of all sessions; first makes an environment to see it.
+        """Return the reward configuration of all sessions; first make an environment to see it.
 
         Raises:
             ServiceUnavailableError: A service of the reward can't be reached.
@@ -270,7 +270,7 @@ class SessionManager:
     # Capacity -----------------------------------------------------------------------------------
 
     def check_capacity(self) -> None:
-        """Checks that one more session may begin.
+        """Check that one more session may begin.
 
         Raises:
             ProtocolError: All sessions are taken, or the server is shutting down.
@@ -294,7 +294,7 @@ class SessionManager:
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
-        """Takes the place of a session for a call.
+        """Take the place of a session for a call.
 
         Raises:
             ProtocolError: There is none.
@@ -309,7 +309,7 @@ class SessionManager:
     # WebSockets ---------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one session over a WebSocket."""
+        """Serve one session over a WebSocket."""
         connection = Connection(scope, receive, send, self.limits.send_timeout_s)
         await connection.accept()
         try:
@@ -327,7 +327,7 @@ class SessionManager:
         await session.run()
 
     def remove(self, session: Session, reason: str) -> None:
-        """Removes a session that has ended."""
+        """Remove a session that has ended."""
         self.sessions.discard(session)
         self._count()
         self.metrics.closed.labels(reason).inc()
@@ -351,7 +351,7 @@ class SessionManager:
         code: ErrorCode = ErrorCode.EXECUTION_ERROR,
         session: int | None = None,
     ) -> ProtocolError:
-        """Counts and logs what an environment raised, and returns the error for the client."""
+        """Count and log what an environment raised, and return the error for the client."""
         message = say_failure(error, what or kind)
         expected = isinstance(error, (EpisodeError, EnvTimeoutError, InvalidArgumentError))
         self.report(kind, message, session=session, trace=None if expected else error)
@@ -370,18 +370,18 @@ class SessionManager:
         session: int | None = None,
         trace: Exception | None = None,
     ) -> None:
-        """Counts and logs a failure."""
+        """Count and log a failure."""
         self.metrics.failures.labels(kind).inc()
         log(f"{kind} failed", level="warning", trace=trace, session=session, error=message)
 
     async def reset(self, runner: EnvRunner, request: ResetRequest) -> bytes:
-        """Begins an episode, counts it, and returns its first observation as JSON."""
+        """Begin an episode, counts it, and return its first observation as JSON."""
         self.metrics.calls.labels("reset").inc()
         extra = request.model_extra
         return observation_json(await runner.reset(request.seed, request.episode_id, extra))
 
     async def timed_step(self, step: Awaitable[Any], *, session: int | None = None) -> bytes:
-        """Awaits a step, counts it and what failed in it, and returns its observation as JSON."""
+        """Await a step, count it and what failed in it, and return its observation as JSON."""
         start = perf_counter()
         observation = None
         try:
@@ -402,7 +402,7 @@ class SessionManager:
     # Time ---------------------------------------------------------------------------------------
 
     def _end_idle(self) -> None:
-        """Ends idle sessions, again and again as long as there are sessions."""
+        """End idle sessions, again and again as long as there are sessions."""
         self._timer = None
         limit = self.limits.idle_timeout_s
         oldest = monotonic() - limit
@@ -416,7 +416,7 @@ class SessionManager:
             self._timer = asyncio.get_running_loop().call_later(delay, self._end_idle)
 
     async def drain(self, grace_s: float) -> None:
-        """Refuses new sessions, and ends the open ones, each after its present answer.
+        """Refuse new sessions, and end the open ones, each after its present answer.
 
         Args:
             grace_s: Seconds that running steps have before they are abandoned.
@@ -435,7 +435,7 @@ class SessionManager:
                 log("sessions are still running", level="warning", sessions=len(self.sessions))
 
     def close(self) -> None:
-        """Ends the threads and the timer."""
+        """End the threads and the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -445,7 +445,7 @@ class SessionManager:
 
 
 def _copied(rubric: Any) -> Any:
-    """Returns a rubric that no session scores by, even if all environments share one."""
+    """Return a rubric that no session scores by, even if all environments share one."""
     try:
         return copy.deepcopy(rubric)
     except Exception:  # it can't be copied: the one of the environment that was made for this
@@ -492,7 +492,7 @@ class Session:
         self._watching: asyncio.Task[None] | None = None
 
     def stop(self, end: SessionEnd, *, now: bool = False) -> None:
-        """Ends the session: at once if it is waiting or `now`, else after its answer."""
+        """End the session: at once if it is waiting or `now`, else after its answer."""
         if now or (self.is_waiting and self._end is None):
             self._interrupt(end)
         elif self._end is None:
@@ -504,7 +504,7 @@ class Session:
             self._task.cancel()
 
     async def run(self) -> None:
-        """Serves the session until it ends."""
+        """Serve the session until it ends."""
         self._task = asyncio.current_task()
         error = ProtocolError(ErrorCode.SESSION_ERROR, "the server failed")
         end = SessionEnd("server error", error)
@@ -596,7 +596,7 @@ class Session:
         return f'{{"type":"observation","data":{observation.decode()}}}'
 
     async def _configure(self, change: Any) -> str:
-        """Returns the reward configuration, after a change for this session alone."""
+        """Return the reward configuration, after a change for this session alone."""
         common = await self._manager.configuration()
         if change is None:
             answer: Any = await asyncio.to_thread((self.live or common).to_dict)
@@ -614,7 +614,7 @@ class Session:
     # Watching the client while its environment works --------------------------------------------
 
     def ring(self, now: float) -> None:
-        """Watches the connection if the answer takes long; the alarm of a busy session."""
+        """Watch the connection if the answer takes long; the alarm of a busy session."""
         if self._watching is None and now - self._busy_since > PATIENCE_S:
             self._watching = asyncio.ensure_future(self._stop_when_gone())
 

@@ -39,7 +39,7 @@ def serve(
     grace_s: float = 30.0,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serves an environment until SIGTERM or Ctrl-C; then lets running steps end, and stops.
+    """Serve an environment until SIGTERM or Ctrl-C; then let running steps end, and stop.
 
     Example:
         >>> from guerdon import create_app, serve
@@ -234,7 +234,7 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
         self.transport.abort()
 
     def _part(self) -> None:
-        """Aborts the connection soon, whether or not the client reads the rest."""
+        """Abort the connection soon, whether or not the client reads the rest."""
         self.loop.call_later(min(PARTING_S, self.limits.send_timeout_s), self.transport.abort)
 
 
@@ -257,7 +257,7 @@ def _url(listener: socket.socket) -> str:
 
 
 def _raise_file_limit() -> None:
-    """Allows as many open connections as the system permits."""
+    """Allow as many open connections as the system permits."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
