@@ -375,7 +375,7 @@ class SessionManager:
         log(f"{kind} failed", level="warning", trace=trace, session=session, error=message)
 
     async def reset(self, runner: EnvRunner, request: ResetRequest) -> bytes:
-        """Begin an episode, counts it, and return its first observation as JSON."""
+        """Begin an episode, count it, and return its first observation as JSON."""
         self.metrics.calls.labels("reset").inc()
         extra = request.model_extra
         return observation_json(await runner.reset(request.seed, request.episode_id, extra))
