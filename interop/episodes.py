@@ -24,7 +24,7 @@ GROUP = 4
 
 
 def script(*words: str, say: Callable[..., Any] = dict) -> ScriptedPolicy:
-    """A policy that says some words, one a turn, by an action that `say` makes of a `message`."""
+    """A policy of some words, one per turn; `say` makes an action of a `message`."""
     return ScriptedPolicy([say(message=word) for word in words])
 
 
@@ -85,7 +85,7 @@ async def check_group(env: Callable[[], Any], rewards: Sequence[float]) -> None:
 def check_record(
     record: RolloutRecord, *, ended: str, rewards: list[Any], first: str | None = None
 ) -> None:
-    """Look at the record of an episode in which the first of `WORDS` were said.
+    """Look at the record of an episode with the first of `WORDS`.
 
     Args:
         record: The record.
@@ -133,7 +133,7 @@ def _check_conversation(record: RolloutRecord, words: Sequence[str], *, first: s
 
 
 def check_error(env: Any, said: str) -> None:
-    """Play an episode that breaks at its second step: the first one stays, the error is told.
+    """Play an episode that breaks at its second step: the first one is kept, with the error.
 
     Args:
         env: What makes environments, or one.

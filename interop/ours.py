@@ -38,7 +38,7 @@ class Echoed(Observation):
 
 
 class EchoState(State):
-    """Where their environment's episode stands."""
+    """The state of their environment's episode."""
 
     level: int = 0
 

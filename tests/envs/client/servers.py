@@ -1,4 +1,4 @@
-"""What these clients talk to: real servers of an echo, and servers that do as a test says."""
+"""Servers for the tests of clients: an echo, and scripted ones."""
 
 import asyncio
 import contextlib
@@ -118,7 +118,7 @@ class Served:
         assert not self._thread.is_alive(), "the server doesn't stop"
 
 
-# A server that does as it is told ---------------------------------------------------------------
+# A scripted server ------------------------------------------------------------------------------
 
 
 def observed(observation=None, reward=None, done=False, **beside):
@@ -128,7 +128,7 @@ def observed(observation=None, reward=None, done=False, **beside):
 
 
 def failed(code, message="something", **more):
-    """An answer that says what went wrong."""
+    """An error."""
     return json.dumps({"type": "error", "data": {"message": message, "code": code, **more}})
 
 
@@ -158,7 +158,7 @@ class Scripted:
 
 
 async def questions(socket):
-    """What a client asks, until it says goodbye."""
+    """The messages of a client until ``close``."""
     async for text in socket:
         message = json.loads(text)
         if message["type"] == "close":
@@ -167,7 +167,7 @@ async def questions(socket):
 
 
 def answering(*answers):
-    """A server that gives these answers, one for each question, and no more."""
+    """A server with these answers, one per request, and no more."""
 
     async def speak(socket, number):
         left = iter(answers)

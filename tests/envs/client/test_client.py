@@ -50,7 +50,7 @@ def playing(play, server, kind=GenericEnvClient, **options):
 
 
 def scripted(play, server, kind=GenericEnvClient, **options):
-    """Play with a client of a server that does as the test says."""
+    """Play with a client of a scripted server."""
 
     async def playing():
         async with server, kind(server.url, **options) as client:

@@ -27,7 +27,7 @@ def asking(ask, server, **options):
 
 
 class Spoken:
-    """An HTTP server that says one thing."""
+    """An HTTP server with one answer."""
 
     def __init__(self, said, *, status="200 OK", kind="application/json"):
         self._said = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n".encode()
@@ -52,7 +52,7 @@ class Spoken:
 
 
 def spoken(ask, said, **options):
-    """Ask a server that says one thing."""
+    """Ask a server with one answer."""
 
     async def asking():
         async with Spoken(said, **options) as server:

@@ -89,7 +89,7 @@ def file(tmp_path):
 
 
 def is_there(process):
-    """Whether a process runs; one that has ended and that nobody has waited for doesn't."""
+    """Whether a process runs; a zombie doesn't."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -127,7 +127,7 @@ def test_process_launcher_starts_and_stops_a_server(file):
             assert (await client.state())["episode_id"] == "ep-1"
             with pytest.raises(ServerError, match="no token"):
                 await GenericEnvClient(client.base_url).connect()
-            # More than a pipe holds: somebody reads what the server prints.
+            # More than the buffer of a pipe: the output is read.
             for _ in range(2):
                 await client.step({"message": "print"})
             assert is_there(process)

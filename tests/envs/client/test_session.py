@@ -253,7 +253,7 @@ def test_remote_session_sends_concurrent_requests_in_order():
 
 
 class Held:
-    """A server that answers when it is told to, in the order of the questions."""
+    """A server that answers on request, in the order of the messages."""
 
     def __init__(self):
         self.heard = asyncio.Semaphore(0)
@@ -585,7 +585,7 @@ def test_remote_session_drops_the_connection_on_a_large_message():
 
 
 async def shaken_hands(reader, writer):
-    """Accept a WebSocket by hand; gives the protocol, for those who don't speak it on."""
+    """Accept a WebSocket by hand, and return the protocol."""
     protocol = ServerProtocol()
     protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
     request = protocol.events_received()[0]

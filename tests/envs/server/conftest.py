@@ -17,7 +17,7 @@ GRACE = 5.0
 
 
 def eventually(true, *, within=SOON):
-    """Wait until something is true; gives what it was."""
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + within
     while not (found := true()):
         assert time.monotonic() < deadline, f"{true} is not true after {within} s: {found!r}"
@@ -68,7 +68,7 @@ class Served:
         return self._thread.is_alive()
 
     def stop(self):
-        """Tell it to stop, as a signal does, and don't wait."""
+        """Request a stop, as a signal does, without waiting."""
         self.server.should_exit = True
 
     def join(self):
@@ -105,7 +105,7 @@ class Served:
 
     @property
     def connections(self):
-        """How many connections it holds."""
+        """The number of open connections."""
         return len(self.server.server_state.connections)
 
     def number(self, name, **labels):
@@ -147,7 +147,7 @@ def serve(ending):
 
 @pytest.fixture(scope="session")
 def ending():
-    """Servers that were told to stop; in the end each of them has."""
+    """Servers that are stopping; each is joined at the end."""
     ending = []
     yield ending
     for served in ending:

@@ -1,4 +1,4 @@
-"""`create_app`: what it takes, and the application that it gives, without a socket."""
+"""`create_app` and the application that it returns, without a socket."""
 
 import asyncio
 import contextlib

@@ -430,7 +430,7 @@ def test_post_config_changes_a_tree_that_cannot_be_copied(serve):
 
 def test_post_config_loses_no_concurrent_first_change():
     async def main():
-        transport = httpx.ASGITransport(create_app(Composed))  # nobody has looked: no lifespan
+        transport = httpx.ASGITransport(create_app(Composed))  # without lifespan, so not inspected
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             sent = [{"weights": {"a": 5.0}}, {"weights": {"b": 7.0}}]
             await asyncio.gather(*(http.post("/config", json=each) for each in sent))

@@ -67,11 +67,11 @@ broken = st.builds(
 )
 
 
-# Whatever is said, there is one answer
+# Any message has one answer
 
 
 def session_of(events):
-    """Play events to a session; gives what it sent, and whether it closed its place."""
+    """Send events to a session, and return what it sent."""
 
     async def play():
         world = counted()

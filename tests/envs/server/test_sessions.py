@@ -1,4 +1,4 @@
-"""Sessions: what is said over a WebSocket, what ends a session, and what is left of it."""
+"""Sessions: messages over a WebSocket, their end, and what remains."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from tests.envs.server.worlds import (
     step,
 )
 
-# What is said
+# Messages
 
 
 def test_session_plays_an_episode(play):

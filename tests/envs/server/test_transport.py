@@ -201,7 +201,7 @@ def test_http_drops_a_connection_whose_body_never_comes(serve, length):
     served = serve(handshake_timeout_s=0.1, max_sessions=1)
     raw = served.raw()
     raw.send(b"POST /step HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
-    assert served.http.post("/reset").status_code == 200  # it holds no place
+    assert served.http.post("/reset").status_code == 200  # it takes no place
     assert raw.dropped(timeout=3)
 
 

@@ -67,7 +67,7 @@ class Process:
         return Client(self.url.replace("http", "ws") + "/ws")
 
     def end(self, timeout=SOON):
-        """Its exit code, and what it said."""
+        """Its exit code and its output."""
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out, err
 

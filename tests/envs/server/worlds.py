@@ -84,7 +84,7 @@ CLOSE = {"type": "close"}
 
 
 class Client:
-    """A WebSocket of the `websockets` library, which says and hears JSON."""
+    """A WebSocket of the `websockets` library, which sends and receives JSON."""
 
     def __init__(self, url, **options):
         options = {"compression": None, "proxy": None, "max_size": None} | options
@@ -108,7 +108,7 @@ class Client:
         return answer["data"]["code"]
 
     def ended(self):
-        """The code with which the server closes, before it says anything else."""
+        """The code with which the server closes, before any other message."""
         try:
             said = self.socket.recv(timeout=SOON)
         except TimeoutError:
@@ -140,7 +140,7 @@ class Raw:
         self.socket.sendall(data)
 
     def upgrade(self, path="/ws", host="localhost", **headers):
-        """Ask for a WebSocket; gives the status of the answer."""
+        """Request a WebSocket, and return the status of the answer."""
         named = {
             "Host": host,
             "Upgrade": "websocket",
@@ -204,14 +204,14 @@ class Raw:
         return json.loads(payload)
 
     def close_code(self):
-        """Read until the server closes the WebSocket; gives the code."""
+        """Read until the server closes the WebSocket, and return the code."""
         while True:
             opcode, payload = self.read_frame()
             if opcode == 8:
                 return struct.unpack("!H", payload[:2])[0]
 
     def dropped(self, timeout=SOON):
-        """Whether the server ends the TCP connection, with whatever it says before."""
+        """Whether the server ends the TCP connection, whatever it sends before."""
         self.socket.settimeout(timeout)
         try:
             while self.socket.recv(65536):
