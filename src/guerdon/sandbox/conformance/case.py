@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from textwrap import dedent
-from typing import Literal
+from typing import Any, Literal
 
 from guerdon.sandbox.conformance.preamble import PREAMBLE
 from guerdon.sandbox.protocol import Ending, Execution, Limits
 
-__all__ = ["Case", "Way"]
+__all__ = ["Case", "CaseGroup", "Way", "source"]
 
 Way = Literal["alone", "after", "beside", "checked", "right", "function"]
 
@@ -111,3 +113,45 @@ def _told(execution: Execution) -> str:
     said = next((each for each in words if each), "(it printed nothing)")[-160:]
     code = "" if execution.exit_code is None else f" {execution.exit_code}"
     return f"{execution.ending}{code}, {' / '.join(said.splitlines())}"
+
+
+class CaseGroup:
+    """Collects the cases of one group from functions.
+
+    The body of a decorated function is the program, and its docstring states what the case proves.
+    The function itself is never called: its source runs in the sandbox, where the names of
+    `PREAMBLE` are defined.
+
+    Args:
+        group: The name of the group.
+        **defaults: Fields of `Case` that all cases of the group share.
+    """
+
+    def __init__(self, group: str, **defaults: Any) -> None:
+        self.group, self.defaults = group, defaults
+        self.cases: list[Case] = []
+
+    def __call__(
+        self, name: str, *, before: str = "", **fields: Any
+    ) -> Callable[[Callable[[], None]], None]:
+        """Add a decorated function as a case, with `before` in front of its program."""
+
+        def add(function: Callable[[], None]) -> None:
+            proves = (function.__doc__ or "").removesuffix(".")
+            values = {"proves": proves, **self.defaults, **fields}
+            program = before + source(function)
+            self.cases.append(Case(name=name, group=self.group, program=program, **values))
+
+        return add
+
+
+def source(function: Callable[[], None]) -> str:
+    """Return the body of a function as a program, without its docstring."""
+    text = dedent(inspect.getsource(function))
+    definition = ast.parse(text).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    first = definition.body[0]
+    is_docstring = function.__doc__ is not None
+    # From the line after the signature or docstring: comments before the first statement stay.
+    start = first.end_lineno if is_docstring else definition.lineno
+    return dedent("\n".join(text.splitlines()[start or 0 :])) + "\n"

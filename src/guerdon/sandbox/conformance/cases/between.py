@@ -4,353 +4,352 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import Case
+from guerdon.sandbox.conformance.case import CaseGroup, source
 from guerdon.sandbox.protocol import Limits
 
 __all__ = ["BETWEEN"]
 
 _LIMITS = Limits(seconds=2, memory_bytes=128 << 20, processes=8, files=20)
 
-_after = partial(Case, group="between calls", way="after")
-_beside = partial(Case, group="between calls", way="beside", limits=_LIMITS)
-_function = partial(
-    Case,
-    group="between calls",
+group = CaseGroup("between calls")
+after = partial(group, way="after")
+
+beside = partial(group, way="beside", limits=_LIMITS)
+
+function = partial(
+    group,
     way="function",
     limits=Limits(seconds=4, memory_bytes=512 << 20, processes=8, files=20),
 )
 
-#: What the companion tells the program beside it, and then waits for its end.
-_NEIGHBOUR = """
-with open("mine", "w") as file:
-    file.write(host["mark"])
-os.environ["GUERDON_NEIGHBOUR"] = host["mark"]
-line = socket.socket(fileno=3)
-line.sendall(json.dumps({"pid": os.getpid(), "folder": os.getcwd()}).encode() + b"\\n")
-line.recv(1)
-"""
+# The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.
+# fmt: off
 
-#: How the program comes to know of it.
-_MEET = """
-line = socket.socket(fileno=3)
-other = json.loads(line.makefile().readline())
-pid, folder = other["pid"], other["folder"]
-if pid == os.getpid():
-    pid = host["sleeper"]  # both have their own processes: then the host's are aimed at
-"""
 
-BETWEEN: tuple[Case, ...] = (
-    _after(
-        name="poisoned modules",
-        proves="a patched module is whole again in the next call",
-        companion="""
-        import builtins
-        json.loads = json.dumps = lambda *arguments, **others: "poisoned"
-        os.getcwd = lambda: "poisoned"
-        builtins.len = lambda thing: 7
-        builtins.guerdon_poison = True
-        sys.modules["base64"] = json
-        sys.path.insert(0, "/poisoned")
-        held("poisoned")
-        """,
-        program="""
-        import base64, builtins
-        found = [
+# The companion sends these facts to the program beside it, and waits for its end.
+@source
+def _neighbor():
+    with open("mine", "w") as file:
+        file.write(host["mark"])
+    os.environ["GUERDON_NEIGHBOUR"] = host["mark"]
+    line = socket.socket(fileno=3)
+    line.sendall(json.dumps({"pid": os.getpid(), "folder": os.getcwd()}).encode() + b"\n")
+    line.recv(1)
+
+# The program receives them.
+@source
+def _meet():
+    line = socket.socket(fileno=3)
+    other = json.loads(line.makefile().readline())
+    pid, folder = other["pid"], other["folder"]
+    if pid == os.getpid():
+        pid = host["sleeper"]  # both have their own processes: then the host's are aimed at
+
+
+@source
+def poisoned_modules_before():
+    import builtins
+    json.loads = json.dumps = lambda *arguments, **others: "poisoned"
+    os.getcwd = lambda: "poisoned"
+    builtins.len = lambda thing: 7
+    builtins.guerdon_poison = True
+    sys.modules["base64"] = json
+    sys.path.insert(0, "/poisoned")
+    held("poisoned")
+
+
+@after("poisoned modules", companion=poisoned_modules_before)
+def poisoned_modules():
+    """A patched module is whole again in the next call."""
+    import base64, builtins
+    found = [
+        what for what, is_bad in {
+            "json": json.loads("[1]") != [1],
+            "os": os.getcwd() == "poisoned",
+            "len": len("four") != 4,
+            "a builtin": hasattr(builtins, "guerdon_poison"),
+            "sys.modules": not hasattr(base64, "b64encode"),
+            "sys.path": "/poisoned" in sys.path,
+        }.items() if is_bad
+    ]
+    broken("poisoned: " + ", ".join(found)) if found else held("all is as it should be")
+
+
+@source
+def environment_and_folder_before():
+    os.environ["GUERDON_LEFT"] = "left"
+    os.putenv("GUERDON_LEFT", "left")
+    os.umask(0o123)
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        os.nice(3)
+    except OSError as error:
+        print(error, file=sys.stderr)
+    held("left")
+
+
+@after("environment and folder", companion=environment_and_folder_before)
+def environment_and_folder():
+    """Variables, working folder, umask, priority and signals start anew."""
+    found = []
+    if "GUERDON_LEFT" in os.environ or libc.getenv(b"GUERDON_LEFT"):
+        found.append("a variable")
+    if os.getcwd() == "/":
+        found.append("the working folder")
+    if os.umask(0o22) == 0o123:
+        found.append("the umask")
+    if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
+        found.append("a signal's handling")
+    broken("left: " + ", ".join(found)) if found else held("nothing is left")
+
+
+@source
+def files_left_behind_before():
+    for name in ("left", "json.py", "sitecustomize.py", "guerdon.py"):
+        with open(name, "w") as file:
+            file.write("raise SystemExit('poisoned')")
+    os.mkdir("folder")
+    print("held:", os.getcwd())
+
+
+@after("files left behind", companion=files_left_behind_before)
+def files_left_behind():
+    """The next call's folder is empty, and the last one's is gone."""
+    before = host["before"].partition("held: ")[2].strip()
+    found = os.listdir(".")
+    if found:
+        broken(f"the folder holds {found}")
+    if os.path.realpath(before) == os.path.realpath("."):
+        held("the folder of that name is empty")
+    else:
+        refused(list=lambda: os.listdir(before), read=lambda: read(before + "/left"))
+
+
+@source
+def files_locked_against_deletion_before():
+    os.mkdir("closed")
+    with open("closed/inside", "w") as file:
+        file.write("left")
+    os.chmod("closed", 0)
+    print("held:", os.getcwd())
+
+
+@after("files locked against deletion", companion=files_locked_against_deletion_before)
+def files_locked_against_deletion():
+    """A folder without permissions is cleared away too."""
+    before = host["before"].partition("held: ")[2].strip()
+    if os.listdir("."):
+        broken(f"the folder holds {os.listdir('.')}")
+    try:
+        os.stat(before + "/closed")
+    except FileNotFoundError:
+        held("it is gone")
+    except OSError as error:
+        held(said(error))
+    else:
+        broken("the closed folder is there")
+
+
+@source
+def threads_and_children_left_behind_before():
+    threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+    child = os.fork()
+    if not child:
+        os.close(1)
+        time.sleep(20)
+        os._exit(0)
+    print("held:", child, flush=True)
+    os._exit(0)
+
+
+@after("threads and children left behind", companion=threads_and_children_left_behind_before)
+def threads_and_children_left_behind():
+    """Nothing that the last call started runs in the next."""
+    before = int(host["before"].partition("held: ")[2])
+    if threading.active_count() != 1:
+        broken(f"{threading.active_count()} threads run")
+    if before == os.getpid():
+        held("the number is the own one: the processes are others")
+    else:
+        refused(
+            "ECHILD",
+            signal=lambda: os.kill(before, 0),
+            wait=lambda: os.waitpid(-1, os.WNOHANG),
+        )
+
+
+@beside("another call's directory", before=_meet, companion=_neighbor)
+def another_call_s_directory():
+    """What another call writes at the same time stays unread and unlisted."""
+    if os.path.realpath(folder) == os.path.realpath(".") and not os.path.exists("mine"):
+        held("the folder of that name is another")
+    else:
+        refused(
+            list=lambda: os.listdir(folder),
+            read=lambda: read(folder + "/mine"),
+            write=lambda: open(folder + "/mine", "ab"),
+            make=lambda: open(folder + "/theirs", "xb"),
+            relative=lambda: read("../" + os.path.basename(folder) + "/mine"),
+            parent=lambda: os.listdir(".."),
+        )
+
+
+@beside("another call's process", before=_meet, companion=_neighbor)
+def another_call_s_process():
+    """Another call that runs at the same time is neither signalled nor stopped."""
+    refused(
+        signal=lambda: os.kill(pid, 0),
+        group=lambda: os.kill(-pid, 0),
+        thread=lambda: call("tgkill", pid, pid, 0),
+        pidfd=lambda: call("pidfd_open", pid, 0),
+        priority=lambda: os.setpriority(os.PRIO_PROCESS, pid, 1),
+        limits=lambda: resource.prlimit(pid, resource.RLIMIT_CORE),
+    )
+
+
+@beside("another call's memory", before=_meet, companion=_neighbor)
+def another_call_s_memory():
+    """Another call's environment and memory stay unread."""
+    here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
+    here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
+    refused(
+        environ=lambda: read(f"/proc/{pid}/environ"),
+        maps=lambda: read(f"/proc/{pid}/maps"),
+        memory=lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR),
+        readv=lambda: call("process_vm_readv", pid, here, 1, there, 1, 0),
+        attach=lambda: call("ptrace", 0x4206, pid, 0, 0),
+        descriptors=lambda: os.listdir(f"/proc/{pid}/fd"),
+    )
+
+
+@source
+def descriptors_through_the_stream_before():
+    import array
+    line = socket.socket(fileno=3)
+    here = os.open(".", os.O_RDONLY)
+    try:
+        line.sendmsg(
+            [b"1"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [here]))]
+        )
+    except OSError:
+        line.sendall(b"0")
+    line.recv(1)
+
+
+@beside("descriptors through the stream", companion=descriptors_through_the_stream_before)
+def descriptors_through_the_stream():
+    """A descriptor that is sent over the stream between two calls opens nothing."""
+    line = socket.socket(fileno=3)
+    try:
+        data, received, _, _ = line.recvmsg(1, 64)
+    except OSError as error:
+        held(said(error))
+        sys.exit()
+    if not received:
+        held("no descriptor came")
+        sys.exit()
+    folder = int.from_bytes(received[0][2][:4], sys.byteorder)
+    refused(
+        "ENOENT",
+        make=lambda: os.open("planted", os.O_CREAT | os.O_WRONLY, dir_fd=folder),
+        list=lambda: os.listdir(folder),
+    )
+
+
+@function("a poisoned function")
+def a_poisoned_function():
+    """A function that poisons its modules is whole in the next call."""
+    import json, os
+    calls = []
+    def call(task):
+        if task == "leave":
+            json.dumps = json.loads = lambda *arguments, **others: "poisoned"
+            os.environ["GUERDON_LEFT"] = "left"
+            calls.append(1)
+            return "left"
+        left = [
             what for what, is_bad in {
                 "json": json.loads("[1]") != [1],
-                "os": os.getcwd() == "poisoned",
-                "len": len("four") != 4,
-                "a builtin": hasattr(builtins, "guerdon_poison"),
-                "sys.modules": not hasattr(base64, "b64encode"),
-                "sys.path": "/poisoned" in sys.path,
+                "a variable": "GUERDON_LEFT" in os.environ,
+                "a global": bool(calls),
             }.items() if is_bad
         ]
-        broken("poisoned: " + ", ".join(found)) if found else held("all is as it should be")
-        """,
-    ),
-    _after(
-        name="environment and folder",
-        proves="variables, working folder, umask, priority and signals start anew",
-        companion="""
-        os.environ["GUERDON_LEFT"] = "left"
-        os.putenv("GUERDON_LEFT", "left")
-        os.umask(0o123)
-        os.chdir("/")
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        try:
-            os.nice(3)
-        except OSError as error:
-            print(error, file=sys.stderr)
-        held("left")
-        """,
-        program="""
-        found = []
-        if "GUERDON_LEFT" in os.environ or libc.getenv(b"GUERDON_LEFT"):
-            found.append("a variable")
-        if os.getcwd() == "/":
-            found.append("the working folder")
-        if os.umask(0o22) == 0o123:
-            found.append("the umask")
-        if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
-            found.append("a signal's handling")
-        broken("left: " + ", ".join(found)) if found else held("nothing is left")
-        """,
-    ),
-    _after(
-        name="files left behind",
-        proves="the next call's folder is empty, and the last one's is gone",
-        companion="""
-        for name in ("left", "json.py", "sitecustomize.py", "guerdon.py"):
-            with open(name, "w") as file:
-                file.write("raise SystemExit('poisoned')")
-        os.mkdir("folder")
-        print("held:", os.getcwd())
-        """,
-        program="""
-        before = host["before"].partition("held: ")[2].strip()
-        found = os.listdir(".")
-        if found:
-            broken(f"the folder holds {found}")
-        if os.path.realpath(before) == os.path.realpath("."):
-            held("the folder of that name is empty")
-        else:
-            refused(list=lambda: os.listdir(before), read=lambda: read(before + "/left"))
-        """,
-    ),
-    _after(
-        name="files locked against deletion",
-        proves="a folder without permissions is cleared away too",
-        companion="""
-        os.mkdir("closed")
-        with open("closed/inside", "w") as file:
-            file.write("left")
-        os.chmod("closed", 0)
-        print("held:", os.getcwd())
-        """,
-        program="""
-        before = host["before"].partition("held: ")[2].strip()
-        if os.listdir("."):
-            broken(f"the folder holds {os.listdir('.')}")
-        try:
-            os.stat(before + "/closed")
-        except FileNotFoundError:
-            held("it is gone")
-        except OSError as error:
-            held(said(error))
-        else:
-            broken("the closed folder is there")
-        """,
-    ),
-    _after(
-        name="threads and children left behind",
-        proves="nothing that the last call started runs in the next",
-        companion="""
-        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
-        child = os.fork()
-        if not child:
-            os.close(1)
-            time.sleep(20)
-            os._exit(0)
-        print("held:", child, flush=True)
-        os._exit(0)
-        """,
-        program="""
-        before = int(host["before"].partition("held: ")[2])
-        if threading.active_count() != 1:
-            broken(f"{threading.active_count()} threads run")
-        if before == os.getpid():
-            held("the number is the own one: the processes are others")
-        else:
-            refused(
-                "ECHILD",
-                signal=lambda: os.kill(before, 0),
-                wait=lambda: os.waitpid(-1, os.WNOHANG),
-            )
-        """,
-    ),
-    _beside(
-        name="another call's directory",
-        proves="what another call writes at the same time stays unread and unlisted",
-        companion=_NEIGHBOUR,
-        program=_MEET
-        + """
-if os.path.realpath(folder) == os.path.realpath(".") and not os.path.exists("mine"):
-    held("the folder of that name is another")
-else:
-    refused(
-        list=lambda: os.listdir(folder),
-        read=lambda: read(folder + "/mine"),
-        write=lambda: open(folder + "/mine", "ab"),
-        make=lambda: open(folder + "/theirs", "xb"),
-        relative=lambda: read("../" + os.path.basename(folder) + "/mine"),
-        parent=lambda: os.listdir(".."),
-    )
-""",
-    ),
-    _beside(
-        name="another call's process",
-        proves="another call that runs at the same time is neither signalled nor stopped",
-        companion=_NEIGHBOUR,
-        program=_MEET
-        + """
-refused(
-    signal=lambda: os.kill(pid, 0),
-    group=lambda: os.kill(-pid, 0),
-    thread=lambda: call("tgkill", pid, pid, 0),
-    pidfd=lambda: call("pidfd_open", pid, 0),
-    priority=lambda: os.setpriority(os.PRIO_PROCESS, pid, 1),
-    limits=lambda: resource.prlimit(pid, resource.RLIMIT_CORE),
-)
-""",
-    ),
-    _beside(
-        name="another call's memory",
-        proves="another call's environment and memory stay unread",
-        companion=_NEIGHBOUR,
-        program=_MEET
-        + """
-here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
-here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
-refused(
-    environ=lambda: read(f"/proc/{pid}/environ"),
-    maps=lambda: read(f"/proc/{pid}/maps"),
-    memory=lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR),
-    readv=lambda: call("process_vm_readv", pid, here, 1, there, 1, 0),
-    attach=lambda: call("ptrace", 0x4206, pid, 0, 0),
-    descriptors=lambda: os.listdir(f"/proc/{pid}/fd"),
-)
-""",
-    ),
-    _beside(
-        name="descriptors through the stream",
-        proves="a descriptor that is sent over the stream between two calls opens nothing",
-        companion="""
-        import array
-        line = socket.socket(fileno=3)
-        here = os.open(".", os.O_RDONLY)
-        try:
-            line.sendmsg(
-                [b"1"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [here]))]
-            )
-        except OSError:
-            line.sendall(b"0")
-        line.recv(1)
-        """,
-        program="""
-        line = socket.socket(fileno=3)
-        try:
-            data, received, _, _ = line.recvmsg(1, 64)
-        except OSError as error:
-            held(said(error))
-            sys.exit()
-        if not received:
-            held("no descriptor came")
-            sys.exit()
-        folder = int.from_bytes(received[0][2][:4], sys.byteorder)
-        refused(
-            "ENOENT",
-            make=lambda: os.open("planted", os.O_CREAT | os.O_WRONLY, dir_fd=folder),
-            list=lambda: os.listdir(folder),
-        )
-        """,
-    ),
-    _function(
-        name="a poisoned function",
-        proves="a function that poisons its modules is whole in the next call",
-        program="""
-        import json, os
-        calls = []
-        def call(task):
-            if task == "leave":
-                json.dumps = json.loads = lambda *arguments, **others: "poisoned"
-                os.environ["GUERDON_LEFT"] = "left"
-                calls.append(1)
-                return "left"
-            left = [
-                what for what, is_bad in {
-                    "json": json.loads("[1]") != [1],
-                    "a variable": "GUERDON_LEFT" in os.environ,
-                    "a global": bool(calls),
-                }.items() if is_bad
-            ]
-            return f"BROKEN: left: {left}" if left else "held: nothing is left"
-        """,
-    ),
-    _function(
-        name="a function's thread",
-        proves="a thread that a function starts doesn't go on in the next call",
-        program="""
-        import threading, time
-        ticks = []
-        def tick():
-            while True:
-                ticks.append(1)
-                time.sleep(0.01)
-        def call(task):
-            if task == "leave":
-                try:
-                    threading.Thread(target=tick, daemon=True).start()
-                except RuntimeError as error:
-                    print(error)
-                return "left"
-            count = len(ticks)
-            time.sleep(0.05)
-            bad = len(ticks) != count or count or threading.active_count() > 1
-            return "BROKEN: the thread runs" if bad else "held: no thread runs"
-        """,
-    ),
-    _function(
-        name="a function that reaches out",
-        proves="a function reaches no network, file or process either",
-        program="""
-        import os, socket, subprocess, sys
-        def attempts(secret, port, pid):
-            yield "read", lambda: open(secret).read()
-            yield "connect", lambda: socket.create_connection(("127.0.0.1", port), 1)
-            yield "signal", lambda: os.kill(pid, 0)
-            yield "parent", lambda: os.kill(os.getppid(), 0)
-            yield "fork", os.fork
-            yield "run", lambda: subprocess.run(["true"])
-            yield "write", lambda: open("/tmp/guerdon-function", "x")
-            yield "here", lambda: open("function", "x")
-        def call(task):
-            if task == "leave":
-                return "left"
-            said = []
-            for name, attempt in attempts(*task):
-                try:
-                    attempt()
-                except OSError as error:
-                    said.append(f"{name}: {error.strerror}")
-                else:
-                    return f"BROKEN: {name} got through"
-            return "held: " + ", ".join(said)
-        """,
-    ),
-    _function(
-        name="a function's import",
-        proves="what a function does when it is imported is held as well",
-        program="""
-        import os, socket
+        return f"BROKEN: left: {left}" if left else "held: nothing is left"
+
+
+@function("a function's thread")
+def a_function_s_thread():
+    """A thread that a function starts doesn't go on in the next call."""
+    import threading, time
+    ticks = []
+    def tick():
+        while True:
+            ticks.append(1)
+            time.sleep(0.01)
+    def call(task):
+        if task == "leave":
+            try:
+                threading.Thread(target=tick, daemon=True).start()
+            except RuntimeError as error:
+                print(error)
+            return "left"
+        count = len(ticks)
+        time.sleep(0.05)
+        bad = len(ticks) != count or count or threading.active_count() > 1
+        return "BROKEN: the thread runs" if bad else "held: no thread runs"
+
+
+@function("a function that reaches out")
+def a_function_that_reaches_out():
+    """A function reaches no network, file or process either."""
+    import os, socket, subprocess, sys
+    def attempts(secret, port, pid):
+        yield "read", lambda: open(secret).read()
+        yield "connect", lambda: socket.create_connection(("127.0.0.1", port), 1)
+        yield "signal", lambda: os.kill(pid, 0)
+        yield "parent", lambda: os.kill(os.getppid(), 0)
+        yield "fork", os.fork
+        yield "run", lambda: subprocess.run(["true"])
+        yield "write", lambda: open("/tmp/guerdon-function", "x")
+        yield "here", lambda: open("function", "x")
+    def call(task):
+        if task == "leave":
+            return "left"
         said = []
-        for attempt in (
-            lambda: os.listdir("/proc"),
-            lambda: open("/etc/shadow").read(),
-            lambda: socket.create_connection(("127.0.0.1", 9), 1),
-            lambda: os.kill(os.getppid(), 0),
-        ):
+        for name, attempt in attempts(*task):
             try:
                 attempt()
-            except ConnectionRefusedError:
-                said.append("BROKEN: there is a network")
             except OSError as error:
-                said.append(error.strerror)
+                said.append(f"{name}: {error.strerror}")
             else:
-                said.append("BROKEN: one got through")
-        def call(task):
-            bad = [line for line in said if line.startswith("BROKEN")]
-            return bad[0] if bad else f"held: {said}"
-        """,
-    ),
-)
+                return f"BROKEN: {name} got through"
+        return "held: " + ", ".join(said)
+
+
+@function("a function's import")
+def a_function_s_import():
+    """What a function does when it is imported is held as well."""
+    import os, socket
+    said = []
+    for attempt in (
+        lambda: os.listdir("/proc"),
+        lambda: open("/etc/shadow").read(),
+        lambda: socket.create_connection(("127.0.0.1", 9), 1),
+        lambda: os.kill(os.getppid(), 0),
+    ):
+        try:
+            attempt()
+        except ConnectionRefusedError:
+            said.append("BROKEN: there is a network")
+        except OSError as error:
+            said.append(error.strerror)
+        else:
+            said.append("BROKEN: one got through")
+    def call(task):
+        bad = [line for line in said if line.startswith("BROKEN")]
+        return bad[0] if bad else f"held: {said}"
+
+
+BETWEEN = tuple(group.cases)

@@ -4,211 +4,164 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import Case
+from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
 __all__ = ["ENDINGS"]
 
 _SHORT = Limits(seconds=0.5, memory_bytes=128 << 20, processes=8, files=20)
 
-_case = partial(Case, group="endings")
+case = CaseGroup("endings")
 
-ENDINGS: tuple[Case, ...] = (
-    _case(
-        name="os._exit(0)",
-        proves="an end without farewell is an end, and no more than that",
-        ends=("ok",),
-        exit_code=0,
-        program="""
-        trying()
-        os._exit(0)
-        """,
-    ),
-    _case(
-        name="os._exit(7)",
-        proves="the exit code is told as it was",
-        ends=("nonzero",),
-        exit_code=7,
-        program="""
-        trying()
-        os._exit(7)
-        """,
-    ),
-    _case(
-        name="exit from a thread",
-        proves="a thread that ends the process ends it",
-        ends=("nonzero",),
-        exit_code=9,
-        program="""
-        trying()
-        threading.Thread(target=os._exit, args=(9,)).start()
-        time.sleep(20)
-        """,
-    ),
-    _case(
-        name="sys.exit with words",
-        proves="words instead of an exit code are an error",
-        ends=("nonzero",),
-        exit_code=1,
-        program="""
-        trying()
-        sys.exit("all tests passed")
-        """,
-    ),
-    _case(
-        name="segfault",
-        proves="a crash is told with its signal",
-        ends=("signal",),
-        exit_code=-11,
-        program="""
-        trying()
-        ctypes.string_at(0)
-        """,
-    ),
-    _case(
-        name="abort",
-        proves="an abort is told with its signal",
-        ends=("signal",),
-        exit_code=-6,
-        program="""
-        trying()
-        os.abort()
-        """,
-    ),
-    _case(
-        name="SIGTERM to itself",
-        proves="a signal that stopping comes by is the program's, where it sent it",
-        ends=("signal",),
-        exit_code=-15,
-        program="""
-        trying()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1)
-        """,
-    ),
-    _case(
-        name="SIGXCPU to itself",
-        proves="the signal of processor time, sent by hand, isn't the sandbox's failure",
-        ends=("signal", "timeout"),
-        program="""
-        trying()
-        os.kill(os.getpid(), signal.SIGXCPU)
-        time.sleep(1)
-        """,
-    ),
-    _case(
-        name="stack overflow",
-        proves="what runs over the stack is the program's crash",
-        ends=("signal", "memory"),
-        program="""
-        trying()
-        class Large(ctypes.Structure):  # an argument that the stack has no room for
-            _fields_ = [("content", ctypes.c_char * (64 << 20))]
-        function = ctypes.CDLL(None).abs
-        function.argtypes = [Large]
-        function(Large())
-        """,
-    ),
-    _case(
-        name="endless recursion",
-        proves="a recursion that Python stops is an exception",
-        ends=("nonzero",),
-        exit_code=1,
-        program="""
-        trying()
-        def down():
-            return down()
-        down()
-        """,
-    ),
-    _case(
-        name="MemoryError",
-        proves="an uncaught MemoryError is told as memory",
-        ends=("memory",),
-        program="""
-        trying()
-        raise MemoryError
-        """,
-    ),
-    _case(
-        name="closed descriptors",
-        proves="a program that closes all it has is waited for, and told as it ended",
-        ends=("nonzero",),
-        exit_code=3,
-        program="""
-        trying()
-        os.closerange(0, 4096)
-        time.sleep(0.1)
-        os._exit(3)
-        """,
-    ),
-    _case(
-        name="closed descriptors, endless",
-        proves="a program that nothing is heard of any more is ended at its time",
-        ends=("timeout",),
-        limits=_SHORT,
-        program="""
-        trying()
-        os.closerange(0, 4096)
-        while True:
-            pass
-        """,
-    ),
-    _case(
-        name="raising atexit",
-        proves="what goes wrong in leaving isn't the sandbox's failure",
-        ends=("ok", "nonzero"),
-        program="""
-        import atexit
-        trying()
-        def fail():
-            raise SystemExit(5)
-        atexit.register(fail)
-        atexit.register(lambda: 1 / 0)
-        """,
-    ),
-    _case(
-        name="endless atexit",
-        proves="who never leaves is ended",
-        ends=("timeout",),
-        limits=_SHORT,
-        program="""
-        import atexit
-        trying()
-        atexit.register(time.sleep, 60)
-        """,
-    ),
-    _case(
-        name="SIGSTOP to itself",
-        proves="who stands still is ended, or can't",
-        ends=("timeout",),
-        limits=_SHORT,
-        program="""
-        trying()
-        refused(stop=lambda: os.kill(os.getpid(), signal.SIGSTOP))
-        """,
-    ),
-    _case(
-        name="bytes that are no text",
-        proves="what isn't UTF-8 is told all the same",
-        ends=("ok",),
-        exit_code=0,
-        program="""
-        trying()
-        sys.stdout.buffer.write(bytes(range(256)) * 4)
-        sys.stderr.buffer.write(b"\\xff\\xfe\\0")
-        """,
-    ),
-    _case(
-        name="stdin that is never read",
-        proves="what isn't read doesn't stand in the way",
-        ends=("nonzero",),
-        exit_code=1,
-        program="""
-        trying()
-        os.close(0)
-        sys.stdout.close()
-        raise ValueError("closed")
-        """,
-    ),
-)
+# The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.
+# fmt: off
+
+
+@case("os._exit(0)", ends=("ok",), exit_code=0)
+def os_exit_0():
+    """An end without farewell is an end, and no more than that."""
+    trying()
+    os._exit(0)
+
+
+@case("os._exit(7)", ends=("nonzero",), exit_code=7)
+def os_exit_7():
+    """The exit code is told as it was."""
+    trying()
+    os._exit(7)
+
+
+@case("exit from a thread", ends=("nonzero",), exit_code=9)
+def exit_from_a_thread():
+    """A thread that ends the process ends it."""
+    trying()
+    threading.Thread(target=os._exit, args=(9,)).start()
+    time.sleep(20)
+
+
+@case("sys.exit with words", ends=("nonzero",), exit_code=1)
+def sys_exit_with_words():
+    """Words instead of an exit code are an error."""
+    trying()
+    sys.exit("all tests passed")
+
+
+@case("segfault", ends=("signal",), exit_code=-11)
+def segfault():
+    """A crash is told with its signal."""
+    trying()
+    ctypes.string_at(0)
+
+
+@case("abort", ends=("signal",), exit_code=-6)
+def abort():
+    """An abort is told with its signal."""
+    trying()
+    os.abort()
+
+
+@case("SIGTERM to itself", ends=("signal",), exit_code=-15)
+def sigterm_to_itself():
+    """A signal that stopping comes by is the program's, where it sent it."""
+    trying()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1)
+
+
+@case("SIGXCPU to itself", ends=("signal", "timeout"))
+def sigxcpu_to_itself():
+    """The signal of processor time, sent by hand, isn't the sandbox's failure."""
+    trying()
+    os.kill(os.getpid(), signal.SIGXCPU)
+    time.sleep(1)
+
+
+@case("stack overflow", ends=("signal", "memory"))
+def stack_overflow():
+    """What runs over the stack is the program's crash."""
+    trying()
+    class Large(ctypes.Structure):  # an argument that the stack has no room for
+        _fields_ = [("content", ctypes.c_char * (64 << 20))]
+    function = ctypes.CDLL(None).abs
+    function.argtypes = [Large]
+    function(Large())
+
+
+@case("endless recursion", ends=("nonzero",), exit_code=1)
+def endless_recursion():
+    """A recursion that Python stops is an exception."""
+    trying()
+    def down():
+        return down()
+    down()
+
+
+@case("MemoryError", ends=("memory",))
+def memoryerror():
+    """An uncaught MemoryError is told as memory."""
+    trying()
+    raise MemoryError
+
+
+@case("closed descriptors", ends=("nonzero",), exit_code=3)
+def closed_descriptors():
+    """A program that closes all it has is waited for, and told as it ended."""
+    trying()
+    os.closerange(0, 4096)
+    time.sleep(0.1)
+    os._exit(3)
+
+
+@case("closed descriptors, endless", ends=("timeout",), limits=_SHORT)
+def closed_descriptors_endless():
+    """A program that nothing is heard of any more is ended at its time."""
+    trying()
+    os.closerange(0, 4096)
+    while True:
+        pass
+
+
+@case("raising atexit", ends=("ok", "nonzero"))
+def raising_atexit():
+    """What goes wrong in leaving isn't the sandbox's failure."""
+    import atexit
+    trying()
+    def fail():
+        raise SystemExit(5)
+    atexit.register(fail)
+    atexit.register(lambda: 1 / 0)
+
+
+@case("endless atexit", ends=("timeout",), limits=_SHORT)
+def endless_atexit():
+    """Who never leaves is ended."""
+    import atexit
+    trying()
+    atexit.register(time.sleep, 60)
+
+
+@case("SIGSTOP to itself", ends=("timeout",), limits=_SHORT)
+def sigstop_to_itself():
+    """Who stands still is ended, or can't."""
+    trying()
+    refused(stop=lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
+@case("bytes that are no text", ends=("ok",), exit_code=0)
+def bytes_that_are_no_text():
+    """What isn't UTF-8 is told all the same."""
+    trying()
+    sys.stdout.buffer.write(bytes(range(256)) * 4)
+    sys.stderr.buffer.write(b"\xff\xfe\0")
+
+
+@case("stdin that is never read", ends=("nonzero",), exit_code=1)
+def stdin_that_is_never_read():
+    """What isn't read doesn't stand in the way."""
+    trying()
+    os.close(0)
+    sys.stdout.close()
+    raise ValueError("closed")
+
+
+ENDINGS = tuple(case.cases)

@@ -4,273 +4,252 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import Case
+from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.conformance.machine import lacks
 
 __all__ = ["PRIVILEGES"]
 
-_case = partial(Case, group="privileges")
+case = CaseGroup("privileges")
 
-PRIVILEGES: tuple[Case, ...] = (
-    _case(
-        name="setuid",
-        proves="nobody becomes root or another user",
-        program="""
-        def become(change):
-            change()
-            if own("user"):
-                raise PermissionError(errno.EPERM, "root of its own namespace")
-        refused(
-            "EINVAL",
-            setuid=lambda: become(lambda: os.setuid(0)),
-            setresuid=lambda: become(lambda: os.setresuid(-1, 0, -1)),
-            setgid=lambda: become(lambda: os.setgid(0)),
-            other=lambda: become(lambda: os.setresuid(12345, 12345, 12345)),
-            groups=lambda: become(lambda: os.setgroups([0])),
-        )
-        """,
-    ),
-    _case(
-        name="capabilities",
-        proves="no capability is held that reaches beyond the sandbox, and none can be taken",
-        program="""
-        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-        sets = (ctypes.c_uint32 * 6)()
-        # What owns files, changes users, reaches processes, mounts, loads, or sets the clock. To
-        # read past permissions may be needed to come to Python; other cases show what that opens.
-        strong = sum(1 << bit for bit in (0, 3, 5, 6, 7, 12, 16, 17, 19, 21, 22, 25, 27, 38, 39))
-        def have():
-            call("capget", header, sets)
-            effective, permitted = sets[0] | sets[3] << 32, sets[1] | sets[4] << 32
-            if (effective | permitted) & strong and not own("user"):
-                return hex(effective | permitted)
-            raise PermissionError(errno.EPERM, "none")
-        def take():
-            more = (ctypes.c_uint32 * 6)(*[1 << 21] * 3)  # CAP_SYS_ADMIN
-            call("capset", header, more)
-            return have()
-        refused(have=have, take=take)
-        """,
-    ),
-    _case(
-        name="unshare",
-        proves="no namespace is made in which one is root",
-        program="""
-        flags = {
-            "user": 0x10000000, "mount": 0x20000, "network": 0x40000000, "pid": 0x20000000,
-            "user and mount": 0x10020000, "ipc": 0x8000000, "cgroup": 0x2000000,
-        }
-        refused(**{name: lambda flag=flag: call("unshare", flag) for name, flag in flags.items()})
-        """,
-    ),
-    _case(
-        name="clone into a namespace",
-        proves="no child is made in a namespace in which it is root",
-        program="""
-        NEW_USER = 0x10000000
-        frame = (ctypes.c_ulong * 11)(NEW_USER, 0, 0, 0, 17)
-        def end(child):
-            if not child:
-                os._exit(0)
-            return child
-        refused(
-            clone=lambda: end(call("clone", NEW_USER | 17, 0, 0, 0, 0)),
-            clone3=lambda: end(call("clone3", frame, 88)),
-        )
-        """,
-    ),
-    _case(
-        name="setns",
-        proves="no namespace of another process is entered",
-        program="""
-        def enter(path, kind):
-            return call("setns", os.open(path, os.O_RDONLY), kind)
-        refused(
-            mount=lambda: enter(f"/proc/{host['sleeper']}/ns/mnt", 0),
-            network=lambda: enter("/proc/1/ns/net", 0),
-            own=lambda: enter("/proc/self/ns/uts", 0x4000000),
-            pidfd=lambda: call("setns", call("pidfd_open", host["pid"], 0), 0x20000),
-        )
-        """,
-    ),
-    _case(
-        name="mount",
-        proves="nothing is mounted, unmounted or moved, by the old calls or the new",
-        program="""
-        here = os.getcwd().encode()
-        refused(
-            tmpfs=lambda: call("mount", b"none", here, b"tmpfs", 0, 0),
-            bind=lambda: call("mount", here, here, 0, 4096, 0),
-            # Of what isn't mounted: who is allowed to is told EINVAL.
-            remount=lambda: call("mount", 0, here, 0, 32 | 4096, 0),
-            umount=lambda: call("umount2", here, 0),
-            fsopen=lambda: call("fsopen", b"tmpfs", 0),
-            open_tree=lambda: call("open_tree", -100, b"/", 1),
-            pivot=lambda: call("pivot_root", here, here),
-        )
-        """,
-    ),
-    _case(
-        name="chroot",
-        proves="no other root is taken, from which to climb out",
-        program="refused(chroot=lambda: call('chroot', b'.'))",
-    ),
-    _case(
-        name="keyctl",
-        proves="the keys that the kernel keeps for the session stay out of reach",
-        unless=lambda: lacks("system call", "keyctl"),
-        program="""
-        refused(
-            session=lambda: call("keyctl", 0, -3, 0),  # the number of the session's keyring
-            read=lambda: call("keyctl", 11, -3, ctypes.create_string_buffer(64), 64),
-            add=lambda: call("add_key", b"user", b"guerdon", b"1", 1, -2),
-            request=lambda: call("request_key", b"user", b"guerdon", 0, 0),
-        )
-        """,
-    ),
-    _case(
-        name="bpf",
-        proves="no program is put into the kernel",
-        unless=lambda: lacks("system call", "bpf"),
-        program="""
-        array = (ctypes.c_uint32 * 30)(2, 4, 4, 1)  # BPF_MAP_CREATE of an array of one
-        refused(map=lambda: call("bpf", 0, array, 120))
-        """,
-    ),
-    _case(
-        name="perf",
-        proves="the processor's counters and others' samples aren't read",
-        unless=lambda: lacks("system call", "perf_event_open"),
-        program="""
-        event = (ctypes.c_uint32 * 32)(1, 128)  # a software event: the clock
-        event[10] = 0b1100001  # disabled, without the kernel and the hypervisor
-        refused(
-            own=lambda: call("perf_event_open", event, 0, -1, -1, 0),
-            other=lambda: call("perf_event_open", event, host["sleeper"], -1, -1, 0),
-        )
-        """,
-    ),
-    _case(
-        name="userfaultfd",
-        proves="the kernel isn't stopped in the middle of a copy",
-        unless=lambda: lacks("system call", "userfaultfd"),
-        program="""
-        refused(user=lambda: call("userfaultfd", 0o2000001), any=lambda: call("userfaultfd", 0))
-        """,
-    ),
-    _case(
-        name="x32 system calls",
-        proves="the second table of calls on x86-64 is closed",
-        unless=lambda: lacks("x32"),
-        ends=("signal",),
-        program="""
-        trying()
-        X32, UNSHARE, NEW_USER = 0x40000000, 272, 0x10000000
-        refused(unshare=lambda: call(X32 | UNSHARE, NEW_USER), key=lambda: call(X32 | 250, 0, -3))
-        """,
-    ),
-    _case(
-        name="int80 system calls",
-        proves="the 32-bit table of calls is closed",
-        unless=lambda: lacks("x86"),
-        ends=("signal",),
-        program="""
-        import mmap
-        trying()
-        UNSHARE, NEW_USER, KEYCTL = 310, 0x10000000, 288
-        kind, protection = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7  # read, write, execute
+# The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.
+# fmt: off
+
+
+@case("setuid")
+def setuid():
+    """Nobody becomes root or another user."""
+    def become(change):
+        change()
+        if own("user"):
+            raise PermissionError(errno.EPERM, "root of its own namespace")
+    refused(
+        "EINVAL",
+        setuid=lambda: become(lambda: os.setuid(0)),
+        setresuid=lambda: become(lambda: os.setresuid(-1, 0, -1)),
+        setgid=lambda: become(lambda: os.setgid(0)),
+        other=lambda: become(lambda: os.setresuid(12345, 12345, 12345)),
+        groups=lambda: become(lambda: os.setgroups([0])),
+    )
+
+
+@case("capabilities")
+def capabilities():
+    """No capability is held that reaches beyond the sandbox, and none can be taken."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    # What owns files, changes users, reaches processes, mounts, loads, or sets the clock. To
+    # read past permissions may be needed to come to Python; other cases show what that opens.
+    strong = sum(1 << bit for bit in (0, 3, 5, 6, 7, 12, 16, 17, 19, 21, 22, 25, 27, 38, 39))
+    def have():
+        call("capget", header, sets)
+        effective, permitted = sets[0] | sets[3] << 32, sets[1] | sets[4] << 32
+        if (effective | permitted) & strong and not own("user"):
+            return hex(effective | permitted)
+        raise PermissionError(errno.EPERM, "none")
+    def take():
+        more = (ctypes.c_uint32 * 6)(*[1 << 21] * 3)  # CAP_SYS_ADMIN
+        call("capset", header, more)
+        return have()
+    refused(have=have, take=take)
+
+
+@case("unshare")
+def unshare():
+    """No namespace is made in which one is root."""
+    flags = {
+        "user": 0x10000000, "mount": 0x20000, "network": 0x40000000, "pid": 0x20000000,
+        "user and mount": 0x10020000, "ipc": 0x8000000, "cgroup": 0x2000000,
+    }
+    refused(**{name: lambda flag=flag: call("unshare", flag) for name, flag in flags.items()})
+
+
+@case("clone into a namespace")
+def clone_into_a_namespace():
+    """No child is made in a namespace in which it is root."""
+    NEW_USER = 0x10000000
+    frame = (ctypes.c_ulong * 11)(NEW_USER, 0, 0, 0, 17)
+    def end(child):
+        if not child:
+            os._exit(0)
+        return child
+    refused(
+        clone=lambda: end(call("clone", NEW_USER | 17, 0, 0, 0, 0)),
+        clone3=lambda: end(call("clone3", frame, 88)),
+    )
+
+
+@case("setns")
+def setns():
+    """No namespace of another process is entered."""
+    def enter(path, kind):
+        return call("setns", os.open(path, os.O_RDONLY), kind)
+    refused(
+        mount=lambda: enter(f"/proc/{host['sleeper']}/ns/mnt", 0),
+        network=lambda: enter("/proc/1/ns/net", 0),
+        own=lambda: enter("/proc/self/ns/uts", 0x4000000),
+        pidfd=lambda: call("setns", call("pidfd_open", host["pid"], 0), 0x20000),
+    )
+
+
+@case("mount")
+def mount():
+    """Nothing is mounted, unmounted or moved, by the old calls or the new."""
+    here = os.getcwd().encode()
+    refused(
+        tmpfs=lambda: call("mount", b"none", here, b"tmpfs", 0, 0),
+        bind=lambda: call("mount", here, here, 0, 4096, 0),
+        # Of what isn't mounted: who is allowed to is told EINVAL.
+        remount=lambda: call("mount", 0, here, 0, 32 | 4096, 0),
+        umount=lambda: call("umount2", here, 0),
+        fsopen=lambda: call("fsopen", b"tmpfs", 0),
+        open_tree=lambda: call("open_tree", -100, b"/", 1),
+        pivot=lambda: call("pivot_root", here, here),
+    )
+
+
+@case("chroot")
+def chroot():
+    """No other root is taken, from which to climb out."""
+    refused(chroot=lambda: call('chroot', b'.'))
+
+
+@case("keyctl", unless=lambda: lacks('system call', "keyctl"))
+def keyctl():
+    """The keys that the kernel keeps for the session stay out of reach."""
+    refused(
+        session=lambda: call("keyctl", 0, -3, 0),  # the number of the session's keyring
+        read=lambda: call("keyctl", 11, -3, ctypes.create_string_buffer(64), 64),
+        add=lambda: call("add_key", b"user", b"guerdon", b"1", 1, -2),
+        request=lambda: call("request_key", b"user", b"guerdon", 0, 0),
+    )
+
+
+@case("bpf", unless=lambda: lacks('system call', "bpf"))
+def bpf():
+    """No program is put into the kernel."""
+    array = (ctypes.c_uint32 * 30)(2, 4, 4, 1)  # BPF_MAP_CREATE of an array of one
+    refused(map=lambda: call("bpf", 0, array, 120))
+
+
+@case("perf", unless=lambda: lacks('system call', "perf_event_open"))
+def perf():
+    """The processor's counters and others' samples aren't read."""
+    event = (ctypes.c_uint32 * 32)(1, 128)  # a software event: the clock
+    event[10] = 0b1100001  # disabled, without the kernel and the hypervisor
+    refused(
+        own=lambda: call("perf_event_open", event, 0, -1, -1, 0),
+        other=lambda: call("perf_event_open", event, host["sleeper"], -1, -1, 0),
+    )
+
+
+@case("userfaultfd", unless=lambda: lacks('system call', "userfaultfd"))
+def userfaultfd():
+    """The kernel isn't stopped in the middle of a copy."""
+    refused(user=lambda: call("userfaultfd", 0o2000001), any=lambda: call("userfaultfd", 0))
+
+
+@case("x32 system calls", unless=lambda: lacks("x32"), ends=("signal",))
+def x32_system_calls():
+    """The second table of calls on x86-64 is closed."""
+    trying()
+    X32, UNSHARE, NEW_USER = 0x40000000, 272, 0x10000000
+    refused(unshare=lambda: call(X32 | UNSHARE, NEW_USER), key=lambda: call(X32 | 250, 0, -3))
+
+
+@case("int80 system calls", unless=lambda: lacks("x86"), ends=("signal",))
+def int80_system_calls():
+    """The 32-bit table of calls is closed."""
+    import mmap
+    trying()
+    UNSHARE, NEW_USER, KEYCTL = 310, 0x10000000, 288
+    kind, protection = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7  # read, write, execute
+    try:
+        page = mmap.mmap(-1, 4096, flags=kind, prot=protection)
+    except OSError as error:
+        held(f"no memory to run code in: {said(error)}")
+        sys.exit()
+    # push rbx; mov eax, edi; mov ebx, esi; mov ecx, edx; int 0x80; pop rbx; ret
+    page.write(bytes.fromhex("53 89f8 89f3 89d1 cd80 5b c3"))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    int80 = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int)(address)
+    def old(*words):
+        answer = int80(*words)
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer))
+        return answer
+    refused(unshare=lambda: old(UNSHARE, NEW_USER, 0), key=lambda: old(KEYCTL, 0, -3))
+
+
+@case("running the machine")
+def running_the_machine():
+    """Nothing that is for the administrator is done."""
+    # Each with arguments that do nothing: who is allowed to is told what is wrong with them.
+    refused(
+        module=lambda: call("init_module", 0, 0, b""),
+        reboot=lambda: call("reboot", 0, 0, 0, 0),
+        swap=lambda: call("swapon", b"/dev/null", 0),
+        clock=lambda: call("settimeofday", 0, 0),
+        hostname=lambda: call("sethostname", b"", -1),
+        log=lambda: call("syslog", 10, 0, 0),
+    )
+
+
+@case("typing into the terminal")
+def typing_into_the_terminal():
+    """Nothing is typed for the person who started the sandbox."""
+    import fcntl
+    TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+    refused(
+        "ENOTTY EBADF ENXIO",
+        **{str(at): lambda at=at: fcntl.ioctl(at, TIOCSTI, b"#") for at in (0, 1, 2)},
+        high=lambda: call("ioctl", 0, TIOCSTI | 1 << 40, b"#"),
+        paste=lambda: fcntl.ioctl(0, TIOCLINUX, b"\3"),
+        tty=lambda: os.open("/dev/tty", os.O_RDWR),
+    )
+
+
+@case("leaked descriptors")
+def leaked_descriptors():
+    """Nothing that the host has open is handed down."""
+    open_here = []
+    for descriptor in range(3, 4096):
         try:
-            page = mmap.mmap(-1, 4096, flags=kind, prot=protection)
-        except OSError as error:
-            held(f"no memory to run code in: {said(error)}")
-            sys.exit()
-        # push rbx; mov eax, edi; mov ebx, esi; mov ecx, edx; int 0x80; pop rbx; ret
-        page.write(bytes.fromhex("53 89f8 89f3 89d1 cd80 5b c3"))
-        address = ctypes.addressof(ctypes.c_char.from_buffer(page))
-        int80 = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int)(address)
-        def old(*words):
-            answer = int80(*words)
-            if answer < 0:
-                raise OSError(-answer, os.strerror(-answer))
-            return answer
-        refused(unshare=lambda: old(UNSHARE, NEW_USER, 0), key=lambda: old(KEYCTL, 0, -3))
-        """,
-    ),
-    _case(
-        name="running the machine",
-        proves="nothing that is for the administrator is done",
-        program="""
-        # Each with arguments that do nothing: who is allowed to is told what is wrong with them.
-        refused(
-            module=lambda: call("init_module", 0, 0, b""),
-            reboot=lambda: call("reboot", 0, 0, 0, 0),
-            swap=lambda: call("swapon", b"/dev/null", 0),
-            clock=lambda: call("settimeofday", 0, 0),
-            hostname=lambda: call("sethostname", b"", -1),
-            log=lambda: call("syslog", 10, 0, 0),
-        )
-        """,
-    ),
-    _case(
-        name="typing into the terminal",
-        proves="nothing is typed for the person who started the sandbox",
-        program="""
-        import fcntl
-        TIOCSTI, TIOCLINUX = 0x5412, 0x541C
-        refused(
-            "ENOTTY EBADF ENXIO",
-            **{str(at): lambda at=at: fcntl.ioctl(at, TIOCSTI, b"#") for at in (0, 1, 2)},
-            high=lambda: call("ioctl", 0, TIOCSTI | 1 << 40, b"#"),
-            paste=lambda: fcntl.ioctl(0, TIOCLINUX, b"\\3"),
-            tty=lambda: os.open("/dev/tty", os.O_RDWR),
-        )
-        """,
-    ),
-    _case(
-        name="leaked descriptors",
-        proves="nothing that the host has open is handed down",
-        program="""
-        open_here = []
-        for descriptor in range(3, 4096):
-            try:
-                seen = os.fstat(descriptor)
-            except OSError:
-                continue
-            open_here.append(f"{descriptor} (mode {seen.st_mode:o})")
-        if open_here:
-            broken("open: " + ", ".join(open_here))
-        held("only the three streams are open")
-        """,
-    ),
-    _case(
-        name="leaked streams",
-        proves="the three streams lead back to the sandbox, not to a file or terminal of the host",
-        program="""
-        for descriptor in (0, 1, 2):
             seen = os.fstat(descriptor)
-            if [seen.st_dev, seen.st_ino] in host["streams"]:
-                broken(f"descriptor {descriptor} is the host's own")
-            if os.isatty(descriptor):
-                broken(f"descriptor {descriptor} is a terminal")
-        held("none is the host's")
-        """,
-    ),
-    _case(
-        name="leaked tokens",
-        proves="the host's environment, where keys are kept, isn't handed down",
-        program="""
-        if host["variable"] in os.environ:
-            broken("the variable is there")
-        if libc.getenv(host["variable"].encode()):
-            broken("the variable is in the C library's environment")
-        try:
-            first = read("/proc/self/environ")
-        except OSError as error:
-            first = b""
-        if host["variable"].encode() in first:
-            broken("the variable is in what the process was started with")
-        told = sorted(name for name in os.environ if "TOKEN" in name or "SECRET" in name)
-        held("not handed down") if not told else broken(f"there is {told}")
-        """,
-    ),
-)
+        except OSError:
+            continue
+        open_here.append(f"{descriptor} (mode {seen.st_mode:o})")
+    if open_here:
+        broken("open: " + ", ".join(open_here))
+    held("only the three streams are open")
+
+
+@case("leaked streams")
+def leaked_streams():
+    """The three streams lead back to the sandbox, not to a file or terminal of the host."""
+    for descriptor in (0, 1, 2):
+        seen = os.fstat(descriptor)
+        if [seen.st_dev, seen.st_ino] in host["streams"]:
+            broken(f"descriptor {descriptor} is the host's own")
+        if os.isatty(descriptor):
+            broken(f"descriptor {descriptor} is a terminal")
+    held("none is the host's")
+
+
+@case("leaked tokens")
+def leaked_tokens():
+    """The host's environment, where keys are kept, isn't handed down."""
+    if host["variable"] in os.environ:
+        broken("the variable is there")
+    if libc.getenv(host["variable"].encode()):
+        broken("the variable is in the C library's environment")
+    try:
+        first = read("/proc/self/environ")
+    except OSError as error:
+        first = b""
+    if host["variable"].encode() in first:
+        broken("the variable is in what the process was started with")
+    told = sorted(name for name in os.environ if "TOKEN" in name or "SECRET" in name)
+    held("not handed down") if not told else broken(f"there is {told}")
+
+
+PRIVILEGES = tuple(case.cases)

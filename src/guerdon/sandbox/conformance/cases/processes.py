@@ -4,381 +4,360 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import Case
+from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
 __all__ = ["PROCESSES"]
 
-_case = partial(Case, group="processes")
+case = CaseGroup("processes")
+
 #: To die by SIGKILL is no sandbox's failure, where it comes from the program itself.
-_suicide = partial(
-    Case,
-    group="processes",
+suicide = partial(
+    case,
     proves="a program can't pass its own end off as the sandbox's failure",
     ends=("signal", "nonzero", "timeout"),
     limits=Limits(seconds=4, cpu_seconds=2, memory_bytes=128 << 20, processes=8, files=20),
 )
 
-PROCESSES: tuple[Case, ...] = (
-    _case(
-        name="listing processes",
-        proves="no other process is seen in /proc",
-        program="""
-        def others():
-            seen = os.listdir("/proc")
-            if str(host["sleeper"]) not in seen and str(host["pid"]) not in seen:
-                raise PermissionError(errno.ESRCH, "a list of its own")
-            return seen
-        refused(
-            list=others,
-            status=lambda: read(f"/proc/{host['sleeper']}/status"),
-            stat=lambda: read(f"/proc/{host['pid']}/stat"),
+# The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.
+# fmt: off
+
+
+@case("listing processes")
+def listing_processes():
+    """No other process is seen in /proc."""
+    def others():
+        seen = os.listdir("/proc")
+        if str(host["sleeper"]) not in seen and str(host["pid"]) not in seen:
+            raise PermissionError(errno.ESRCH, "a list of its own")
+        return seen
+    refused(
+        list=others,
+        status=lambda: read(f"/proc/{host['sleeper']}/status"),
+        stat=lambda: read(f"/proc/{host['pid']}/stat"),
+    )
+
+
+@case("environment of others")
+def environment_of_others():
+    """Tokens in another process's environment stay unread."""
+    refused(**{
+        str(pid): lambda pid=pid: read(f"/proc/{pid}/environ")
+        for pid in {host["sleeper"], host["pid"], os.getppid() or host["pid"]}
+    })
+
+
+@case("command lines of others")
+def command_lines_of_others():
+    """What else runs, with its arguments, stays unread."""
+    refused(
+        sleeper=lambda: read(f"/proc/{host['sleeper']}/cmdline"),
+        host=lambda: read(f"/proc/{host['pid']}/cmdline"),
+        parent=lambda: read(f"/proc/{os.getppid() or host['pid']}/cmdline"),
+    )
+
+
+@case("memory of others through /proc")
+def memory_of_others_through_proc():
+    """Another process's memory is neither read nor mapped out."""
+    refused(**{
+        f"{part} of {who}": lambda path=f"/proc/{host[who]}/{part}": read(path)
+        for who in ("sleeper", "pid") for part in ("mem", "maps", "smaps", "syscall", "stack")
+    })
+
+
+@case("process_vm_readv")
+def process_vm_readv():
+    """Another process's memory is neither read nor written by a call."""
+    # An address that nobody has mapped: who may read is told EFAULT.
+    here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
+    here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
+    refused(**{
+        f"{name} {who}": lambda name=name, who=who: call(
+            "process_vm_" + name, host[who], here, 1, there, 1, 0
         )
-        """,
-    ),
-    _case(
-        name="environment of others",
-        proves="tokens in another process's environment stay unread",
-        program="""
-        refused(**{
-            str(pid): lambda pid=pid: read(f"/proc/{pid}/environ")
-            for pid in {host["sleeper"], host["pid"], os.getppid() or host["pid"]}
-        })
-        """,
-    ),
-    _case(
-        name="command lines of others",
-        proves="what else runs, with its arguments, stays unread",
-        program="""
+        for name in ("readv", "writev") for who in ("sleeper", "pid")
+    })
+
+
+@case("ptrace")
+def ptrace():
+    """No other process is taken over."""
+    SEIZE, DETACH = 0x4206, 17
+    def seize(pid):
+        call("ptrace", SEIZE, pid, 0, 0)
+        call("ptrace", DETACH, pid, 0, 0)
+    refused(sleeper=lambda: seize(host["sleeper"]), host=lambda: seize(host["pid"]))
+
+
+@case("pidfd_getfd")
+def pidfd_getfd():
+    """No descriptor is taken out of another process."""
+    parent = os.getppid() or host["pid"]
+    refused(
+        sleeper=lambda: call("pidfd_getfd", call("pidfd_open", host["sleeper"], 0), 0, 0),
+        host=lambda: call("pidfd_getfd", call("pidfd_open", host["pid"], 0), 0, 0),
+        parent=lambda: call("pidfd_getfd", call("pidfd_open", parent, 0), 0, 0),
+    )
+
+
+@case("comparing and advising others")
+def comparing_and_advising_others():
+    """Nothing is learnt or changed by the rarer calls on processes."""
+    advice = (ctypes.c_long * 2)(4096, 4096)
+    def advise():
+        process, COLD = call("pidfd_open", host["sleeper"], 0), 20
+        return call("process_madvise", process, advice, 1, COLD, 0)
+    refused(
+        compare=lambda: call("kcmp", os.getpid(), host["sleeper"], 0, 0, 0),
+        advise=advise,
+    )
+
+
+@case("killing the parent")
+def killing_the_parent():
+    """What watches over the program isn't signalled."""
+    parent = os.getppid()
+    if parent <= 1:
+        held("the parent is the first of its own processes")
+    else:
+        # Signal 0 says who may send others, and sends nothing.
         refused(
-            sleeper=lambda: read(f"/proc/{host['sleeper']}/cmdline"),
-            host=lambda: read(f"/proc/{host['pid']}/cmdline"),
-            parent=lambda: read(f"/proc/{os.getppid() or host['pid']}/cmdline"),
+            kill=lambda: os.kill(parent, 0),
+            tkill=lambda: call("tkill", parent, 0),
+            tgkill=lambda: call("tgkill", parent, parent, 0),
+            queue=lambda: call("rt_sigqueueinfo", parent, 0, (ctypes.c_int * 32)(0, 0, -1)),
+            pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", parent, 0), 0, 0, 0),
         )
-        """,
-    ),
-    _case(
-        name="memory of others through /proc",
-        proves="another process's memory is neither read nor mapped out",
-        program="""
-        refused(**{
-            f"{part} of {who}": lambda path=f"/proc/{host[who]}/{part}": read(path)
-            for who in ("sleeper", "pid") for part in ("mem", "maps", "smaps", "syscall", "stack")
-        })
-        """,
-    ),
-    _case(
-        name="process_vm_readv",
-        proves="another process's memory is neither read nor written by a call",
-        program="""
-        # An address that nobody has mapped: who may read is told EFAULT.
-        here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
-        here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
-        refused(**{
-            f"{name} {who}": lambda name=name, who=who: call(
-                "process_vm_" + name, host[who], here, 1, there, 1, 0
-            )
-            for name in ("readv", "writev") for who in ("sleeper", "pid")
-        })
-        """,
-    ),
-    _case(
-        name="ptrace",
-        proves="no other process is taken over",
-        program="""
-        SEIZE, DETACH = 0x4206, 17
-        def seize(pid):
-            call("ptrace", SEIZE, pid, 0, 0)
-            call("ptrace", DETACH, pid, 0, 0)
-        refused(sleeper=lambda: seize(host["sleeper"]), host=lambda: seize(host["pid"]))
-        """,
-    ),
-    _case(
-        name="pidfd_getfd",
-        proves="no descriptor is taken out of another process",
-        program="""
-        parent = os.getppid() or host["pid"]
-        refused(
-            sleeper=lambda: call("pidfd_getfd", call("pidfd_open", host["sleeper"], 0), 0, 0),
-            host=lambda: call("pidfd_getfd", call("pidfd_open", host["pid"], 0), 0, 0),
-            parent=lambda: call("pidfd_getfd", call("pidfd_open", parent, 0), 0, 0),
-        )
-        """,
-    ),
-    _case(
-        name="comparing and advising others",
-        proves="nothing is learnt or changed by the rarer calls on processes",
-        program="""
-        advice = (ctypes.c_long * 2)(4096, 4096)
-        def advise():
-            process, COLD = call("pidfd_open", host["sleeper"], 0), 20
-            return call("process_madvise", process, advice, 1, COLD, 0)
-        refused(
-            compare=lambda: call("kcmp", os.getpid(), host["sleeper"], 0, 0, 0),
-            advise=advise,
-        )
-        """,
-    ),
-    _case(
-        name="killing the parent",
-        proves="what watches over the program isn't signalled",
-        program="""
-        parent = os.getppid()
-        if parent <= 1:
-            held("the parent is the first of its own processes")
-        else:
-            # Signal 0 says who may send others, and sends nothing.
-            refused(
-                kill=lambda: os.kill(parent, 0),
-                tkill=lambda: call("tkill", parent, 0),
-                tgkill=lambda: call("tgkill", parent, parent, 0),
-                queue=lambda: call("rt_sigqueueinfo", parent, 0, (ctypes.c_int * 32)(0, 0, -1)),
-                pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", parent, 0), 0, 0, 0),
-            )
-        """,
-    ),
-    _case(
-        name="killing the host",
-        proves="the trainer and its other processes aren't signalled",
-        program="""
-        refused(**{
-            f"{name} {who}": lambda pid=host[who], attempt=attempt: attempt(pid)
-            for who in ("pid", "sleeper")
-            for name, attempt in {
-                "kill": lambda pid: os.kill(pid, 0),
-                "group": lambda pid: os.killpg(pid if pid == host["sleeper"] else host["group"], 0),
-                "tgkill": lambda pid: call("tgkill", pid, pid, 0),
-                "pidfd": lambda pid: call(
-                    "pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0
-                ),
-            }.items()
-        })
-        """,
-    ),
-    _case(
-        name="killing everything",
-        proves="kill(-1) meets nobody",
-        program="""
-        # The kernel says yes where there was anybody to ask, even if it refused for each. So a
-        # signal is sent that is ignored where nobody asks for it; the host's process listens.
-        try:
-            os.kill(-1, signal.SIGURG)
-        except OSError as error:
-            held(said(error))
-        else:
-            held("sent, and not heard by the host")
-        """,
-    ),
-    _case(
-        name="killing the group",
-        proves="the group of what watches over the program isn't signalled",
-        program="""
-        def group():
-            theirs = os.getpgid(os.getppid()) if os.getppid() > 1 else 0
-            if theirs in (0, os.getpgid(0)):
-                raise PermissionError(errno.ESRCH, "a group of its own")
-            os.killpg(theirs, 0)
-        refused(group=group)
-        """,
-    ),
-    _case(
-        name="renice",
-        proves="the host isn't slowed down or pinned",
-        program="""
-        sleeper, parent = host["sleeper"], os.getppid() or host["pid"]
-        refused(
-            sleeper=lambda: os.setpriority(os.PRIO_PROCESS, sleeper, 1),
-            parent=lambda: os.setpriority(
-                os.PRIO_PROCESS, parent, os.getpriority(os.PRIO_PROCESS, parent)
+
+
+@case("killing the host")
+def killing_the_host():
+    """The trainer and its other processes aren't signalled."""
+    refused(**{
+        f"{name} {who}": lambda pid=host[who], attempt=attempt: attempt(pid)
+        for who in ("pid", "sleeper")
+        for name, attempt in {
+            "kill": lambda pid: os.kill(pid, 0),
+            "group": lambda pid: os.killpg(pid if pid == host["sleeper"] else host["group"], 0),
+            "tgkill": lambda pid: call("tgkill", pid, pid, 0),
+            "pidfd": lambda pid: call(
+                "pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0
             ),
-            io=lambda: call("ioprio_set", 1, sleeper, 2 << 13 | 4),
-            pin=lambda: os.sched_setaffinity(sleeper, {0}),
-            batch=lambda: os.sched_setscheduler(sleeper, os.SCHED_BATCH, os.sched_param(0)),
-        )
-        """,
-    ),
-    _case(
-        name="prlimit on the parent",
-        proves="nobody else's limits are read or set, and the own ones aren't raised",
-        program="""
-        def again(pid):
-            limit = resource.prlimit(pid, resource.RLIMIT_CORE)
-            resource.prlimit(pid, resource.RLIMIT_CORE, limit)
-        def raised():
-            soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
-            if hard == resource.RLIM_INFINITY:
-                soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard + 1))
-            else:
-                resource.setrlimit(resource.RLIMIT_CPU, (soft, hard + 1))
-        def more():
+        }.items()
+    })
+
+
+@case("killing everything")
+def killing_everything():
+    """Kill(-1) meets nobody."""
+    # The kernel says yes where there was anybody to ask, even if it refused for each. So a
+    # signal is sent that is ignored where nobody asks for it; the host's process listens.
+    try:
+        os.kill(-1, signal.SIGURG)
+    except OSError as error:
+        held(said(error))
+    else:
+        held("sent, and not heard by the host")
+
+
+@case("killing the group")
+def killing_the_group():
+    """The group of what watches over the program isn't signalled."""
+    def group():
+        theirs = os.getpgid(os.getppid()) if os.getppid() > 1 else 0
+        if theirs in (0, os.getpgid(0)):
+            raise PermissionError(errno.ESRCH, "a group of its own")
+        os.killpg(theirs, 0)
+    refused(group=group)
+
+
+@case("renice")
+def renice():
+    """The host isn't slowed down or pinned."""
+    sleeper, parent = host["sleeper"], os.getppid() or host["pid"]
+    refused(
+        sleeper=lambda: os.setpriority(os.PRIO_PROCESS, sleeper, 1),
+        parent=lambda: os.setpriority(
+            os.PRIO_PROCESS, parent, os.getpriority(os.PRIO_PROCESS, parent)
+        ),
+        io=lambda: call("ioprio_set", 1, sleeper, 2 << 13 | 4),
+        pin=lambda: os.sched_setaffinity(sleeper, {0}),
+        batch=lambda: os.sched_setscheduler(sleeper, os.SCHED_BATCH, os.sched_param(0)),
+    )
+
+
+@case("prlimit on the parent")
+def prlimit_on_the_parent():
+    """Nobody else's limits are read or set, and the own ones aren't raised."""
+    def again(pid):
+        limit = resource.prlimit(pid, resource.RLIMIT_CORE)
+        resource.prlimit(pid, resource.RLIMIT_CORE, limit)
+    def raised():
+        soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        if hard == resource.RLIM_INFINITY:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard + 1))
+        else:
+            resource.setrlimit(resource.RLIMIT_CPU, (soft, hard + 1))
+    def more():
+        try:
+            raised()
+        except ValueError as error:
+            raise PermissionError(errno.EPERM, str(error))
+    refused(
+        parent=lambda: again(os.getppid() or host["pid"]),
+        sleeper=lambda: again(host["sleeper"]),
+        host=lambda: again(host["pid"]),
+        raised=more,
+    )
+
+
+@case("signals by a descriptor")
+def signals_by_a_descriptor():
+    """The parent isn't signalled when a pipe has something to read."""
+    import fcntl
+    parent = os.getppid() or host["pid"]
+    reader, _ = os.pipe()
+    F_SETOWN_EX = 15
+    refused(
+        owner=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, parent),
+        owner_ex=lambda: fcntl.fcntl(reader, F_SETOWN_EX, bytes((ctypes.c_int * 2)(1, parent))),
+        host=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, host["pid"]),
+    )
+
+
+@suicide("SIGKILL by kill")
+def sigkill_by_kill():
+    me = os.getpid()
+    information = (ctypes.c_int * 32)(9, 0, -1)
+    survived(
+        kill=lambda: os.kill(me, 9),
+        tkill=lambda: call("tkill", me, 9),
+        tgkill=lambda: call("tgkill", me, me, 9),
+        raised=lambda: signal.raise_signal(9),
+        queue=lambda: call("rt_sigqueueinfo", me, 9, information),
+        thread_queue=lambda: call("rt_tgsigqueueinfo", me, me, 9, information),
+        pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", me, 0), 9, 0, 0),
+        # The kernel reads 32 bits of either number; a filter that reads 64 is fooled.
+        high_pid=lambda: call("kill", me | 1 << 40, 9),
+        high_signal=lambda: call("kill", me, 9 | 1 << 40),
+        thread=lambda: call("tgkill", me, threading.get_native_id(), 9 | 1 << 32),
+    )
+
+
+@suicide("SIGKILL by group")
+def sigkill_by_group():
+    if os.getpgid(0) in (host["group"], 0):
+        broken("the host is in the same group")
+    survived(group=lambda: os.kill(0, 9), named=lambda: os.killpg(os.getpgid(0), 9))
+
+
+@suicide("SIGKILL from a child")
+def sigkill_from_a_child():
+    me = os.getpid()
+    def from_child():
+        child = os.fork()
+        if not child:
             try:
-                raised()
-            except ValueError as error:
-                raise PermissionError(errno.EPERM, str(error))
-        refused(
-            parent=lambda: again(os.getppid() or host["pid"]),
-            sleeper=lambda: again(host["sleeper"]),
-            host=lambda: again(host["pid"]),
-            raised=more,
-        )
-        """,
-    ),
-    _case(
-        name="signals by a descriptor",
-        proves="the parent isn't signalled when a pipe has something to read",
-        program="""
-        import fcntl
-        parent = os.getppid() or host["pid"]
-        reader, _ = os.pipe()
-        F_SETOWN_EX = 15
-        refused(
-            owner=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, parent),
-            owner_ex=lambda: fcntl.fcntl(reader, F_SETOWN_EX, bytes((ctypes.c_int * 2)(1, parent))),
-            host=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, host["pid"]),
-        )
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by kill",
-        program="""
-        me = os.getpid()
-        information = (ctypes.c_int * 32)(9, 0, -1)
-        survived(
-            kill=lambda: os.kill(me, 9),
-            tkill=lambda: call("tkill", me, 9),
-            tgkill=lambda: call("tgkill", me, me, 9),
-            raised=lambda: signal.raise_signal(9),
-            queue=lambda: call("rt_sigqueueinfo", me, 9, information),
-            thread_queue=lambda: call("rt_tgsigqueueinfo", me, me, 9, information),
-            pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", me, 0), 9, 0, 0),
-            # The kernel reads 32 bits of either number; a filter that reads 64 is fooled.
-            high_pid=lambda: call("kill", me | 1 << 40, 9),
-            high_signal=lambda: call("kill", me, 9 | 1 << 40),
-            thread=lambda: call("tgkill", me, threading.get_native_id(), 9 | 1 << 32),
-        )
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by group",
-        program="""
-        if os.getpgid(0) in (host["group"], 0):
-            broken("the host is in the same group")
-        survived(group=lambda: os.kill(0, 9), named=lambda: os.killpg(os.getpgid(0), 9))
-        """,
-    ),
-    _suicide(
-        name="SIGKILL from a child",
-        program="""
-        me = os.getpid()
-        def from_child():
-            child = os.fork()
-            if not child:
-                try:
-                    os.kill(me, 9)
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
-        survived(child=from_child)
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by a descriptor",
-        program="""
-        import fcntl
-        F_SETSIG, FIOASYNC, FIOSETOWN = 10, 0x5452, 0x8901
-        def by_pipe():
-            reader, writer = os.pipe()
-            fcntl.fcntl(reader, fcntl.F_SETOWN, os.getpid())
-            fcntl.fcntl(reader, F_SETSIG, 9)
-            fcntl.fcntl(reader, fcntl.F_SETFL, os.O_ASYNC)
-            os.write(writer, b"1")
-        def by_socket():
-            mine, other = socket.socketpair()
-            fcntl.ioctl(mine, FIOSETOWN, bytes(ctypes.c_int(os.getpid())))
-            fcntl.fcntl(mine, F_SETSIG, 9)
-            fcntl.ioctl(mine, FIOASYNC, bytes(ctypes.c_int(1)))
-            other.send(b"1")
-        def by_lease():
-            with open("leased", "w") as file:
-                fcntl.fcntl(file, F_SETSIG, 9)
-                fcntl.fcntl(file, 1024, fcntl.F_WRLCK)  # F_SETLEASE
-                os.open("leased", os.O_RDONLY | os.O_NONBLOCK)
-        def by_folder():
-            here = os.open(".", os.O_RDONLY)
-            fcntl.fcntl(here, F_SETSIG, 9)
-            fcntl.fcntl(here, 1026, 0x4)  # F_NOTIFY, of files that are made
-            open("noticed", "w").close()
-        survived(pipe=by_pipe, socket=by_socket, lease=by_lease, folder=by_folder)
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by a timer",
-        program="""
-        event = (ctypes.c_int * 16)(0, 0, 9, 0)  # SIGEV_SIGNAL, SIGKILL
-        timer = ctypes.c_int()
-        soon = (ctypes.c_long * 4)(0, 0, 0, 1000)
-        def ring():
-            call("timer_create", 1, event, ctypes.byref(timer))
-            call("timer_settime", timer.value, 0, soon, 0)
-            time.sleep(0.2)
-        survived(ring=ring)
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by a child's end",
-        program="""
-        frame = (ctypes.c_ulong * 11)(0, 0, 0, 0, 9)
-        def end(child):
-            if not child:
+                os.kill(me, 9)
+            finally:
                 os._exit(0)
-            time.sleep(0.2)
-        survived(
-            clone=lambda: end(call("clone", 9, 0, 0, 0, 0)),
-            high=lambda: end(call("clone", 9 | 1 << 40, 0, 0, 0, 0)),
-            clone3=lambda: end(call("clone3", frame, 88)),
-        )
-        """,
-    ),
-    _case(
-        name="a sibling for the parent",
-        proves="no child is put under the parent, to signal it by ending",
-        program="""
-        CLONE_PARENT, SIGWINCH = 0x8000, 28  # a signal that is ignored where nobody asks for it
-        def put(with_signal):
-            if not call("clone", CLONE_PARENT | with_signal, 0, 0, 0, 0):
-                os._exit(0)
-        frame = (ctypes.c_ulong * 11)(CLONE_PARENT)
-        def put3():
-            if not call("clone3", frame, 88):
-                os._exit(0)
-        refused("EINVAL", ended=lambda: put(17), other=lambda: put(SIGWINCH), clone3=put3)
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by processor time",
-        program="""
-        def lower():
-            # A hard limit that equals the soft one is the kernel's SIGKILL.
-            try:
-                resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
-            except ValueError as error:
-                raise PermissionError(errno.EPERM, str(error))
-            while time.process_time() < 1.5:
-                pass
-        survived(lower=lower)
-        """,
-    ),
-    _suicide(
-        name="SIGKILL by a message queue",
-        program="""
-        event = (ctypes.c_int * 16)(0, 0, 9, 0)
-        def notify():
-            queue = call("mq_open", b"guerdon", os.O_CREAT | os.O_RDWR, 0o600, 0)
-            call("mq_unlink", b"guerdon")
-            call("mq_notify", queue, event)
-            call("mq_timedsend", queue, b"1", 1, 0, 0)
-        survived(notify=notify)
-        """,
-    ),
-)
+        os.waitpid(child, 0)
+    survived(child=from_child)
+
+
+@suicide("SIGKILL by a descriptor")
+def sigkill_by_a_descriptor():
+    import fcntl
+    F_SETSIG, FIOASYNC, FIOSETOWN = 10, 0x5452, 0x8901
+    def by_pipe():
+        reader, writer = os.pipe()
+        fcntl.fcntl(reader, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(reader, F_SETSIG, 9)
+        fcntl.fcntl(reader, fcntl.F_SETFL, os.O_ASYNC)
+        os.write(writer, b"1")
+    def by_socket():
+        mine, other = socket.socketpair()
+        fcntl.ioctl(mine, FIOSETOWN, bytes(ctypes.c_int(os.getpid())))
+        fcntl.fcntl(mine, F_SETSIG, 9)
+        fcntl.ioctl(mine, FIOASYNC, bytes(ctypes.c_int(1)))
+        other.send(b"1")
+    def by_lease():
+        with open("leased", "w") as file:
+            fcntl.fcntl(file, F_SETSIG, 9)
+            fcntl.fcntl(file, 1024, fcntl.F_WRLCK)  # F_SETLEASE
+            os.open("leased", os.O_RDONLY | os.O_NONBLOCK)
+    def by_folder():
+        here = os.open(".", os.O_RDONLY)
+        fcntl.fcntl(here, F_SETSIG, 9)
+        fcntl.fcntl(here, 1026, 0x4)  # F_NOTIFY, of files that are made
+        open("noticed", "w").close()
+    survived(pipe=by_pipe, socket=by_socket, lease=by_lease, folder=by_folder)
+
+
+@suicide("SIGKILL by a timer")
+def sigkill_by_a_timer():
+    event = (ctypes.c_int * 16)(0, 0, 9, 0)  # SIGEV_SIGNAL, SIGKILL
+    timer = ctypes.c_int()
+    soon = (ctypes.c_long * 4)(0, 0, 0, 1000)
+    def ring():
+        call("timer_create", 1, event, ctypes.byref(timer))
+        call("timer_settime", timer.value, 0, soon, 0)
+        time.sleep(0.2)
+    survived(ring=ring)
+
+
+@suicide("SIGKILL by a child's end")
+def sigkill_by_a_child_s_end():
+    frame = (ctypes.c_ulong * 11)(0, 0, 0, 0, 9)
+    def end(child):
+        if not child:
+            os._exit(0)
+        time.sleep(0.2)
+    survived(
+        clone=lambda: end(call("clone", 9, 0, 0, 0, 0)),
+        high=lambda: end(call("clone", 9 | 1 << 40, 0, 0, 0, 0)),
+        clone3=lambda: end(call("clone3", frame, 88)),
+    )
+
+
+@case("a sibling for the parent")
+def a_sibling_for_the_parent():
+    """No child is put under the parent, to signal it by ending."""
+    CLONE_PARENT, SIGWINCH = 0x8000, 28  # a signal that is ignored where nobody asks for it
+    def put(with_signal):
+        if not call("clone", CLONE_PARENT | with_signal, 0, 0, 0, 0):
+            os._exit(0)
+    frame = (ctypes.c_ulong * 11)(CLONE_PARENT)
+    def put3():
+        if not call("clone3", frame, 88):
+            os._exit(0)
+    refused("EINVAL", ended=lambda: put(17), other=lambda: put(SIGWINCH), clone3=put3)
+
+
+@suicide("SIGKILL by processor time")
+def sigkill_by_processor_time():
+    def lower():
+        # A hard limit that equals the soft one is the kernel's SIGKILL.
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+        except ValueError as error:
+            raise PermissionError(errno.EPERM, str(error))
+        while time.process_time() < 1.5:
+            pass
+    survived(lower=lower)
+
+
+@suicide("SIGKILL by a message queue")
+def sigkill_by_a_message_queue():
+    event = (ctypes.c_int * 16)(0, 0, 9, 0)
+    def notify():
+        queue = call("mq_open", b"guerdon", os.O_CREAT | os.O_RDWR, 0o600, 0)
+        call("mq_unlink", b"guerdon")
+        call("mq_notify", queue, event)
+        call("mq_timedsend", queue, b"1", 1, 0, 0)
+    survived(notify=notify)
+
+
+PROCESSES = tuple(case.cases)
