@@ -1009,6 +1009,33 @@ def test_scoring_job_credits_the_turns_after_examples_like_the_library(
     assert batch.step_lists[0][0].step_info["assistant_turn_index"] == 1
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_scoring_job_finds_an_estimator_that_the_reward_registers(
+    row, write_rows, run, reward, workers
+):
+    spec = reward(
+        f"""
+            from guerdon.credit import Credit, ESTIMATORS
+
+            def scores(batch, *, scale=1.0):
+                episode = scale * batch.scores[batch.trajectory]
+                return Credit.of(batch, episode, episode=episode)
+
+            ESTIMATORS.register("scaled_scores_{workers}", scores)
+
+            def reward(action, observation):
+                return float(len(action.content))
+        """
+    )
+    credit = CreditSettings(f"scaled_scores_{workers}", options={"scale": 2.0})
+    rows = [row("a", "bb", id="a", group="g"), row("ccc", id="b", group="g")]
+    _, scored = run(write_rows(rows), reward=spec, credit=credit, workers=workers)
+    assert [[step["advantage"] for step in each["steps"]] for each in scored] == [
+        [6.0, 6.0],
+        [6.0],
+    ]
+
+
 # Pipelines
 
 RUBRICS = """

@@ -293,10 +293,13 @@ class ScoringPipeline:
 
     def __init__(self, job: ScoringJob) -> None:
         self.job = job
-        # Before the scorer, whose sandbox and services must be closed again.
-        self.credit = RowCredit(job.credit) if job.credit is not None else None
         self._opened = contextlib.ExitStack()
         self.scorer: Scorer = self._open_scorer()
+        try:  # after the reward, whose module may register an estimator
+            self.credit = RowCredit(job.credit) if job.credit is not None else None
+        except BaseException:
+            self._opened.close()
+            raise
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.fingerprint = self.scorer.fingerprint
         if self.credit is not None:
