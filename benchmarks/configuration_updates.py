@@ -1,8 +1,8 @@
-"""Steps of 64 sessions while their reward is changed ten times a second, beside no changes.
+"""Steps of 64 sessions while their reward is changed ten times a second, compared to no changes.
 
-The server is a process of its own (`benchmarks.echo_guerdon`), and so are, by thread, the pool that
-steps and the client that changes: each change moves a tunable field, is checked, fingerprinted and
-remembered. Sessions reset after every round, so that they take the changes over.
+The server is a process of its own (`benchmarks.echo_guerdon`); the pool that steps and the client
+that changes run in threads. Each change sets a tunable field, and is checked, fingerprinted and
+logged. Sessions reset before every round, so that the changes apply to them.
 """
 
 from __future__ import annotations

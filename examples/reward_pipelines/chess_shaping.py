@@ -1,14 +1,14 @@
-"""A training script that takes shaping away, through ``POST /config`` of the environment's server.
+"""A training script that fades out shaping with ``POST /config`` of the environment's server.
 
-The shaping's weight goes down in two ways, with the same rewards:
+The weight of the shaping decreases in one of two ways, with the same rewards:
 
-- `FromFile`: the schedule stands in ``chess_shaping.yaml``, on the server. The script reports how
-  far training is, and nothing else.
-- `FromScript`: the script computes the weight with the same schedule and posts it, for the version
-  that it has seen. Where somebody else has changed the configuration since, the server refuses,
-  and the script looks again.
+- `FromFile`: the schedule is in ``chess_shaping.yaml``, on the server. The script only reports the
+  training step.
+- `FromScript`: the script computes the weight with the same schedule, and posts it with the version
+  that it has seen. If the configuration was changed since, the server rejects the change, and the
+  script tries again.
 
-Run it, which serves the environment and plays some games at each of several training steps::
+Run it to serve the environment and to play some games at each of several training steps::
 
     python -m examples.reward_pipelines.chess_shaping
 """
@@ -34,15 +34,15 @@ GAMES = 8
 
 
 class Shaping(Protocol):
-    """Takes the shaping of a server where a training step wants it."""
+    """Sets the weight of the shaping for a training step."""
 
     def __call__(self, server: SyncHTTPEnvClient, training_step: int) -> None:
-        """Say to a server how far training is."""
+        """Configure a server for a training step."""
         ...
 
 
 class FromFile:
-    """The server has the schedule; it is told the training step.
+    """The server has the schedule; the script reports the training step.
 
     Example:
         >>> from examples.reward_pipelines.chess_shaping import FromFile
@@ -53,12 +53,12 @@ class FromFile:
     """
 
     def __call__(self, server: SyncHTTPEnvClient, training_step: int) -> None:
-        """Report the step, whatever version of the configuration the server is at."""
+        """Report the step, whatever the version of the configuration."""
         server.post("/config", json={"training_step": training_step, "by": "chess_shaping.py"})
 
 
 class FromScript:
-    """The script has the schedule, and posts the weight that it gives.
+    """The script has the schedule, and posts the weight.
 
     Example:
         >>> from examples.reward_pipelines.chess_shaping import FromScript
@@ -66,7 +66,7 @@ class FromScript:
         0.25
 
     Attributes:
-        entry: Whose weight it moves, as the file has it.
+        entry: The entry of the file whose weight changes.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class FromScript:
         return self.entry.weight * self.entry.schedule(training_step)
 
     def __call__(self, server: SyncHTTPEnvClient, training_step: int) -> None:
-        """Post the weight, and take the server's own schedule away."""
+        """Post the weight, and remove the server's own schedule."""
         name = self.entry.name
         change = {
             "weights": {name: self.weight(training_step)},
@@ -90,18 +90,18 @@ class FromScript:
             try:
                 server.update_config(change, version=version)
             except ConfigConflictError:
-                continue  # somebody was faster
+                continue  # the configuration was changed since
             return
 
 
 class Played(NamedTuple):
-    """What came of the games at a training step.
+    """The results of the games at a training step.
 
     Attributes:
-        training_step: Which.
+        training_step: The training step.
         rewards: The sum of each game's rewards.
         won: How many were won.
-        fingerprints: By what configurations they were scored.
+        fingerprints: The fingerprints of the configurations that scored them.
     """
 
     training_step: int
@@ -113,13 +113,13 @@ class Played(NamedTuple):
 def train(
     url: str, shape: Shaping, *, steps: Iterable[int] = STEPS, games: int = GAMES
 ) -> list[Played]:
-    """Play at several training steps, each after the shaping was set for it. Nobody learns here.
+    """Play at several training steps, each with its weight of the shaping. Nothing is learned.
 
     Args:
         url: The server's address.
-        shape: Sets it.
+        shape: Sets the weight of the shaping.
         steps: The training steps.
-        games: How many games each has.
+        games: The number of games at each step.
     """
     played = []
     with (
@@ -135,14 +135,14 @@ def train(
 
 
 def play(client: SyncEnvClient[Any, Any, Any], *, seed: int) -> tuple[float, bool, str]:
-    """Play a game as somebody does who takes what there is, and the king when he can.
+    """Play a game by a fixed strategy: take the king if possible, else any piece.
 
     Args:
-        client: Where to play.
-        seed: Where the men stand.
+        client: A client of the server.
+        seed: The seed of the positions of the pieces.
 
     Returns:
-        The sum of the rewards, whether it was won, and the fingerprint of what scored it.
+        The sum of the rewards, whether it was won, and the fingerprint of the configuration that scored it.
     """
     result = client.reset(seed=seed)
     rewards = 0.0
@@ -161,7 +161,7 @@ def play(client: SyncEnvClient[Any, Any, Any], *, seed: int) -> tuple[float, boo
 
 
 def main() -> int:
-    """Serve the environment, train both ways, and print what the games earned."""
+    """Serve the environment, train both ways, and print the rewards of the games."""
     spec, config = f"{HERE / 'knight.py'}:KnightEnvironment", RewardConfig.from_file(REWARD)
     with GenericEnvClient.from_module(spec, config=config).sync() as served:
         for shape in (FromFile(), FromScript()):

@@ -1,7 +1,7 @@
 """The coding environment with a composed reward: tests, style, and efficiency at the end.
 
-The reward stands in ``coding_reward.yaml``; `composer` is the same one in Python. Run it, which
-serves the environment with that file and plays a task over the wire::
+The reward is in ``coding_reward.yaml``; `composer` is the same reward in Python. Run it to serve
+the environment with that file, and to play a task over the network::
 
     python -m examples.reward_pipelines.coding
 """
@@ -38,7 +38,7 @@ class EfficiencyConfig(BaseModel):
         3
 
     Attributes:
-        submissions: How many an episode has, at least 2.
+        submissions: The number of submissions in an episode, at least 2.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,7 +55,7 @@ class Efficiency(Rubric):
         3
 
     Args:
-        config: How many submissions there are.
+        config: The number of submissions.
     """
 
     score_range = (0.0, 1.0)
@@ -105,8 +105,8 @@ def play(
     """Submit programs in turn, in one episode.
 
     Args:
-        client: Where to play.
-        programs: What is submitted.
+        client: A client of the server.
+        programs: The programs.
         task: The task's number.
     """
     client.reset(task=task)
@@ -114,7 +114,7 @@ def play(
 
 
 def main() -> int:
-    """Serve the environment with the file's reward, play a task, and print what it earned."""
+    """Serve the environment with the file's reward, play a task, and print its rewards."""
     config = RewardConfig.from_file(REWARD)
     programs = candidates(load_tasks()[0])
     served = GenericEnvClient.from_module(str(HERE.parent / "coding_env"), config=config)

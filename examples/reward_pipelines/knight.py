@@ -1,4 +1,4 @@
-"""A chess-like game: a knight takes what stands on a small board; taking the king wins."""
+"""A chess-like game: a knight takes pieces on a small board; taking the king wins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JUMPS = [(1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2)]
 
 
 def moves(square: str) -> list[str]:
-    """Where a knight may go.
+    """Return the squares that a knight can move to.
 
     Example:
         >>> from examples.reward_pipelines.knight import moves
@@ -27,7 +27,7 @@ def moves(square: str) -> list[str]:
         ['c2', 'b3']
 
     Args:
-        square: Where it stands, from ``a1`` to ``e5``.
+        square: The square of the knight, from ``a1`` to ``e5``.
     """
     file, rank = ord(square[0]), int(square[1])
     reached = {f"{chr(file + right)}{rank + up}" for right, up in JUMPS}
@@ -48,10 +48,10 @@ class KnightObservation(Observation):
     """The board.
 
     Attributes:
-        knight: Where the knight stands.
-        men: What stands on which square.
-        taken: What the last move took.
-        won: Whether that was the king.
+        knight: The square of the knight.
+        men: The other pieces by their squares.
+        taken: The piece that the last move took.
+        won: Whether it was the king.
     """
 
     knight: str
@@ -61,27 +61,27 @@ class KnightObservation(Observation):
 
 
 class Material(Rubric):
-    """What the move took, by its worth: shaping, which shows early what moves are good for."""
+    """The value of the piece that the move took: shaping, an early signal of good moves."""
 
     score_range = (0.0, 5.0)
 
     def forward(self, action: KnightAction, observation: KnightObservation) -> float:
-        """Look up what was taken."""
+        """Return the value of the piece."""
         return float(VALUES[observation.taken]) if observation.taken else 0.0
 
 
 class Win(Rubric):
-    """The king was taken: all that counts in the end."""
+    """The king was taken: the outcome."""
 
     score_range = (0.0, 1.0)
 
     def forward(self, action: KnightAction, observation: KnightObservation) -> float:
-        """Look whether it was."""
+        """Return 1 if it was."""
         return float(observation.won)
 
 
 class KnightEnvironment(Environment[KnightAction, KnightObservation, State]):
-    """A knight, a king and some men that don't move, on 25 squares, for 12 moves.
+    """A knight against a king and some pieces that don't move, on 25 squares, for 12 moves.
 
     Example:
         >>> from examples.reward_pipelines.knight import KnightAction, KnightEnvironment
@@ -104,7 +104,7 @@ class KnightEnvironment(Environment[KnightAction, KnightObservation, State]):
 
     @property
     def state(self) -> State:
-        """Where the game stands."""
+        """The state of the game."""
         return self._state
 
     def reset(
@@ -113,8 +113,8 @@ class KnightEnvironment(Environment[KnightAction, KnightObservation, State]):
         """Set up the board.
 
         Args:
-            seed: Where the men stand.
-            episode_id: What to call the game.
+            seed: The seed of the positions of the pieces.
+            episode_id: The name of the game.
             **kwargs: Not used.
         """
         self._reset_rubric()
@@ -130,7 +130,7 @@ class KnightEnvironment(Environment[KnightAction, KnightObservation, State]):
         """Move the knight.
 
         Args:
-            action: Where to.
+            action: The move.
             timeout_s: Not used; a step takes no time.
             **kwargs: Not used.
 
