@@ -142,7 +142,7 @@ def play(client: SyncEnvClient[Any, Any, Any], *, seed: int) -> tuple[float, boo
         seed: The seed of the positions of the pieces.
 
     Returns:
-        The sum of the rewards, whether it was won, and the fingerprint of the configuration that scored it.
+        The sum of the rewards, whether it was won, and the fingerprint of the configuration.
     """
     result = client.reset(seed=seed)
     rewards = 0.0

@@ -27,7 +27,6 @@ from pydantic_core import SchemaError
 from guerdon.config.problems import Problem, problems_of, unknown_key
 
 __all__ = [
-    "Argument",
     "adapter_of",
     "arguments_of",
     "checked_arguments",
@@ -42,28 +41,10 @@ _EMPTY = Parameter.empty
 _LENIENT = ConfigDict(arbitrary_types_allowed=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Argument:
-    """An argument that a config may contain.
+def arguments_of(make: Callable[..., Any]) -> tuple[list[Parameter], bool]:
+    """Return the parameters of a class or function, and whether it accepts any keyword.
 
-    Attributes:
-        name: Its key.
-        annotation: Its type, if it is annotated.
-        default: Its default, if it has one.
-    """
-
-    name: str
-    annotation: Any = _EMPTY
-    default: Any = _EMPTY
-
-    @property
-    def is_required(self) -> bool:
-        """Whether it has no default."""
-        return self.default is _EMPTY
-
-
-def arguments_of(make: Callable[..., Any]) -> tuple[list[Argument], bool]:
-    """Return the arguments of a class or function, and whether it accepts any keyword.
+    The annotations of those that can't be resolved are left out.
 
     Example:
         >>> def brief(action, observation, *, longest: int = 100): ...
@@ -76,7 +57,7 @@ def arguments_of(make: Callable[..., Any]) -> tuple[list[Argument], bool]:
         return [], True
     found = hints(make)
     arguments = [
-        Argument(each.name, found.get(each.name, _EMPTY), each.default)
+        each.replace(annotation=found.get(each.name, _EMPTY))
         for each in parameters
         if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     ]
@@ -282,12 +263,13 @@ def convert(annotation: Any, value: Any, *, strict: bool = True) -> tuple[Any, l
 
 
 def checked_arguments(
-    arguments: list[Argument], config: Mapping[str, Any], *, takes_all: bool = False
+    arguments: list[Parameter], config: Mapping[str, Any], *, takes_all: bool = False
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values of arguments in a config, and what is wrong with it.
 
     Example:
-        >>> print(*checked_arguments([Argument("longest", int)], {"longest": "many"})[1])
+        >>> def brief(longest: int): ...
+        >>> print(*checked_arguments(arguments_of(brief)[0], {"longest": "many"})[1])
         longest: must be an integer, got "many"
 
     Args:
@@ -312,7 +294,7 @@ def checked_arguments(
     problems += [
         Problem((each.name,), "is required")
         for each in arguments
-        if each.is_required and each.name not in config
+        if each.default is _EMPTY and each.name not in config
     ]
     return values, problems
 

@@ -19,7 +19,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from guerdon._validation import did_you_mean, shown
 from guerdon.config.annotations import (
-    Argument,
     arguments_of,
     checked_arguments,
     config_class,
@@ -273,7 +272,7 @@ class _Builder:
         problems: list[Problem] = []
         if self.mcp is not None and CLIENT in by_name:
             given[CLIENT] = self.mcp
-        elif CLIENT in by_name and by_name[CLIENT].is_required:
+        elif CLIENT in by_name and by_name[CLIENT].default is Parameter.empty:
             message = f"{_name(make)} takes {CLIENT}, but no mcp_services are given"
             problems.append(Problem(("rubric",), message))
         scores = is_score(make, {CONFIG, CLIENT, *entry.config})
@@ -326,12 +325,13 @@ class _Builder:
         return Problem(place, f"mcp_services has no service {shown(name)}; {hint}")
 
 
-def without_scored(arguments: Sequence[Argument]) -> list[Argument]:
+def without_scored(arguments: Sequence[Parameter]) -> list[Parameter]:
     """Return the arguments of a scoring function without its action and its observation.
 
     Example:
-        >>> [each.name for each in without_scored([Argument(name) for name in "abc"])]
-        ['c']
+        >>> def polite(text, observation, word="please"): ...
+        >>> [each.name for each in without_scored(arguments_of(polite)[0])]
+        ['word']
     """
     if {each.name for each in arguments}.issuperset(SCORED):
         return [each for each in arguments if each.name not in SCORED]

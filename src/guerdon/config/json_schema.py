@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from inspect import Parameter
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from guerdon.config.annotations import (
-    Argument,
     adapter_of,
     arguments_of,
     config_class,
@@ -95,22 +94,22 @@ def _config_schema(
     if not callable(make):
         return None
     arguments, takes_all = arguments_of(make)
-    for each in arguments:
-        if each.name == CONFIG:
-            kind = config_class(each.annotation)
-            if kind is None:
-                return {"type": "object"}
-            return _closed(_type_schema(name, TypeAdapter(kind), defs))
+    by_name = {each.name: each for each in arguments}
+    if CONFIG in by_name:
+        kind = config_class(by_name[CONFIG].annotation)
+        if kind is None:
+            return {"type": "object"}
+        return _closed(_type_schema(name, TypeAdapter(kind), defs))
     given = (*SCORED, CLIENT)
-    kept = [each for each in arguments if each.name not in given]
-    if len(kept) == len(arguments) and is_score(make, given):
+    if is_score(make, given) and by_name.keys().isdisjoint(given):
         # Its first two, whatever their names, are no keys; those of a factory would be.
-        kept = [replace(each, default=None) for each in kept[:2]] + kept[2:]
+        arguments[:2] = [each.replace(default=None) for each in arguments[:2]]
+    kept = [each for each in arguments if each.name not in given]
     return _arguments_schema(name, kept, defs, is_open=takes_all)
 
 
 def _arguments_schema(
-    name: str, arguments: list[Argument], defs: dict[str, Any], *, is_open: bool = False
+    name: str, arguments: list[Parameter], defs: dict[str, Any], *, is_open: bool = False
 ) -> dict[str, Any]:
     properties = {}
     for each in arguments:
@@ -122,7 +121,7 @@ def _arguments_schema(
     return {
         "type": "object",
         "properties": properties,
-        "required": [each.name for each in arguments if each.is_required],
+        "required": [each.name for each in arguments if each.default is Parameter.empty],
         "additionalProperties": is_open,
     }
 

@@ -288,16 +288,6 @@ class _StrictLoader(yaml.SafeLoader):
         return node
 
 
-# What is usually meant, by how PyYAML's message begins.
-_HINTS = {
-    "found unknown escape": "double a backslash in double quotes, or use single quotes",
-    "found character": "put text that begins with it in quotes",
-    "expected ',' or": "put text with one of , : [ ] { } in quotes",
-    "mapping values are not allowed": "put text with ': ' in quotes, and begin each key on a line "
-    "of its own with the same indentation",
-}
-
-
 def _yaml_node(text: str) -> Any:
     try:
         return _StrictLoader(text).get_single_node()
@@ -317,9 +307,8 @@ def _yaml_message(error: yaml.MarkedYAMLError) -> str:
         return "a second document begins here (---); a file must contain one"
     if "'\\t'" in problem:
         return "indentation must consist of spaces, got a tab"
-    hints = [hint for begins, hint in _HINTS.items() if problem.startswith(begins)]
     context = f" {error.context}" if error.context else ""
-    return "; ".join([f"it is not YAML: {problem}{context}", *hints])
+    return f"it is not YAML: {problem}{context}; text with special characters goes in quotes"
 
 
 # JSON ----------------------------------------------------------------------------------------

@@ -350,16 +350,19 @@ def _inconsistencies(data: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem((key, number, "name"), message)
     if not any(data.get(key) for key in LISTS):
         yield Problem((), "must have at least one entry in per_turn or episode_end")
-    for number, stage in enumerate(_items(data.get("curriculum"))):
+    for place, name in _references(data.get("curriculum")):
+        if names and name not in names:
+            yield Problem(place, f"unknown entry {shown(name)}; {did_you_mean(name, names)}")
+
+
+def _references(curriculum: Any) -> Iterator[tuple[Place, str]]:
+    """The names of entries in the stages of a curriculum."""
+    for number, stage in enumerate(_items(curriculum)):
         weights, component = _get(stage, "weights"), _get(_get(stage, "until"), "component")
-        named = [("weights", name) for name in weights] if isinstance(weights, Mapping) else []
-        references = [(place, place[1]) for place in named]
+        for name in weights if isinstance(weights, Mapping) else ():
+            yield ("curriculum", number, "weights", name), name
         if isinstance(component, str):
-            references.append((("until", "component"), component))
-        for place, name in references:
-            if names and name not in names:
-                message = f"unknown entry {shown(name)}; {did_you_mean(name, names)}"
-                yield Problem(("curriculum", number, *place), message)
+            yield ("curriculum", number, "until", "component"), component
 
 
 def _items(value: Any) -> Sequence[Any]:

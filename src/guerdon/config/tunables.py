@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from guerdon._validation import is_finite, shown
-from guerdon.config.problems import problems_of
+from guerdon.config.problems import Problem, problems_of
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric
@@ -151,44 +151,25 @@ def _weigh(
         raise RewardConfigError(message, problems=[message]) from error
 
 
-class _RefusedError(Exception):
-    """Values of fields are refused.
-
-    Attributes:
-        messages: Why, by the name of each field that is to blame.
-    """
-
-    def __init__(self, messages: Mapping[str, str]) -> None:
-        super().__init__(messages)
-        self.messages = messages
-
-
 def _tune(rubric: Rubric, tuned: Mapping[str, Any], undo: ExitStack) -> None:
     fields = tunable_fields(rubric)
-    problems = {
-        path: f"{type(rubric).__name__} has no such tunable field"
-        for path in tuned
-        if path not in fields
-    }
-    waiting = [path for path in tuned if not problems and not fields[path].has(tuned[path])]
+    unknown = [path for path in tuned if path not in fields]
+    if unknown:
+        message = f"{type(rubric).__name__} has no such tunable field"
+        raise _refusal(dict.fromkeys(unknown, message))
+    waiting = [path for path in tuned if not fields[path].has(tuned[path])]
     while waiting:  # a setter may refuse a value until another is set, as of a lower bound
-        problems, refused = {}, []
+        refused: dict[str, str] = {}
         for paths in _groups(fields, waiting):
-            try:
-                _set({fields[path]: tuned[path] for path in paths}, undo)
-            except _RefusedError as error:
-                refused += paths
-                problems |= {
-                    path: error.messages[fields[path].name]
-                    for path in paths
-                    if fields[path].name in error.messages
-                }
+            refused |= _set({path: (fields[path], tuned[path]) for path in paths}, undo)
         if len(refused) == len(waiting):
-            break
-        waiting = refused
-    if problems:
-        lines = [f"{path}: {message}" for path, message in problems.items()]
-        raise RewardConfigError("; ".join(lines), problems=lines)
+            raise _refusal(refused)
+        waiting = list(refused)
+
+
+def _refusal(messages: Mapping[str, str]) -> RewardConfigError:
+    lines = [f"{path}: {message}" for path, message in messages.items() if message]
+    return RewardConfigError("; ".join(lines), problems=lines)
 
 
 def _groups(fields: Mapping[str, TunableField], paths: list[str]) -> list[list[str]]:
@@ -200,33 +181,48 @@ def _groups(fields: Mapping[str, TunableField], paths: list[str]) -> list[list[s
     return list(groups.values())
 
 
-def _set(values: Mapping[TunableField, Any], undo: ExitStack) -> None:
-    """Set fields of one config, or one attribute."""
-    messages: dict[str, str] = {}
+def _set(values: Mapping[str, tuple[TunableField, Any]], undo: ExitStack) -> dict[str, str]:
+    """Set fields of one config, or one attribute.
+
+    Returns:
+        Why they are refused, by path; empty for a field that is refused because of another.
+    """
+    messages = dict.fromkeys(values, "")
     checked: dict[str, Any] = {}
-    for field, value in values.items():
+    for path, (field, value) in values.items():
         try:
             checked[field.name] = _checked(field.value, value)
         except RewardConfigError as error:
-            messages[field.name] = str(error)
-    if messages:
-        raise _RefusedError(messages)
-    field = next(iter(values))
+            messages[path] = str(error)
+    if any(messages.values()):
+        return messages
+    field = next(iter(values.values()))[0]
     try:
         if field.is_in_config:
-            name, new = "config", _replaced(field.rubric.config, checked)
+            name, before = "config", field.rubric.config
+            setattr(field.rubric, name, _replaced(before, checked))
         else:
-            name, new = field.name, checked[field.name]
-        before = copy.deepcopy(field.value) if name == field.name else field.rubric.config
-        setattr(field.rubric, name, new)
+            name, before = field.name, copy.deepcopy(field.value)
+            setattr(field.rubric, name, checked[name])
     except ValidationError as error:
-        for problem in problems_of(error, checked):
-            named = [str(problem.place[0])] if problem.place[:1] else list(checked)
-            messages |= dict.fromkeys(named, problem.message)
-        raise _RefusedError(messages) from error
+        return _blamed(values, problems_of(error, checked))
     except Exception as error:  # of the user's own code
-        raise _RefusedError(dict.fromkeys(checked, str(error))) from error
+        return dict.fromkeys(values, str(error) or type(error).__name__)
     undo.callback(setattr, field.rubric, name, before)
+    return {}
+
+
+def _blamed(
+    values: Mapping[str, tuple[TunableField, Any]], problems: list[Problem]
+) -> dict[str, str]:
+    """The messages of problems by path: at the field that a problem names, or at all of them."""
+    messages = {
+        path: "; ".join(each.message for each in problems if each.place[:1] == (field.name,))
+        for path, (field, _) in values.items()
+    }
+    if any(messages.values()):
+        return messages
+    return dict.fromkeys(values, "; ".join(each.message for each in problems))
 
 
 def _replaced(config: Any, values: Mapping[str, Any]) -> Any:
