@@ -23,7 +23,7 @@ from guerdon.config.problems import Place, Problem, problems_of
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS
 
-__all__ = ["PatchTarget", "RewardPatch", "read_patch"]
+__all__ = ["Entry", "RewardPatch", "read_patch"]
 
 MAX_PROBLEMS = 100
 
@@ -80,18 +80,30 @@ class _Change(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class PatchTarget:
-    """What can be changed of an entry.
+class Entry:
+    """An entry of a running reward, without what can be changed.
 
     Attributes:
+        name: Its name.
         list: ``"per_turn"`` or ``"episode_end"``.
+        rubric: The name of its rubric.
         has_weight: Whether it has a weight.
         tunable: The dotted names in the tree of its tunable fields, by their keys in ``config``.
+        private: The keys of its config that aren't disclosed.
+        config: The initial values of the others, as JSON can represent them.
     """
 
+    name: str
     list: str
+    rubric: str
     has_weight: bool
     tunable: Mapping[str, str]
+    private: frozenset[str]
+    config: Mapping[str, Any]
+
+    def hides(self, key: str) -> bool:
+        """Return whether a key of its config isn't disclosed."""
+        return not self.private.isdisjoint((key, key.partition(".")[0]))
 
 
 @dataclass(slots=True)
@@ -135,8 +147,8 @@ class RewardPatch:
 def read_patch(
     sent: Any,
     *,
-    targets: Mapping[str, PatchTarget],
-    entries: Mapping[str, Mapping[str, Any]],
+    entries: Mapping[str, Entry],
+    rendered: Mapping[str, Mapping[str, Any]],
     render: Callable[[], Mapping[str, Any]],
 ) -> RewardPatch:
     """Read a change.
@@ -145,8 +157,8 @@ def read_patch(
         sent: A part of a rendered configuration: entries by name with what changes in them; or
             ``weights`` and ``schedules`` by the names of entries; ``training_step`` and
             ``episode``. What is sent back unchanged changes nothing.
-        targets: What can be changed, by the names of entries.
-        entries: The rendered entries by name.
+        entries: The entries by name.
+        rendered: The rendered entries by name.
         render: Renders the whole configuration.
 
     Returns:
@@ -168,7 +180,7 @@ def read_patch(
         version=change.version,
         by=change.by,
     )
-    reader = _PatchReader(patch, targets, entries)
+    reader = _PatchReader(patch, entries, rendered)
     problems += islice(reader.read(change, render), MAX_PROBLEMS + 1)
     patch.problems = [str(each) for each in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:
@@ -194,8 +206,8 @@ class _PatchReader:
     """Adds a change to a patch, and yields what can't be done of it."""
 
     patch: RewardPatch
-    targets: Mapping[str, PatchTarget]
-    entries: Mapping[str, Mapping[str, Any]]
+    entries: Mapping[str, Entry]
+    rendered: Mapping[str, Mapping[str, Any]]
 
     def read(self, change: _Change, render: Callable[[], Mapping[str, Any]]) -> Iterator[Problem]:
         for key in change.model_fields_set.intersection((*FIXED, *MOVING)):
@@ -212,11 +224,11 @@ class _PatchReader:
 
     def _read_entry(self, place: Place, entry: _EntryChange) -> Iterator[Problem]:
         name, given = entry.name, entry.model_fields_set
-        target = self.targets.get(name)
+        target = self.entries.get(name)
         if target is None or target.list != place[0]:
             yield self._unknown((*place, "name"), name)
             return
-        present = self.entries[name]
+        present = self.rendered[name]
         if "weight" in given and entry.weight != present["weight"]:
             yield from self._set(self.patch.weights, name, entry.weight, (*place, "weight"))
         if "schedule" in given:
@@ -243,9 +255,9 @@ class _PatchReader:
     def _set(
         self, values: dict[str, Any], name: str, value: Any, place: Place
     ) -> Iterator[Problem]:
-        if name not in self.targets:
+        if name not in self.entries:
             yield self._unknown(place, name)
-        elif not self.targets[name].has_weight:
+        elif not self.entries[name].has_weight:
             yield Problem(place, f"{name!r} has no weight; only a RubricComposer has weights")
         elif name in values:
             yield Problem(place, f"is given twice for {name!r}")
@@ -254,9 +266,9 @@ class _PatchReader:
             self.patch.entries.add(name)
 
     def _unknown(self, place: Place, name: str) -> Problem:
-        if name in self.targets:
-            return Problem(place, f"{name!r} is in {self.targets[name].list} and can't be moved")
-        return Problem(place, f"unknown entry {shown(name)}; {did_you_mean(name, self.targets)}")
+        if name in self.entries:
+            return Problem(place, f"{name!r} is in {self.entries[name].list} and can't be moved")
+        return Problem(place, f"unknown entry {shown(name)}; {did_you_mean(name, self.entries)}")
 
 
 def _is_same(present: Any, sent: Any) -> bool:

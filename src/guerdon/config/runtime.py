@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from guerdon._loading import name_of
 from guerdon.config.curriculum import Curriculum, EpisodeMeans, Progress
-from guerdon.config.patch import PatchTarget, RewardPatch, read_patch
+from guerdon.config.patch import Entry, RewardPatch, read_patch
 from guerdon.config.problems import place_text
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS, SCHEMA_VERSION, RewardConfig
@@ -79,44 +79,6 @@ class _Configuration:
     entries: Mapping[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """What doesn't change of an entry.
-
-    Attributes:
-        name: Its name.
-        rubric: The name of its rubric.
-        target: What can be changed of it.
-        private: The keys of its config that aren't disclosed.
-        config: The others.
-    """
-
-    name: str
-    rubric: str
-    target: PatchTarget
-    private: frozenset[str]
-    config: Mapping[str, Any]
-
-    def hides(self, key: str) -> bool:
-        return not self.private.isdisjoint((key, key.partition(".")[0]))
-
-    def render(
-        self, weights: Mapping[str, float], schedules: Mapping[str, Any], tuned: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        config = dict(self.config)
-        for key, path in self.target.tunable.items() if tuned else ():
-            if path in tuned and not self.hides(key):
-                config[key] = _as_json(tuned[path])
-        rendered = {
-            "name": self.name,
-            "rubric": self.rubric,
-            "weight": weights.get(self.name, 1.0),
-            "config": config,
-        }
-        schedule = schedules.get(self.name)
-        return rendered if schedule is None else {**rendered, "schedule": schedule.to_spec()}
-
-
 class RewardRuntime:
     """The configuration of a running reward, and its changes.
 
@@ -156,9 +118,8 @@ class RewardRuntime:
         self._lock = threading.RLock()
         self._prototype = _Prototype(prototype)
         self._entries = _entries(self._prototype, config)
-        self._targets = {name: each.target for name, each in self._entries.items()}
         self._lists = {
-            key: [name for name, each in self._targets.items() if each.list == key] for key in LISTS
+            key: [name for name, each in self._entries.items() if each.list == key] for key in LISTS
         }
         self._staged = frozenset(name for stage in stages or () for name in stage.weights)
         self._rest = _rendered_rest(config, prototype)
@@ -169,7 +130,7 @@ class RewardRuntime:
             if each.schedule is not None
         }
         entries = {
-            name: each.render(weights, schedules, {}) for name, each in self._entries.items()
+            name: _rendered(each, weights, schedules, {}) for name, each in self._entries.items()
         }
         digest = _digest(json.dumps(list(entries.values()), sort_keys=True))
         self._base = _Configuration(
@@ -286,7 +247,8 @@ class RewardRuntime:
         schedules = {**base.schedules, **changes.schedules}
         tuned = {**base.tuned, **changes.tuned}
         entries = {
-            name: self._entries[name].render(weights, schedules, tuned) for name in changes.entries
+            name: _rendered(self._entries[name], weights, schedules, tuned)
+            for name in changes.entries
         }
         number = base.number + self._number
         digest = _digest(base.digest + self._digest) if self._digest else base.digest
@@ -329,8 +291,8 @@ class RewardRuntime:
             configuration = self._current()
             patch = read_patch(
                 change,
-                targets=self._targets,
-                entries=configuration.entries,
+                entries=self._entries,
+                rendered=configuration.entries,
                 render=self._rendered,
             )
             for sent in (version, patch.version):
@@ -385,12 +347,12 @@ class RewardRuntime:
         """The values that a patch changes, before and after."""
         found: list[tuple[str, Any, Any]] = []
         for name, weight in patch.weights.items():
-            what = f"{self._targets[name].list}.{name}.weight"
+            what = f"{self._entries[name].list}.{name}.weight"
             found.append((what, configuration.weights[name], weight))
         for name, schedule in patch.schedules.items():
             before = configuration.schedules.get(name)
             specs = [each and each.to_spec() for each in (before, schedule)]
-            found.append((f"{self._targets[name].list}.{name}.schedule", specs[0], specs[1]))
+            found.append((f"{self._entries[name].list}.{name}.schedule", specs[0], specs[1]))
         for path, value in patch.tuned.items():
             found.append((path, configuration.tuned.get(path, self._prototype.base[path]), value))
         private = self._private_paths() if patch.tuned else ()
@@ -406,7 +368,7 @@ class RewardRuntime:
         return {
             path
             for entry in self._entries.values()
-            for key, path in entry.target.tunable.items()
+            for key, path in entry.tunable.items()
             if entry.hides(key)
         }
 
@@ -443,55 +405,57 @@ def _brief(value: Any) -> Any:
 # Entries -------------------------------------------------------------------------------------
 
 
-def _entries(prototype: _Prototype, config: RewardConfig | None) -> dict[str, _Entry]:
+def _entries(prototype: _Prototype, config: RewardConfig | None) -> dict[str, Entry]:
     """The entries of a configuration, or of a tree that was written in code."""
     rubric = prototype.rubric
+    entries: list[Entry] = []
     if config is not None:
-        return {
-            each.name: _entry(
-                prototype,
-                each.name,
-                key,
-                rubric=_rubric_name(each.rubric),
-                config=each.config,
-                private=each.private,
-            )
-            for key in LISTS
-            for each in getattr(config, key)
-        }
-    if not isinstance(rubric, RubricComposer):
-        kind = name_of(type(rubric))
-        return {"reward": _entry(prototype, "reward", LISTS[0], rubric=kind, path="")}
-    return {
-        name: _entry(
-            prototype, name, LISTS[name in rubric.episode_end], rubric=name_of(type(child))
-        )
-        for name, child in rubric.named_children()
-    }
+        for key in LISTS:
+            for each in getattr(config, key):
+                name, private = _rubric_name(each.rubric), frozenset(each.private)
+                entry = Entry(each.name, key, name, True, {}, private, each.config)
+                entries.append(_with_fields(entry, prototype, each.name))
+    elif isinstance(rubric, RubricComposer):
+        for name, child in rubric.named_children():
+            key, state = LISTS[name in rubric.episode_end], _container_state(child)
+            entry = Entry(name, key, name_of(type(child)), True, {}, frozenset(), state)
+            entries.append(_with_fields(entry, prototype, name))
+    else:
+        kind, state = name_of(type(rubric)), _container_state(rubric)
+        entry = Entry("reward", LISTS[0], kind, False, {}, frozenset(), state)
+        entries.append(_with_fields(entry, prototype, ""))
+    return {each.name: each for each in entries}
 
 
-def _entry(
-    prototype: _Prototype,
-    name: str,
-    key: str,
-    *,
-    rubric: str,
-    path: str | None = None,
-    config: Mapping[str, Any] | None = None,
-    private: Collection[str] = (),
-) -> _Entry:
-    has_weight = path is None
-    path = name if path is None else path
+def _with_fields(entry: Entry, prototype: _Prototype, path: str) -> Entry:
+    """An entry with the tunable fields of its rubric, whose dotted name is a path."""
     prefix = f"{path}." if path else ""
     tunable = {
         each.removeprefix(prefix): each for each in prototype.base if each.startswith(prefix)
     }
-    if config is None:
-        config = _container_state(prototype.rubric.get_rubric(path) if path else prototype.rubric)
-    values = {**config, **{key: prototype.base[each] for key, each in tunable.items()}}
-    entry = _Entry(name, rubric, PatchTarget(key, has_weight, tunable), frozenset(private), {})
+    values = {**entry.config, **{key: prototype.base[each] for key, each in tunable.items()}}
     config = {key: _as_json(value) for key, value in values.items() if not entry.hides(key)}
-    return replace(entry, config=config)
+    return replace(entry, tunable=tunable, config=config)
+
+
+def _rendered(
+    entry: Entry,
+    weights: Mapping[str, float],
+    schedules: Mapping[str, Schedule | None],
+    tuned: Mapping[str, Any],
+) -> dict[str, Any]:
+    config = dict(entry.config)
+    for key, path in entry.tunable.items() if tuned else ():
+        if path in tuned and not entry.hides(key):
+            config[key] = _as_json(tuned[path])
+    rendered = {
+        "name": entry.name,
+        "rubric": entry.rubric,
+        "weight": weights.get(entry.name, 1.0),
+        "config": config,
+    }
+    schedule = schedules.get(entry.name)
+    return rendered if schedule is None else {**rendered, "schedule": schedule.to_spec()}
 
 
 def _rubric_name(rubric: Any) -> str:
