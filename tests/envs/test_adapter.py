@@ -84,7 +84,7 @@ class TakesSome(Echoes):
 
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])
-def test_an_environment_that_takes_any_argument_gets_all(kind):
+def test_env_adapter_an_environment_that_takes_any_argument_gets_all(kind):
     assert told(EnvAdapter(kind())) == (
         {"seed": 3, "episode_id": "e", "task": 1, "level": 2},
         {"timeout_s": 7.0, "hint": 1, "level": 2},
@@ -92,16 +92,16 @@ def test_an_environment_that_takes_any_argument_gets_all(kind):
 
 
 @pytest.mark.parametrize("kind", [TakesNothing, TakesNothingAsync])
-def test_an_environment_that_takes_nothing_gets_nothing(kind):
+def test_env_adapter_an_environment_that_takes_nothing_gets_nothing(kind):
     assert told(EnvAdapter(kind())) == ({}, {})
 
 
-def test_an_environment_that_takes_some_gets_those():
+def test_env_adapter_an_environment_that_takes_some_gets_those():
     assert told(EnvAdapter(TakesSome())) == ({"seed": 3, "task": 1}, {"hint": 1})
 
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])
-def test_further_arguments_never_take_the_place_of_what_the_caller_said(kind):
+def test_env_adapter_further_arguments_never_take_the_place_of_what_the_caller_passed(kind):
     adapter = EnvAdapter(kind())
     assert reset(adapter, 3, None, {"seed": 9, "episode_id": "mine"}).metadata["seed"] == 3
     metadata = step(adapter, Move(), 7.0, {"timeout_s": 9, "action": "mine"}).metadata
@@ -130,12 +130,12 @@ class Mixed(World):
         (World, (False, False)),
     ],
 )
-def test_the_driver_knows_what_the_author_wrote(kind, is_async):
+def test_env_adapter_the_driver_knows_what_the_author_wrote(kind, is_async):
     adapter = EnvAdapter(kind())
     assert (adapter.reset_is_async, adapter.step_is_async) == is_async
 
 
-def test_where_both_twins_are_written_the_async_one_plays():
+def test_env_adapter_where_both_twins_are_written_the_async_one_plays():
     class Both(World):
         async def step_async(self, action, timeout_s=None, **kwargs):
             return Board(metadata={"twin": "async"})
@@ -148,7 +148,7 @@ def test_where_both_twins_are_written_the_async_one_plays():
 
 @pytest.mark.parametrize("thing", [None, {"done": True}, 0.5, (Board(), 1.0, True, {}), State()])
 @pytest.mark.parametrize("method", ["reset", "step", "reset_async", "step_async"])
-def test_what_is_no_observation_is_refused_by_the_methods_name(thing, method):
+def test_env_adapter_what_is_no_observation_is_refused_by_the_methods_name(thing, method):
     def gives(self, *args, **kwargs):
         return thing
 
@@ -163,7 +163,7 @@ def test_what_is_no_observation_is_refused_by_the_methods_name(thing, method):
 
 
 @pytest.mark.parametrize("scored", [False, True])
-def test_what_is_no_observation_is_refused_also_where_the_rubric_was_called(scored):
+def test_env_adapter_what_is_no_observation_is_refused_also_where_the_rubric_was_called(scored):
     class Wrong(World):
         def step(self, action, timeout_s=None, **kwargs):
             return self.rubric(action, Board()) if scored else self.score(action, Board()).reward
@@ -175,7 +175,7 @@ def test_what_is_no_observation_is_refused_also_where_the_rubric_was_called(scor
 
 
 @pytest.mark.parametrize("thing", [None, {"step_count": 1}, Board()])
-def test_what_is_no_state_is_refused(thing):
+def test_env_adapter_what_is_no_state_is_refused(thing):
     class Wrong(World):
         state = thing
 
@@ -183,7 +183,7 @@ def test_what_is_no_state_is_refused(thing):
         EnvAdapter(Wrong()).state()
 
 
-def test_a_state_is_given_as_it_is():
+def test_env_adapter_a_state_is_returned_unchanged():
     adapter = EnvAdapter(World())
     adapter.reset(None, "e")
     adapter.step(Move())
@@ -221,14 +221,14 @@ def ask(adapter, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_an_environment_raises_is_raised_as_it_is(method):
+def test_env_adapter_what_an_environment_raises_is_raised_unchanged(method):
     error = OSError("the game is down")
     with pytest.raises(OSError, match="the game is down") as caught:
         ask(raising(method, error), method)
     assert caught.value is error
 
 
-def test_an_environments_own_failure_is_never_taken_for_the_rubrics():
+def test_env_adapter_an_environments_own_failure_is_never_taken_for_the_rubrics():
     class Later(World):
         """Its rubric scored; what failed came afterwards."""
 
@@ -260,7 +260,7 @@ def test_an_environments_own_failure_is_never_taken_for_the_rubrics():
         EnvAdapter(Converted()).step(Move())
 
 
-def test_a_failed_rubric_of_another_environment_is_that_environments_affair():
+def test_env_adapter_a_failed_rubric_of_another_environment_is_that_environments_affair():
     """An environment that steps another inside its own step."""
 
     class Inner(World):
@@ -276,7 +276,7 @@ def test_a_failed_rubric_of_another_environment_is_that_environments_affair():
         EnvAdapter(Outer(Half())).step(Move())
 
 
-def test_a_step_records_nothing_into_the_next():
+def test_env_adapter_a_step_records_nothing_into_the_next():
     class Alternates(World):
         """Scores every other step."""
 
@@ -295,7 +295,7 @@ def test_a_step_records_nothing_into_the_next():
     ]
 
 
-def test_steps_of_many_tasks_in_one_loop_never_see_each_others_components():
+def test_env_adapter_steps_of_many_tasks_in_one_loop_never_see_each_others_components():
     class Waits(World):
         step = Environment.step
 
@@ -334,18 +334,18 @@ def _named(place):
 # Making one -----------------------------------------------------------------------------------
 
 
-def test_make_adapter_returns_the_adapter_of_an_environment():
+def test_env_adapter_make_adapter_returns_the_adapter_of_an_environment():
     environment = World()
     assert make_adapter(environment).environment is environment
 
 
 @pytest.mark.parametrize("thing", [None, Board(), World, "world"])
-def test_make_adapter_refuses_what_is_not_an_environment(thing):
+def test_env_adapter_make_adapter_refuses_what_is_not_an_environment(thing):
     with pytest.raises(EnvDefinitionError, match="the factory must return an Environment"):
         make_adapter(thing)
 
 
-def test_a_missing_rubric_is_told_when_the_environment_is_made():
+def test_env_adapter_a_missing_rubric_is_reported_when_the_environment_is_made():
     class Forgot(World):
         def __init__(self):
             Environment.__init__(self)

@@ -21,7 +21,7 @@ def reward(world):
     return world.step(Move(value=1.0)).reward
 
 
-def test_a_change_counts_from_the_next_reset_on():
+def test_environment_config_a_change_counts_from_the_next_reset_on():
     world = Composed()
     world.reset()
     answer = world.update_config({"weights": {"a": 4.0}}, by="ann")
@@ -31,7 +31,7 @@ def test_a_change_counts_from_the_next_reset_on():
     assert world.get_config() == answer["config"] | {"progress": world.get_config()["progress"]}
 
 
-def test_an_async_reset_takes_it_over_too():
+def test_environment_config_an_async_reset_takes_it_over_too():
     class Async(Composed):
         reset = World.reset
 
@@ -45,7 +45,7 @@ def test_an_async_reset_takes_it_over_too():
     assert world.get_config()["progress"]["episode"] == 1
 
 
-def test_a_reset_that_calls_its_parents_begins_one_episode():
+def test_environment_config_a_reset_that_calls_its_parents_begins_one_episode():
     class Child(Composed):
         def reset(self, *args, **kwargs):
             return super().reset(*args, **kwargs)
@@ -56,7 +56,7 @@ def test_a_reset_that_calls_its_parents_begins_one_episode():
     assert world.get_config()["progress"]["episode"] == 1
 
 
-def test_each_observation_has_the_fingerprint_of_what_scored_it():
+def test_environment_config_each_observation_has_the_fingerprint_of_what_scored_it():
     world = Composed()
     world.reset()
     before = world.step(Move()).metadata["reward_fingerprint"]
@@ -67,7 +67,7 @@ def test_each_observation_has_the_fingerprint_of_what_scored_it():
     assert before != after == world.rubric.fingerprint()
 
 
-def test_what_can_not_be_changed_changes_nothing():
+def test_environment_config_what_can_not_be_changed_changes_nothing():
     world = Composed()
     with pytest.raises(RewardConfigError, match="nobody"):
         world.update_config({"weights": {"a": 4.0, "nobody": 1.0}})
@@ -79,7 +79,7 @@ def test_what_can_not_be_changed_changes_nothing():
     assert reward(world) == 2.0
 
 
-def test_a_rubric_that_can_not_be_copied_can_not_be_configured():
+def test_environment_config_a_rubric_that_can_not_be_copied_can_not_be_configured():
     class Held(Half):
         def __init__(self):
             super().__init__()
@@ -89,19 +89,19 @@ def test_a_rubric_that_can_not_be_copied_can_not_be_configured():
         World(Held()).get_config()
 
 
-def test_a_gate_is_tuned_by_its_path():
+def test_environment_config_a_gate_is_tuned_by_its_path():
     world = World(Gate(Half(), 1.0))
     assert reward(world) == 0.0
     world.update_config({"per_turn": [{"name": "reward", "config": {"threshold": 0.5}}]})
     assert reward(world) == 0.5
 
 
-def test_an_environment_without_services_says_so():
+def test_environment_config_an_environment_without_services_is_reported():
     with pytest.raises(ServiceError, match="mcp_services"):
         World().mcp.call_tool("judge")
 
 
-def test_services_may_be_given():
+def test_environment_config_services_may_be_given():
     services = object()
 
     class Served(World):
@@ -122,7 +122,7 @@ class Resets:
         return World.reset(self, seed, episode_id)
 
 
-def test_a_reset_that_is_mixed_in_begins_an_episode():
+def test_environment_config_a_reset_that_is_mixed_in_begins_an_episode():
     class Mixed(Resets, Composed):
         pass
 
@@ -132,7 +132,7 @@ def test_a_reset_that_is_mixed_in_begins_an_episode():
     assert world.get_config()["progress"]["episode"] == 1
 
 
-def test_the_order_in_which_resets_are_inherited_stays():
+def test_environment_config_the_order_in_which_resets_are_inherited_stays():
     class One(Composed):
         pass
 
@@ -149,7 +149,7 @@ def test_the_order_in_which_resets_are_inherited_stays():
     assert world.asked == "other"
 
 
-def test_a_reset_that_failed_leaves_the_episode_as_it_was():
+def test_environment_config_a_reset_that_failed_leaves_the_episode_as_it_was():
     class Fails(Composed):
         def reset(self, seed=None, **kwargs):
             if seed == 13:
@@ -169,7 +169,7 @@ def test_a_reset_that_failed_leaves_the_episode_as_it_was():
     assert reward(world) == 3.0
 
 
-def test_a_rubric_that_is_made_anew_by_each_reset_is_configured_too():
+def test_environment_config_a_rubric_that_is_made_anew_by_each_reset_is_configured_too():
     class Anew(Composed):
         def reset(self, *args, **kwargs):
             self.rubric = Composed().rubric
@@ -183,7 +183,7 @@ def test_a_rubric_that_is_made_anew_by_each_reset_is_configured_too():
     assert world.step(Move()).metadata["reward_fingerprint"] == told["fingerprint"]
 
 
-def test_a_rubric_that_is_slow_to_be_changed_does_not_block_an_async_reset():
+def test_environment_config_a_rubric_that_is_slow_to_be_changed_does_not_block_an_async_reset():
     begun, go_on = threading.Event(), threading.Event()
     go_on.set()
 
@@ -224,7 +224,7 @@ def test_a_rubric_that_is_slow_to_be_changed_does_not_block_an_async_reset():
 # Fingerprints
 
 
-def test_weights_that_are_changed_by_hand_are_seen_in_the_fingerprint():
+def test_environment_config_weights_that_are_changed_by_hand_are_seen_in_the_fingerprint():
     world = Composed()
     told = world.get_config()["fingerprint"]
     world.reset()
@@ -238,7 +238,7 @@ def test_weights_that_are_changed_by_hand_are_seen_in_the_fingerprint():
     assert reward(world) == 5.5
 
 
-def test_a_child_that_is_replaced_in_an_episode_is_seen_in_the_fingerprint():
+def test_environment_config_a_child_that_is_replaced_in_an_episode_is_seen_in_the_fingerprint():
     world = Composed()
     world.get_config()
     world.reset()
@@ -246,7 +246,7 @@ def test_a_child_that_is_replaced_in_an_episode_is_seen_in_the_fingerprint():
     assert world.step(Move()).metadata["reward_fingerprint"] == world.rubric.fingerprint()
 
 
-def test_a_copied_rubric_takes_no_episode_along():
+def test_environment_config_a_copied_rubric_takes_no_episode_along():
     world = Composed()
     world.get_config()
     world.reset()
@@ -254,7 +254,7 @@ def test_a_copied_rubric_takes_no_episode_along():
     assert copy.deepcopy(world.rubric)._scored_by is None
 
 
-def test_a_reward_that_failed_tells_what_it_was_scored_by():
+def test_environment_config_a_reward_that_failed_reports_what_it_was_scored_by():
     world = World(RubricComposer({"a": Half(), "down": Down()}, [1.0, 1.0], normalize=False))
     told = world.get_config()["fingerprint"]
     world.reset()

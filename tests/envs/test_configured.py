@@ -40,7 +40,7 @@ def config(**more):
     return RewardConfig.from_dict(data)
 
 
-def test_environments_are_scored_by_one_configuration():
+def test_configured_env_environments_are_scored_by_one_configuration():
     with ConfiguredEnv(Bare, config()) as configured:
         one, two = configured(), configured()
         one.reset()
@@ -53,7 +53,7 @@ def test_environments_are_scored_by_one_configuration():
         assert configured.live.audit[0]["by"] == "ann"
 
 
-def test_an_environments_own_rubric_is_replaced():
+def test_configured_env_an_environments_own_rubric_is_replaced():
     with ConfiguredEnv(World, config()) as configured:
         world = configured()
         world.reset()
@@ -61,7 +61,7 @@ def test_an_environments_own_rubric_is_replaced():
 
 
 @pytest.mark.parametrize("world", [Bare, Async])
-def test_a_pool_takes_a_change_over_slot_by_slot(world):
+def test_configured_env_a_pool_takes_a_change_over_slot_by_slot(world):
     move = Move()
     with (
         ConfiguredEnv(world, config()) as configured,
@@ -81,7 +81,7 @@ def test_a_pool_takes_a_change_over_slot_by_slot(world):
 
 
 @pytest.mark.parametrize("world", [Bare, Async])
-def test_no_episode_is_scored_by_two_configurations(world):
+def test_configured_env_no_episode_is_scored_by_two_configurations(world):
     stop = threading.Event()
     with (
         ConfiguredEnv(world, config()) as configured,
@@ -113,7 +113,7 @@ def test_no_episode_is_scored_by_two_configurations(world):
         assert by_print.setdefault(fingerprint, reward) == reward
 
 
-def test_a_schedule_goes_by_the_episodes_of_all():
+def test_configured_env_a_schedule_goes_by_the_episodes_of_all():
     schedule = {"piecewise": [[0, 1.0], [4, 0.0]]}
     entries = [{"name": "half", "rubric": Half, "weight": 8.0, "schedule": schedule}]
     with (
@@ -125,7 +125,7 @@ def test_a_schedule_goes_by_the_episodes_of_all():
         assert rewards == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_change_that_is_refused_changes_nothing():
+def test_configured_env_a_change_that_is_refused_changes_nothing():
     with ConfiguredEnv(Bare, config()) as configured:
         before = configured.get_config()
         with pytest.raises(RewardConfigError):
@@ -133,7 +133,7 @@ def test_a_change_that_is_refused_changes_nothing():
         assert configured.get_config() == before
 
 
-def test_a_file_will_do(tmp_path):
+def test_configured_env_a_file_will_do(tmp_path):
     entries = [{"name": "length", "rubric": "RegexMatch", "config": {"pattern": "please"}}]
     path = tmp_path / "reward.json"
     path.write_text(json.dumps({"schema_version": "1.0", "per_turn": entries}))
@@ -141,18 +141,18 @@ def test_a_file_will_do(tmp_path):
         assert configured.get_config()["per_turn"][0]["config"] == {"pattern": "please"}
 
 
-def test_what_is_wrong_is_said_when_it_is_made():
+def test_configured_env_what_is_wrong_is_reported_when_it_is_made():
     with pytest.raises(RewardConfigError, match="no_such"):
         ConfiguredEnv(Bare, config(per_turn=[{"name": "a", "rubric": "no_such.Rubric"}]))
 
 
-def test_a_service_that_is_not_there_is_named_when_it_is_made():
+def test_configured_env_a_service_that_is_not_there_is_named_when_it_is_made():
     services = {"judge": {"type": "openai_llm", "endpoint": "http://127.0.0.1:9", "model": "m"}}
     with pytest.raises(ServiceUnavailableError, match="judge"):
         ConfiguredEnv(Bare, config(mcp_services=services))
 
 
-def test_a_pipeline_that_is_given_stays_open():
+def test_configured_env_a_pipeline_that_is_given_stays_open():
     class Pipeline(RewardPipeline):
         closed = False
 
@@ -165,7 +165,7 @@ def test_a_pipeline_that_is_given_stays_open():
     assert not pipeline.closed
 
 
-def test_a_function_that_makes_no_environment_is_told_as_ever():
+def test_configured_env_a_function_that_makes_no_environment_is_reported():
     with (
         ConfiguredEnv(lambda: None, config()) as configured,
         pytest.raises(EnvDefinitionError, match="must return an Environment"),

@@ -44,7 +44,7 @@ class Length(ExponentialDiscountingTrajectoryRubric):
 # The rubric is required -----------------------------------------------------------------------
 
 
-def test_an_environment_without_a_rubric_cant_be_made():
+def test_environment_an_environment_without_a_rubric_cant_be_made():
     class Forgot(World):
         def __init__(self):
             super().__init__()
@@ -60,12 +60,12 @@ def test_an_environment_without_a_rubric_cant_be_made():
 
 
 @pytest.mark.parametrize("thing", [0.5, "good", Value, lambda action, observation: 1.0, [Value()]])
-def test_a_rubric_that_is_none_is_refused(thing):
+def test_environment_a_rubric_that_is_invalid_is_refused(thing):
     with pytest.raises(EnvDefinitionError, match=r"World has .* as its rubric; set one"):
         World(thing)
 
 
-def test_a_forgotten_super_init_is_told_as_a_missing_rubric():
+def test_environment_a_forgotten_super_init_is_reported_as_a_missing_rubric():
     class Forgot(World):
         def __init__(self):
             self.episode = State()
@@ -74,7 +74,7 @@ def test_a_forgotten_super_init_is_told_as_a_missing_rubric():
         Forgot()
 
 
-def test_a_rubric_that_is_set_by_hand_will_do():
+def test_environment_a_rubric_that_is_set_by_hand_will_do():
     class ByHand(World):
         def __init__(self):
             self.rubric = Half()
@@ -94,7 +94,7 @@ def test_a_rubric_that_is_set_by_hand_will_do():
 
 
 @pytest.mark.parametrize("name", ["reset", "step"])
-def test_a_method_that_lacks_is_told_when_the_environment_is_made(name):
+def test_environment_a_method_that_lacks_is_reported_when_the_environment_is_made(name):
     methods = {
         "reset": lambda self, seed=None: Observation(),
         "step": lambda self, action: Observation(),
@@ -106,7 +106,7 @@ def test_a_method_that_lacks_is_told_when_the_environment_is_made(name):
         kind(rubric=Half())
 
 
-def test_a_missing_state_is_told_when_the_environment_is_made():
+def test_environment_a_missing_state_is_reported_when_the_environment_is_made():
     class Lacks(Environment):
         def reset(self, seed=None):
             return Observation()
@@ -126,7 +126,7 @@ def test_a_missing_state_is_told_when_the_environment_is_made():
         ("close", "close is a plain function"),
     ],
 )
-def test_an_async_def_under_a_sync_name_is_refused_when_the_class_is_made(name, said):
+def test_environment_an_async_def_under_a_sync_name_is_refused_when_the_class_is_made(name, said):
     async def method(self, *args, **kwargs):
         return Observation()
 
@@ -161,21 +161,21 @@ def play_sync(environment):
     return first.metadata, environment.step(Move(value=2), timeout_s=7, hint=True)
 
 
-def test_where_only_the_async_twins_are_written_the_sync_ones_work():
+def test_environment_where_only_the_async_twins_are_written_the_sync_ones_work():
     metadata, board = play_sync(OnlyAsync())
     assert metadata == {"seed": 3, "episode_id": "e", "task": 1}
     assert (board.reward, board.value) == (0.5, 2.0)
     assert (board.metadata["timeout_s"], board.metadata["hint"]) == (7, True)
 
 
-def test_they_work_inside_of_a_running_event_loop_too():
+def test_environment_they_work_inside_of_a_running_event_loop_too():
     async def main():
         return play_sync(OnlyAsync())[1].reward
 
     assert asyncio.run(main()) == 0.5
 
 
-def test_on_the_background_loop_itself_they_say_to_use_the_async_twin():
+def test_environment_on_the_background_loop_itself_they_say_to_use_the_async_twin():
     async def main():
         return OnlyAsync().step(Move())
 
@@ -183,7 +183,7 @@ def test_on_the_background_loop_itself_they_say_to_use_the_async_twin():
         run(main())
 
 
-def test_where_only_the_sync_ones_are_written_the_async_twins_run_off_the_event_loop():
+def test_environment_where_only_the_sync_ones_are_written_the_async_twins_run_off_the_event_loop():
     where = []
 
     class Here(World):
@@ -215,7 +215,7 @@ TREES = [
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("how", ["sync", "in a loop", "async"])
-def test_score_writes_reward_and_components_whatever_is_in_the_tree(tree, how):
+def test_environment_score_writes_reward_and_components_whatever_is_in_the_tree(tree, how):
     environment = World(tree())
     board = Board()
 
@@ -231,7 +231,7 @@ def test_score_writes_reward_and_components_whatever_is_in_the_tree(tree, how):
 
 
 @pytest.mark.parametrize("down", [Down, AsyncDown])
-def test_score_tells_a_failed_rubric_as_no_reward_and_a_reason(down):
+def test_environment_score_reports_a_failed_rubric_as_no_reward_and_a_reason(down):
     environment = World(Sequential(Half(), WeightedSum([Half(), down()], [1, 1])))
     for board in (
         environment.score(Move(), Board()),
@@ -246,14 +246,14 @@ def test_score_tells_a_failed_rubric_as_no_reward_and_a_reason(down):
 
 
 @pytest.mark.parametrize("tree", TREES)
-def test_apply_rubric_gives_the_number(tree):
+def test_environment_apply_rubric_returns_the_number(tree):
     environment = World(tree())
     assert environment._apply_rubric(Move(value=2), Board()) == 2.5
     assert asyncio.run(environment._apply_rubric_async(Move(value=2), Board())) == 2.5
 
 
 @pytest.mark.parametrize("down", [Down, AsyncDown])
-def test_apply_rubric_raises_what_the_rubric_raises(down):
+def test_environment_apply_rubric_raises_what_the_rubric_raises(down):
     environment = World(down())
     with pytest.raises(OSError, match="the judge is down"):
         environment._apply_rubric(Move(), Board())
@@ -261,7 +261,7 @@ def test_apply_rubric_raises_what_the_rubric_raises(down):
         asyncio.run(environment._apply_rubric_async(Move(), Board()))
 
 
-def test_apply_rubric_works_inside_of_a_running_event_loop():
+def test_environment_apply_rubric_works_inside_of_a_running_event_loop():
     async def main():
         return World(AsyncHalf())._apply_rubric(Move(), Board())
 
@@ -269,7 +269,7 @@ def test_apply_rubric_works_inside_of_a_running_event_loop():
 
 
 @pytest.mark.parametrize("twin", ["_reset_rubric", "_reset_rubric_async"])
-def test_reset_rubric_has_the_rubric_forget_the_episode(twin):
+def test_environment_reset_rubric_has_the_rubric_forget_the_episode(twin):
     environment = World(Sequential(Length(gamma=0.5)))
     environment.score(Move(), Board())
     forgotten = getattr(environment, twin)()
@@ -282,7 +282,7 @@ def test_reset_rubric_has_the_rubric_forget_the_episode(twin):
 # The rest -------------------------------------------------------------------------------------
 
 
-def test_a_transform_is_applied_where_the_author_says_so():
+def test_environment_a_transform_is_applied_where_the_author_is_reported():
     class Transformed(World):
         def __init__(self, transform=None):
             Environment.__init__(self, Half(), transform=transform)
@@ -295,7 +295,7 @@ def test_a_transform_is_applied_where_the_author_says_so():
     assert Transformed().step(Move()).reward == 0.5
 
 
-def test_the_types_in_the_brackets_are_attributes_of_the_class():
+def test_environment_the_types_in_the_brackets_are_attributes_of_the_class():
     assert (World.action_type, World.observation_type, World.state_type) == (Move, Board, State)
 
     class Same(World):
@@ -316,7 +316,7 @@ def test_the_types_in_the_brackets_are_attributes_of_the_class():
     )
 
 
-def test_types_that_a_generic_parent_leaves_open_are_filled_in_by_its_child():
+def test_environment_types_that_a_generic_parent_leaves_open_are_filled_in_by_its_child():
     class Open(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, StateT]):
         pass
 
@@ -335,7 +335,7 @@ def test_types_that_a_generic_parent_leaves_open_are_filled_in_by_its_child():
     assert Given.state_type is Level
 
 
-def test_metadata_are_the_name_and_the_first_line_of_the_docstring():
+def test_environment_metadata_are_the_name_and_the_first_line_of_the_docstring():
     class Bare(World):
         pass
 
@@ -347,7 +347,7 @@ def test_metadata_are_the_name_and_the_first_line_of_the_docstring():
     assert Bare().get_metadata().description == "The environment Bare."
 
 
-def test_an_environment_is_closed_by_with_also_where_its_body_raises():
+def test_environment_an_environment_is_closed_by_with_also_where_its_body_raises():
     closed = []
 
     class Closes(World):
@@ -361,7 +361,7 @@ def test_an_environment_is_closed_by_with_also_where_its_body_raises():
     assert closed == [True, True]
 
 
-def test_threads_that_step_environments_of_the_same_class_never_see_each_others_numbers():
+def test_environment_threads_never_see_the_numbers_of_other_instances():
     barrier = threading.Barrier(2, timeout=SOON)
 
     class Met(Value):

@@ -56,7 +56,7 @@ def folder(path, text=None, *, name="Maze", package=False):
 
 @pytest.mark.parametrize("package", [False, True], ids=["folder", "package"])
 @pytest.mark.parametrize("how", ["maze_a", "./maze_a/", "{tmp}/maze_a", "sub/../maze_a"])
-def test_a_folder_with_one_environment(tmp_path, how, package):
+def test_find_environment_a_folder_with_one_environment(tmp_path, how, package):
     folder(tmp_path / "maze_a", package=package)
     (tmp_path / "sub").mkdir()
     found = find_environment(how.format(tmp=tmp_path))
@@ -65,12 +65,14 @@ def test_a_folder_with_one_environment(tmp_path, how, package):
     assert isinstance(found(), Environment)
 
 
-def test_the_working_directory_itself(tmp_path):
+def test_find_environment_the_working_directory_itself(tmp_path):
     folder(tmp_path)
     assert find_environment(".").__name__ == "Maze"
 
 
-def test_a_folder_inside_of_a_package_imports_what_lies_beside_it_relatively(tmp_path):
+def test_find_environment_a_folder_inside_of_a_package_imports_what_lies_beside_it_relatively(
+    tmp_path,
+):
     outer = tmp_path / "outer_b"
     inner = folder(
         outer / "inner",
@@ -87,13 +89,13 @@ def test_a_folder_inside_of_a_package_imports_what_lies_beside_it_relatively(tmp
     assert (module.WORD, module.MORE) == ("hello", "more")
 
 
-def test_a_folder_that_is_no_package_may_import_what_lies_beside_it(tmp_path):
+def test_find_environment_a_folder_that_is_no_package_may_import_what_lies_beside_it(tmp_path):
     folder(tmp_path / "maze_c", "import beside_c\n" + textwrap.dedent(CODE.format(name="Maze")))
     (tmp_path / "maze_c" / "beside_c.py").touch()
     assert find_environment("maze_c").__name__ == "Maze"
 
 
-def test_two_folders_of_one_name_are_two_environments(tmp_path):
+def test_find_environment_two_folders_of_one_name_are_two_environments(tmp_path):
     for package in (False, True):
         for place in ("one", "two"):
             name = f"maze_{package}".lower()
@@ -104,7 +106,7 @@ def test_two_folders_of_one_name_are_two_environments(tmp_path):
         ]
 
 
-def test_what_a_folder_imports_and_what_is_private_does_not_count(tmp_path):
+def test_find_environment_what_a_folder_imports_and_what_is_private_does_not_count(tmp_path):
     folder(
         tmp_path / "maze_d",
         "from tests.envs.worlds import Served, World\n"
@@ -114,28 +116,28 @@ def test_what_a_folder_imports_and_what_is_private_does_not_count(tmp_path):
     assert find_environment("maze_d").__name__ == "Maze"
 
 
-def test_another_name_of_the_same_class_does_not_count(tmp_path):
+def test_find_environment_another_name_of_the_same_class_does_not_count(tmp_path):
     folder(tmp_path / "maze_e", textwrap.dedent(CODE.format(name="Maze")) + "\nDefault = Maze\n")
     assert find_environment("maze_e").__name__ == "Maze"
 
 
 @pytest.mark.parametrize("name", ["Maze", "make", "Holder.Inner"])
-def test_a_class_or_a_function_of_a_file(tmp_path, name):
+def test_find_environment_a_class_or_a_function_of_a_file(tmp_path, name):
     more = "def make():\n    return Maze()\nclass Holder:\n    Inner = Maze\n"
     folder(tmp_path / "maze_f", textwrap.dedent(CODE.format(name="Maze")) + more)
     assert type(find_environment(f"maze_f/environment.py:{name}")()).__name__ == "Maze"
 
 
-def test_a_class_of_a_module():
+def test_find_environment_a_class_of_a_module():
     assert find_environment("tests.envs.worlds:World") is World
 
 
-def test_a_registered_name(monkeypatch):
+def test_find_environment_a_registered_name(monkeypatch):
     monkeypatch.setattr(environments, "_entries", {"maze": World})
     assert find_environment("maze") is World
 
 
-def test_a_folder_comes_before_a_registered_name(tmp_path, monkeypatch):
+def test_find_environment_a_folder_comes_before_a_registered_name(tmp_path, monkeypatch):
     monkeypatch.setattr(environments, "_entries", {"maze_g": World})
     folder(tmp_path / "maze_g", name="FromFolder")
     assert find_environment("maze_g").__name__ == "FromFolder"
@@ -144,25 +146,27 @@ def test_a_folder_comes_before_a_registered_name(tmp_path, monkeypatch):
 # What is not ----------------------------------------------------------------------------------
 
 
-def test_an_unknown_name_tells_what_it_could_be_and_what_was_near(monkeypatch):
+def test_find_environment_an_unknown_name_reports_what_it_could_be_and_what_was_near(monkeypatch):
     monkeypatch.setattr(environments, "_entries", {"maze": World})
     with pytest.raises(LoadError, match=r"'maez' is not a folder.*did you mean 'maze'\?"):
         find_environment("maez")
 
 
 @pytest.mark.parametrize("target", ["nowhere/at/all", "environment.py"])
-def test_what_is_neither_a_folder_nor_a_spec_nor_registered(target):
+def test_find_environment_what_is_neither_a_folder_nor_a_spec_nor_registered(target):
     with pytest.raises(LoadError, match=r"is not a folder, not module:name"):
         find_environment(target)
 
 
-def test_a_folder_without_an_environment_file_says_where_to_put_the_class(tmp_path):
+def test_find_environment_a_folder_without_an_environment_file_reports_where_to_put_the_class(
+    tmp_path,
+):
     (tmp_path / "empty").mkdir()
     with pytest.raises(LoadError, match=r"empty has no environment\.py; put .* file\.py:name"):
         find_environment("empty")
 
 
-def test_a_folder_named_environment_py_is_no_file(tmp_path):
+def test_find_environment_a_folder_named_environment_py_is_no_file(tmp_path):
     (tmp_path / "odd" / "environment.py").mkdir(parents=True)
     with pytest.raises(LoadError, match=r"odd has no environment\.py"):
         find_environment("odd")
@@ -182,7 +186,9 @@ def test_a_folder_named_environment_py_is_no_file(tmp_path):
     ],
     ids=["nothing", "only imported", "only private", "two"],
 )
-def test_a_folder_with_none_or_two_says_which_and_how_to_name_one(tmp_path, text, said):
+def test_find_environment_a_folder_with_no_or_two_classes_reports_which_and_how_to_name_one(
+    tmp_path, text, said
+):
     path = folder(tmp_path / "maze_h", text)
     with pytest.raises(LoadError, match=rf"found {said}.*environment\.py:") as caught:
         find_environment(str(path))
@@ -200,7 +206,7 @@ def test_a_folder_with_none_or_two_says_which_and_how_to_name_one(tmp_path, text
     ],
     ids=["raises", "syntax", "import", "exits"],
 )
-def test_a_folder_that_fails_to_import_tells_why_with_its_own_traceback(
+def test_find_environment_a_folder_that_fails_to_import_reports_why_with_its_own_traceback(
     tmp_path, text, said, package
 ):
     path = folder(tmp_path / "maze_i", text, package=package)
@@ -210,7 +216,7 @@ def test_a_folder_that_fails_to_import_tells_why_with_its_own_traceback(
     assert "guerdon/envs/registry" not in caught.value.traceback
 
 
-def test_a_package_that_fails_to_import_can_be_mended_and_found(tmp_path):
+def test_find_environment_a_package_that_fails_to_import_can_be_fixed_and_found(tmp_path):
     path = folder(tmp_path / "maze_j", "raise OSError\n", package=True)
     with pytest.raises(LoadError):
         find_environment(str(path))
@@ -219,7 +225,7 @@ def test_a_package_that_fails_to_import_can_be_mended_and_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Board", "SOON", "Value"])
-def test_a_spec_of_something_else_is_refused(name):
+def test_find_environment_a_spec_of_something_else_is_refused(name):
     with pytest.raises(LoadError, match="must be an Environment class or a function"):
         find_environment(f"tests.envs.worlds:{name}")
 
@@ -234,6 +240,6 @@ def test_a_spec_of_something_else_is_refused(name):
         ("absent_k:", "names nothing"),
     ],
 )
-def test_a_spec_that_leads_nowhere_says_where_it_ended(target, said):
+def test_find_environment_a_spec_that_leads_nowhere_reports_where_it_ended(target, said):
     with pytest.raises(LoadError, match=said):
         find_environment(target)

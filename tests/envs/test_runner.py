@@ -107,7 +107,7 @@ class Mixed(World):
 
 
 @pytest.mark.parametrize("kind", [World, AsyncWorld, Mixed])
-def test_an_episode_is_played(kind):
+def test_env_runner_an_episode_is_played(kind):
     async def play(runner):
         await runner.open()
         first = await runner.reset(3, "e", {"task": 1})
@@ -122,7 +122,7 @@ def test_an_episode_is_played(kind):
     hosting(play, kind)
 
 
-def test_a_sync_environment_never_runs_in_the_thread_of_the_loop():
+def test_env_runner_a_sync_environment_never_runs_in_the_thread_of_the_loop():
     where = set()
 
     class Where(World):
@@ -154,7 +154,7 @@ def test_a_sync_environment_never_runs_in_the_thread_of_the_loop():
     assert threading.current_thread() not in where
 
 
-def test_a_reset_makes_the_environment_where_there_is_none(hanging):
+def test_env_runner_a_reset_makes_the_environment_if_needed(hanging):
     kind = hanging()
 
     async def play(runner):
@@ -166,7 +166,9 @@ def test_a_reset_makes_the_environment_where_there_is_none(hanging):
 
 
 @pytest.mark.parametrize("what", ["reset", "step"])
-def test_an_environment_that_hangs_is_given_up_and_the_next_reset_makes_another(hanging, what):
+def test_env_runner_an_environment_that_hangs_is_abandoned_and_the_next_reset_makes_another(
+    hanging, what
+):
     kind = hanging(what)
 
     async def play(runner):
@@ -197,7 +199,7 @@ def test_an_environment_that_hangs_is_given_up_and_the_next_reset_makes_another(
     assert kind.notes.index("close") > kind.notes.index(f"{what} ended")
 
 
-def test_a_step_may_be_given_less_time_than_the_host_has_but_not_more(hanging):
+def test_env_runner_a_step_may_be_given_less_time_than_the_host_has_but_not_more(hanging):
     kind = hanging("step")
 
     async def play(runner):
@@ -210,7 +212,7 @@ def test_a_step_may_be_given_less_time_than_the_host_has_but_not_more(hanging):
     hosting(play, kind, timeout_s=0.1)
 
 
-def test_the_callers_patience_is_told_to_the_environment():
+def test_env_runner_the_callers_patience_is_reported_to_the_environment():
     told = []
 
     class Told(World):
@@ -227,7 +229,7 @@ def test_the_callers_patience_is_told_to_the_environment():
     assert told == [(None, {}), (0.5, {"hint": 1})]
 
 
-def test_an_environment_that_is_made_too_late_is_closed(hanging):
+def test_env_runner_an_environment_that_is_made_too_late_is_closed(hanging):
     kind = hanging("make")
 
     async def play(runner):
@@ -241,7 +243,7 @@ def test_an_environment_that_is_made_too_late_is_closed(hanging):
     assert kind.notes == ["make", "make ended", "close"]
 
 
-def test_a_constructor_that_raises_too_late_closes_nothing(hanging, caplog):
+def test_env_runner_a_constructor_that_raises_too_late_closes_nothing(hanging, caplog):
     go, over = threading.Event(), threading.Event()
 
     def fails():
@@ -262,7 +264,9 @@ def test_a_constructor_that_raises_too_late_closes_nothing(hanging, caplog):
 
 
 @pytest.mark.parametrize("what", ["make", "reset", "step"])
-def test_a_caller_who_goes_away_leaves_an_environment_that_is_closed_when_it_can_be(hanging, what):
+def test_env_runner_a_caller_who_goes_away_leaves_an_environment_that_is_closed_when_it_can_be(
+    hanging, what
+):
     kind = hanging(what)
 
     async def play(runner):
@@ -284,7 +288,7 @@ def test_a_caller_who_goes_away_leaves_an_environment_that_is_closed_when_it_can
     assert kind.notes.count("close") == 1
 
 
-def test_one_that_hangs_doesnt_hold_up_the_others(hanging):
+def test_env_runner_one_that_hangs_doesnt_hold_up_the_others(hanging):
     """One thread for all: it is replaced."""
     kind = hanging("step")
 
@@ -299,7 +303,7 @@ def test_one_that_hangs_doesnt_hold_up_the_others(hanging):
     hosting(play, kind, size=1)
 
 
-def test_where_too_many_hang_no_more_are_made(hanging):
+def test_env_runner_where_too_many_hang_no_more_are_made(hanging):
     kind = hanging("step")
 
     async def play(runner):
@@ -335,7 +339,7 @@ class Mine(BaseException):
         (Mine, EnvError),
     ],
 )
-def test_what_an_environment_raises_is_told_and_leaves_it_where_it_is(
+def test_env_runner_what_an_environment_raises_is_reported_and_leaves_it_where_it_is(
     method, is_async, error, told
 ):
     class Raises(AsyncWorld if is_async else World):
@@ -385,7 +389,7 @@ def test_what_an_environment_raises_is_told_and_leaves_it_where_it_is(
         (lambda: exit(3), EnvError),
     ],
 )
-def test_a_constructor_that_fails_leaves_a_place_that_can_be_tried_again(factory, error):
+def test_env_runner_a_constructor_that_fails_leaves_a_place_that_can_be_tried_again(factory, error):
     working = []
 
     def sometimes():
@@ -402,7 +406,7 @@ def test_a_constructor_that_fails_leaves_a_place_that_can_be_tried_again(factory
     hosting(play, sometimes)
 
 
-def test_a_step_before_anything_is_refused():
+def test_env_runner_a_step_before_anything_is_refused():
     async def play(runner):
         asking = runner.call(lambda adapter: None, "asking")
         for ask in (runner.step(Move()), runner.state(), asking):
@@ -442,7 +446,7 @@ def awaiting():
     return type("Awaits", (Awaits,), {name: threading.Event() for name in names})
 
 
-def test_an_async_environment_that_takes_too_long_is_cancelled_and_closed(awaiting):
+def test_env_runner_an_async_environment_that_takes_too_long_is_cancelled_and_closed(awaiting):
     async def play(runner):
         await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError, match=r"step took longer than 0.05 s"):
@@ -455,7 +459,7 @@ def test_an_async_environment_that_takes_too_long_is_cancelled_and_closed(awaiti
     hosting(play, awaiting)
 
 
-def test_an_async_environment_whose_caller_goes_away_is_cancelled_and_closed(awaiting):
+def test_env_runner_an_async_environment_whose_caller_goes_away_is_cancelled_and_closed(awaiting):
     async def play(runner):
         await runner.reset(None, None, None)
         task = asyncio.ensure_future(runner.step(Move()))
@@ -470,7 +474,9 @@ def test_an_async_environment_whose_caller_goes_away_is_cancelled_and_closed(awa
 
 
 @pytest.mark.parametrize("how", ["raises", "answers"])
-def test_an_async_environment_that_answers_its_cancelling_is_not_heard(awaiting, how, caplog):
+def test_env_runner_an_async_environment_that_answers_its_cancelling_is_not_heard(
+    awaiting, how, caplog
+):
     class Answers(awaiting):
         async def step_async(self, action, timeout_s=None, **kwargs):
             try:
@@ -495,7 +501,7 @@ def test_an_async_environment_that_answers_its_cancelling_is_not_heard(awaiting,
 
 
 @pytest.mark.parametrize("error", [OSError("stuck door"), SystemExit(3)])
-def test_what_closing_raises_is_logged(error, caplog):
+def test_env_runner_what_closing_raises_is_logged(error, caplog):
     class Raises(World):
         def close(self):
             raise error
@@ -510,7 +516,7 @@ def test_what_closing_raises_is_logged(error, caplog):
     assert "stuck door" in caplog.text or "sys.exit(3)" in caplog.text
 
 
-def test_one_that_hangs_while_it_is_closed_is_left_behind(hanging, caplog):
+def test_env_runner_one_that_hangs_while_it_is_closed_is_left_behind(hanging, caplog):
     kind = hanging("close")
 
     async def play(runner):
@@ -523,7 +529,7 @@ def test_one_that_hangs_while_it_is_closed_is_left_behind(hanging, caplog):
     assert kind.notes.count("close") == 1
 
 
-def test_closing_twice_or_what_was_never_made_does_nothing(hanging):
+def test_env_runner_closing_twice_or_what_was_never_made_does_nothing(hanging):
     kind = hanging()
 
     async def play(runner):
@@ -536,7 +542,7 @@ def test_closing_twice_or_what_was_never_made_does_nothing(hanging):
     assert kind.notes == ["make", "reset", "close"]
 
 
-def test_an_environment_that_was_given_up_is_not_kept_alive():
+def test_env_runner_an_environment_that_was_abandoned_is_not_kept_alive():
     """Once its code has come back and it is closed, nothing holds it."""
     go, closed = threading.Event(), threading.Event()
     alive = []

@@ -129,7 +129,7 @@ def take_step(request):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("half", [Half, AsyncHalf])
-def test_components_are_told_however_the_step_is_written(take_step, way, half):
+def test_step_metadata_components_are_reported_however_the_step_is_written(take_step, way, half):
     rubric = WeightedSum([Value(), Gate(half(), threshold=0.5)], [1, 1])
     board = take_step(way(rubric), Move(value=2))
     assert board.reward == 2.5
@@ -140,7 +140,9 @@ def test_components_are_told_however_the_step_is_written(take_step, way, half):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("down", [Down, AsyncDown])
-def test_a_failed_rubric_is_told_with_its_path_however_the_step_is_written(take_step, way, down):
+def test_step_metadata_a_failed_rubric_is_reported_with_its_path_however_the_step_is_written(
+    take_step, way, down
+):
     rubric = Sequential(Half(), WeightedSum([Half(), down()], [1, 1]))
     board = take_step(way(rubric))
     assert board.reward is None
@@ -156,7 +158,7 @@ def test_a_failed_rubric_is_told_with_its_path_however_the_step_is_written(take_
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), None, "good", True])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_score_that_is_no_finite_number_is_a_failure(way, wrong, is_async):
+def test_step_metadata_a_score_that_is_no_finite_number_is_a_failure(way, wrong, is_async):
     class Wrong(Rubric):
         def forward(self, action, observation):
             return wrong
@@ -173,7 +175,7 @@ def test_a_score_that_is_no_finite_number_is_a_failure(way, wrong, is_async):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("raised", [ValueError, AssertionError, TypeError])
-def test_what_pydantic_would_wrap_is_told_as_it_was_raised(way, raised):
+def test_step_metadata_what_pydantic_would_wrap_is_reported_unchanged(way, raised):
     """A reward that is awaited while it is set is awaited inside of a validator."""
 
     class Raises(Rubric):
@@ -187,7 +189,7 @@ def test_what_pydantic_would_wrap_is_told_as_it_was_raised(way, raised):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("down", [Down, AsyncDown])
-def test_a_failure_that_is_dealt_with_is_told_beside_the_reward(way, down):
+def test_step_metadata_a_failure_that_is_dealt_with_is_reported_beside_the_reward(way, down):
     rubric = WeightedSum([Half(), Guarded(down(), on_error="zero")], [1, 1])
     board = driven(way(rubric))
     assert board.reward == 0.5
@@ -197,16 +199,16 @@ def test_a_failure_that_is_dealt_with_is_told_beside_the_reward(way, down):
     assert "reward_error" not in board.metadata
 
 
-def test_a_rubric_that_is_a_leaf_has_no_components():
+def test_step_metadata_a_rubric_that_is_a_leaf_has_no_components():
     assert unsigned(driven(ByReward(Half())).metadata) == {"reward_components": {}}
     assert unsigned(driven(ByScore(Half())).metadata) == {"reward_components": {}}
 
 
-def test_a_failed_leaf_has_no_path():
+def test_step_metadata_a_failed_leaf_has_no_path():
     assert driven(ByReward(Down())).metadata["reward_error"] == "OSError: the judge is down"
 
 
-def test_a_failure_whose_text_cant_be_made_is_told_nevertheless():
+def test_step_metadata_a_failure_whose_text_cant_be_made_is_reported_nevertheless():
     class Unsayable(Exception):
         def __str__(self):
             raise RuntimeError("no text")
@@ -224,7 +226,7 @@ def test_a_failure_whose_text_cant_be_made_is_told_nevertheless():
 # What the author does beside scoring ----------------------------------------------------------
 
 
-def test_the_authors_own_number_stands_beside_the_components():
+def test_step_metadata_the_authors_own_number_stands_beside_the_components():
     class Doubles(World):
         def step(self, action, timeout_s=None, **kwargs):
             board = Board()
@@ -234,7 +236,7 @@ def test_the_authors_own_number_stands_beside_the_components():
     assert (board.reward, board.metadata["reward_components"]) == (1.0, {"rubric_0": 0.5})
 
 
-def test_an_author_may_deal_with_a_failure():
+def test_step_metadata_an_author_may_deal_with_a_failure():
     class Deals(World):
         def step(self, action, timeout_s=None, **kwargs):
             board = Board()
@@ -250,7 +252,7 @@ def test_an_author_may_deal_with_a_failure():
     assert board.metadata["reward_components"] == {"rubric_0": 0.5}
 
 
-def test_of_several_evaluations_in_a_step_the_last_is_told():
+def test_step_metadata_of_several_evaluations_in_a_step_the_last_is_reported():
     class Twice(World):
         def step(self, action, timeout_s=None, **kwargs):
             self.rubric(Move(value=9), Board())
@@ -261,7 +263,7 @@ def test_of_several_evaluations_in_a_step_the_last_is_told():
     assert (board.reward, board.metadata["reward_components"]) == (2.0, {"rubric_0": 2.0})
 
 
-def test_components_belong_to_the_evaluation_that_the_reward_comes_from():
+def test_step_metadata_components_belong_to_the_evaluation_that_the_reward_comes_from():
     class LooksFirst(World):
         def step(self, action, timeout_s=None, **kwargs):
             self.rubric(Move(value=9), Board())
@@ -271,7 +273,7 @@ def test_components_belong_to_the_evaluation_that_the_reward_comes_from():
     assert (board.reward, board.metadata["reward_components"]) == (2.0, {"rubric_0": 2.0})
 
 
-def test_a_rubric_that_isnt_the_environments_own_leaves_no_components():
+def test_step_metadata_a_rubric_that_isnt_the_environments_own_leaves_no_components():
     class Other(World):
         def step(self, action, timeout_s=None, **kwargs):
             return Board().with_reward(Sequential(Half())(action, Board()))
@@ -280,7 +282,7 @@ def test_a_rubric_that_isnt_the_environments_own_leaves_no_components():
     assert (board.reward, board.metadata) == (0.5, {})
 
 
-def test_an_author_who_scores_nothing_gets_no_metadata():
+def test_step_metadata_an_author_who_scores_nothing_gets_no_metadata():
     class Silent(World):
         def step(self, action, timeout_s=None, **kwargs):
             return Board()
@@ -290,7 +292,7 @@ def test_an_author_who_scores_nothing_gets_no_metadata():
 
 
 @pytest.mark.parametrize("half", [Half, AsyncHalf])
-def test_what_an_author_wrote_into_the_metadata_is_kept(half):
+def test_step_metadata_what_an_author_wrote_into_the_metadata_is_kept(half):
     class Tells(World):
         def step(self, action, timeout_s=None, **kwargs):
             board = Board(metadata={"turn": 1})
@@ -335,7 +337,7 @@ class SameByReward(SameByScore):
 @pytest.mark.parametrize("way", [SameByScore, SameByReward])
 @pytest.mark.parametrize("flaky", [Flaky, AsyncFlaky])
 @pytest.mark.parametrize("guarded", [False, True])
-def test_an_observation_that_is_shown_again_keeps_no_old_failure(way, flaky, guarded):
+def test_step_metadata_an_observation_that_is_shown_again_keeps_no_old_failure(way, flaky, guarded):
     child = Guarded(flaky(), on_error="zero") if guarded else flaky()
     adapter = EnvAdapter(way(Sequential(child, Half())))
     key = "reward_dealt_with" if guarded else "reward_error"
@@ -388,7 +390,7 @@ class EpisodeByHand(Episode):
 
 @pytest.mark.parametrize("way", [Episode, EpisodeByHand])
 @pytest.mark.parametrize("half", [Half, AsyncHalf])
-def test_the_observation_that_ends_an_episode_has_the_rewards_of_its_steps(way, half):
+def test_step_metadata_the_observation_that_ends_an_episode_has_the_rewards_of_its_steps(way, half):
     adapter = EnvAdapter(way(Sequential(half(), Length(gamma=0.5))))
     for _ in range(2):  # the second episode knows nothing of the first
         adapter.reset(None, None)
@@ -398,7 +400,7 @@ def test_the_observation_that_ends_an_episode_has_the_rewards_of_its_steps(way, 
         assert (last.reward, last.metadata["step_rewards"]) == (2.0, [1.0, 2.0])
 
 
-def test_without_a_trajectory_rubric_there_are_no_step_rewards():
+def test_step_metadata_without_a_trajectory_rubric_there_are_no_step_rewards():
     adapter = EnvAdapter(Episode(Half()))
     adapter.reset(None, None)
     adapter.step(Move())
@@ -409,7 +411,7 @@ def test_without_a_trajectory_rubric_there_are_no_step_rewards():
 
 @pytest.mark.parametrize("way", [Episode, EpisodeByHand])
 @pytest.mark.parametrize("wrong", [[1.0, float("nan")], [1.0, "2"], None, OSError("lost")])
-def test_step_rewards_that_cant_be_had_are_told_and_leave_the_reward(way, wrong):
+def test_step_metadata_step_rewards_that_cant_be_had_are_reported_and_leave_the_reward(way, wrong):
     class Wrong(TrajectoryRubric):
         def score_trajectory(self, trajectory):
             return 1.0
@@ -429,7 +431,7 @@ def test_step_rewards_that_cant_be_had_are_told_and_leave_the_reward(way, wrong)
     assert "reward_error" not in board.metadata
 
 
-def test_a_rubric_that_failed_at_the_end_is_told_rather_than_the_step_rewards():
+def test_step_metadata_a_rubric_that_failed_at_the_end_is_reported_rather_than_the_step_rewards():
     adapter = EnvAdapter(Episode(Sequential(Flaky(), Length(gamma=0.5))))
     adapter.reset(None, None)
     adapter.step(Move())
@@ -438,7 +440,7 @@ def test_a_rubric_that_failed_at_the_end_is_told_rather_than_the_step_rewards():
     assert board.metadata["reward_error"] == "rubric 'rubric_0': OSError: the judge is down"
 
 
-def test_a_child_that_wasnt_dispatched_to_is_no_component():
+def test_step_metadata_a_child_that_wasnt_dispatched_to_is_no_component():
     class Picks(Rubric):
         def __init__(self):
             super().__init__()
@@ -451,7 +453,7 @@ def test_a_child_that_wasnt_dispatched_to_is_no_component():
     assert driven(ByReward(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
 
 
-def test_an_observation_class_whose_reward_leaves_no_place_for_a_failure_is_refused():
+def test_step_metadata_an_observation_class_whose_reward_leaves_no_place_for_a_failure_is_refused():
     with pytest.raises(
         EnvDefinitionError, match=r"`reward` of Numbered must accept None, .* got <class 'float'>"
     ):
@@ -460,14 +462,14 @@ def test_an_observation_class_whose_reward_leaves_no_place_for_a_failure_is_refu
             reward: float = 0.0
 
 
-def test_one_that_declares_a_reward_that_may_be_none_is_fine():
+def test_step_metadata_one_that_declares_a_reward_that_may_be_none_is_fine():
     class Numbered(Observation):
         reward: float | None = 0.5
 
     assert Numbered().reward == 0.5
 
 
-def test_an_observation_made_anew_after_scoring_tells_what_the_scoring_told():
+def test_step_metadata_an_observation_made_anew_after_scoring_reports_what_the_scoring_reported():
     """The author copies the reward, and not the metadata."""
 
     class Anew(World):
@@ -485,7 +487,7 @@ def test_an_observation_made_anew_after_scoring_tells_what_the_scoring_told():
 
 
 @pytest.mark.parametrize("way", ["by hand", "with_reward", "apply"])
-def test_sync_leaves_of_an_async_tree_go_to_threads_however_the_step_is_written(way):
+def test_step_metadata_sync_leaves_of_an_async_tree_go_to_threads_however_the_step_is_written(way):
     """Two environments meet in a leaf: neither waits in the other's way."""
     meeting = threading.Barrier(2, timeout=5)
 
@@ -516,7 +518,7 @@ def test_sync_leaves_of_an_async_tree_go_to_threads_however_the_step_is_written(
 
 
 @pytest.mark.parametrize("way", ["score", "apply", "by hand"])
-def test_an_async_step_that_would_have_the_event_loop_wait_is_refused(way):
+def test_step_metadata_an_async_step_that_would_have_the_event_loop_wait_is_refused(way):
     """One judge would hold up every session of the server."""
 
     class Blocks(World):
@@ -544,7 +546,7 @@ def test_an_async_step_that_would_have_the_event_loop_wait_is_refused(way):
         ({"done": "yes"}, "done is not a bool"),
     ],
 )
-def test_what_was_set_around_the_checks_of_an_observation_is_refused(changed, said):
+def test_step_metadata_what_was_set_around_the_checks_of_an_observation_is_refused(changed, said):
     class Around(World):
         def step(self, action, timeout_s=None, **kwargs):
             return self.score(action, Observation()).model_copy(update=changed)
@@ -553,7 +555,7 @@ def test_what_was_set_around_the_checks_of_an_observation_is_refused(changed, sa
         driven(Around(Half()))
 
 
-def test_a_trajectory_rubric_records_for_one_environment_at_a_time():
+def test_step_metadata_a_trajectory_rubric_records_for_one_environment_at_a_time():
     class Shared(TrajectoryRubric):
         def score_trajectory(self, trajectory):
             return 1.0
@@ -573,7 +575,7 @@ def test_a_trajectory_rubric_records_for_one_environment_at_a_time():
 
 
 @pytest.mark.parametrize("way", ["without the rubric", "anew", "by hand"])
-def test_an_environment_inside_of_another_keeps_its_components_to_itself(way):
+def test_step_metadata_an_environment_inside_of_another_keeps_its_components_to_itself(way):
     class Outer(World):
         def step(self, action, timeout_s=None, **kwargs):
             inner = ByScore(WeightedSum([Half(), Half()], [1.0, 1.0]))
@@ -595,7 +597,7 @@ def test_an_environment_inside_of_another_keeps_its_components_to_itself(way):
     assert observation.metadata.get("reward_components", {}) == told
 
 
-def test_a_failed_scoring_leaves_no_reward_that_the_author_made_up():
+def test_step_metadata_a_failed_scoring_leaves_no_reward_that_the_author_sampled():
     class Insists(World):
         def step(self, action, timeout_s=None, **kwargs):
             self.score(action, Observation())
@@ -606,7 +608,7 @@ def test_a_failed_scoring_leaves_no_reward_that_the_author_made_up():
     assert observation.metadata["reward_error"] == "OSError: the judge is down"
 
 
-def test_an_observation_that_is_shown_again_tells_the_step_that_it_is_shown_for():
+def test_step_metadata_an_observation_that_is_shown_again_reports_the_step_that_it_is_shown_for():
     class Scores(Rubric):
         def forward(self, action, observation):
             if action.value == 1:
@@ -628,7 +630,7 @@ def test_an_observation_that_is_shown_again_tells_the_step_that_it_is_shown_for(
     assert told == [({"rubric_0": 0.5}, False), ({}, True), ({"rubric_0": 0.75}, False)]
 
 
-def test_trajectory_rubrics_that_are_equal_are_not_the_same():
+def test_step_metadata_trajectory_rubrics_that_are_equal_are_not_the_same():
     @dataclass
     class Equal(TrajectoryRubric):
         weight: float = 1.0
@@ -651,7 +653,7 @@ def test_trajectory_rubrics_that_are_equal_are_not_the_same():
 
 
 @pytest.mark.parametrize("way", [ByScore, ByReward])
-def test_the_rubric_that_failed_is_named(way):
+def test_step_metadata_the_rubric_that_failed_is_named(way):
     board = driven(way(WeightedSum([Half(), Down()], [1, 1])))
     assert (board.reward, board.metadata["reward_failed"]) == (None, "rubric_1")
     assert driven(way(Down())).metadata["reward_failed"] == ""

@@ -70,7 +70,7 @@ async def heard(event):
     assert await asyncio.to_thread(event.wait, SOON)
 
 
-def test_jobs_run_off_the_loop_and_are_finished_in_it():
+def test_env_threads_jobs_run_off_the_loop_and_are_finished_in_it():
     async def main():
         threads, collector = EnvThreads(2), Collector()
         places = []
@@ -99,7 +99,7 @@ def test_jobs_run_off_the_loop_and_are_finished_in_it():
 @pytest.mark.parametrize(
     "error", [OSError("down"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
 )
-def test_whatever_a_job_raises_ends_the_job_and_not_the_thread(error):
+def test_env_threads_whatever_a_job_raises_ends_the_job_and_not_the_thread(error):
     def raises():
         raise error
 
@@ -117,7 +117,7 @@ def test_whatever_a_job_raises_ends_the_job_and_not_the_thread(error):
     played(main)
 
 
-def test_as_many_run_at_a_time_as_there_are_threads():
+def test_env_threads_as_many_run_at_a_time_as_there_are_threads():
     async def main():
         threads, collector = EnvThreads(3), Collector()
         barrier = threading.Barrier(3, timeout=SOON)
@@ -130,7 +130,7 @@ def test_as_many_run_at_a_time_as_there_are_threads():
     played(main)
 
 
-def test_no_more_threads_are_started_than_there_are_jobs():
+def test_env_threads_no_more_threads_are_started_than_there_are_jobs():
     async def main():
         threads, collector = EnvThreads(64), Collector()
         assert threads.threads == 0
@@ -143,7 +143,7 @@ def test_no_more_threads_are_started_than_there_are_jobs():
     played(main)
 
 
-def test_jobs_begin_in_the_order_in_which_they_were_handed_over():
+def test_env_threads_jobs_begin_in_the_order_in_which_they_were_handed_over():
     async def main():
         threads, collector, begun = EnvThreads(1), Collector(), []
         submit(
@@ -160,7 +160,7 @@ def test_jobs_begin_in_the_order_in_which_they_were_handed_over():
     played(main)
 
 
-def test_a_thread_that_hangs_is_replaced_and_what_it_gives_is_dropped():
+def test_env_threads_a_thread_that_hangs_is_replaced_and_what_it_returns_is_dropped():
     async def main():
         threads, collector = EnvThreads(1), Collector()
         started, go, cleaned = threading.Event(), threading.Event(), threading.Event()
@@ -222,7 +222,7 @@ def test_env_threads_never_run_an_abandoned_call_that_was_waiting_for_a_thread()
     played(main)
 
 
-def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_too():
+def test_env_threads_a_job_that_ended_just_before_it_was_abandoned_is_cleaned_up_too():
     async def main():
         threads, collector = EnvThreads(1), Collector()
         cleaned, ended = threading.Event(), threading.Event()
@@ -248,7 +248,7 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_too():
     played(main)
 
 
-def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closing_too():
+def test_env_threads_clean_up_after_closing_a_call_that_ended_before_it_was_abandoned():
     before = set(threading.enumerate())
 
     async def main():
@@ -275,7 +275,7 @@ def test_a_job_that_ended_just_before_it_was_given_up_is_cleaned_up_after_closin
     played(main)
 
 
-def test_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
+def test_env_threads_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
     async def main():
         threads, collector = EnvThreads(1), Collector()
         started, go = threading.Event(), threading.Event()
@@ -300,7 +300,7 @@ def test_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
     assert "closing an abandoned environment failed" in caplog.text
 
 
-def test_too_many_that_hang_are_refused_until_they_come_back():
+def test_env_threads_too_many_that_hang_are_refused_until_they_end():
     async def main():
         threads, collector = EnvThreads(1, max_stuck=1), Collector()
         go, cleaned = threading.Event(), threading.Semaphore(0)
@@ -329,7 +329,7 @@ def test_too_many_that_hang_are_refused_until_they_come_back():
     played(main)
 
 
-def test_threads_that_come_back_are_not_one_too_many():
+def test_env_threads_threads_that_end_are_not_one_too_many():
     async def main():
         threads, collector = EnvThreads(2), Collector()
         go = threading.Event()
@@ -362,7 +362,7 @@ def test_threads_that_come_back_are_not_one_too_many():
     played(main)
 
 
-def test_closing_lets_a_job_at_work_end():
+def test_env_threads_closing_lets_a_job_at_work_end():
     ended = threading.Event()
 
     async def main():
@@ -384,7 +384,7 @@ def test_closing_lets_a_job_at_work_end():
     assert ended.wait(SOON)
 
 
-def test_a_thread_that_comes_back_when_its_loop_is_gone_ends():
+def test_env_threads_a_thread_that_ends_when_its_loop_is_gone_ends():
     go = threading.Event()
     cleaned = threading.Event()
 
@@ -417,7 +417,7 @@ def test_a_thread_that_comes_back_when_its_loop_is_gone_ends():
     st.lists(st.sampled_from(["normal", "raises", "hangs", "waits"]), max_size=25),
     st.integers(1, 4),
 )
-def test_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
+def test_env_threads_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
     """Whatever is given up while it runs, or before, or not at all."""
 
     async def main():
@@ -483,12 +483,12 @@ def waited(function):
     return played(main)
 
 
-def test_a_future_gets_what_the_job_gave():
+def test_env_threads_a_future_gets_what_the_job_returned():
     given = object()
     assert waited(lambda: given) is given
 
 
-def test_a_future_gets_what_the_job_raised():
+def test_env_threads_a_future_gets_what_the_job_raised():
     error = OSError("down")
 
     def raises():
@@ -509,7 +509,9 @@ class Mine(BaseException):
      StopIteration(7), Mine("mine")],
     ids=repr,
 )  # fmt: skip
-def test_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_cause(error):
+def test_env_threads_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_cause(
+    error,
+):
     def raises():
         raise error
 
@@ -519,7 +521,7 @@ def test_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_ca
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_future_that_nobody_waits_for_any_more_is_left_as_it_is(fails):
+def test_env_threads_a_future_that_was_cancelled_is_left_unchanged(fails):
     async def main():
         loop = asyncio.get_running_loop()
         cancelled, answered = loop.create_future(), loop.create_future()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from guerdon import Action, Environment, Observation, Rubric, Sequential, State
 
-SOON = 5  # seconds after which what should happen is taken not to happen
+SOON = 20  # seconds after which what should happen is taken not to happen
 
 
 def unsigned(metadata):

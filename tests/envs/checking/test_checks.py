@@ -83,7 +83,7 @@ def held_within(check, name):
 # Healthy --------------------------------------------------------------------------------------
 
 
-def test_a_healthy_environment_has_every_check_ok_in_order():
+def test_check_environment_a_healthy_environment_has_every_check_ok_in_order():
     report = check_environment(Three)
     assert [(line.name, line.status) for line in report.lines] == [(name, "ok") for name in ALL]
     assert report.ok
@@ -230,18 +230,18 @@ class AsyncTree(Three):
     ],
     ids=lambda kind: kind.__name__,
 )  # fmt: skip
-def test_what_is_healthy_is_not_accused(kind):
+def test_check_environment_what_is_healthy_is_not_accused(kind):
     report = check_environment(kind)
     assert report.problems == []
     assert set(statuses(report)) == set(ALL)
 
 
-def test_the_coding_environment_is_not_accused():
+def test_check_environment_the_coding_environment_is_not_accused():
     report = check_environment(CodingEnvironment, steps=2)
     assert report.problems == []
 
 
-def test_an_environment_that_never_ends_is_told_as_a_note():
+def test_check_environment_an_environment_that_never_ends_is_reported_as_a_note():
     report = check_environment(World, steps=4)
     assert report.ok
     line = next(line for line in report.lines if line.name == AFTER)
@@ -249,7 +249,7 @@ def test_an_environment_that_never_ends_is_told_as_a_note():
     assert "4 steps; try more, or other actions" in line.detail
 
 
-def test_a_tree_without_a_declared_range_is_told_as_a_note_that_says_how_to_declare_one():
+def test_check_environment_notes_a_tree_without_a_declared_range():
     report = check_environment(World, steps=2)
     line = next(line for line in report.lines if line.name == RANGE)
     assert line.status == "note"
@@ -259,7 +259,7 @@ def test_a_tree_without_a_declared_range_is_told_as_a_note_that_says_how_to_decl
 # One fault each -------------------------------------------------------------------------------
 
 
-def test_a_missing_rubric():
+def test_check_environment_a_missing_rubric():
     class Forgot(Three):
         def __init__(self):
             super().__init__()
@@ -270,13 +270,13 @@ def test_a_missing_rubric():
 
 
 @pytest.mark.parametrize("thing", [None, 3, State()])
-def test_a_function_that_makes_no_environment(thing):
+def test_check_environment_a_function_that_makes_no_environment(thing):
     assert "must return an Environment with a rubric" in only(
         check_environment(lambda: thing), MADE
     )
 
 
-def test_a_reward_outside_of_its_declared_range():
+def test_check_environment_a_reward_outside_of_its_declared_range():
     class Much(Three):
         class rubric_of(Half):
             score_range = (0.0, 0.25)
@@ -285,7 +285,7 @@ def test_a_reward_outside_of_its_declared_range():
     assert "step 0: the reward is 0.5, outside of [0.0, 0.25]" in said
 
 
-def test_a_component_outside_of_its_declared_range():
+def test_check_environment_a_component_outside_of_its_declared_range():
     class Low(Half):
         score_range = (0.75, 1.0)
 
@@ -306,7 +306,7 @@ def test_a_component_outside_of_its_declared_range():
     assert "rubric 'all.rubric_1' is 0.5, outside of [0.75, 1.0]" in said
 
 
-def test_an_action_that_leaves_the_range_only_once_is_found():
+def test_check_environment_an_action_that_leaves_the_range_only_once_is_found():
     class Rarely(Three):
         class rubric_of(Value):
             score_range = (0.0, 1.0)
@@ -360,16 +360,16 @@ class HiddenInTheState(Three):
         (HiddenInTheState, "state.secret"),
     ],
 )
-def test_what_a_seed_does_not_repeat(kind, where):
+def test_check_environment_what_a_seed_does_not_repeat(kind, where):
     said = only(check_environment(kind), REPEATABLE)
     assert where in said
 
 
-def test_what_a_seed_does_not_repeat_says_what_would_be_right():
+def test_check_environment_what_a_seed_does_not_repeat_reports_what_would_be_right():
     assert "seed" in only(check_environment(FromNowhere), REPEATABLE)
 
 
-def test_the_seed_that_is_asked_for_is_the_one_that_is_used():
+def test_check_environment_the_seed_that_is_asked_for_is_the_one_that_is_used():
     seeds = []
 
     class Notes(Three):
@@ -382,7 +382,7 @@ def test_the_seed_that_is_asked_for_is_the_one_that_is_used():
     assert "seed 17 makes it repeatable" in statuses(report)
 
 
-def test_an_environment_that_only_repeats_itself_in_new_instances():
+def test_check_environment_an_environment_that_only_repeats_itself_in_new_instances():
     class Remembers(Three):
         def reset(self, seed=None, episode_id=None, **kwargs):
             self.resets = getattr(self, "resets", 0) + 1
@@ -411,7 +411,7 @@ THING = print  # which JSON has no word for
     ],
     ids=repr,
 )
-def test_an_observation_that_json_does_not_hold(value, said):
+def test_check_environment_an_observation_that_json_does_not_support(value, said):
     class Shows(Three):
         def observed(self, action):
             done = self.episode.step_count == 3
@@ -422,7 +422,7 @@ def test_an_observation_that_json_does_not_hold(value, said):
     assert "observation 3" in found
 
 
-def test_a_first_observation_that_json_does_not_hold():
+def test_check_environment_a_first_observation_that_json_does_not_support():
     class Shows(Three):
         def reset(self, seed=None, episode_id=None, **kwargs):
             super().reset(seed, episode_id)
@@ -433,7 +433,7 @@ def test_a_first_observation_that_json_does_not_hold():
     assert "use a finite number or None" in found
 
 
-def test_a_typed_field_comes_back_as_what_it_is():
+def test_check_environment_a_typed_field_ends_as_what_it_is():
     class Typed(Observation):
         pair: tuple[int, str] = (1, "a")
         some: set[int] = Field({1, 2})
@@ -447,7 +447,7 @@ def test_a_typed_field_comes_back_as_what_it_is():
     assert check_environment(Shows).problems == []
 
 
-def test_an_observation_that_can_not_be_copied_is_told_as_one_that_json_does_not_hold():
+def test_check_environment_reports_an_observation_that_cannot_be_copied():
     lock = threading.Lock()
 
     class Shows(Three):
@@ -457,7 +457,7 @@ def test_an_observation_that_can_not_be_copied_is_told_as_one_that_json_does_not
     assert "metadata.lock" in only(check_environment(Shows), JSON)
 
 
-def test_a_value_that_can_not_be_compared_is_told_not_raised():
+def test_check_environment_a_value_that_can_not_be_compared_is_reported_not_raised():
     class Odd:
         def __eq__(self, other):
             raise ValueError("ambiguous")
@@ -471,7 +471,7 @@ def test_a_value_that_can_not_be_compared_is_told_not_raised():
     assert "metadata.odd" in held_within(check_environment(Shows), JSON)
 
 
-def test_a_state_that_json_does_not_hold():
+def test_check_environment_a_state_that_json_does_not_support():
     class Shows(Three):
         @property
         def state(self):
@@ -481,7 +481,7 @@ def test_a_state_that_json_does_not_hold():
     assert "State.thing is not JSON-serializable" in said
 
 
-def test_a_class_level_list_that_two_instances_share():
+def test_check_environment_a_class_level_list_that_two_instances_share():
     class Shared(Three):
         moves: list[Any] = []  # noqa: RUF012
 
@@ -514,11 +514,11 @@ ONE = Ranged()
     ],
     ids=["at the root", "below", "further below"],
 )
-def test_a_rubric_that_two_instances_share(tree, said):
+def test_check_environment_a_rubric_that_two_instances_share(tree, said):
     assert said in only(check_environment(lambda: Three(tree())), APART)
 
 
-def test_a_factory_that_gives_the_same_environment_twice():
+def test_check_environment_a_factory_that_returns_the_same_environment_twice():
     one = Three()
     assert only(check_environment(lambda: one), APART)
 
@@ -533,7 +533,7 @@ class Length(ExponentialDiscountingTrajectoryRubric):
     [(Length, "the rubric still has it"), (lambda: Sequential(Half(), Length()), "rubric_1")],
     ids=["root", "below"],
 )
-def test_a_reset_that_keeps_the_old_trajectory(tree, path):
+def test_check_environment_a_reset_that_keeps_the_old_trajectory(tree, path):
     class Keeps(Three):
         def reset(self, seed=None, episode_id=None, **kwargs):
             self.episode = State(episode_id=episode_id)
@@ -553,12 +553,12 @@ class GoesOn(Three):
         return Board(done=self.episode.step_count >= 3)
 
 
-def test_a_step_after_the_end_that_is_taken_and_not_documented():
+def test_check_environment_a_step_after_the_end_that_is_taken_and_not_documented():
     said = only(check_environment(GoesOn), AFTER)
     assert "raise EpisodeError, or document in after_done what it does" in said
 
 
-def test_a_step_after_the_end_that_is_taken_as_documented():
+def test_check_environment_a_step_after_the_end_that_is_taken_as_documented():
     class Documented(GoesOn):
         after_done = "it stays where it was"
 
@@ -566,7 +566,7 @@ def test_a_step_after_the_end_that_is_taken_as_documented():
     assert statuses(report) == dict.fromkeys(statuses(check_environment(Three)), "ok")
 
 
-def test_a_step_after_the_end_that_raises_something_else_is_a_note_that_says_what_is_better():
+def test_check_environment_notes_a_step_after_the_end_that_raises_another_error():
     class Raises(GoesOn):
         def step(self, action, timeout_s=None, **kwargs):
             if self.episode.step_count == 3:
@@ -579,7 +579,7 @@ def test_a_step_after_the_end_that_raises_something_else_is_a_note_that_says_wha
     assert "it raises IndexError; raise EpisodeError instead" in report.lines[-1].detail
 
 
-def test_a_step_without_a_reward():
+def test_check_environment_a_step_without_a_reward():
     class Unscored(Three):
         def step(self, action, timeout_s=None, **kwargs):
             board = super().step(action)
@@ -591,7 +591,7 @@ def test_a_step_without_a_reward():
 
 @pytest.mark.parametrize("down", [Down, AsyncDown])
 @pytest.mark.parametrize("below", [False, True], ids=["root", "below"])
-def test_a_rubric_that_fails(down, below):
+def test_check_environment_a_rubric_that_fails(down, below):
     said = only(
         check_environment(lambda: Three(Sequential(Half(), down()) if below else down())),
         REWARDED,
@@ -600,7 +600,7 @@ def test_a_rubric_that_fails(down, below):
     assert ("rubric 'rubric_1'" in said) == below
 
 
-def test_an_episode_that_is_over_when_it_begins_is_a_problem_that_names_the_reset():
+def test_check_environment_reports_an_episode_that_is_over_when_it_begins():
     class Over(Three):
         def reset(self, seed=None, episode_id=None, **kwargs):
             super().reset(seed, episode_id)
@@ -673,13 +673,13 @@ WHERE = [
 
 
 @pytest.mark.parametrize(("where", "name"), WHERE)
-def test_what_raises_is_told_not_raised(where, name):
+def test_check_environment_what_raises_is_reported_not_raised(where, name):
     said = only(check_environment(breaks(where)), name)
     assert "OSError: the disk is gone" in said
 
 
 @pytest.mark.parametrize(("where", "name"), WHERE)
-def test_what_exits_is_told_and_ends_nothing(where, name):
+def test_check_environment_what_exits_is_reported_and_ends_nothing(where, name):
     def bad(self):
         raise SystemExit(3)
 
@@ -687,7 +687,7 @@ def test_what_exits_is_told_and_ends_nothing(where, name):
 
 
 @pytest.mark.parametrize(("where", "name"), WHERE)
-def test_what_hangs_is_told_after_the_timeout(where, name, gate):
+def test_check_environment_what_hangs_is_reported_after_the_timeout(where, name, gate):
     def bad(self):
         gate.wait()
 
@@ -695,7 +695,7 @@ def test_what_hangs_is_told_after_the_timeout(where, name, gate):
     assert "took longer than 0.2 s" in only(report, name)
 
 
-def test_an_async_step_that_hangs_is_told_after_the_timeout():
+def test_check_environment_an_async_step_that_hangs_is_reported_after_the_timeout():
     class Hangs(OnlyAsync):
         async def step_async(self, action, timeout_s=None, **kwargs):
             await asyncio.sleep(1)
@@ -705,7 +705,7 @@ def test_an_async_step_that_hangs_is_told_after_the_timeout():
 
 
 @pytest.mark.parametrize("where", ["__init__", "reset", "step", "state", "close"])
-def test_what_raises_later_on_is_told_not_raised(where):
+def test_check_environment_what_raises_later_on_is_reported_not_raised(where):
     never = breaks(where, 10**6)
     assert check_environment(never).ok
     calls = next(never.calls)
@@ -716,16 +716,16 @@ def test_what_raises_later_on_is_told_not_raised(where):
         assert not report.ok or statuses(report)[AFTER] == "note"
 
 
-def test_a_constructor_that_raises_is_not_blamed_on_the_actions():
+def test_check_environment_a_constructor_that_raises_is_not_blamed_on_the_actions():
     assert "actions" not in only(check_environment(breaks("__init__")), MADE)
 
 
 @pytest.mark.parametrize("where", ["reset", "state"])
-def test_what_no_action_has_to_do_with_is_not_blamed_on_the_actions(where):
+def test_check_environment_what_no_action_has_to_do_with_is_not_blamed_on_the_actions(where):
     assert "actions were sampled" not in only(check_environment(breaks(where)), PLAYED)
 
 
-def test_a_step_that_refuses_every_made_up_action_says_to_give_some():
+def test_check_environment_a_step_that_refuses_every_sampled_action_reports_to_give_some():
     class Wall(Three):
         def step(self, action, timeout_s=None, **kwargs):
             raise InvalidArgumentError("there is a wall")
@@ -736,12 +736,12 @@ def test_a_step_that_refuses_every_made_up_action_says_to_give_some():
 
 
 @pytest.mark.parametrize("method", ["reset", "step"])
-def test_what_gives_no_observation(method):
+def test_check_environment_what_returns_no_observation(method):
     kind = type("Gives", (Three,), {method: lambda self, *args, **kwargs: {"value": 1}})
     assert f"Gives.{method} must return" in only(check_environment(kind), PLAYED)
 
 
-def test_what_gives_no_state():
+def test_check_environment_what_returns_no_state():
     kind = type("Gives", (Three,), {"state": {"step_count": 1}})
     assert "Gives.state must return a State, got dict" in only(check_environment(kind), PLAYED)
 
@@ -771,7 +771,7 @@ def closing(parent, **attributes):
     "parent", [Three, breaks("reset"), breaks("step", 5), breaks("close"), FromTheClock],
     ids=["healthy", "reset", "second episode", "close", "unrepeatable"],
 )  # fmt: skip
-def test_every_environment_that_was_made_is_closed_once(parent):
+def test_check_environment_every_environment_that_was_made_is_closed_once(parent):
     kind, made, closed = closing(parent)
     check_environment(kind)
     assert made
@@ -792,14 +792,14 @@ def noting(kind=Three):
     return Notes, taken
 
 
-def test_actions_are_played_in_turn_whether_they_are_models_or_mappings():
+def test_check_environment_actions_are_played_in_turn_whether_they_are_models_or_mappings():
     kind, taken = noting()
     assert check_environment(kind, actions=[Move(value=2), {"value": 3}]).ok
     assert [action.value for action in taken[:3]] == [2, 3, 2]
     assert {type(action) for action in taken} == {Move}
 
 
-def test_no_more_steps_are_played_than_asked_for():
+def test_check_environment_no_more_steps_are_played_than_asked_for():
     kind, taken = noting(World)
     check_environment(kind, steps=2)
     assert len({id(action) for action in taken}) == 2
@@ -816,19 +816,19 @@ def test_no_more_steps_are_played_than_asked_for():
     ],
     ids=["none", "unknown field", "wrong type", "no action", "another class"],
 )
-def test_actions_that_can_not_be_played(actions, said):
+def test_check_environment_actions_that_can_not_be_played(actions, said):
     found = only(check_environment(Three, actions=actions), ACTIONS)
     assert said in found
     assert "\n" not in found
 
 
-def test_actions_that_can_not_be_made_up_say_to_give_some():
+def test_check_environment_actions_that_can_not_be_sampled_say_to_give_some():
     square = create_model("Square", __base__=Action, at=(str, Field(pattern="^[a-h][1-8]!$")))
     kind = type("Chess", (Three,), {"action_type": square})
     assert "pass some" in only(check_environment(kind), ACTIONS)
 
 
-def test_given_actions_are_not_changed():
+def test_check_environment_given_actions_are_not_changed():
     actions = [{"value": 1.0}]
     before = copy.deepcopy(actions)
     check_environment(Three, actions=actions)
@@ -836,7 +836,7 @@ def test_given_actions_are_not_changed():
 
 
 @pytest.mark.parametrize("wrong", [{"timeout_s": -1}, {"timeout_s": float("nan")}, {"steps": 0}])
-def test_amounts_that_can_not_be_meant_are_refused(wrong):
+def test_check_environment_amounts_that_can_not_be_meant_are_refused(wrong):
     with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
         check_environment(Three, **wrong)
 
@@ -844,7 +844,7 @@ def test_amounts_that_can_not_be_meant_are_refused(wrong):
 # The report -----------------------------------------------------------------------------------
 
 
-def test_a_report_lists_every_problem_when_asked_to_raise():
+def test_check_environment_a_report_lists_every_problem_when_asked_to_raise():
     lines = [
         CheckLine("one", "problem", "is wrong"),
         CheckLine("two", "ok"),
@@ -858,13 +858,13 @@ def test_a_report_lists_every_problem_when_asked_to_raise():
         report.raise_for_problems()
 
 
-def test_notes_are_no_problems():
+def test_check_environment_notes_are_no_problems():
     report = EnvironmentReport([CheckLine("one", "note", "may be meant"), CheckLine("two", "ok")])
     assert report.ok
     report.raise_for_problems()
 
 
-def test_several_faults_are_all_told():
+def test_check_environment_several_faults_are_all_reported():
     class Both(GoesOn):
         class rubric_of(Half):
             score_range = (0.0, 0.25)
@@ -881,7 +881,7 @@ def test_several_faults_are_all_told():
 
 
 @pytest.mark.parametrize("ends", ["exits", "hangs"])
-def test_an_action_class_whose_validator_does_not_come_back_is_told(ends):
+def test_check_environment_an_action_class_whose_validator_does_not_end_is_reported(ends):
     free = threading.Event()
 
     class Odd(Action):

@@ -22,17 +22,17 @@ nested = st.recursive(
 
 
 @given(nested)
-def test_a_value_does_not_differ_from_its_copy_also_where_it_holds_nan(value):
+def test_difference_a_value_does_not_differ_from_its_copy_also_where_it_contains_nan(value):
     assert difference(value, copy.deepcopy(value)) == ""
 
 
 @given(nested, nested)
-def test_two_values_differ_both_ways_or_not_at_all(one, other):
+def test_difference_two_values_differ_both_ways_or_not_at_all(one, other):
     assert bool(difference(one, other)) == bool(difference(other, one))
 
 
 @given(st.lists(nested, min_size=1, max_size=4), st.data())
-def test_a_list_in_which_one_thing_was_replaced_differs_there(values, data):
+def test_difference_a_list_in_which_one_thing_was_replaced_differs_there(values, data):
     place = data.draw(st.integers(0, len(values) - 1))
     changed = [*values]
     changed[place] = object()
@@ -57,13 +57,13 @@ def test_a_list_in_which_one_thing_was_replaced_differs_there(values, data):
     ],
     ids=repr,
 )  # fmt: skip
-def test_the_first_place_is_told_with_both_values(expected, seen, said):
+def test_difference_the_first_place_is_reported_with_both_values(expected, seen, said):
     assert difference(expected, seen) == said
 
 
-def test_long_values_are_cut():
+def test_difference_long_values_are_cut():
     assert len(difference({"a": "x" * 1000}, {"a": "y" * 1000})) < 200
 
 
-def test_keys_in_another_order_are_no_difference():
+def test_difference_keys_in_another_order_are_no_difference():
     assert difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ""

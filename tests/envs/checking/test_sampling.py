@@ -99,7 +99,7 @@ def action_class(fields):
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(fields, st.integers(0, 2**32))
-def test_samples_are_valid_and_the_same_for_the_same_seed(fields, seed):
+def test_sample_actions_samples_are_valid_and_the_same_for_the_same_seed(fields, seed):
     kind = action_class(fields)
     made = sample_actions(kind, 5, seed=seed)
     assert len(made) == 5
@@ -111,19 +111,19 @@ def test_samples_are_valid_and_the_same_for_the_same_seed(fields, seed):
 
 
 @pytest.mark.parametrize("kind", [Move, Deed])
-def test_fields_with_defaults_are_sometimes_left_out_and_sometimes_given(kind):
+def test_sample_actions_fields_with_defaults_are_sometimes_left_out_and_sometimes_given(kind):
     given_fields = [action.model_fields_set for action in sample_actions(kind, 50)]
     assert any("value" in each for each in given_fields)
     assert any("value" not in each for each in given_fields)
     assert not any("metadata" in each for each in given_fields)
 
 
-def test_another_seed_gives_other_actions():
+def test_sample_actions_another_seed_returns_other_actions():
     one, other = (sample_actions(Move, 20, seed=seed) for seed in (1, 2))
     assert one != other
 
 
-def test_every_choice_is_made_sooner_or_later():
+def test_sample_actions_every_choice_is_made_sooner_or_later():
     kind = action_class({"a": (Way, True), "b": (Literal[1, 2, 3], True), "c": (bool, True)})
     made = sample_actions(kind, 100)
     assert {action.a for action in made} == set(Way)
@@ -131,25 +131,25 @@ def test_every_choice_is_made_sooner_or_later():
     assert {action.c for action in made} == {True, False}
 
 
-def test_both_ends_of_a_range_of_integers_are_reached():
+def test_sample_actions_both_ends_of_a_range_of_integers_are_reached():
     kind = action_class({"a": (Annotated[int, Field(ge=-2, le=2)], True)})
     assert {action.a for action in sample_actions(kind, 200)} == {-2, -1, 0, 1, 2}
 
 
-def test_a_pattern_that_some_words_have_is_kept_to():
+def test_sample_actions_a_pattern_that_some_words_have_is_kept_to():
     kind = action_class({"a": (Annotated[str, Field(pattern="^[a-z]+$")], True)})
     assert all(action.a.isalpha() for action in sample_actions(kind, 20))
 
 
-def test_a_class_without_fields_has_actions_all_the_same():
+def test_sample_actions_a_class_without_fields_has_actions_all_the_same():
     assert sample_actions(Action, 2) == [Action(), Action()]
 
 
-def test_no_actions_are_made_where_none_are_asked_for():
+def test_sample_actions_no_actions_are_made_where_none_are_asked_for():
     assert sample_actions(Move, 0) == []
 
 
-def test_names_that_the_wire_knows_by_another_are_made_up_by_it():
+def test_sample_actions_names_that_the_wire_knows_by_another_are_sampled_by_it():
     kind = create_model("Aliased", __base__=Action, column=(int, Field(alias="Column")))
     assert all(isinstance(action.column, int) for action in sample_actions(kind, 3))
 
@@ -165,7 +165,7 @@ class Chain(Action):
 
 
 @pytest.mark.parametrize("kind", [Folder, Chain])
-def test_a_class_that_holds_itself_ends_somewhere(kind):
+def test_sample_actions_a_class_that_contains_itself_ends_somewhere(kind):
     assert len(sample_actions(kind, 50)) == 50
 
 
@@ -179,7 +179,7 @@ def test_a_class_that_holds_itself_ends_somewhere(kind):
     ],
     ids=["a pattern", "an empty range", "an empty size", "no schema"],
 )
-def test_what_can_not_be_made_up_says_what_lacks_and_what_to_do(kind):
+def test_sample_actions_what_can_not_be_sampled_reports_what_lacks_and_what_to_do(kind):
     made = (
         create_model("Made", __base__=Action, a=(kind, ...), model_config=None) if False else None
     )
@@ -192,7 +192,7 @@ def test_what_can_not_be_made_up_says_what_lacks_and_what_to_do(kind):
         sample_actions(made, 3)
 
 
-def test_what_a_validator_refuses_is_left_out():
+def test_sample_actions_what_a_validator_refuses_is_left_out():
     class Even(Action):
         number: int = Field(ge=0, le=9)
 
@@ -214,7 +214,7 @@ def test_what_a_validator_refuses_is_left_out():
      set[int]],
     ids=str,
 )  # fmt: skip
-def test_other_types_are_made_up_or_refused_in_words(kind):
+def test_sample_actions_other_types_are_sampled_or_refused_in_words(kind):
     made = action_class({"a": (kind, True)})
     try:
         actions = sample_actions(made, 3)

@@ -107,7 +107,7 @@ def refused(observation, *said):
 # Async environments ---------------------------------------------------------------------------
 
 
-def test_async_environments_play_in_the_order_of_the_actions(kind):
+def test_thread_backend_async_environments_play_in_the_order_of_the_actions(kind):
     async def main():
         async with EnvPool(kind, n=3) as pool:
             first = await pool.reset_batch(7, task=1)
@@ -122,7 +122,7 @@ def test_async_environments_play_in_the_order_of_the_actions(kind):
     assert kind.notes == ["made"] * 3 + ["closed"] * 3
 
 
-def test_async_steps_run_in_the_loop_and_async_environments_are_made_off_it():
+def test_thread_backend_async_steps_run_in_the_loop_and_async_environments_are_made_off_it():
     where = {}
 
     class Where(AsyncWorld):
@@ -152,7 +152,7 @@ def test_async_steps_run_in_the_loop_and_async_environments_are_made_off_it():
     assert here not in (where["made"], where["closed"])
 
 
-def test_a_dict_that_is_no_action_is_told_and_the_episode_goes_on(kind):
+def test_thread_backend_a_dict_that_is_no_action_is_reported_and_the_episode_goes_on(kind):
     async def main():
         async with EnvPool(kind, n=1) as pool:
             await pool.reset_batch()
@@ -170,7 +170,9 @@ class Mine(BaseException):
 
 @pytest.mark.parametrize("error", [OSError, SystemExit, asyncio.CancelledError, Mine])
 @pytest.mark.parametrize("where", ["reset", "step"])
-def test_an_async_environment_that_raises_is_told_at_once_and_made_anew(kind, error, where):
+def test_thread_backend_an_async_environment_that_raises_is_reported_at_once_and_made_anew(
+    kind, error, where
+):
     armed = []
 
     class Raises(kind):
@@ -213,7 +215,7 @@ def test_an_async_environment_that_raises_is_told_at_once_and_made_anew(kind, er
     assert kind.notes == ["made", "closed", "made", "closed"]
 
 
-def test_an_async_environment_that_waits_for_ever_doesnt_hold_up_the_others(kind):
+def test_thread_backend_an_async_environment_that_waits_for_ever_doesnt_hold_up_the_others(kind):
     async def main():
         async with EnvPool(kind, n=3, timeout_s=SHORT) as pool:
             await pool.reset_batch()
@@ -230,7 +232,7 @@ def test_an_async_environment_that_waits_for_ever_doesnt_hold_up_the_others(kind
     assert kind.notes.count("made") == kind.notes.count("closed") == 4
 
 
-def test_an_async_environment_is_closed_when_its_own_code_has_ended(kind):
+def test_thread_backend_an_async_environment_is_closed_when_its_own_code_has_ended(kind):
     """Being cancelled, it still has something to put away."""
     tidied = asyncio.Event()
 
@@ -254,7 +256,7 @@ def test_an_async_environment_is_closed_when_its_own_code_has_ended(kind):
     play(main)
 
 
-def test_a_failed_rubric_of_an_async_environment_breaks_nothing(kind):
+def test_thread_backend_a_failed_rubric_of_an_async_environment_breaks_nothing(kind):
     async def main():
         async with EnvPool(lambda: kind(AsyncDown()), n=1) as pool:
             await pool.reset_batch()
@@ -267,7 +269,7 @@ def test_a_failed_rubric_of_an_async_environment_breaks_nothing(kind):
     assert kind.notes == ["made", "closed"]
 
 
-def test_closing_cancels_async_steps_and_closes_their_environments(kind):
+def test_thread_backend_closing_cancels_async_steps_and_closes_their_environments(kind):
     async def main():
         async with EnvPool(kind, n=2) as pool:
             await pool.reset_batch()
@@ -287,7 +289,7 @@ def test_closing_cancels_async_steps_and_closes_their_environments(kind):
 # Threads --------------------------------------------------------------------------------------
 
 
-def test_a_pool_that_does_nothing_has_no_threads_and_one_that_steps_one_a_slot_at_most():
+def test_thread_backend_starts_threads_only_for_steps_and_at_most_one_for_each_slot():
     def own():
         return [each for each in threading.enumerate() if each.name == "guerdon-pool"]
 
@@ -303,7 +305,7 @@ def test_a_pool_that_does_nothing_has_no_threads_and_one_that_steps_one_a_slot_a
     play(main)
 
 
-def test_where_too_many_hang_no_more_are_made_until_they_come_back(blocking):
+def test_thread_backend_where_too_many_hang_no_more_are_made_until_they_end(blocking):
     kind = blocking()
 
     async def main():
@@ -324,7 +326,7 @@ def test_where_too_many_hang_no_more_are_made_until_they_come_back(blocking):
     play(main)
 
 
-def test_closing_that_hangs_is_left_behind_in_time(blocking, caplog):
+def test_thread_backend_closing_that_hangs_is_left_behind_in_time(blocking, caplog):
     def close(self):
         self.notes.append("closing")
         assert self.gate.wait(SOON)
@@ -343,7 +345,7 @@ def test_closing_that_hangs_is_left_behind_in_time(blocking, caplog):
     assert caplog.text.count("closing Blocks failed: EnvTimeoutError: close took longer") == 2
 
 
-def test_an_environment_that_broke_is_closed_before_another_is_made(blocking):
+def test_thread_backend_an_environment_that_broke_is_closed_before_another_is_made(blocking):
     def step(self, action, timeout_s=None, **kwargs):
         raise OSError("broken")
 
@@ -360,7 +362,9 @@ def test_an_environment_that_broke_is_closed_before_another_is_made(blocking):
     play(main)
 
 
-def test_what_closing_a_broken_environment_raises_is_logged_and_the_reset_goes_on(blocking, caplog):
+def test_thread_backend_what_closing_a_broken_environment_raises_is_logged_and_the_reset_goes_on(
+    blocking, caplog
+):
     def close(self):
         raise OSError("stuck door")
 
@@ -378,7 +382,7 @@ def test_what_closing_a_broken_environment_raises_is_logged_and_the_reset_goes_o
     assert kind.notes == ["made", "made"]
 
 
-def test_a_step_after_the_episodes_end_that_is_refused_breaks_nothing(blocking):
+def test_thread_backend_a_step_after_the_episodes_end_that_is_refused_breaks_nothing(blocking):
     def step(self, action, timeout_s=None, **kwargs):
         if self.episode.step_count:
             raise EpisodeError("the episode is over; reset begins another")
@@ -399,7 +403,7 @@ def test_a_step_after_the_episodes_end_that_is_refused_breaks_nothing(blocking):
     assert kind.notes.count("made") == 1
 
 
-def test_a_reset_that_is_refused_is_followed_by_a_new_environment(blocking):
+def test_thread_backend_a_reset_that_is_refused_is_followed_by_a_new_environment(blocking):
     """Whatever it says: an environment that can't begin is of no use."""
 
     def reset(self, seed=None, **kwargs):
@@ -419,7 +423,7 @@ def test_a_reset_that_is_refused_is_followed_by_a_new_environment(blocking):
     play(main)
 
 
-def test_two_pools_in_one_loop_never_see_each_other():
+def test_thread_backend_two_pools_in_one_loop_never_see_each_other():
     async def main():
         async with EnvPool(World, n=2) as one, EnvPool(lambda: World(Half()), n=2) as other:
             await asyncio.gather(one.reset_batch(), other.reset_batch())

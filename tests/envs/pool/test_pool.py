@@ -51,7 +51,7 @@ def rewards(observations):
         )
     )
 )
-def test_observations_come_in_the_order_of_the_actions_and_none_is_skipped(batches):
+def test_env_pool_observations_come_in_the_order_of_the_actions_and_none_is_skipped(batches):
     n = len(batches[0]) if batches else 1
     counts = [0] * n
 
@@ -69,7 +69,7 @@ def test_observations_come_in_the_order_of_the_actions_and_none_is_skipped(batch
     play(main)
 
 
-def test_every_slot_has_an_environment_of_its_own():
+def test_env_pool_every_slot_has_an_environment_of_its_own():
     async def main():
         async with EnvPool(World, n=4) as pool:
             assert len(pool) == 4
@@ -82,7 +82,7 @@ def test_every_slot_has_an_environment_of_its_own():
     play(main)
 
 
-def test_the_environments_of_a_batch_step_at_the_same_time():
+def test_env_pool_the_environments_of_a_batch_step_at_the_same_time():
     barrier = threading.Barrier(5, timeout=SOON)
 
     class Meets(World):
@@ -98,7 +98,7 @@ def test_the_environments_of_a_batch_step_at_the_same_time():
     play(main)
 
 
-def test_a_batch_of_nothing_but_none_is_over_at_once():
+def test_env_pool_a_batch_of_nothing_but_none_is_over_at_once():
     async def main():
         async with EnvPool(World, n=3) as pool:
             assert await pool.step_batch([None] * 3) == [None] * 3
@@ -127,7 +127,7 @@ def seeds_of(observations):
         (None, [], []),
     ],
 )
-def test_each_slot_gets_its_seed(seeds, slots, expected):
+def test_env_pool_each_slot_gets_its_seed(seeds, slots, expected):
     async def main():
         async with EnvPool(World, n=3) as pool:
             return seeds_of(await pool.reset_batch(seeds, slots))
@@ -135,7 +135,7 @@ def test_each_slot_gets_its_seed(seeds, slots, expected):
     assert play(main) == expected
 
 
-def test_some_slots_are_reset_and_the_others_go_on():
+def test_env_pool_some_slots_are_reset_and_the_others_go_on():
     async def main():
         async with EnvPool(World, n=3) as pool:
             await pool.reset_batch()
@@ -151,7 +151,7 @@ def test_some_slots_are_reset_and_the_others_go_on():
     play(main)
 
 
-def test_further_arguments_reach_every_reset_and_options_each_its_own():
+def test_env_pool_further_arguments_reach_every_reset_and_options_each_its_own():
     async def main():
         async with EnvPool(World, n=2) as pool:
             observations = await pool.reset_batch(
@@ -168,7 +168,7 @@ def test_further_arguments_reach_every_reset_and_options_each_its_own():
 @pytest.mark.parametrize(
     "seeds", [[1], [1, 2, 3, 4], "abc", b"abc", True, 1.5, -1, [1, 2, -3], [1.5, 2, 3], ["a"] * 3]
 )
-def test_seeds_that_cant_be_meant_are_refused(seeds):
+def test_env_pool_seeds_that_are_invalid_are_refused(seeds):
     async def main():
         async with EnvPool(World, n=3) as pool:
             with pytest.raises(InvalidArgumentError, match="`seeds` must be"):
@@ -190,7 +190,7 @@ def test_seeds_that_cant_be_meant_are_refused(seeds):
         ("01", "`slots` must be .* got '01'"),
     ],
 )
-def test_slots_that_arent_there_are_refused(slots, said):
+def test_env_pool_slots_that_arent_there_are_refused(slots, said):
     async def main():
         async with EnvPool(World, n=3) as pool:
             with pytest.raises(InvalidArgumentError, match=said):
@@ -200,7 +200,7 @@ def test_slots_that_arent_there_are_refused(slots, said):
 
 
 @pytest.mark.parametrize("options", [[{}], [{}, {}, 1], {}, {"task": 1}, 5])
-def test_options_that_arent_one_for_each_are_refused(options):
+def test_env_pool_options_that_arent_one_for_each_are_refused(options):
     async def main():
         async with EnvPool(World, n=3) as pool:
             with pytest.raises(
@@ -211,7 +211,7 @@ def test_options_that_arent_one_for_each_are_refused(options):
     play(main)
 
 
-def test_a_seed_for_all_isnt_taken_for_seeds():
+def test_env_pool_a_seed_for_all_isnt_taken_for_seeds():
     async def main():
         async with EnvPool(World, n=2) as pool:
             with pytest.raises(InvalidArgumentError, match="seeds"):
@@ -223,7 +223,7 @@ def test_a_seed_for_all_isnt_taken_for_seeds():
 # Actions --------------------------------------------------------------------------------------
 
 
-def test_an_action_may_come_as_a_dict():
+def test_env_pool_an_action_may_come_as_a_dict():
     async def main():
         async with EnvPool(World, n=2) as pool:
             await pool.reset_batch()
@@ -232,7 +232,7 @@ def test_an_action_may_come_as_a_dict():
     assert rewards(play(main)) == [2.0, 3.0]
 
 
-def test_a_dict_that_is_no_action_costs_its_slot_a_step_and_nobody_anything_else():
+def test_env_pool_a_dict_that_is_no_action_costs_its_slot_a_step_and_nothing_else():
     async def main():
         async with EnvPool(World, n=3) as pool:
             await pool.reset_batch()
@@ -271,7 +271,7 @@ def test_a_dict_that_is_no_action_costs_its_slot_a_step_and_nobody_anything_else
     ],
 )
 @pytest.mark.parametrize("how", ["step_batch", "as_completed"])
-def test_actions_that_cant_be_meant_are_refused_before_any_is_taken(actions, said, how):
+def test_env_pool_actions_that_are_invalid_are_refused_before_any_is_taken(actions, said, how):
     async def main():
         async with EnvPool(World, n=2) as pool:
             await pool.reset_batch()
@@ -292,7 +292,7 @@ def test_actions_that_cant_be_meant_are_refused_before_any_is_taken(actions, sai
 
 
 @pytest.mark.parametrize("half", [Half, AsyncHalf])
-def test_every_observation_tells_its_components(half):
+def test_env_pool_every_observation_reports_its_components(half):
     async def main():
         async with EnvPool(lambda: World(Sequential(Value(), half())), n=3) as pool:
             await pool.reset_batch()
@@ -303,7 +303,7 @@ def test_every_observation_tells_its_components(half):
         assert board.metadata["reward_components"] == {"rubric_0": value, "rubric_1": 0.5}
 
 
-def test_a_failed_rubric_ends_no_episode_and_breaks_no_environment(blocking):
+def test_env_pool_a_failed_rubric_ends_no_episode_and_breaks_no_environment(blocking):
     kind = blocking(rubric_of=lambda self: Sequential(Half(), Down()))
 
     async def main():
@@ -362,7 +362,9 @@ def refused(observation, *said):
 
 @pytest.mark.parametrize("error", FAILURES)
 @pytest.mark.parametrize("where", ["made", "reset", "step"])
-def test_one_that_raises_is_told_in_its_own_slot_and_made_anew_at_its_next_reset(error, where):
+def test_env_pool_one_that_raises_is_reported_in_its_own_slot_and_made_anew_at_its_next_reset(
+    error, where
+):
     made = []
     broken = []
 
@@ -419,7 +421,7 @@ def test_one_that_raises_is_told_in_its_own_slot_and_made_anew_at_its_next_reset
     play(main)
 
 
-def test_one_that_gives_no_observation_is_told_in_its_own_slot():
+def test_env_pool_one_that_returns_no_observation_is_reported_in_its_own_slot():
     class Wrong(World):
         def step(self, action, timeout_s=None, **kwargs):
             return {"done": True} if action.value == 9 else super().step(action)
@@ -435,7 +437,7 @@ def test_one_that_gives_no_observation_is_told_in_its_own_slot():
     play(main)
 
 
-def test_a_step_before_the_first_reset_is_told():
+def test_env_pool_a_step_before_the_first_reset_is_reported():
     async def main():
         async with EnvPool(World, n=1) as pool:
             (board,) = await pool.step_batch([Move()])
@@ -444,7 +446,7 @@ def test_a_step_before_the_first_reset_is_told():
     play(main)
 
 
-def test_a_hanging_environment_doesnt_hold_up_the_others(blocking):
+def test_env_pool_a_hanging_environment_doesnt_hold_up_the_others(blocking):
     kind = blocking()
 
     async def main():
@@ -467,7 +469,7 @@ def test_a_hanging_environment_doesnt_hold_up_the_others(blocking):
     assert kind.notes.count("closed") == 4
 
 
-def test_every_slot_may_hang_and_all_heal(blocking):
+def test_env_pool_every_slot_may_hang_and_all_heal(blocking):
     kind = blocking()
 
     async def main():
@@ -485,7 +487,7 @@ def test_every_slot_may_hang_and_all_heal(blocking):
     assert kind.notes.count("closed") == kind.notes.count("made") == 12
 
 
-def test_a_reset_that_hangs_is_told_and_its_environment_closed_when_it_comes_back(blocking):
+def test_env_pool_a_reset_that_hangs_is_reported_and_its_environment_closed_when_it_ends(blocking):
     def reset(self, seed=None, **kwargs):
         if seed == 13:
             self.begun.release()
@@ -509,7 +511,7 @@ def test_a_reset_that_hangs_is_told_and_its_environment_closed_when_it_comes_bac
     play(main)
 
 
-def test_a_step_may_be_given_more_or_less_time_than_the_pool_gives(blocking):
+def test_env_pool_a_step_may_be_given_more_or_less_time_than_the_pool_has(blocking):
     kind = blocking()
 
     async def main():
@@ -528,7 +530,7 @@ def test_a_step_may_be_given_more_or_less_time_than_the_pool_gives(blocking):
 # as_completed ---------------------------------------------------------------------------------
 
 
-def test_whoever_is_done_first_is_told_first(blocking):
+def test_env_pool_yields_the_first_to_complete_first(blocking):
     kind = blocking()
 
     async def main():
@@ -545,7 +547,7 @@ def test_whoever_is_done_first_is_told_first(blocking):
     play(main)
 
 
-def test_send_keeps_the_fast_ones_going_while_the_slowest_steps(blocking):
+def test_env_pool_send_keeps_the_fast_ones_going_while_the_slowest_steps(blocking):
     kind = blocking()
 
     async def main():
@@ -564,7 +566,7 @@ def test_send_keeps_the_fast_ones_going_while_the_slowest_steps(blocking):
     play(main)
 
 
-def test_none_is_skipped_and_nothing_yields_nothing():
+def test_env_pool_none_is_skipped_and_nothing_yields_nothing():
     async def main():
         async with EnvPool(World, n=3) as pool:
             await pool.reset_batch()
@@ -575,7 +577,7 @@ def test_none_is_skipped_and_nothing_yields_nothing():
     play(main)
 
 
-def test_a_slot_that_hangs_or_raises_is_told_in_the_stream(blocking):
+def test_env_pool_a_slot_that_hangs_or_raises_is_reported_in_the_stream(blocking):
     kind = blocking()
 
     async def main():
@@ -589,7 +591,7 @@ def test_a_slot_that_hangs_or_raises_is_told_in_the_stream(blocking):
     play(main)
 
 
-def test_an_action_that_is_sent_has_a_time_limit_of_its_own(blocking):
+def test_env_pool_an_action_that_is_sent_has_a_time_limit_of_its_own(blocking):
     kind = blocking()
 
     async def main():
@@ -606,7 +608,7 @@ def test_an_action_that_is_sent_has_a_time_limit_of_its_own(blocking):
     play(main)
 
 
-def test_send_is_refused_where_it_cant_be_meant(blocking):
+def test_env_pool_send_is_refused_if_it_is_invalid(blocking):
     kind = blocking()
 
     async def main():
@@ -632,7 +634,7 @@ def test_send_is_refused_where_it_cant_be_meant(blocking):
     play(main)
 
 
-def test_a_stream_that_is_broken_off_leaves_the_free_slots_usable_at_once(blocking):
+def test_env_pool_a_stream_that_is_broken_off_leaves_the_free_slots_usable_at_once(blocking):
     kind = blocking()
 
     async def main():
@@ -655,7 +657,7 @@ def test_a_stream_that_is_broken_off_leaves_the_free_slots_usable_at_once(blocki
     play(main)
 
 
-def test_what_a_broken_off_stream_left_hanging_is_given_up_in_its_time(blocking):
+def test_env_pool_what_a_broken_off_stream_left_hanging_is_abandoned_in_its_time(blocking):
     kind = blocking()
 
     async def main():
@@ -672,7 +674,7 @@ def test_what_a_broken_off_stream_left_hanging_is_given_up_in_its_time(blocking)
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
-def test_every_action_of_a_stream_is_answered_once(episodes):
+def test_env_pool_every_action_of_a_stream_is_answered_once(episodes):
     """However many actions each slot is sent."""
     left = list(episodes)
 
@@ -694,7 +696,7 @@ def test_every_action_of_a_stream_is_answered_once(episodes):
 # Cancelling and closing -----------------------------------------------------------------------
 
 
-def test_a_batch_that_is_cancelled_leaves_the_pool_usable(blocking):
+def test_env_pool_a_batch_that_is_cancelled_leaves_the_pool_usable(blocking):
     kind = blocking()
 
     async def main():
@@ -716,7 +718,7 @@ def test_a_batch_that_is_cancelled_leaves_the_pool_usable(blocking):
     assert kind.notes.count("made") == 2
 
 
-def test_tasks_that_reset_one_busy_slot_take_turns(blocking):
+def test_env_pool_tasks_that_reset_one_busy_slot_take_turns(blocking):
     running, most, lock = [0], [0], threading.Lock()
 
     def reset(self, seed=None, **kwargs):
@@ -745,7 +747,7 @@ def test_tasks_that_reset_one_busy_slot_take_turns(blocking):
     play(main)
 
 
-def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(blocking):
+def test_env_pool_closing_a_pool_ends_a_batch_that_another_task_waits_for(blocking):
     kind = blocking()
 
     async def main():
@@ -760,7 +762,7 @@ def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(blocking):
     play(main)
 
 
-def test_an_environment_is_closed_after_its_step_has_ended_also_at_the_pools_end(blocking):
+def test_env_pool_an_environment_is_closed_after_its_step_has_ended_also_at_the_pools_end(blocking):
     kind = blocking()
 
     async def main():
@@ -778,7 +780,7 @@ def test_an_environment_is_closed_after_its_step_has_ended_also_at_the_pools_end
     play(main)
 
 
-def test_closing_closes_every_environment_once(blocking):
+def test_env_pool_closing_closes_every_environment_once(blocking):
     kind = blocking()
 
     async def main():
@@ -793,7 +795,7 @@ def test_closing_closes_every_environment_once(blocking):
     play(main)
 
 
-def test_what_closing_raises_or_exits_with_disturbs_nobody(caplog):
+def test_env_pool_what_closing_raises_or_exits_with_disturbs_no_other_slot(caplog):
     closed = []
 
     class Raises(World):
@@ -815,7 +817,7 @@ def test_what_closing_raises_or_exits_with_disturbs_nobody(caplog):
 
 
 @pytest.mark.parametrize("used", ["before", "after"])
-def test_a_pool_that_isnt_open_says_so(used):
+def test_env_pool_a_pool_that_isnt_open_is_reported(used):
     async def main():
         pool = EnvPool(World, n=2)
         if used == "after":
@@ -834,7 +836,7 @@ def test_a_pool_that_isnt_open_says_so(used):
     play(main)
 
 
-def test_a_pool_may_be_opened_again(blocking):
+def test_env_pool_a_pool_may_be_opened_again(blocking):
     kind = blocking()
 
     async def main():
@@ -848,7 +850,7 @@ def test_a_pool_may_be_opened_again(blocking):
     play(main)
 
 
-def test_the_threads_end_with_the_pool():
+def test_env_pool_the_threads_end_with_the_pool():
     async def main():
         before = set(threading.enumerate())
         async with EnvPool(World, n=8) as pool:
@@ -866,13 +868,13 @@ def test_the_threads_end_with_the_pool():
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", None])
-def test_a_pool_of_no_environments_is_refused(n):
+def test_env_pool_a_pool_of_no_environments_is_refused(n):
     with pytest.raises(InvalidArgumentError, match="`n` must be an integer >= 1"):
         EnvPool(World, n=n)
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, True, "1", None, float("nan")])
-def test_a_timeout_that_cant_be_meant_is_refused(timeout_s):
+def test_env_pool_a_timeout_that_is_invalid_is_refused(timeout_s):
     with pytest.raises(
         InvalidArgumentError, match="`timeout_s` must be a number of seconds above 0"
     ):
@@ -890,12 +892,12 @@ def test_a_timeout_that_cant_be_meant_is_refused(timeout_s):
 
 
 @pytest.mark.parametrize("env", [None, 3, World, [World]])
-def test_what_makes_no_environment_is_refused(env):
+def test_env_pool_what_makes_no_environment_is_refused(env):
     with pytest.raises(InvalidArgumentError, match="`env` must be an environment class"):
         EnvPool(World() if env is World else env)
 
 
-def test_a_name_that_nobody_registered_is_told(monkeypatch):
+def test_env_pool_a_name_that_is_not_registered_is_reported(monkeypatch):
     entries = {}
     monkeypatch.setattr(environments, "_entries", entries)
     with pytest.raises(LoadError, match="'maze' is not a folder"):
@@ -913,7 +915,7 @@ def test_a_name_that_nobody_registered_is_told(monkeypatch):
 @pytest.mark.parametrize(
     "factory", [lambda: None, lambda: Board(), lambda: 1 / 0, lambda: sys.exit(3)]
 )
-def test_a_factory_that_fails_is_told_in_every_slot(factory):
+def test_env_pool_a_factory_that_fails_is_reported_in_every_slot(factory):
     async def main():
         async with EnvPool(factory, n=2) as pool:
             return await pool.reset_batch()
@@ -921,7 +923,7 @@ def test_a_factory_that_fails_is_told_in_every_slot(factory):
     assert all(failed(each) for each in play(main))
 
 
-def test_another_backend_may_be_brought():
+def test_env_pool_another_backend_may_be_brought():
     """The seam for processes and clusters."""
     from guerdon.envs.pool.backend import PoolBackend
 

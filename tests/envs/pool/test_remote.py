@@ -63,7 +63,7 @@ def refused(observation, *said):
     )
 
 
-def test_an_episode_is_played_on_a_server(world_server):
+def test_remote_backend_an_episode_is_played_on_a_server(world_server):
     async def main():
         async with EnvPool(world_server.url, n=3) as pool:
             first = await pool.reset_batch(seeds=5, options=[{"task": n} for n in range(3)])
@@ -83,7 +83,7 @@ def test_an_episode_is_played_on_a_server(world_server):
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "ws://{h}", "{h}"])
-def test_an_address_may_be_written_in_several_ways(world_server, form):
+def test_remote_backend_an_address_may_be_written_in_several_ways(world_server, form):
     address = form.format(world_server.url, h=world_server.url.removeprefix("http://"))
 
     async def main():
@@ -95,12 +95,12 @@ def test_an_address_may_be_written_in_several_ways(world_server, form):
 
 
 @pytest.mark.parametrize("address", ["http://", "ftp://host", "http://host:port", "host:0"])
-def test_what_is_no_address_is_refused(address):
+def test_remote_backend_what_is_no_address_is_refused(address):
     with pytest.raises(InvalidArgumentError, match="is not the address of a server"):
         EnvPool(address)
 
 
-def test_observations_are_made_into_their_type(world_server):
+def test_remote_backend_observations_are_made_into_their_type(world_server):
     async def main(kind):
         async with EnvPool(world_server.url, n=1, observation_type=kind) as pool:
             return await pool.reset_batch() + await pool.step_batch([{}])
@@ -114,7 +114,7 @@ def test_observations_are_made_into_their_type(world_server):
         assert failed(each, "InvalidObservationError", "is not a Observation: value")
 
 
-def test_a_failed_rubric_is_told_over_the_wire(world_server):
+def test_remote_backend_a_failed_rubric_is_reported_over_the_wire(world_server):
     async def main():
         async with EnvPool(world_server.url, n=1) as pool:
             await pool.reset_batch()
@@ -138,7 +138,9 @@ def test_a_failed_rubric_is_told_over_the_wire(world_server):
     ],
     ids=repr,
 )
-def test_one_that_fails_is_told_in_its_own_slot_and_heals(world_server, action, said):
+def test_remote_backend_one_that_fails_is_reported_in_its_own_slot_and_heals(
+    world_server, action, said
+):
     async def main():
         async with EnvPool(world_server.url, n=3) as pool:
             await pool.reset_batch()
@@ -153,7 +155,9 @@ def test_one_that_fails_is_told_in_its_own_slot_and_heals(world_server, action, 
 
 
 @pytest.mark.parametrize("action", [{"value": "much"}, {"dow": "x"}])
-def test_an_action_that_is_refused_costs_its_slot_a_step_and_no_episode(world_server, action):
+def test_remote_backend_an_action_that_is_refused_costs_its_slot_a_step_and_no_episode(
+    world_server, action
+):
     async def main():
         async with EnvPool(world_server.url, n=2) as pool:
             await pool.reset_batch()
@@ -165,7 +169,7 @@ def test_an_action_that_is_refused_costs_its_slot_a_step_and_no_episode(world_se
     play(main)
 
 
-def test_a_reset_that_fails_is_told_in_its_own_slot(world_server):
+def test_remote_backend_a_reset_that_fails_is_reported_in_its_own_slot(world_server):
     async def main():
         async with EnvPool(world_server.url, n=2) as pool:
             first = await pool.reset_batch(options=[{}, {"task": "fail"}])
@@ -177,7 +181,7 @@ def test_a_reset_that_fails_is_told_in_its_own_slot(world_server):
     play(main)
 
 
-def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(world_server):
+def test_remote_backend_a_hanging_environment_doesnt_hold_up_the_others_and_heals(world_server):
     async def main():
         async with EnvPool(world_server.url, n=3, timeout_s=SHORT) as pool:
             await pool.reset_batch()
@@ -194,7 +198,7 @@ def test_a_hanging_environment_doesnt_hold_up_the_others_and_heals(world_server)
     play(main)
 
 
-def test_whoever_is_done_first_is_told_first(world_server):
+def test_remote_backend_yields_the_first_to_complete_first(world_server):
     async def main():
         seen = []
         async with EnvPool(world_server.url, n=2, timeout_s=0.3) as pool:
@@ -208,7 +212,7 @@ def test_whoever_is_done_first_is_told_first(world_server):
     play(main)
 
 
-def test_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(world_server):
+def test_remote_backend_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(world_server):
     async def main():
         async with EnvPool(world_server.url, n=2) as pool:
             await pool.reset_batch()
@@ -224,7 +228,7 @@ def test_a_batch_that_is_cancelled_leaves_no_answer_for_the_next(world_server):
     play(main)
 
 
-def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(world_server):
+def test_remote_backend_closing_a_pool_ends_a_batch_that_another_task_waits_for(world_server):
     async def main():
         async with EnvPool(world_server.url, n=2) as pool:
             await pool.reset_batch()
@@ -238,7 +242,7 @@ def test_closing_a_pool_ends_a_batch_that_another_task_waits_for(world_server):
 # The server -----------------------------------------------------------------------------------
 
 
-def test_slots_heal_when_a_server_that_died_is_back():
+def test_remote_backend_slots_heal_when_a_server_that_died_is_back():
     async def main():
         with Server() as server:
             async with EnvPool(server.url, n=3) as pool:
@@ -257,7 +261,7 @@ def test_slots_heal_when_a_server_that_died_is_back():
     play(main)
 
 
-def test_more_slots_than_the_server_has_room_for_are_told_in_theirs(strict):
+def test_remote_backend_more_slots_than_the_server_has_room_for_are_reported_in_theirs(strict):
     async def main():
         async with EnvPool(strict.url, n=4, token="sesame") as pool:
             first = await pool.reset_batch()
@@ -271,7 +275,7 @@ def test_more_slots_than_the_server_has_room_for_are_told_in_theirs(strict):
 
 
 @pytest.mark.parametrize("closed", ["after", "meanwhile"])
-def test_sessions_are_ended_with_the_pool_also_those_that_hang(strict, closed):
+def test_remote_backend_sessions_are_ended_with_the_pool_also_those_that_hang(strict, closed):
     async def main():
         async def opened(timeout_s):
             """A pool that has all places there are: once the server has seen the last ones go."""
@@ -292,7 +296,7 @@ def test_sessions_are_ended_with_the_pool_also_those_that_hang(strict, closed):
     play(main)
 
 
-def test_a_token_opens_the_door_and_a_wrong_one_doesnt(strict):
+def test_remote_backend_a_token_opens_the_door_and_a_wrong_one_doesnt(strict):
     async def main(token):
         async with EnvPool(strict.url, n=1, token=token) as pool:
             await pool.reset_batch()
@@ -304,7 +308,7 @@ def test_a_token_opens_the_door_and_a_wrong_one_doesnt(strict):
         assert caught.value.code == "401"
 
 
-def test_where_nobody_listens_the_pool_doesnt_open():
+def test_remote_backend_without_a_server_the_pool_doesnt_open():
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
         pool = EnvPool(f"127.0.0.1:{held.getsockname()[1]}", n=2)
@@ -363,7 +367,7 @@ def foreign():
         '{"type":"error","data":{"message":"no","code":"EXECUTION_ERROR"}}',
     ],
 )
-def test_whatever_a_server_answers_is_an_observation_or_told(foreign, answer):
+def test_remote_backend_whatever_a_server_answers_is_an_observation_or_reported(foreign, answer):
     async def test(pool):
         return await pool.reset_batch()
 
@@ -371,7 +375,7 @@ def test_whatever_a_server_answers_is_an_observation_or_told(foreign, answer):
     assert failed(first)
 
 
-def test_an_older_servers_answer_without_metadata_will_do(foreign):
+def test_remote_backend_an_older_servers_answer_without_metadata_will_do(foreign):
     answer = (
         '{"type":"observation","data":{"observation":{"x":1,"metadata":{"a":1}},"reward":true}}'
     )
@@ -383,7 +387,7 @@ def test_an_older_servers_answer_without_metadata_will_do(foreign):
     assert (first.x, first.reward, first.done, first.metadata) == (1, 1.0, False, {"a": 1})
 
 
-def test_a_server_that_stays_away_is_told_in_time():
+def test_remote_backend_a_server_that_stays_away_is_reported_in_time():
     from websockets.asyncio.server import serve
 
     async def ignores(socket):

@@ -31,7 +31,7 @@ class RewardsByHand(World):
 
 @pytest.mark.parametrize("kind", [World, AsyncWorld, RewardsByHand])
 @pytest.mark.parametrize("half", [Half, AsyncHalf])
-def test_an_episode_is_played_without_awaiting_anything(kind, half):
+def test_sync_env_pool_an_episode_is_played_without_awaiting_anything(kind, half):
     with EnvPool(lambda: kind(Sequential(Value(), half())), n=2).sync() as pool:
         assert len(pool) == 2
         first = pool.reset_batch(seeds=3, options=[{"task": 1}, {"task": 2}])
@@ -46,7 +46,7 @@ def test_an_episode_is_played_without_awaiting_anything(kind, half):
         assert again.metadata == {"seed": 9}
 
 
-def test_it_works_inside_of_a_running_event_loop_too():
+def test_sync_env_pool_it_works_inside_of_a_running_event_loop_too():
     async def main():
         with EnvPool(World, n=1).sync() as pool:
             pool.reset_batch()
@@ -55,7 +55,7 @@ def test_it_works_inside_of_a_running_event_loop_too():
     assert asyncio.run(main()) == 2.0
 
 
-def test_a_timeout_holds(blocking):
+def test_sync_env_pool_applies_the_timeout(blocking):
     with EnvPool(blocking(), n=2).sync() as pool:
         pool.reset_batch()
         stepped = pool.step_batch([BLOCK, Move()], timeout_s=0.2)
@@ -63,7 +63,7 @@ def test_a_timeout_holds(blocking):
         assert stepped[1].reward == 1.0
 
 
-def test_whoever_is_done_first_is_told_first_and_may_be_sent_more(blocking):
+def test_sync_env_pool_yields_the_first_to_complete_first_and_may_be_sent_more(blocking):
     kind = blocking()
     seen = []
     with EnvPool(kind, n=2).sync() as pool:
@@ -77,7 +77,7 @@ def test_whoever_is_done_first_is_told_first_and_may_be_sent_more(blocking):
     assert seen == [(1, 0.0), (1, 1.0), (1, 2.0), (1, 3.0), (0, -1.0)]
 
 
-def test_a_stream_that_is_broken_off_may_be_followed_by_another_at_once(blocking):
+def test_sync_env_pool_a_stream_that_is_broken_off_may_be_followed_by_another_at_once(blocking):
     kind = blocking()
     with EnvPool(kind, n=2).sync() as pool:
         pool.reset_batch()
@@ -91,7 +91,7 @@ def test_a_stream_that_is_broken_off_may_be_followed_by_another_at_once(blocking
         assert [each.reward for each in pool.step_batch([Move()] * 2)] == [1.0, 1.0]
 
 
-def test_what_cant_be_meant_is_refused_as_by_the_async_pool():
+def test_sync_env_pool_refuses_invalid_arguments_as_by_the_async_pool():
     pool = EnvPool(World, n=1).sync()
     with pytest.raises(InvalidArgumentError, match="is not open"):
         pool.reset_batch()
@@ -109,7 +109,7 @@ def test_what_cant_be_meant_is_refused_as_by_the_async_pool():
         pool.step_batch([Move()])
 
 
-def test_environments_are_closed_also_where_the_body_raises(blocking):
+def test_sync_env_pool_environments_are_closed_also_where_the_body_raises(blocking):
     kind = blocking()
 
     def main():
@@ -122,7 +122,7 @@ def test_environments_are_closed_also_where_the_body_raises(blocking):
     assert kind.notes.count("closed") == 3
 
 
-def test_pools_in_many_threads_never_see_each_other():
+def test_sync_env_pool_pools_in_many_threads_never_see_each_other():
     barrier = threading.Barrier(4, timeout=SOON)
     found = {}
 
@@ -143,7 +143,7 @@ def test_pools_in_many_threads_never_see_each_other():
     assert found == {place: [[float(place)] * 3] * 10 for place in range(4)}
 
 
-def test_it_plays_on_a_server_too(world_server):
+def test_sync_env_pool_it_plays_on_a_server_too(world_server):
     with EnvPool(world_server.url, n=2).sync() as pool:
         pool.reset_batch(seeds=0)
         assert [each.reward for each in pool.step_batch([Deed(), {}])] == [0.5, 0.5]

@@ -25,7 +25,7 @@ from tests.rollouts.playing.guessing import AsyncGuessing, Guessing, guesses, pl
 
 
 @pytest.mark.parametrize("kind", [Guessing, AsyncGuessing])
-def test_an_episode_is_recorded_step_by_step(kind):
+def test_rollout_worker_an_episode_is_recorded_step_by_step(kind):
     record = play(kind, guesses(8, 7), rollout_id="e1")
     assert (record.id, record.ended, record.error) == ("e1", "done", None)
     assert texts(record) == [
@@ -49,7 +49,7 @@ def test_an_episode_is_recorded_step_by_step(kind):
     assert second.observation_data["text"] == "no"
 
 
-def test_messages_are_shared_between_steps():
+def test_rollout_worker_messages_are_shared_between_steps():
     record = play(Guessing, guesses(8, 7))
     first, second = record.steps
     assert [len(step.resulting_messages_history) for step in record.steps] == [3, 5]
@@ -58,7 +58,7 @@ def test_messages_are_shared_between_steps():
             assert mine is whole
 
 
-def test_a_row_is_scored_as_any_rollout_is():
+def test_rollout_worker_a_row_is_scored_as_any_rollout_is():
     policy = ScriptedPolicy([PolicyOutput({"number": 7}, "A: 7")])
     record = play(Guessing, policy, {"id": "q", "ground_truth": "7", "level": 2})
     row = json.loads(json.dumps(record.to_row(), allow_nan=False))
@@ -67,7 +67,7 @@ def test_a_row_is_scored_as_any_rollout_is():
     assert scored["score"] == 1.0
 
 
-def test_an_episode_is_played_again_from_its_record():
+def test_rollout_worker_an_episode_is_played_again_from_its_record():
     record = play(Connect4Environment, ScriptedPolicy([{"column": 3}, {"column": 2}]), seed=5)
     assert record.ended == "error"  # the script ended
     again = play(Connect4Environment, ReplayPolicy(record), seed=5, max_steps=2)
@@ -78,14 +78,14 @@ def test_an_episode_is_played_again_from_its_record():
     ]
 
 
-def test_what_the_policy_tells_is_recorded():
+def test_rollout_worker_what_the_policy_reports_is_recorded():
     policy = ScriptedPolicy([PolicyOutput({"number": 7}, "seven!", [-0.5], 0.25)])
     [step] = play(Guessing, policy).steps
     assert step.policy_logprobs == [-0.5]
     assert step.policy_value_estimate == 0.25
 
 
-def test_what_else_is_known_of_a_decision_is_recorded():
+def test_rollout_worker_what_else_is_known_of_a_decision_is_recorded():
     told = {"finish_reason": "length", "seen": {1}}
     policy = ScriptedPolicy([PolicyOutput({"number": 8}, info=told), {"number": 7}])
     first, second = play(Guessing, policy).steps
@@ -93,12 +93,12 @@ def test_what_else_is_known_of_a_decision_is_recorded():
     assert "policy_info" not in second.step_info
 
 
-def test_run_sync_awaits_nothing():
+def test_rollout_worker_run_sync_awaits_nothing():
     record = RLRolloutWorker(Guessing, guesses(7), max_steps=3).run_sync(seed=7)
     assert (record.ended, record.seed) == ("done", 7)
 
 
-def test_run_sync_of_a_group():
+def test_rollout_worker_run_sync_of_a_group():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=3)
     assert [record.ended for record in worker.run_group_sync(None, 2, seed=7)] == ["done"] * 2
 
@@ -109,7 +109,7 @@ def test_run_sync_of_a_group():
     examples=st.integers(0, 2),
 )
 @settings(max_examples=50, deadline=None)
-def test_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples):
+def test_rollout_worker_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples):
     policy = ScriptedPolicy([{"number": n} for n in numbers], first_turn=examples)
     said = [{"role": "assistant", "content": "…"}] * examples
     record = play(Guessing, policy, {"messages": said} if said else None, max_steps=max_steps)
@@ -141,7 +141,7 @@ class Unseeded:
         return {"text": "yes", "done": True, "reward": 1.0}
 
 
-def test_a_seed_that_the_reset_doesnt_take_is_told_and_not_recorded(caplog):
+def test_rollout_worker_a_seed_that_the_reset_doesnt_take_is_reported_and_not_recorded(caplog):
     record = play(Unseeded, guesses(7), seed=7, rollout_id="e1")
     assert (record.ended, record.seed, record.to_row()["seed"]) == ("done", None, None)
     assert "accepts no seed" in caplog.text
@@ -149,7 +149,7 @@ def test_a_seed_that_the_reset_doesnt_take_is_told_and_not_recorded(caplog):
 
 
 @pytest.mark.parametrize(("kind", "seed"), [(Unseeded, None), (Guessing, 7)], ids=["none", "taken"])
-def test_of_a_seed_that_does_what_it_should_nothing_is_told(kind, seed, caplog):
+def test_rollout_worker_of_a_seed_that_does_what_it_should_nothing_is_reported(kind, seed, caplog):
     record = play(kind, guesses(7), seed=seed)
     assert (record.ended, record.seed, caplog.text) == ("done", seed, "")
 
@@ -157,12 +157,12 @@ def test_of_a_seed_that_does_what_it_should_nothing_is_told(kind, seed, caplog):
 # How it ends
 
 
-def test_the_step_limit_ends_an_episode():
+def test_rollout_worker_the_step_limit_ends_an_episode():
     record = play(Guessing, guesses(1, 2, 3), max_steps=2)
     assert (record.ended, len(record.steps), record.steps[-1].is_done) == ("max_steps", 2, False)
 
 
-def test_done_at_the_step_limit_is_done():
+def test_rollout_worker_done_at_the_step_limit_is_done():
     assert play(Guessing, guesses(7), max_steps=1).ended == "done"
 
 
@@ -171,7 +171,7 @@ class Stop:
 
 
 @pytest.mark.parametrize("stop", [{"type": "terminate"}, Stop()], ids=["dict", "object"])
-def test_a_terminating_action_is_recorded_and_not_sent(stop):
+def test_rollout_worker_a_terminating_action_is_recorded_and_not_sent(stop):
     environment = Guessing()
     record = play(environment, ScriptedPolicy([{"number": 1}, PolicyOutput(stop, "enough")]))
     assert record.ended == "terminate"
@@ -180,7 +180,7 @@ def test_a_terminating_action_is_recorded_and_not_sent(stop):
     assert texts(record)[-1] == ("assistant", "enough")
 
 
-def test_to_action_may_terminate():
+def test_rollout_worker_to_action_may_terminate():
     def read(action):
         return {"type": "terminate"} if action["content"] == "stop" else {"number": 1}
 
@@ -188,7 +188,7 @@ def test_to_action_may_terminate():
     assert (record.ended, len(record.steps)) == ("terminate", 2)
 
 
-def test_a_pattern_ends_the_episode_after_its_step():
+def test_rollout_worker_a_pattern_ends_the_episode_after_its_step():
     policy = ScriptedPolicy([PolicyOutput({"number": n}, f"{n} FINAL") for n in (1, 2)])
     record = play(Guessing, policy, stop_pattern=r"2\s+FINAL")
     assert (record.ended, len(record.steps)) == ("pattern", 2)
@@ -196,7 +196,7 @@ def test_a_pattern_ends_the_episode_after_its_step():
     assert record.steps[-1].is_done is False
 
 
-def test_a_compiled_pattern_is_taken():
+def test_rollout_worker_a_compiled_pattern_is_taken():
     record = play(Guessing, guesses(1), stop_pattern=re.compile("NUMBER", re.IGNORECASE))
     assert record.ended == "pattern"
 
@@ -204,7 +204,7 @@ def test_a_compiled_pattern_is_taken():
 # What goes wrong
 
 
-def test_a_step_that_fails_is_recorded_with_its_error():
+def test_rollout_worker_a_step_that_fails_is_recorded_with_its_error():
     record = play(Guessing, guesses(8, 13))
     assert record.ended == "error"
     assert record.error == "step 1: OSError: the game is down"
@@ -214,20 +214,20 @@ def test_a_step_that_fails_is_recorded_with_its_error():
     assert record.steps[-1].resulting_messages_history == record.messages
 
 
-def test_a_policy_that_fails_leaves_the_steps_so_far():
+def test_rollout_worker_a_policy_that_fails_leaves_the_steps_so_far():
     record = play(Guessing, guesses(8))
     assert record.ended == "error"
     assert "the policy at step 1: PolicyError: the script has 1 turns" in record.error
     assert [step.step_info.get("error") for step in record.steps] == [None]
 
 
-def test_an_action_that_is_none_is_refused_with_a_reason():
+def test_rollout_worker_an_action_that_is_invalid_is_refused_with_a_reason():
     record = play(Guessing, ScriptedPolicy([{"nummer": 8}]))
     assert record.ended == "error"
     assert "is not a valid Guess: number: Field required" in record.error
 
 
-def test_a_reset_that_fails():
+def test_rollout_worker_a_reset_that_fails():
     class Broken(Guessing):
         def reset(self, seed=None, **kwargs):
             raise OSError("no board")
@@ -236,7 +236,7 @@ def test_a_reset_that_fails():
     assert (record.ended, record.error, record.steps) == ("error", "reset: OSError: no board", [])
 
 
-def test_an_environment_that_cant_be_made():
+def test_rollout_worker_an_environment_that_cant_be_made():
     def factory():
         raise OSError("no room")
 
@@ -244,11 +244,11 @@ def test_an_environment_that_cant_be_made():
     assert record.error == "making the environment: OSError: no room"
 
 
-def test_what_a_factory_gives_is_an_environment():
+def test_rollout_worker_what_a_factory_returns_is_an_environment():
     assert "must have reset and step, got 5" in play(lambda: 5, guesses(8)).error
 
 
-def test_an_environment_that_calls_sys_exit_ends_its_episode_only():
+def test_rollout_worker_an_environment_that_calls_sys_exit_ends_its_episode_only():
     class Exits(Guessing):
         def step(self, action, **kwargs):
             raise SystemExit(3)
@@ -256,7 +256,7 @@ def test_an_environment_that_calls_sys_exit_ends_its_episode_only():
     assert "sys.exit(3)" in play(Exits, guesses(8)).error
 
 
-def test_a_rubric_that_fails_ends_nothing():
+def test_rollout_worker_a_rubric_that_fails_ends_nothing():
     class Down(Rubric):
         def forward(self, action, observation):
             raise OSError("the judge is down")
@@ -288,7 +288,7 @@ def test_a_rubric_that_fails_ends_nothing():
         ),
     ],
 )
-def test_what_is_no_output_is_a_policy_error(given, said):
+def test_rollout_worker_what_is_no_output_is_a_policy_error(given, said):
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             return given
@@ -300,7 +300,7 @@ def test_what_is_no_output_is_a_policy_error(given, said):
     assert record.steps == []
 
 
-def test_a_policy_that_isnt_async_is_a_policy_error():
+def test_rollout_worker_a_policy_that_isnt_async_is_a_policy_error():
     class Policy:
         def get_action(self, observation, available_tools_specs=None):
             return {"number": 7}, "", None, None
@@ -308,7 +308,7 @@ def test_a_policy_that_isnt_async_is_a_policy_error():
     assert "get_action must be async" in play(Guessing, Policy()).error
 
 
-def test_any_tuple_of_four_is_an_output():
+def test_rollout_worker_any_tuple_of_four_is_an_output():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             return {"number": 7}, "seven", None, 1
@@ -316,7 +316,7 @@ def test_any_tuple_of_four_is_an_output():
     assert play(Guessing, Policy()).ended == "done"
 
 
-def test_a_policy_that_cancels_itself_cancels_nobody_else():
+def test_rollout_worker_a_policy_that_cancels_itself_cancels_nothing_else():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             raise asyncio.CancelledError
@@ -324,7 +324,7 @@ def test_a_policy_that_cancels_itself_cancels_nobody_else():
     assert "PolicyError: the policy ended itself" in play(Guessing, Policy()).error
 
 
-def test_a_policy_that_ends_the_program_ends_its_episode_only():
+def test_rollout_worker_a_policy_that_ends_the_program_ends_its_episode_only():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             raise SystemExit(3)
@@ -351,21 +351,21 @@ class SyncExit:
         pytest.param({"to_messages": ends_the_program}, "reset: ", id="to_messages"),
     ],
 )
-def test_whatever_ends_the_program_ends_an_episode_only(options, doing):
+def test_rollout_worker_whatever_ends_the_program_ends_an_episode_only(options, doing):
     record = play(Guessing, **{"policy": guesses(8)} | options)
     assert record.ended == "error"
     assert record.error.startswith(doing)
     assert "SystemExit" in record.error
 
 
-def test_what_fails_after_a_step_is_told_on_it_and_not_as_its_own():
+def test_rollout_worker_what_fails_after_a_step_is_reported_on_it_and_not_as_its_own():
     record = play(Guessing, guesses(8, 9))
     assert "the policy at step 2" in record.error
     assert [step.step_info.get("episode_error") for step in record.steps] == [None, record.error]
     assert [step.step_info.get("error") for step in record.steps] == [None, None]
 
 
-def test_a_policy_that_ends_the_program_leaves_the_others_of_its_group():
+def test_rollout_worker_a_policy_that_ends_the_program_leaves_the_others_of_its_group():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             if next(numbers) == 1:
@@ -377,7 +377,7 @@ def test_a_policy_that_ends_the_program_leaves_the_others_of_its_group():
     assert sorted(record.ended for record in records) == ["done", "done", "error"]
 
 
-def test_a_policy_that_hangs_is_given_up():
+def test_rollout_worker_a_policy_that_hangs_is_abandoned():
     ended = []
 
     class Policy:

@@ -140,7 +140,7 @@ def ask(endpoint, *answers, tools=None, messages=None, observation="6 × 7?", **
 # What is sent
 
 
-def test_the_conversation_and_the_tools_are_sent(endpoint):
+def test_openai_policy_the_conversation_and_the_tools_are_sent(endpoint):
     messages = [
         Message(role="user", content="?"),
         Message(role="assistant", **{"content": None, **calls("{}")}),
@@ -164,13 +164,13 @@ def test_the_conversation_and_the_tools_are_sent(endpoint):
     ]
 
 
-def test_nothing_is_sent_that_nobody_asked_for(endpoint):
+def test_openai_policy_nothing_is_sent_that_was_not_requested(endpoint):
     ask(endpoint, tool_choice="required")  # without tools there is nothing to choose
     assert endpoint.asked == [{"model": "m", "messages": [{"role": "user", "content": "6 × 7?"}]}]
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_go_in_front_of_conversations_without_any(endpoint, role):
+def test_openai_policy_instructions_go_in_front_of_conversations_without_any(endpoint, role):
     ask(endpoint, system="Be brief.")
     ask(endpoint, system="Be brief.", messages=[Message(role=role, content="Be long.")])
     firsts = [asked["messages"][0] for asked in endpoint.asked]
@@ -180,7 +180,7 @@ def test_instructions_go_in_front_of_conversations_without_any(endpoint, role):
     ]
 
 
-def test_an_endpoint_of_ones_own_needs_no_key(endpoint, monkeypatch):
+def test_openai_policy_an_endpoint_of_ones_own_needs_no_key(endpoint, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     ask(endpoint)
     ask(endpoint, api_key="k1")
@@ -190,13 +190,13 @@ def test_an_endpoint_of_ones_own_needs_no_key(endpoint, monkeypatch):
 # What comes back
 
 
-def test_a_text_is_a_message(endpoint):
+def test_openai_policy_a_text_is_a_message(endpoint):
     output = ask(endpoint, said("42"))
     assert output == ({"type": "message", "content": "42"}, "42", None, None)
     assert output.message.to_openai() == {"role": "assistant", "content": "42"}
 
 
-def test_a_tool_call_is_the_action(endpoint):
+def test_openai_policy_a_tool_call_is_the_action(endpoint):
     output = ask(endpoint, {**calls('{"number": 7}'), "content": "I guess."}, tools=TOOLS)
     assert output.action == {
         "type": "tool_call", "name": "guess", "arguments": {"number": 7}, "id": "c0",
@@ -205,20 +205,20 @@ def test_a_tool_call_is_the_action(endpoint):
     assert output.message.tool_calls == calls('{"number": 7}')["tool_calls"]
 
 
-def test_several_tool_calls_are_one_action(endpoint):
+def test_openai_policy_several_tool_calls_are_one_action(endpoint):
     action = ask(endpoint, calls('{"number": 7}', '{"number": 8}'), tools=TOOLS).action
     assert action["type"] == "tool_calls"
     assert [call["arguments"]["number"] for call in action["calls"]] == [7, 8]
 
 
-def test_broken_arguments_are_data(endpoint):
+def test_openai_policy_broken_arguments_are_data(endpoint):
     output = ask(endpoint, calls('{"number": '), tools=TOOLS)
     assert output.action["arguments"] == '{"number": '
     assert "not valid JSON" in output.action["arguments_error"]
     assert output.raw_output == ""
 
 
-def test_logprobs_are_read(endpoint):
+def test_openai_policy_logprobs_are_read(endpoint):
     other = {"token": "43", "logprob": -1.5, "bytes": None}
     tokens = [
         {"token": "4", "logprob": -0.25, "bytes": [52], "top_logprobs": [other]},
@@ -231,13 +231,13 @@ def test_logprobs_are_read(endpoint):
     ]
 
 
-def test_what_the_model_thought_stays_in_its_message(endpoint):
+def test_openai_policy_what_the_model_thought_stays_in_its_message(endpoint):
     output = ask(endpoint, {"content": "42", "reasoning_content": "6 times 7"})
     assert output.message.reasoning_content == "6 times 7"
     assert output.raw_output == "42"
 
 
-def test_why_the_model_stopped_and_what_it_used_is_told(endpoint):
+def test_openai_policy_why_the_model_stopped_and_what_it_used_is_reported(endpoint):
     usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
     output = ask(endpoint, completion(said("4"), finish_reason="length", usage=usage))
     assert (output.info["finish_reason"], output.info["model"]) == ("length", "m")
@@ -245,11 +245,11 @@ def test_why_the_model_stopped_and_what_it_used_is_told(endpoint):
     json.dumps(output.info, allow_nan=False)
 
 
-def test_what_the_endpoint_doesnt_tell_is_left_out(endpoint):
+def test_openai_policy_what_the_endpoint_doesnt_report_is_left_out(endpoint):
     assert ask(endpoint, said("42")).info == {"finish_reason": "stop", "model": "m"}
 
 
-def test_why_the_model_stopped_is_on_the_step(endpoint):
+def test_openai_policy_why_the_model_stopped_is_on_the_step(endpoint):
     async def main():
         endpoint.answers = [completion(calls('{"number": 7}'), finish_reason="tool_calls")]
         async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
@@ -260,7 +260,7 @@ def test_why_the_model_stopped_is_on_the_step(endpoint):
     assert step.step_info["policy_info"] == {"finish_reason": "tool_calls", "model": "m"}
 
 
-def test_no_arguments_are_an_empty_object_in_the_conversation(endpoint):
+def test_openai_policy_no_arguments_are_an_empty_object_in_the_conversation(endpoint):
     output = ask(endpoint, calls(None), tools=TOOLS)
     assert output.action == {"type": "tool_call", "name": "guess", "arguments": {}, "id": "c0"}
     assert output.message.tool_calls[0]["function"] == {"name": "guess", "arguments": "{}"}
@@ -269,11 +269,11 @@ def test_no_arguments_are_an_empty_object_in_the_conversation(endpoint):
     assert sent["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-def test_an_empty_answer_is_an_empty_message(endpoint):
+def test_openai_policy_an_empty_answer_is_an_empty_message(endpoint):
     assert ask(endpoint, {}).action == {"type": "message", "content": ""}
 
 
-def test_an_action_of_ones_own(endpoint):
+def test_openai_policy_an_action_of_ones_own(endpoint):
     output = ask(endpoint, said("column 3"), to_action=lambda message: int(message.text[-1]))
     assert (output.action, output.raw_output) == (3, "column 3")
 
@@ -295,19 +295,19 @@ def failing(endpoint, *answers, **options):
         pytest.param(500, openai.InternalServerError, id="500"),
     ],
 )
-def test_a_status_is_told_with_its_cause(endpoint, status, cause):
+def test_openai_policy_a_status_is_reported_with_its_cause(endpoint, status, cause):
     error = failing(endpoint, JSONResponse({"error": {"message": "no!"}}, status))
     assert isinstance(error.__cause__, cause)
     assert "m returned no answer" in str(error)
     assert "no!" in str(error)
 
 
-def test_an_endpoint_that_is_too_slow(endpoint):
+def test_openai_policy_an_endpoint_that_is_too_slow(endpoint):
     error = failing(endpoint, "sleep", timeout=0.1)
     assert isinstance(error.__cause__, openai.APITimeoutError)
 
 
-def test_an_endpoint_that_drips_is_given_up_and_left(endpoint, monkeypatch):
+def test_openai_policy_an_endpoint_that_drips_is_abandoned_and_left(endpoint, monkeypatch):
     monkeypatch.setattr(openai_policy, "RETRY_S", 0.0)
     gone = threading.Event()
 
@@ -325,7 +325,7 @@ def test_an_endpoint_that_drips_is_given_up_and_left(endpoint, monkeypatch):
     assert gone.wait(SOON)
 
 
-def test_an_endpoint_that_isnt_there(endpoint):
+def test_openai_policy_an_endpoint_that_isnt_there(endpoint):
     error = failing(endpoint, base_url="http://127.0.0.1:1/v1")
     assert isinstance(error.__cause__, openai.APIConnectionError)
 
@@ -340,11 +340,11 @@ def test_an_endpoint_that_isnt_there(endpoint):
         pytest.param(PlainTextResponse("<html>"), id="page"),
     ],
 )
-def test_an_answer_without_choices(endpoint, answer):
+def test_openai_policy_an_answer_without_choices(endpoint, answer):
     assert "no choices" in str(failing(endpoint, answer))
 
 
-def test_an_answer_that_is_broken_json(endpoint):
+def test_openai_policy_an_answer_that_is_broken_json(endpoint):
     answer = PlainTextResponse('{"choices": ', media_type="application/json")
     assert failing(endpoint, answer).__cause__ is not None
 
@@ -356,7 +356,7 @@ def test_an_answer_that_is_broken_json(endpoint):
         pytest.param(completion({}, finish_reason="content_filter"), "was filtered", id="filter"),
     ],
 )
-def test_a_refusal_is_told(endpoint, answer, told):
+def test_openai_policy_a_refusal_is_reported(endpoint, answer, told):
     assert told in str(failing(endpoint, answer))
 
 
@@ -380,17 +380,17 @@ def called(function):
         ),
     ],
 )
-def test_an_answer_of_another_form_is_a_policy_error(endpoint, answer):
+def test_openai_policy_an_answer_of_another_form_is_a_policy_error(endpoint, answer):
     assert str(failing(endpoint, answer)).startswith(("the answer of m ", "the message of m "))
 
 
-def test_a_call_with_arguments_of_another_form_is_data(endpoint):
+def test_openai_policy_a_call_with_arguments_of_another_form_is_data(endpoint):
     action = ask(endpoint, called({"name": "guess", "arguments": 7})).action
     assert action["arguments"] == 7
     assert "not valid JSON" in action["arguments_error"]
 
 
-def test_a_failure_is_tried_again(endpoint):
+def test_openai_policy_a_failure_is_tried_again(endpoint):
     down = JSONResponse({"error": {}}, 500, headers={"retry-after-ms": "1"})
     assert ask(endpoint, down, said("42"), max_retries=1).raw_output == "42"
     assert len(endpoint.asked) == 2
@@ -399,7 +399,7 @@ def test_a_failure_is_tried_again(endpoint):
 # Clients
 
 
-def test_a_client_that_was_given_is_not_closed(endpoint):
+def test_openai_policy_a_client_that_was_given_is_not_closed(endpoint):
     async def main():
         async with openai.AsyncOpenAI(base_url=endpoint.url, api_key="k2") as client:
             async with OpenAIPolicy("m", client=client) as policy:
@@ -410,7 +410,7 @@ def test_a_client_that_was_given_is_not_closed(endpoint):
     assert endpoint.keys == ["Bearer k2"]
 
 
-def test_a_client_of_its_own_is_closed(endpoint):
+def test_openai_policy_a_client_of_its_own_is_closed(endpoint):
     async def main():
         async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
             assert not policy._client.is_closed()
@@ -419,13 +419,13 @@ def test_a_client_of_its_own_is_closed(endpoint):
     run(main())
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch):
+def test_openai_policy_without_the_package_it_reports_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ImportError, match=r"pip install 'guerdon\[judge\]'"):
         OpenAIPolicy("m")
 
 
-def test_without_a_key_it_says_so(monkeypatch):
+def test_openai_policy_without_a_key_it_is_reported(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(InvalidArgumentError, match="api_key"):
         OpenAIPolicy("m")
@@ -441,7 +441,7 @@ def test_without_a_key_it_says_so(monkeypatch):
         pytest.param({"messages": []}, r"sets \['messages'\] itself", id="messages"),
     ],
 )
-def test_what_cant_be_meant_is_refused(options, told):
+def test_openai_policy_refuses_invalid_arguments(options, told):
     with pytest.raises(InvalidArgumentError, match=told):
         OpenAIPolicy("m", **options)
 
@@ -485,7 +485,7 @@ def arguments(action):
     return action["arguments"]
 
 
-def test_a_model_plays_a_group(endpoint):
+def test_openai_policy_a_model_plays_a_group(endpoint):
     def answer(request):
         turn = sum(message["role"] == "assistant" for message in request["messages"])
         return calls('{"number": 7}' if turn else '{"number": 3')
@@ -505,7 +505,7 @@ def test_a_model_plays_a_group(endpoint):
         json.dumps(record.to_row(), allow_nan=False)
 
 
-def test_a_cancelled_episode_leaves_the_endpoint(endpoint):
+def test_openai_policy_a_cancelled_episode_leaves_the_endpoint(endpoint):
     async def main():
         endpoint.answers = ["sleep"]
         endpoint.is_asleep.clear()
@@ -520,7 +520,7 @@ def test_a_cancelled_episode_leaves_the_endpoint(endpoint):
     run(main())
 
 
-def test_a_failing_endpoint_ends_the_episode_with_an_error(endpoint):
+def test_openai_policy_a_failing_endpoint_ends_the_episode_with_an_error(endpoint):
     async def main():
         endpoint.answers = [calls('{"number": 3}'), JSONResponse({"error": {}}, 400)]
         async with OpenAIPolicy("m", base_url=endpoint.url, max_retries=0) as policy:

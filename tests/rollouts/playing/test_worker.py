@@ -28,7 +28,7 @@ from tests.rollouts.playing.guessing import (
 # Groups
 
 
-def test_a_group_is_of_one_task_and_seed():
+def test_rollout_worker_a_group_is_of_one_task_and_seed():
     factory = Makes(Guessing)
     worker = RLRolloutWorker(factory, guesses(1, 5), max_steps=5)
     records = run(worker.run_group({"id": "q7"}, 3, seed=5))
@@ -39,20 +39,20 @@ def test_a_group_is_of_one_task_and_seed():
     assert [made.closed for made in factory.made] == [1, 1, 1]
 
 
-def test_a_group_without_a_seed_and_a_name_gets_one_of_each():
+def test_rollout_worker_a_group_without_a_seed_and_a_name_gets_one_of_each():
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     first, second = run(worker.run_group("?", 2)), run(worker.run_group("?", 2))
     assert first[0].group == first[1].group != second[0].group
     assert first[0].seed == first[1].seed is not None
 
 
-def test_a_group_may_be_named():
+def test_rollout_worker_a_group_may_be_named():
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     [record] = run(worker.run_group({"id": "q7"}, 1, group="epoch-2/q7"))
     assert (record.id, record.group) == ("epoch-2/q7-0", "epoch-2/q7")
 
 
-def test_the_episodes_of_a_group_run_at_the_same_time():
+def test_rollout_worker_the_episodes_of_a_group_run_at_the_same_time():
     barrier = threading.Barrier(4, timeout=SOON)
 
     class Meets(Guessing):
@@ -64,7 +64,7 @@ def test_the_episodes_of_a_group_run_at_the_same_time():
     assert [each.ended for each in run(worker.run_group(None, 4))] == ["max_steps"] * 4
 
 
-def test_an_episode_that_fails_doesnt_disturb_the_others():
+def test_rollout_worker_an_episode_that_fails_doesnt_disturb_the_others():
     numbers = iter(range(3))
 
     def factory():
@@ -76,14 +76,14 @@ def test_an_episode_that_fails_doesnt_disturb_the_others():
     assert sorted(record.ended for record in records) == ["done", "done", "error"]
 
 
-def test_a_group_needs_more_than_one_environment():
+def test_rollout_worker_a_group_needs_more_than_one_environment():
     worker = RLRolloutWorker(Guessing(), guesses(7), max_steps=5)
     with pytest.raises(InvalidArgumentError, match="2 concurrent episodes need 2 environments"):
         run(worker.run_group(None, 2))
     assert [record.ended for record in run(worker.run_group(None, 1, seed=7))] == ["done"]
 
 
-def test_an_environment_plays_one_episode_at_a_time():
+def test_rollout_worker_an_environment_plays_one_episode_at_a_time():
     async def main():
         environment = Hangs()
         worker = RLRolloutWorker(environment, guesses(1), max_steps=1)
@@ -102,7 +102,7 @@ def test_an_environment_plays_one_episode_at_a_time():
 # Tasks and conversations
 
 
-def test_a_prompt_begins_the_conversation():
+def test_rollout_worker_a_prompt_begins_the_conversation():
     record = play(Guessing, guesses(7), "Guess a number under 10.")
     assert texts(record)[:2] == [
         ("user", "Guess a number under 10."),
@@ -110,12 +110,12 @@ def test_a_prompt_begins_the_conversation():
     ]
 
 
-def test_instructions_are_followed_by_the_first_observation():
+def test_rollout_worker_instructions_are_followed_by_the_first_observation():
     record = play(Guessing, guesses(7), {"messages": [{"role": "system", "content": "Be brief."}]})
     assert texts(record)[:2] == [("system", "Be brief."), ("user", "Which number?")]
 
 
-def test_examples_count_as_turns():
+def test_rollout_worker_examples_count_as_turns():
     said = [("user", "Guess 1."), ("assistant", '{"number": 1}'), ("user", "Guess.")]
     task = {"messages": [{"role": role, "content": content} for role, content in said]}
     policy = ScriptedPolicy([{"number": 8}, {"number": 7}], first_turn=1)
@@ -132,7 +132,7 @@ EXAMPLES = [
 ]
 
 
-def test_a_script_starts_at_its_first_action_after_examples():
+def test_rollout_worker_a_script_starts_at_its_first_action_after_examples():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
     assert (record.ended, record.env_rewards) == ("done", [0.5, 1.0])
     assert [text for role, text in texts(record) if role == "assistant"] == [
@@ -142,7 +142,7 @@ def test_a_script_starts_at_its_first_action_after_examples():
     ]
 
 
-def test_the_first_turn_that_was_played_is_recorded():
+def test_rollout_worker_the_first_turn_that_was_played_is_recorded():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
     assert (record.first_turn, record.to_row()["first_turn"]) == (1, 1)
     assert [step.step_info["assistant_turn_index"] for step in record.steps] == [1, 2]
@@ -150,7 +150,7 @@ def test_the_first_turn_that_was_played_is_recorded():
 
 
 @pytest.mark.parametrize("form", ["messages", "rollout", "record", "steps"])
-def test_a_recording_that_begins_with_examples_is_replayed_after_them(form):
+def test_rollout_worker_a_recording_that_begins_with_examples_is_replayed_after_them(form):
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, seed=7)
     recording = {
         "messages": record.messages,
@@ -167,7 +167,7 @@ def test_a_recording_that_begins_with_examples_is_replayed_after_them(form):
     assert (again.ended, again.error, again.messages) == ("done", None, record.messages)
 
 
-def test_errors_name_the_turn_of_the_conversation():
+def test_rollout_worker_errors_name_the_turn_of_the_conversation():
     failed = play(Guessing, guesses(8, 13), {"messages": EXAMPLES})
     assert failed.error == "step 2: OSError: the game is down"
     assert [step.step_info.get("error") for step in failed.steps] == [None, failed.error]
@@ -176,7 +176,7 @@ def test_errors_name_the_turn_of_the_conversation():
 
 
 @pytest.mark.parametrize("prompt", ["Guess!", [{"role": "user", "content": "Guess!"}]], ids=type)
-def test_a_task_may_give_a_prompt_as_text_or_messages(prompt):
+def test_rollout_worker_a_task_may_give_a_prompt_as_text_or_messages(prompt):
     record = play(Guessing, guesses(7), {"prompt": prompt, "level": 2})
     assert texts(record)[0] == ("user", "Guess!")
     row = record.to_row()
@@ -184,14 +184,14 @@ def test_a_task_may_give_a_prompt_as_text_or_messages(prompt):
     assert row["level"] == 2
 
 
-def test_messages_and_a_prompt_are_one_too_many():
+def test_rollout_worker_messages_and_a_prompt_are_one_too_many():
     task = {"prompt": "Guess!", "messages": EXAMPLES}
     with pytest.raises(InvalidArgumentError, match="either 'messages' or a 'prompt'"):
         play(Guessing, guesses(7), task)
     assert texts(play(Guessing, guesses(7), task | {"prompt": None}))[0] == ("user", "Guess 1.")
 
 
-def test_a_task_reaches_the_reset():
+def test_rollout_worker_a_task_reaches_the_reset():
     record = play(Guessing, guesses(9), {"reset": {"more": 2, "unknown": 1}}, seed=7)
     assert record.ended == "done"
 
@@ -226,7 +226,7 @@ STRICT = pytest.mark.parametrize("kind", [Strict, AsyncStrict, Duck, AsyncDuck])
 
 
 @STRICT
-def test_an_argument_that_the_reset_doesnt_take_is_an_error_that_names_it(kind):
+def test_rollout_worker_an_argument_that_the_reset_doesnt_take_is_an_error_that_names_it(kind):
     record = play(kind, guesses(9), {"reset": {"more": 2, "moer": 1, "board": 3}})
     assert (record.ended, record.steps) == ("error", [])
     assert record.error.startswith("reset: InvalidArgumentError: ")
@@ -235,30 +235,30 @@ def test_an_argument_that_the_reset_doesnt_take_is_an_error_that_names_it(kind):
 
 
 @STRICT
-def test_an_argument_that_the_reset_takes_reaches_it(kind):
+def test_rollout_worker_an_argument_that_the_reset_takes_reaches_it(kind):
     assert play(kind, guesses(9), {"reset": {"more": 2}}).ended == "done"
 
 
-def test_what_was_said_of_the_reset_is_on_the_first_step_alone():
+def test_rollout_worker_what_was_reported_of_the_reset_is_on_the_first_step_alone():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, rollout_id="e1")
     told = [step.step_info.get("reset_metadata") for step in record.steps]
     assert told == [{"episode": "e1"}, None]  # the lock is nothing that JSON can hold
 
 
-def test_a_reset_that_says_nothing_leaves_nothing():
+def test_rollout_worker_a_reset_that_reports_nothing_leaves_nothing():
     record = play(Duck, guesses(7))
     assert record.ended == "done"
     assert "reset_metadata" not in record.steps[0].step_info
 
 
-def test_an_answer_of_ones_own_goes_before_the_tasks():
+def test_rollout_worker_an_answer_of_ones_own_goes_before_the_tasks():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     task = {"ground_truth": "6"}
     assert run(worker.run(task)).ground_truth == "6"
     assert run(worker.run(task, ground_truth="7")).ground_truth == "7"
 
 
-def test_messages_of_ones_own():
+def test_rollout_worker_messages_of_ones_own():
     def said(observation, calls):
         assert calls == []
         return [Message(role="user", content=f"<{observation.text}>")]
@@ -267,7 +267,7 @@ def test_messages_of_ones_own():
     assert [text for role, text in texts(record) if role == "user"] == ["<Which number?>", "<yes>"]
 
 
-def test_each_tool_call_is_answered():
+def test_rollout_worker_each_tool_call_is_answered():
     calls = [{"type": "tool_call", "name": "guess", "arguments": {"number": n}} for n in (7, 8)]
     policy = ScriptedPolicy([{**calls[0], "id": "a"}, {"type": "tool_calls", "calls": calls}])
 
@@ -298,7 +298,7 @@ class Listens:
         return {"number": 7}, "seven", None, None
 
 
-def test_a_policy_is_given_observation_tools_and_conversation():
+def test_rollout_worker_a_policy_is_given_observation_tools_and_conversation():
     policy = Listens()
     record = play(Guessing, policy, tools=[{"type": "function"}])
     [(observation, tools, messages)] = policy.given
@@ -308,7 +308,7 @@ def test_a_policy_is_given_observation_tools_and_conversation():
     assert len(record.messages) == 3  # a policy's list is its own
 
 
-def test_tools_of_the_environment_are_told():
+def test_rollout_worker_tools_of_the_environment_are_reported():
     class Equipped(Guessing):
         tools = ({"type": "function"},)
 
@@ -317,7 +317,7 @@ def test_tools_of_the_environment_are_told():
     assert policy.given[0][1] == [{"type": "function"}]
 
 
-def test_a_policy_with_any_keyword_is_given_the_conversation():
+def test_rollout_worker_a_policy_with_any_keyword_is_given_the_conversation():
     class Wraps:
         async def get_action(self, observation, available_tools_specs=None, **kwargs):
             return await inner.get_action(observation, available_tools_specs, **kwargs)
@@ -331,7 +331,7 @@ def test_a_policy_with_any_keyword_is_given_the_conversation():
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
-def test_a_worker_needs_at_least_one_step(steps):
+def test_rollout_worker_a_worker_needs_at_least_one_step(steps):
     with pytest.raises(InvalidArgumentError, match="`max_steps` must be an integer >= 1"):
         RLRolloutWorker(Guessing, guesses(1), max_steps=steps)
 
@@ -361,7 +361,7 @@ def test_a_worker_needs_at_least_one_step(steps):
         ),
     ],
 )
-def test_what_cant_be_meant_is_refused(options, said):
+def test_rollout_worker_refuses_invalid_arguments(options, said):
     given = {"env": Guessing, "policy": guesses(1), **options}
     with pytest.raises(InvalidArgumentError, match=re.escape(said)):
         RLRolloutWorker(given.pop("env"), given.pop("policy"), max_steps=1, **given)
@@ -377,26 +377,26 @@ def test_what_cant_be_meant_is_refused(options, said):
         pytest.param({"reset": 5}, "task['reset'] must be a dict", id="reset"),
     ],
 )
-def test_what_is_no_task_is_refused(task, said):
+def test_rollout_worker_what_is_no_task_is_refused(task, said):
     with pytest.raises(InvalidArgumentError, match=re.escape(said)):
         play(Guessing, guesses(1), task)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True])
-def test_a_group_is_of_at_least_one(n):
+def test_rollout_worker_a_group_is_of_at_least_one(n):
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     with pytest.raises(InvalidArgumentError, match="`n` must be an integer >= 1"):
         run(worker.run_group(None, n))
 
 
 @pytest.mark.parametrize("name", ["seed", "ended", "error", "env_rewards", "first_turn"])
-def test_a_column_that_the_episode_gives_is_no_tasks(name):
+def test_rollout_worker_a_column_that_the_episode_returns_is_no_tasks(name):
     with pytest.raises(InvalidArgumentError, match=re.escape(f"a task must not have ['{name}']")):
         play(Guessing, guesses(7), {"id": "q", name: 1})
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "1", True, [1]], ids=str)
-def test_what_is_no_seed_is_refused(seed):
+def test_rollout_worker_what_is_no_seed_is_refused(seed):
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     for asked in (worker.run(seed=seed), worker.run_group(None, 1, seed=seed)):
         with pytest.raises(InvalidArgumentError, match="`seed` must be an integer >= 0"):
@@ -425,25 +425,25 @@ TOLD = [{"role": "system", "content": "Guess well."}]
     ],
     ids=range(7),
 )
-def test_the_first_observation_is_shown_where_it_is_asked_for(shown, task, roles):
+def test_rollout_worker_the_first_observation_is_shown_where_it_is_asked_for(shown, task, roles):
     record = play(Guessing, guesses(7), task, first_observation=shown)
     assert [message.role for message in record.messages[:-1]] == roles
     assert record.ended == "done"
 
 
-def test_how_the_first_observation_is_shown_is_one_of_three_ways():
+def test_rollout_worker_how_the_first_observation_is_shown_is_one_of_three_ways():
     with pytest.raises(InvalidArgumentError, match="'auto', 'always' or 'never'"):
         RLRolloutWorker(Guessing, guesses(7), max_steps=1, first_observation=True)
 
 
-def test_a_task_may_name_its_group():
+def test_rollout_worker_a_task_may_name_its_group():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     records = run(worker.run_group({"id": "q7", "group": "g"}, 2, seed=7))
     assert [(record.id, record.group) for record in records] == [("g-0", "g"), ("g-1", "g")]
     assert run(worker.run({"id": "q7", "group": "g"})).group == "g"
 
 
-def test_the_same_task_with_another_seed_is_another_group():
+def test_rollout_worker_the_same_task_with_another_seed_is_another_group():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     both = [run(worker.run_group({"id": "q7"}, 1, seed=seed))[0] for seed in (1, 2)]
     assert [record.id for record in both] == ["q7:1-0", "q7:2-0"]
