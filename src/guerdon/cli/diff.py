@@ -24,6 +24,7 @@ from guerdon.cli.console import (
 from guerdon.rollouts.comparing.comparison import Comparison, ComparisonReport, Movement, RowMove
 from guerdon.rollouts.comparing.group_comparison import GroupComparison
 from guerdon.rollouts.comparing.job import ComparisonJob
+from guerdon.rollouts.scoring.summary import Mean
 
 __all__ = ["diff", "diff_tables"]
 
@@ -157,10 +158,8 @@ def _components(found: Comparison) -> Table:
         if movement.both:
             components.add_row(cell(name), *_means(movement))
             continue
-        means = [each.components.get(name) for each in (found.before, found.after)]
-        components.add_row(
-            cell(name), *(number(mean.value if mean else None) for mean in means), ""
-        )
+        means = (each.components.get(name, Mean()) for each in (found.before, found.after))
+        components.add_row(cell(name), *(number(mean.value) for mean in means), "")
     return components
 
 
@@ -244,7 +243,7 @@ def _failures(title: str, moves: Iterable[RowMove]) -> Table:
 
 def _kinds(found: Comparison) -> Table:
     """How many rows failed with what, and the first error of each kind."""
-    kinds = table("failed with", "before", "after", "the first says")
+    kinds = table("failed with", "before", "after", "first error")
     before, after = found.before, found.after
     for kind in {**before.failures, **after.failures}:
         first = before.first_failures.get(kind) or after.first_failures.get(kind, "")

@@ -109,7 +109,7 @@ def _tables(levels: Mapping[str, Level], machine: Mapping[str, str]) -> Iterator
     for name, level in levels.items():
         if not level.findings:
             continue
-        attacks = table(f"tried in {name}", "", "it says")
+        attacks = table(f"tried in {name}", "", "detail")
         for each in level.findings:
             mark = "[green]held[/]" if each.held else "[bold red]OPEN[/]"
             attacks.add_row(cell(each.name), mark, cell(each.detail))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.scorers import SandboxSettings
-from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Summary
+from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Mean, Summary
 from guerdon.sandbox.protocol import Limits
 
 __all__ = ["group_tables", "report_tables", "score"]
@@ -283,7 +283,7 @@ def report_tables(report: ScoringReport, job: ScoringJob) -> Iterator[Table | Te
     if summary.groups is not None:
         yield from group_tables(summary.groups, job.credit)
     if summary.failures:
-        failures = table("failed with", "rows", "the first says")
+        failures = table("failed with", "rows", "first error")
         failures.columns[1].justify = "right"
         for kind, count in sorted(summary.failures.items(), key=lambda item: -item[1]):
             failures.add_row(cell(kind), f"{count:,}", cell(summary.first_failures[kind]))
@@ -293,23 +293,27 @@ def report_tables(report: ScoringReport, job: ScoringJob) -> Iterator[Table | Te
 
 def _lines(summaries: list[Summary]) -> Iterator[tuple[str | Text, list[str]]]:
     """The lines of the table: a label, and a cell for each summary, the last of which is of all."""
+
+    def cells(show: Callable[[Summary], str]) -> list[str]:
+        return list(map(show, summaries))
+
     whole = summaries[-1]
-    yield "rows", [f"{each.rows:,}" for each in summaries]
+    yield "rows", cells(lambda each: f"{each.rows:,}")
     if whole.passing is not None:
         label = f"accuracy (score ≥ {whole.passing:g})"
-        yield label, [share(each.accuracy) for each in summaries]
-    yield "mean score", [number(each.score.value) for each in summaries]
-    yield "scored 0", [f"{each.zeros:,}" for each in summaries]
-    yield "[bold]failed[/]", [alarm(each.failed) for each in summaries]
+        yield label, cells(lambda each: share(each.accuracy))
+    yield "mean score", cells(lambda each: number(each.score.value))
+    yield "scored 0", cells(lambda each: f"{each.zeros:,}")
+    yield "[bold]failed[/]", cells(lambda each: alarm(each.failed))
     if whole.noted:
-        yield "with a note", [f"{each.noted:,}" for each in summaries]
+        yield "with a note", cells(lambda each: f"{each.noted:,}")
     if whole.dealt_with:
-        yield "failures dealt with", [f"{each.dealt_with:,}" for each in summaries]
+        yield "failures dealt with", cells(lambda each: f"{each.dealt_with:,}")
     if whole.components:
         yield "[bold]mean of component[/]", []
     for name in whole.components:
-        means = [each.components.get(name) for each in summaries]
-        yield cell(f"  {name}"), [number(mean.value if mean else None) for mean in means]
+        means = (each.components.get(name, Mean()) for each in summaries)
+        yield cell(f"  {name}"), [number(mean.value) for mean in means]
     if whole.gates:
         yield "[bold]stopped by gate[/]", []
     for gate in whole.gates:
