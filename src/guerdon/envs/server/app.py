@@ -20,6 +20,7 @@ from guerdon.envs.environment import Environment
 from guerdon.envs.runner import make_adapter
 from guerdon.envs.server.access import AccessControl, is_loopback
 from guerdon.envs.server.limits import BodyLimits, ServerLimits
+from guerdon.envs.server.openapi import EnvTypes
 from guerdon.envs.server.protocol import ProtocolError
 from guerdon.envs.server.routes import Endpoints, error_response
 from guerdon.envs.server.sessions import SessionManager
@@ -143,20 +144,18 @@ def create_app(
         )
     pipeline = RewardPipeline.of(reward) if reward is not None else None
     own = _environment_class(factory, pipeline, may_make=action_type is None)
-    types: dict[str, Any] = {
-        "action_type": action_type or own.action_type,
-        "observation_type": observation_type or own.observation_type,
-        "state_type": state_type or own.state_type,
-    }
-    for name, base in (("action_type", Action), ("observation_type", Observation)):
-        if not (isinstance(types[name], type) and issubclass(types[name], base)):
-            raise InvalidArgumentError(
-                f"`{name}` must be a subclass of {base.__name__}, got {types[name]!r:.60}"
-            )
-    sessions = SessionManager(
-        factory, types["action_type"], limits or ServerLimits(), pipeline=pipeline
+    types = EnvTypes(
+        action_type or own.action_type,
+        observation_type or own.observation_type,
+        state_type or own.state_type,
     )
-    routes = Endpoints(sessions, env_name, **types).routes()
+    for name, given, base in zip(types._fields, types, (Action, Observation, State), strict=True):
+        if not (isinstance(given, type) and issubclass(given, base)):
+            raise InvalidArgumentError(
+                f"`{name}_type` must be a subclass of {base.__name__}, got {given!r:.60}"
+            )
+    sessions = SessionManager(factory, types.action, limits or ServerLimits(), pipeline=pipeline)
+    routes = Endpoints(sessions, env_name, types).routes()
     return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)
 
 

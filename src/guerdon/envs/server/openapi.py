@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
@@ -12,7 +12,7 @@ from guerdon.types.action import Action
 from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
 
-__all__ = ["openapi_document"]
+__all__ = ["EnvTypes", "openapi_document"]
 
 PROTOCOL = "1.0.0"
 
@@ -46,31 +46,31 @@ _FAILURES = {
 }
 
 
-def openapi_document(
-    title: str,
-    *,
-    action_type: type[Action],
-    observation_type: type[Observation],
-    state_type: type[State],
-) -> Schema:
+class EnvTypes(NamedTuple):
+    """The classes of an environment's actions, observations and states."""
+
+    action: type[Action]
+    observation: type[Observation]
+    state: type[State]
+
+
+def openapi_document(title: str, types: EnvTypes) -> Schema:
     """Describe the HTTP interface of a server.
 
     Args:
         title: The environment's name.
-        action_type: The class of actions.
-        observation_type: The class of observations.
-        state_type: The class of states.
+        types: The environment's classes.
     """
-    step_request = create_model("StepRequest", __base__=StepRequest, action=(action_type, ...))
+    step_request = create_model("StepRequest", __base__=StepRequest, action=(types.action, ...))
     result = create_model(
         "Result",
-        observation=(observation_type, ...),
+        observation=(types.observation, ...),
         reward=(float | None, ...),
         done=(bool, ...),
         metadata=(dict[str, Any], {}),
     )
     models: list[type[BaseModel]] = [
-        step_request, ResetRequest, result, observation_type, state_type, EnvironmentMetadata
+        step_request, ResetRequest, result, types.observation, types.state, EnvironmentMetadata
     ]  # fmt: skip
     references, definitions = models_json_schema(
         [(model, "validation") for model in models],

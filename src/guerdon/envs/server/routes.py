@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.limits import BodyLimits
 from guerdon.envs.server.monitoring import log
-from guerdon.envs.server.openapi import openapi_document
+from guerdon.envs.server.openapi import EnvTypes, openapi_document
 from guerdon.envs.server.protocol import (
     ErrorCode,
     ProtocolError,
@@ -33,9 +33,6 @@ from guerdon.envs.server.protocol import (
 from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import say_failure
-from guerdon.types.action import Action
-from guerdon.types.observation import Observation
-from guerdon.types.state import State
 
 __all__ = ["Endpoints", "error_response"]
 
@@ -50,33 +47,15 @@ class Endpoints:
     Args:
         sessions: The sessions, which the calls share their limits with.
         name: The environment's name; by default that of its metadata.
-        action_type: The class of actions.
-        observation_type: The class of observations.
-        state_type: The class of states.
+        types: The environment's classes.
     """
 
-    def __init__(
-        self,
-        sessions: SessionManager,
-        name: str | None,
-        *,
-        action_type: type[Action],
-        observation_type: type[Observation],
-        state_type: type[State],
-    ) -> None:
+    def __init__(self, sessions: SessionManager, name: str | None, types: EnvTypes) -> None:
         self._sessions = sessions
         self._name = name
-        self._schemas = {
-            "action": action_type.model_json_schema(),
-            "observation": observation_type.model_json_schema(),
-            "state": state_type.model_json_schema(),
-        }
-        self._openapi = openapi_document(
-            name or "environment",
-            action_type=action_type,
-            observation_type=observation_type,
-            state_type=state_type,
-        )
+        schemas = [model.model_json_schema() for model in types]
+        self._schemas = dict(zip(types._fields, schemas, strict=True))
+        self._openapi = openapi_document(name or "environment", types)
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""

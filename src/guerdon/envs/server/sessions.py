@@ -355,11 +355,8 @@ class SessionManager:
         message = say_failure(error, what or kind)
         expected = isinstance(error, (EpisodeError, EnvTimeoutError, InvalidArgumentError))
         self.report(kind, message, session=session, trace=None if expected else error)
-        status = 500
-        if isinstance(error, EpisodeError):
-            status = 409
-        elif isinstance(error, EnvTimeoutError):
-            status = 504
+        timeout = isinstance(error, EnvTimeoutError)
+        status = 409 if isinstance(error, EpisodeError) else 504 if timeout else 500
         return ProtocolError(code, message, status=status)
 
     def report(
