@@ -41,37 +41,37 @@ DONE = Message(role="assistant", content="3")
     ],
     ids=range(7),
 )
-def test_most_conversations_have_nothing_odd(messages):
+def test_conversation_problems_is_empty_for_most_conversations(messages):
     assert conversation_problems(messages) == []
 
 
 @pytest.mark.parametrize("before", [[], ["system"], ["developer"], ["system", "developer"]])
-def test_a_conversation_that_begins_with_the_assistant_is_odd(before):
+def test_conversation_problems_a_conversation_that_begins_with_the_assistant_is_odd(before):
     messages = [*(Message(role=role, content="x") for role in before), DONE, USER]
     assert conversation_problems(messages) == ["it begins with the assistant"]
 
 
-def test_a_call_that_nobody_answered_is_named_with_its_place():
+def test_conversation_problems_an_unanswered_call_is_named_with_its_place():
     assert conversation_problems([USER, calls(call("book"))]) == [
         "1 of its tool calls have no result: book (messages[1])"
     ]
 
 
-def test_only_the_calls_that_nobody_answered_are_named():
+def test_conversation_problems_only_unanswered_calls_are_named():
     messages = [USER, calls(call("a", key="c1"), call("b", key="c2"), call("c", key="c3"))]
     assert conversation_problems([*messages, answer("c2")]) == [
         "2 of its tool calls have no result: a (messages[1]), c (messages[1])"
     ]
 
 
-def test_an_answer_to_another_call_is_no_answer():
+def test_conversation_problems_an_answer_to_another_call_does_not_count():
     assert conversation_problems([USER, calls(call()), answer("other")]) == [
         "messages[2] answers other, which was not called",
         "1 of its tool calls have no result: add (messages[1])",
     ]
 
 
-def test_two_calls_of_one_id_need_two_answers():
+def test_conversation_problems_two_calls_of_one_id_need_two_answers():
     twice = calls(call("add"), call("book"))
     assert conversation_problems([USER, twice, answer(), answer()]) == []
     assert conversation_problems([USER, twice, answer()]) == [
@@ -79,18 +79,18 @@ def test_two_calls_of_one_id_need_two_answers():
     ]
 
 
-def test_arguments_that_are_no_object_are_told():
+def test_conversation_problems_arguments_that_are_not_an_object_are_reported():
     assert conversation_problems([USER, calls(call(arguments="[1, 2]")), answer()]) == [
         "messages[1]: the arguments of add are not a JSON object: it is list"
     ]
 
 
-def test_arguments_that_are_no_json_are_told_with_the_place():
+def test_conversation_problems_arguments_that_are_not_json_are_reported_with_the_place():
     [oddity] = conversation_problems([USER, calls(call("book", "{oops")), answer(), DONE])
     assert oddity.startswith("messages[1]: the arguments of book are not a JSON object: ")
 
 
-def test_arguments_that_are_nested_too_deep_are_told():
+def test_conversation_problems_arguments_that_are_nested_too_deep_are_reported():
     [oddity] = conversation_problems([USER, calls(call(arguments="[" * 100_000)), answer(), DONE])
     assert "are not a JSON" in oddity
 
@@ -110,7 +110,7 @@ def test_arguments_that_are_nested_too_deep_are_told():
     ],
     ids=json.dumps,
 )
-def test_calls_of_any_shape_do_no_harm(made):
+def test_conversation_problems_calls_of_any_shape_do_no_harm(made):
     [oddity] = conversation_problems([USER, calls(made)])
     assert oddity.startswith("1 of its tool calls have no result: ")
     assert oddity.endswith("(messages[1])")
@@ -140,5 +140,5 @@ JSON = st.recursive(
         max_size=4,
     )
 )
-def test_whatever_the_conversation_conversation_problems_are_text(messages):
+def test_conversation_problems_never_raises(messages):
     assert all(type(each) is str and each for each in conversation_problems(messages))

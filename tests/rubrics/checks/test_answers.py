@@ -50,16 +50,16 @@ def test_extract_answer_never_takes_merely_the_last_number(text):
 @pytest.mark.parametrize(
     "text", ["A: 5\nA:", "A: 5\n\\boxed{1", "\\boxed{5} and \\boxed{\\frac{1}{2}"]
 )
-def test_an_answer_that_was_cut_off_is_none_whatever_stood_before(text):
+def test_extract_answer_returns_none_for_a_truncated_answer(text):
     assert extract_answer(text) is None
 
 
-def test_the_last_box_counts_with_all_its_braces():
+def test_extract_answer_the_last_box_counts_with_all_its_braces():
     assert extract_answer(r"\boxed{5} then $\boxed{\frac{1}{2}}$.") == r"\frac{1}{2}"
     assert extract_answer(r"\fbox {\{1\}}") == r"\{1\}"
 
 
-def test_of_box_and_answer_line_the_later_counts():
+def test_extract_answer_of_box_and_answer_line_the_later_counts():
     assert extract_answer("\\boxed{5}\nA: 6") == "6"
     assert extract_answer("A: 6\nor \\boxed{5}") == "5"
     assert extract_answer("A: $\\boxed{18}$ eggs") == "18"

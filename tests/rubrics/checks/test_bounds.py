@@ -28,7 +28,7 @@ def test_length_bounds_count_their_unit_and_include_both_ends(unit, text, length
         assert LengthBounds(0, length - 1, unit=unit)(text, None) == 0.0
 
 
-def test_length_bounds_say_what_was_found():
+def test_length_bounds_explain_the_length():
     reason = LengthBounds(2, 3, unit="words").score("one", None).reason
     assert reason == "1 words, wanted 2 to 3"
 
@@ -40,7 +40,7 @@ def test_length_bounds_say_what_was_found():
         {"maximum": -1}, {"maximum": "9"}, {"minimum": 3, "maximum": 2}, {"unit": "tokens"},
     ],
 )  # fmt: skip
-def test_length_bounds_refuse_what_cannot_be_meant(arguments):
+def test_length_bounds_reject_invalid_arguments(arguments):
     with pytest.raises(InvalidArgumentError, match="must be"):
         LengthBounds(**arguments)
 
@@ -74,7 +74,7 @@ def test_repetition_bounds_accept_texts_shorter_than_an_ngram(text):
     assert RepetitionBounds(0.0, ngram=4)(text, None) == 1.0
 
 
-def test_repetition_bounds_refuse_a_loop_and_say_the_share():
+def test_repetition_bounds_reject_a_loop_and_explain_the_share():
     score = RepetitionBounds().score("so it goes on and " * 20, None)
     assert score.value == 0.0
     assert "of the 4-grams are repeats" in score.reason
@@ -84,7 +84,7 @@ def test_repetition_bounds_refuse_a_loop_and_say_the_share():
     "arguments",
     [{"maximum": 1.1}, {"maximum": float("nan")}, {"maximum": True}, {"ngram": 0}, {"ngram": 2.0}],
 )
-def test_repetition_bounds_refuse_what_cannot_be_meant(arguments):
+def test_repetition_bounds_reject_invalid_arguments(arguments):
     with pytest.raises(InvalidArgumentError, match="must be"):
         RepetitionBounds(**arguments)
 

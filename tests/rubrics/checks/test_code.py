@@ -15,23 +15,23 @@ def test_python_compiles_takes_bare_code():
     assert PythonCompiles()("", None) == 1.0
 
 
-def test_a_syntax_error_is_told_with_its_line_in_the_text():
+def test_python_compiles_reports_the_line_of_a_syntax_error():
     score = PythonCompiles().score("Here:\n```python\nx = 1\ny = = 2\n```", None)
     assert score.value == 0.0
     assert score.reason == "line 4 does not compile: invalid syntax: y = = 2"
 
 
-def test_every_block_has_to_compile():
+def test_python_compiles_every_block_has_to_compile():
     good, bad = "```python\nx = 1\n```\n", "```py\nx = (\n```\n"
     assert PythonCompiles()(f"{good}and\n{good}", None) == 1.0
     assert PythonCompiles()(f"{good}and\n{bad}", None) == 0.0
 
 
-def test_unfenced_takes_the_whole_text():
+def test_python_compiles_unfenced_takes_the_whole_text():
     assert PythonCompiles(fenced=False)("```python\nx = 1\n```", None) == 0.0
 
 
-def test_prose_does_not_compile():
+def test_python_compiles_prose_does_not_compile():
     assert PythonCompiles()("I would write a function.", None) == 0.0
 
 
@@ -46,7 +46,7 @@ def test_python_compiles_reads_another_field():
     ["\0", "'\ud800'", "(" * 1000, "(" * 10**5, "-" * 10**5 + "1", "a" + ".b" * 10**5, "9" * 5000,
      "lambda:" * 5000 + "1", "not " * 20000 + "1", "f'{" * 200, "\\", "\ufffe"],
 )  # fmt: skip
-def test_hostile_code_scores_zero(code):
+def test_python_compiles_hostile_code_scores_zero(code):
     score = PythonCompiles().score(code, None)
     assert (score.value, score.status) == (0.0, "scored")
     assert "does not compile" in score.reason
@@ -56,7 +56,7 @@ WARNED_OF = ["1 is 1", r"'\d'", "assert (1, 'always')", "1if 1else 2", "'a'()"]
 
 
 @pytest.mark.parametrize("code", WARNED_OF)
-def test_what_the_compiler_only_warns_of_compiles_without_a_warning(code):
+def test_python_compiles_ignores_compiler_warnings(code):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         assert PythonCompiles()(code, None) == 1.0
@@ -65,13 +65,13 @@ def test_what_the_compiler_only_warns_of_compiles_without_a_warning(code):
     assert not seen
 
 
-def test_warnings_of_others_are_left_alone():
+def test_python_compiles_keeps_other_warnings():
     PythonCompiles()(r"'\d'", None)
     with pytest.warns(SyntaxWarning):
         compile("1 is 1", "<other>", "exec")
 
 
-def test_threads_compile_side_by_side():
+def test_python_compiles_threads_compile_side_by_side():
     scores = []
 
     def score():
@@ -85,7 +85,7 @@ def test_threads_compile_side_by_side():
     assert scores == [1.0] * len(WARNED_OF) * 40
 
 
-def test_code_is_never_run():
+def test_python_compiles_code_is_never_run():
     assert PythonCompiles()("raise SystemExit(1)", None) == 1.0
 
 

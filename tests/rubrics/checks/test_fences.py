@@ -13,34 +13,34 @@ def texts(text, *languages):
     return [block.text for block in fenced_blocks(text, *languages)]
 
 
-def test_blocks_of_the_language_are_found_in_order_with_their_lines():
+def test_fenced_blocks_blocks_of_the_language_are_found_in_order_with_their_lines():
     text = "One:\n```python\na = 1\nb = 2\n```\ntwo:\n~~~py\nc = 3\n~~~\n```bash\nls\n```"
     assert fenced_blocks(text, "python", "py") == [("a = 1\nb = 2", 3), ("c = 3", 8)]
 
 
-def test_blocks_without_a_language_count_only_where_none_names_it():
+def test_fenced_blocks_blocks_without_a_language_count_only_where_none_names_it():
     assert texts("```\na\n```\n```bash\nls\n```", "python") == ["a"]
     assert texts("```\na\n```\n```Python\nb\n```", "python") == ["b"]
     assert texts("```bash\nls\n```", "python") == []
 
 
-def test_a_block_that_is_never_closed_runs_to_the_end():
+def test_fenced_blocks_a_block_that_is_never_closed_runs_to_the_end():
     assert texts("```json\n{\n", "json") == ["{\n"]
 
 
-def test_a_longer_fence_holds_a_shorter_one():
+def test_fenced_blocks_a_longer_fence_contains_a_shorter_one():
     assert texts("````json\n```\nx\n```\n````", "json") == ["```\nx\n```"]
 
 
-def test_the_indentation_of_the_fence_is_taken_off():
+def test_fenced_blocks_the_indentation_of_the_fence_is_removed():
     assert texts("- so:\n  ```python\n  if x:\n    y\n  ```", "python") == ["if x:\n  y"]
 
 
-def test_windows_line_ends_and_further_words_after_the_language_are_accepted():
+def test_fenced_blocks_windows_line_ends_and_further_words_after_the_language_are_accepted():
     assert texts("```python title=x\r\na\r\n```\r\n", "python") == ["a"]
 
 
-def test_a_text_without_fences_has_no_blocks():
+def test_fenced_blocks_a_text_without_fences_has_no_blocks():
     assert texts("x = 1", "python") == []
     assert texts("inline ```code``` here", "python") == []
 

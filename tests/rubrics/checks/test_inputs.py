@@ -22,20 +22,20 @@ from guerdon.rubrics.checks.inputs import Checked, ground_truth_of, text_of
         MappingProxyType({"content": "hello"}),
     ],
 )
-def test_text_is_found_in_every_usual_shape(action):
+def test_text_of_text_is_found_in_every_usual_shape(action):
     assert text_of(action) == "hello"
 
 
-def test_an_empty_content_is_a_text():
+def test_text_of_an_empty_content_is_a_text():
     assert text_of(SimpleNamespace(content="", message="other")) == ""
 
 
-def test_another_field_is_read_from_attributes_and_keys():
+def test_text_of_another_field_is_read_from_attributes_and_keys():
     assert text_of(SimpleNamespace(code="x = 1", content="no"), "code") == "x = 1"
     assert text_of({"items": "a key, not the method"}, "items") == "a key, not the method"
 
 
-def test_a_string_of_a_subclass_is_its_own_text():
+def test_text_of_a_string_of_a_subclass_is_its_own_text():
     class Text(str):
         content = "not this"
 
@@ -51,7 +51,7 @@ def test_a_string_of_a_subclass_is_its_own_text():
         (None, "content", "NoneType"),
     ],
 )
-def test_an_action_without_text_is_refused(action, field, said):
+def test_text_of_an_action_without_text_is_rejected(action, field, said):
     with pytest.raises(MissingInputError, match=said):
         text_of(action, field)
 
@@ -67,18 +67,18 @@ def test_an_action_without_text_is_refused(action, field, said):
         {"ground_truth": 0},
     ],
 )
-def test_ground_truth_is_found_in_every_usual_shape(observation):
+def test_text_of_ground_truth_is_found_in_every_usual_shape(observation):
     assert ground_truth_of(observation) == 0
 
 
-def test_ground_truth_in_metadata_comes_first():
+def test_text_of_ground_truth_in_metadata_comes_first():
     assert ground_truth_of(SimpleNamespace(metadata={"ground_truth": 1}, ground_truth=2)) == 1
 
 
 @pytest.mark.parametrize(
     "observation", [None, {}, SimpleNamespace(metadata={"ground_truth": None}), "72"]
 )
-def test_an_observation_without_ground_truth_is_refused(observation):
+def test_text_of_an_observation_without_ground_truth_is_rejected(observation):
     with pytest.raises(MissingInputError, match="no ground truth"):
         ground_truth_of(observation)
 

@@ -19,48 +19,48 @@ def found(text, *words):
     "text",
     ["idiot", "You IDIOT!", "1d10t", "idioooot", "!d!ot", "_idiot_", "(idiot)", "IDIOT123"[:5]],
 )
-def test_words_match_in_any_case_with_look_alikes_and_elongated(text):
+def test_lexicon_words_match_in_any_case_with_look_alikes_and_elongated(text):
     assert found(text, "idiot") == ["idiot"]
 
 
 @pytest.mark.parametrize("text", ["idiotic", "anidiot", "idiot2", "idiöt", "iidiot", "i diot"])
-def test_words_match_whole_words_only(text):
+def test_lexicon_words_match_whole_words_only(text):
     assert found(text, "idiot") == []
 
 
-def test_double_letters_stay_double():
+def test_lexicon_double_letters_stay_double():
     assert found("but a butt", "butt") == ["butt"]
     assert found("but", "butt") == []
     assert found("buttttt", "butt") == ["butt"]
 
 
-def test_digits_alone_are_a_number():
+def test_lexicon_digits_alone_are_a_number():
     assert found("455 and 1337", "ass", "leet") == []
 
 
 @pytest.mark.parametrize(
     "text", ["shut up", "Shut  UP", "shut-up", "shut... up", "shut\nup", "$hut   up", "$hut !!up"]
 )
-def test_phrases_match_across_white_space_and_punctuation(text):
+def test_lexicon_phrases_match_across_white_space_and_punctuation(text):
     assert found(text, "shut up") == ["shut up"]
 
 
 @pytest.mark.parametrize("text", ["you're out", "you’re out", "youre out"])
-def test_apostrophes_may_be_curly_or_left_out(text):
+def test_lexicon_apostrophes_may_be_curly_or_left_out(text):
     assert found(text, "you're out") == ["you're out"]
 
 
-def test_overlapping_entries_count_the_longest_and_each_once():
+def test_lexicon_overlapping_entries_count_the_longest_and_each_once():
     assert found("you fool, fool", "you", "you fool", "fool") == ["you fool", "fool"]
     assert found("fools fool fools", "fool", "fools") == ["fools", "fool"]
 
 
-def test_patterns_match_as_written_in_any_case():
+def test_lexicon_patterns_match_as_written_in_any_case():
     lexicon = parse_lexicon("0.5\t/b+ad{2}/\n0.2\tbad\n", "mine")
     assert [entry.text for entry in lexicon.found_in("very BBADD")] == ["b+ad{2}"]
 
 
-def test_comments_empty_lines_and_windows_line_ends_are_accepted(tmp_path):
+def test_lexicon_comments_empty_lines_and_windows_line_ends_are_accepted(tmp_path):
     path = tmp_path / "words.txt"
     path.write_bytes(b"\xef\xbb\xbf# mine\r\n\r\n1\tso  bad\r\n0.5\t/x/\r\n")
     assert read_lexicon(path).entries == (
@@ -73,14 +73,14 @@ def test_comments_empty_lines_and_windows_line_ends_are_accepted(tmp_path):
     ["idiot", "0.5 idiot", "0\tidiot", "1.1\tidiot", "nan\tidiot", "-0.5\tidiot", "x\tidiot",
      "0.5\t", "0.5\t/(/", "0.5\t!!"],
 )  # fmt: skip
-def test_a_broken_line_is_refused_by_its_number(line, tmp_path):
+def test_lexicon_a_broken_line_is_rejected_by_its_number(line, tmp_path):
     path = tmp_path / "words.txt"
     path.write_text(f"# mine\n0.5\tfine\n{line}\n", encoding="utf-8")
     with pytest.raises(InvalidArgumentError, match=re.escape(str(path)) + ", line 3: "):
         read_lexicon(path)
 
 
-def test_a_list_that_cannot_be_read_is_refused(tmp_path):
+def test_lexicon_a_list_that_cannot_be_read_is_rejected(tmp_path):
     (tmp_path / "bytes.txt").write_bytes(b"0.5\t\xff\xfe")
     (tmp_path / "empty.txt").write_text("# nothing\n", encoding="utf-8")
     for name, said in (("none.txt", "can't read"), ("bytes.txt", "can't read"),
@@ -92,7 +92,7 @@ def test_a_list_that_cannot_be_read_is_refused(tmp_path):
 @given(
     st.lists(st.text(alphabet="ailsy' -ö", min_size=1).filter(lambda w: any(map(str.isalpha, w))))
 )
-def test_any_list_compiles_and_finds_its_own_words(words):
+def test_lexicon_any_list_compiles_and_finds_its_own_words(words):
     words = [" ".join(word.split()).strip("'- ") for word in words]
     words = [word for word in words if word]
     lexicon = Lexicon([LexiconEntry(0.5, word) for word in words])
@@ -101,7 +101,7 @@ def test_any_list_compiles_and_finds_its_own_words(words):
 
 
 @pytest.mark.parametrize("unit", ["!", "1", "i", "1!|", "il ", "you ", "!i"])
-def test_finding_is_fast_on_hostile_text(unit):
+def test_lexicon_finding_is_fast_on_hostile_text(unit):
     lexicon = Lexicon(
         [LexiconEntry(0.5, word) for word in ("illiil", "ill", "you you you", "iiiii!l")]
     )

@@ -35,12 +35,12 @@ def test_numeric_answer_reads_the_ground_truth_by_the_same_rule(value):
 @pytest.mark.parametrize(
     "value", ["five", "", "it is 18", True, float("nan"), float("inf"), [18], {}]
 )
-def test_a_ground_truth_that_states_no_number_raises(value):
+def test_numeric_answer_rejects_a_ground_truth_without_a_number(value):
     with pytest.raises(MissingInputError, match="states no number"):
         NumericAnswer()("A: 18", truth(value))
 
 
-def test_a_missing_ground_truth_or_text_raises():
+def test_numeric_answer_a_missing_ground_truth_or_text_raises():
     with pytest.raises(MissingInputError):
         NumericAnswer()("A: 18", SimpleNamespace(metadata={}))
     with pytest.raises(MissingInputError):
@@ -61,7 +61,7 @@ def test_numeric_answer_compares_exactly():
         ("5000", "50%", 0.0),
     ],
 )  # fmt: skip
-def test_a_percent_sign_on_one_side_may_mean_either(expected, answer, score):
+def test_numeric_answer_a_percent_sign_on_one_side_may_mean_either(expected, answer, score):
     assert NumericAnswer(expected)(answer, None) == score
 
 
@@ -91,17 +91,17 @@ def test_numeric_answer_reads_what_models_write(text, number):
         ("A: 3 (or 4)", 3), ("A: 5 (thousand)", 5), ("A: 5 hundred thousand", 500),
     ],
 )  # fmt: skip
-def test_a_unit_that_scales_its_number_is_not_left_out(text, number):
+def test_numeric_answer_a_unit_that_scales_its_number_is_not_left_out(text, number):
     assert NumericAnswer(number)(text, None) == 0.0
 
 
-def test_tolerance_is_a_share_of_the_right_number():
+def test_numeric_answer_tolerance_is_a_share_of_the_right_number():
     assert NumericAnswer(200, tolerance=0.01)("198", None) == 1.0
     assert NumericAnswer(200, tolerance=0.01)("197.9", None) == 0.0
     assert NumericAnswer(-10, tolerance=0.3)("-7", None) == 1.0
 
 
-def test_tolerance_around_zero_is_the_difference_itself():
+def test_numeric_answer_tolerance_around_zero_is_the_difference_itself():
     assert NumericAnswer(0, tolerance=0.01)("0.01", None) == 1.0
     assert NumericAnswer(0, tolerance=0.01)("0.02", None) == 0.0
 
@@ -116,19 +116,19 @@ def test_tolerance_around_zero_is_the_difference_itself():
         ("9" * 400, "found a number of about 398 digits, wanted 18"),
     ],
 )
-def test_a_wrong_answer_scores_zero_with_a_reason(text, reason):
+def test_numeric_answer_a_wrong_answer_scores_zero_with_a_reason(text, reason):
     score = NumericAnswer(18).score(text, None)
     assert (score.value, score.reason) == (0.0, reason)
 
 
 @pytest.mark.parametrize("expected", ["five", "", True, float("nan"), [1], Fraction(1, 2)])
-def test_an_expected_that_is_no_number_is_refused(expected):
+def test_numeric_answer_rejects_an_expected_without_a_number(expected):
     with pytest.raises(InvalidArgumentError, match="`expected` must be a number"):
         NumericAnswer(expected)
 
 
 @pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf"), True, "0.1", None])
-def test_a_tolerance_that_cannot_be_meant_is_refused(tolerance):
+def test_numeric_answer_rejects_an_invalid_tolerance(tolerance):
     with pytest.raises(InvalidArgumentError, match="`tolerance` must be a finite number >= 0"):
         NumericAnswer(1, tolerance=tolerance)
 

@@ -69,7 +69,7 @@ def test_parse_number_reads_nothing_that_is_not_one_number(text):
     assert parse_number(text) is None
 
 
-def test_quantity_keeps_the_percent_sign_apart():
+def test_read_quantity_keeps_the_percent_sign_separate():
     assert read_quantity("50%") == (50, True)
     assert read_quantity("50") == (50, False)
 

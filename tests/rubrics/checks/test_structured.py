@@ -35,14 +35,14 @@ def test_valid_json_accepts_whatever_json_writes(value):
     ["", "nul", "[1,]", "{'a': 1}", '"a":1', "NaN", "[Infinity]", '{"a": -Infinity}', "1e999",
      "// no\n1", "\ufeff{}", "[" + "1" * 5000 + "]", "Sure: {}"],
 )  # fmt: skip
-def test_what_is_no_json_scores_zero_with_a_reason(text):
+def test_valid_json_scores_zero_with_a_reason_for_other_text(text):
     score = ValidJson().score(text, None)
     assert score.value == 0.0
     assert score.reason.startswith("is not JSON: ")
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_deep_nesting_is_refused_at_the_same_depth_everywhere(opening, closing):
+def test_valid_json_deep_nesting_is_rejected_at_the_same_depth_everywhere(opening, closing):
     def nested(depth):
         return opening * depth + "0" + closing * depth
 
@@ -51,29 +51,29 @@ def test_deep_nesting_is_refused_at_the_same_depth_everywhere(opening, closing):
         assert "deeper than 100 levels" in ValidJson().score(nested(depth), None).reason
 
 
-def test_many_shallow_brackets_are_no_deep_nesting():
+def test_valid_json_accepts_many_shallow_brackets():
     assert ValidJson()("[" + "[]," * 500 + "[]]", None) == 1.0
 
 
-def test_a_fenced_block_is_read_and_the_last_one_counts():
+def test_valid_json_a_fenced_block_is_read_and_the_last_one_counts():
     assert ValidJson()('Here:\n```json\n{"a": 1}\n```\nDone.', None) == 1.0
     assert ValidJson(CITY)('```json\n{}\n```\nno:\n```json\n{"city": "Oslo"}\n```', None) == 1.0
     assert ValidJson(fenced=False)("```json\n{}\n```", None) == 0.0
 
 
-def test_the_schema_has_to_fit():
+def test_valid_json_the_schema_has_to_fit():
     assert ValidJson(CITY)('{"city": "Oslo"}', None) == 1.0
     score = ValidJson(CITY).score('{"city": 3}', None)
     assert score.value == 0.0
     assert score.reason == "does not fit the schema: at $.city: 3 is not of type 'string'"
 
 
-def test_a_number_too_large_to_check_does_not_fit():
+def test_valid_json_a_number_too_large_to_check_does_not_fit():
     text = json.dumps({"city": "Oslo", "size": 10**400 + 1})
     assert ValidJson(CITY).score(text, None).value == 0.0
 
 
-def test_duplicate_keys_are_noted():
+def test_valid_json_duplicate_keys_are_noted():
     score = ValidJson().score('{"a": 1, "a": 2, "b": 3}', None)
     assert (score.value, score.reason) == (1.0, "fits, with duplicate keys: 'a'")
 
@@ -84,7 +84,7 @@ def test_duplicate_keys_are_noted():
      {"$schema": 5}, {"a": float("nan")}, {"a": object()}, [1], "text", 5, {"$ref": "#"},
      {"allOf": [{"$ref": "#"}]}],
 )  # fmt: skip
-def test_a_bad_schema_is_refused_at_once(schema):
+def test_valid_json_rejects_an_invalid_schema(schema):
     with pytest.raises(InvalidArgumentError, match=r"^`schema"):
         ValidJson(schema)
 
@@ -92,7 +92,7 @@ def test_a_bad_schema_is_refused_at_once(schema):
 @pytest.mark.parametrize(
     "target", ["http://127.0.0.1:9/x.json", "file:///etc/passwd", "other.json", "#/$defs/no", "#no"]
 )
-def test_a_reference_out_of_the_schema_is_refused_and_never_fetched(target, monkeypatch):
+def test_valid_json_rejects_external_references(target, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a connection was tried")
 
@@ -114,17 +114,17 @@ def test_a_reference_out_of_the_schema_is_refused_and_never_fetched(target, monk
         True,
     ],
 )  # fmt: skip
-def test_references_within_the_schema_are_followed(schema):
+def test_valid_json_references_within_the_schema_are_followed(schema):
     assert ValidJson(schema)("3", None) == 1.0
 
 
-def test_a_recursive_schema_fits_down_to_the_deepest_accepted_level():
+def test_valid_json_a_recursive_schema_fits_down_to_the_deepest_accepted_level():
     tree = {"type": "object", "properties": {"c": {"$ref": "#"}}, "additionalProperties": False}
     assert ValidJson(tree)('{"c":' * 99 + "{}" + "}" * 99, None) == 1.0
     assert ValidJson(tree)('{"c":' * 98 + '{"d":1}' + "}" * 98, None) == 0.0
 
 
-def test_the_schema_is_a_copy_and_belongs_to_the_state():
+def test_valid_json_the_schema_is_a_copy_and_belongs_to_the_state():
     schema = copy.deepcopy(CITY)
     rubric = ValidJson(schema)
     schema["required"] = []

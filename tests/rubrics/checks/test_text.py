@@ -33,12 +33,12 @@ def test_regex_match_reads_another_field():
     assert RegexMatch("def", field="code")(SimpleNamespace(code="def f()", content=""), None) == 1.0
 
 
-def test_regex_match_says_what_it_looked_for():
+def test_regex_match_explains_the_pattern():
     assert "no match for 'yes'" in RegexMatch("yes").score("no", None).reason
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", None, b"x", "(?P<1>x)"])
-def test_regex_match_refuses_what_is_no_pattern(pattern):
+def test_regex_match_rejects_invalid_patterns(pattern):
     with pytest.raises(InvalidArgumentError, match="`pattern` must be a"):
         RegexMatch(pattern)
 
@@ -84,7 +84,7 @@ def test_exact_match_takes_the_ground_truth():
 
 
 @pytest.mark.parametrize("value", [0.5, True, ["a"], {"a": 1}])
-def test_exact_match_refuses_a_ground_truth_that_is_no_text(value):
+def test_exact_match_rejects_a_ground_truth_that_is_not_text(value):
     with pytest.raises(MissingInputError, match=type(value).__name__):
         ExactMatch()("x", truth(value))
 
@@ -94,7 +94,7 @@ def test_exact_match_without_ground_truth_raises():
         ExactMatch()("x", None)
 
 
-def test_exact_match_refuses_an_expected_number():
+def test_exact_match_rejects_an_expected_number():
     with pytest.raises(
         InvalidArgumentError,
         match="`expected` must be a string, or None for the ground truth, got 3",
@@ -109,5 +109,5 @@ def test_exact_match_state_is_checked_on_loading():
     assert rubric("a", None) == 1.0
 
 
-def test_exact_match_says_both_sides():
+def test_exact_match_explains_both_texts():
     assert ExactMatch("a").score("b", None).reason == "found 'b', wanted 'a'"

@@ -104,7 +104,7 @@ def test_a_reward_function_scores_recorded_rollouts_as_a_rubric(function):
     assert row_of(as_rubric(function), ground_truth="41")["score"] == 0.0
 
 
-def test_it_is_a_trajectory_rubric_with_the_function_inside():
+def test_reward_function_rubric_it_is_a_trajectory_rubric_with_the_function_inside():
     rubric = as_rubric(answered)
     assert isinstance(rubric, RewardFunctionRubric)
     assert isinstance(rubric, TrajectoryRubric)
@@ -113,7 +113,7 @@ def test_it_is_a_trajectory_rubric_with_the_function_inside():
     assert as_rubric(answered) is not rubric
 
 
-def test_it_is_called_once_an_episode_with_the_whole_conversation():
+def test_reward_function_rubric_it_is_called_once_an_episode_with_the_whole_conversation():
     calls = []
 
     @reward_function
@@ -129,7 +129,7 @@ def test_it_is_called_once_an_episode_with_the_whole_conversation():
     assert calls[1:] == [(CHAT, None, {})]
 
 
-def test_columns_reach_the_function_by_name():
+def test_reward_function_rubric_columns_reach_the_function_by_name():
     @reward_function
     def reward(messages, *, level=0):
         return float(level)
@@ -138,7 +138,7 @@ def test_columns_reach_the_function_by_name():
     assert row_of(as_rubric(reward))["score"] == 0.0
 
 
-def test_the_function_can_not_change_what_others_see():
+def test_reward_function_rubric_the_function_can_not_change_what_others_see():
     seen = []
 
     @reward_function
@@ -156,7 +156,7 @@ def test_the_function_can_not_change_what_others_see():
     assert (row["score"], row["error"], seen) == (0.75, None, [4])
 
 
-def test_base_rewards_are_the_rewards_of_the_steps():
+def test_reward_function_rubric_base_rewards_are_the_rewards_of_the_steps():
     row = row_of(as_rubric(stepwise))
     assert (row["score"], row["step_rewards"]) == (0.5, [1.0, 2.0])
 
@@ -171,7 +171,7 @@ def test_base_rewards_are_the_rewards_of_the_steps():
     ],
     ids=["none", "first", "last", "both"],
 )
-def test_steps_that_nothing_is_said_of_have_zero_and_the_last_the_score_where_nothing_is(
+def test_reward_function_rubric_gives_other_steps_zero_and_the_last_the_score_without_outputs(
     outputs, rewards
 ):
     assert row_of(as_rubric(giving(*outputs)))["step_rewards"] == rewards
@@ -182,14 +182,14 @@ def test_steps_that_nothing_is_said_of_have_zero_and_the_last_the_score_where_no
     [[output(2)], [output(-1)], [output("0")], [output("nowhere")], [output(0), output(0)]],
     ids=["after", "before", "text", "unknown", "twice"],
 )
-def test_rewards_that_belong_to_no_step_are_an_error(outputs):
+def test_reward_function_rubric_rewards_of_unknown_steps_are_an_error(outputs):
     row = row_of(as_rubric(giving(*outputs)))
     assert (row["score"], row["is_score_valid"]) == (None, False)
     assert "TrajectoryError: " in row["error"]
     assert repr(outputs[-1]["step_index"]) in row["error"]
 
 
-def test_a_step_may_be_named_by_its_id():
+def test_reward_function_rubric_a_step_may_be_named_by_its_id():
     messages = [CHAT[0], {**CHAT[1], "step_id": "think"}, CHAT[2], {**CHAT[3], "step_id": "say"}]
     rubric = as_rubric(giving(output("say", 3.0), output("think", 1.0)))
     assert row_of(rubric, messages)["step_rewards"] == [1.0, 3.0]
@@ -197,19 +197,19 @@ def test_a_step_may_be_named_by_its_id():
     assert row_of(rubric, messages)["step_rewards"] == [1.0, 3.0]
 
 
-def test_two_rewards_for_a_step_by_its_number_and_by_its_id_are_an_error():
+def test_reward_function_rubric_two_rewards_for_a_step_by_its_number_and_by_its_id_are_an_error():
     messages = [CHAT[0], {**CHAT[1], "step_id": "think"}]
     row = row_of(as_rubric(giving(output("think"), output(0))), messages)
     assert "TrajectoryError: " in row["error"]
 
 
-def test_an_id_of_several_steps_names_none():
+def test_reward_function_rubric_an_ambiguous_id_is_an_error():
     messages = [CHAT[0], {**CHAT[1], "step_id": "s"}, CHAT[2], {**CHAT[3], "step_id": "s"}]
     row = row_of(as_rubric(giving(output("s"))), messages)
     assert "TrajectoryError: " in row["error"]
 
 
-def test_rewards_that_belong_to_no_step_are_told_when_they_are_asked_for():
+def test_reward_function_rubric_rewards_of_unknown_steps_are_reported_by_compute_step_rewards():
     action, observation = Rollout.from_row({"messages": CHAT}).steps[-1]
     rubric = as_rubric(giving(output(7)))
     rubric(action, observation)
@@ -230,7 +230,7 @@ def test_rewards_that_belong_to_no_step_are_told_when_they_are_asked_for():
     ],
     ids=["None", "nan", "error", "reason"],
 )
-def test_a_result_that_is_not_valid_is_a_failure_of_the_rubric(value, said):
+def test_reward_function_rubric_a_result_that_is_not_valid_is_a_failure_of_the_rubric(value, said):
     rubric = as_rubric(reward_function(lambda messages: value))
     row = row_of(rubric)
     assert (row["score"], row["is_score_valid"], row["step_rewards"]) == (None, False, None)
@@ -241,7 +241,7 @@ def test_a_result_that_is_not_valid_is_a_failure_of_the_rubric(value, said):
         rubric(action, observation)
 
 
-def test_what_the_function_raises_the_rubric_raises():
+def test_reward_function_rubric_raises_what_the_function_raises():
     rubric = as_rubric(reward_function(lambda messages: 1 / 0))
     row = row_of(rubric)
     assert (row["score"], row["is_score_valid"]) == (None, False)
@@ -251,7 +251,7 @@ def test_what_the_function_raises_the_rubric_raises():
         rubric(action, observation)
 
 
-def test_the_next_episode_forgets_the_failure_and_the_result():
+def test_reward_function_rubric_the_next_episode_forgets_the_failure_and_the_result():
     rubric = as_rubric(answered)
     assert not row_of(rubric)["is_score_valid"]
     assert row_of(rubric, ground_truth="42")["step_rewards"] == [0.0, 1.0]
@@ -261,7 +261,7 @@ def test_the_next_episode_forgets_the_failure_and_the_result():
     assert rubric.compute_step_rewards() == []
 
 
-def test_functions_of_batches_are_no_rubrics():
+def test_reward_function_rubric_rejects_batch_functions():
     for make in (as_rubric, rubric_of, Gate, Sequential, lambda f: WeightedSum([f], [1.0])):
         with pytest.raises(
             RubricDefinitionError, match="shortest compares the rollouts of a batch"
@@ -283,12 +283,12 @@ def test_reward_functions_are_taken_by_containers():
     assert (row["score"], row["error"]) == (0.5, None)
 
 
-def test_an_async_function_makes_the_tree_async():
+def test_reward_function_rubric_an_async_function_makes_the_tree_async():
     row = row_of(WeightedSum([awaited, stepwise], [0.5, 0.5]), ground_truth="42")
     assert (row["score"], row["step_rewards"], row["error"]) == (0.75, [0.5, 1.5], None)
 
 
-def test_a_guard_tries_the_function_again():
+def test_reward_function_rubric_a_guard_tries_the_function_again():
     tries = []
 
     @reward_function
@@ -302,7 +302,7 @@ def test_a_guard_tries_the_function_again():
     assert (row["score"], tries) == (0.5, [0, 1, 2])
 
 
-def test_a_guard_puts_its_own_score_in_place_of_a_failure(caplog):
+def test_reward_function_rubric_a_guard_puts_its_own_score_in_place_of_a_failure(caplog):
     action, observation = Rollout.from_row({"messages": CHAT}).steps[-1]
     guarded = Guarded(reward_function(lambda messages: None), on_error="zero")
     assert guarded(action, observation) == 0.0
@@ -385,7 +385,7 @@ def test_a_reward_function_scores_an_environment(function, container):
     assert (first.reward, second.reward) == (0.0, 0.0)
 
 
-def test_the_conversation_of_an_environment_is_what_was_said():
+def test_reward_function_rubric_gets_the_conversation_of_an_environment():
     seen = []
 
     @reward_function
@@ -400,27 +400,27 @@ def test_the_conversation_of_an_environment_is_what_was_said():
     ]  # fmt: skip
 
 
-def test_a_failure_in_an_environment_is_no_reward():
+def test_reward_function_rubric_failure_in_an_environment_is_not_a_reward():
     function = reward_function(lambda messages: 1 / 0)
     first, second = played(as_rubric(function), Say(content="a"), Say(content="b"))
     assert (first.reward, second.reward) == (0.0, None)
     assert "ZeroDivisionError" in second.metadata["reward_error"]
 
 
-def test_the_steps_of_an_environment_are_counted_from_zero():
+def test_reward_function_rubric_the_steps_of_an_environment_are_counted_from_zero():
     _, last = played(as_rubric(stepwise), Say(content="a"), Say(content="b"))
     assert last.metadata["step_rewards"] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("turns", ["white black", "0 0", "1 0"])
-def test_a_field_of_an_action_that_is_called_turn_is_no_number_of_a_step(turns):
+def test_reward_function_rubric_field_named_turn_is_not_a_step_number(turns):
     actions = [Turn(content="x", turn=turn) for turn in turns.split()]
     _, last = played(as_rubric(stepwise), *actions)
     assert last.metadata.get("reward_error") is None
     assert last.metadata["step_rewards"] == [1.0, 2.0]
 
 
-def test_an_observation_in_the_middle_that_says_nothing_is_told():
+def test_reward_function_rubric_rejects_an_observation_without_text_in_the_middle():
     _, last = played(as_rubric(stepwise), Say(content="a"), Say(content="b"), world=Quiet)
     assert last.reward is None
     assert (
@@ -429,7 +429,7 @@ def test_an_observation_in_the_middle_that_says_nothing_is_told():
     )
 
 
-def test_the_last_observation_may_say_nothing():
+def test_reward_function_rubric_accepts_a_last_observation_without_text():
     rubric = as_rubric(stepwise)
     assert rubric("a", SimpleNamespace(done=False, message="go on")) == 0.0
     assert rubric("b", SimpleNamespace(done=True)) == 0.5
@@ -439,7 +439,7 @@ def test_the_last_observation_may_say_nothing():
         rubric("b", SimpleNamespace(done=True))
 
 
-def test_observations_and_actions_may_be_mappings():
+def test_reward_function_rubric_observations_and_actions_may_be_mappings():
     seen = []
 
     @reward_function
@@ -486,7 +486,7 @@ class AsyncWords(Words):
         return len(action.content.split()) / 5
 
 
-def test_each_turn_is_a_step_and_the_score_their_sum():
+def test_reward_function_rubric_each_turn_is_a_step_and_the_score_their_sum():
     result = as_reward_function(Words())(CHAT)
     assert result.score == pytest.approx(0.6 + 0.4)
     assert [each.step_index for each in result.step_outputs] == [0, 1]
@@ -494,7 +494,7 @@ def test_each_turn_is_a_step_and_the_score_their_sum():
     assert result.is_score_valid
 
 
-def test_components_are_the_metrics():
+def test_reward_function_rubric_components_are_the_metrics():
     tree = WeightedSum([Words(), lambda action, observation: 0.5], [0.5, 0.5])
     metrics = as_reward_function(tree)(CHAT[:2]).metrics
     assert metrics == {"rubric_0": 0.6, "rubric_1": 0.5}
@@ -503,7 +503,7 @@ def test_components_are_the_metrics():
     assert metrics["rubric_0/mean"] == 0.5
 
 
-def test_ground_truth_and_columns_reach_the_rubric():
+def test_reward_function_rubric_ground_truth_and_columns_reach_the_rubric():
     @as_reward_function
     def looks(action, observation):
         metadata = observation.metadata
@@ -512,7 +512,7 @@ def test_ground_truth_and_columns_reach_the_rubric():
     assert looks(CHAT[:2], "42", level=0.5).score == 42.5
 
 
-def test_a_trajectory_rubric_spreads_its_score():
+def test_reward_function_rubric_a_trajectory_rubric_spreads_its_score():
     function = as_reward_function(Discounted(gamma=0.5))
     result = function(CHAT)
     assert (result.score, [each.base_reward for each in result.step_outputs]) == (1.0, [0.5, 1.0])
@@ -556,7 +556,7 @@ def base_rewards(result):
 CONVERSATIONS = [(number, *range(1, number + 2)) for number in range(1, 9)]
 
 
-def test_each_of_several_threads_gets_the_rewards_of_its_own_steps():
+def test_reward_function_rubric_each_of_several_threads_gets_the_rewards_of_its_own_steps():
     start, together = threading.Barrier(8, timeout=SOON), threading.Barrier(2)
 
     class Meets(Lengths):
@@ -583,7 +583,7 @@ class AsyncLengths(Lengths):
 
 
 @pytest.mark.anyio
-async def test_each_of_several_tasks_gets_the_rewards_of_its_own_steps():
+async def test_reward_function_rubric_each_of_several_tasks_gets_the_rewards_of_its_own_steps():
     function = as_reward_function(AsyncLengths())
     results = {}
 
@@ -598,7 +598,7 @@ async def test_each_of_several_tasks_gets_the_rewards_of_its_own_steps():
     assert len(results) == 8
 
 
-def test_gathered_calls_get_the_rewards_of_their_own_steps_in_each_loop():
+def test_reward_function_rubric_gathered_calls_get_the_rewards_of_their_own_steps_in_each_loop():
     function = as_reward_function(AsyncLengths())
 
     async def main():
@@ -609,7 +609,7 @@ def test_gathered_calls_get_the_rewards_of_their_own_steps_in_each_loop():
         assert [base_rewards(each) for each in results] == [list(each) for each in CONVERSATIONS]
 
 
-def test_each_of_several_event_loops_gets_the_rewards_of_its_own_steps():
+def test_reward_function_rubric_each_of_several_event_loops_gets_the_rewards_of_its_own_steps():
     start, together = threading.Barrier(4, timeout=SOON), threading.Barrier(2)
 
     class Meets(AsyncLengths):
@@ -633,7 +633,7 @@ def test_each_of_several_event_loops_gets_the_rewards_of_its_own_steps():
 
 
 @pytest.mark.anyio
-async def test_a_rubric_that_asks_another_waits_for_no_one_that_waits_for_it():
+async def test_reward_function_rubric_nested_rubrics_do_not_deadlock():
     inner = as_reward_function(AsyncLengths())
 
     class Asks(AsyncLengths):
@@ -654,7 +654,7 @@ async def test_a_rubric_that_asks_another_waits_for_no_one_that_waits_for_it():
 
 
 @pytest.mark.anyio
-async def test_a_failure_lets_the_next_task_in():
+async def test_reward_function_rubric_a_failure_lets_the_next_task_in():
     class Picky(AsyncLengths):
         async def score_trajectory(self, trajectory):
             if len(trajectory) == 1:
@@ -666,7 +666,7 @@ async def test_a_failure_lets_the_next_task_in():
     assert base_rewards(await function(spoken(3, 4))) == [3.0, 4.0]
 
 
-def test_a_failure_lets_the_next_thread_in():
+def test_reward_function_rubric_a_failure_lets_the_next_thread_in():
     class Picky(Lengths):
         def score_trajectory(self, trajectory):
             if len(trajectory) == 1:
@@ -679,7 +679,7 @@ def test_a_failure_lets_the_next_thread_in():
         assert base_rewards(pool.submit(function, spoken(3, 4)).result(SOON)) == [3.0, 4.0]
 
 
-def test_threads_score_at_the_same_time_what_remembers_nothing():
+def test_reward_function_rubric_stateless_rubrics_are_scored_by_threads_concurrently():
     both = threading.Barrier(2, timeout=SOON)
 
     @as_reward_function
@@ -693,7 +693,7 @@ def test_threads_score_at_the_same_time_what_remembers_nothing():
 
 
 @pytest.mark.anyio
-async def test_tasks_score_at_the_same_time_what_remembers_nothing():
+async def test_reward_function_rubric_stateless_rubrics_are_scored_by_tasks_concurrently():
     inside, both = [], anyio.Event()
 
     @as_reward_function
@@ -711,13 +711,13 @@ async def test_tasks_score_at_the_same_time_what_remembers_nothing():
     assert len(inside) == 2
 
 
-def test_steps_are_numbered_by_the_turn_where_the_conversation_begins_with_examples():
+def test_as_reward_function_numbers_steps_after_examples():
     result = as_reward_function(Words())(CHAT, first_turn=1)
     assert [(each.step_index, each.base_reward) for each in result.step_outputs] == [(1, 0.4)]
 
 
 @pytest.mark.anyio
-async def test_of_an_async_tree_the_function_is_async():
+async def test_reward_function_rubric_of_an_async_tree_the_function_is_async():
     for tree in (AsyncWords(), WeightedSum([AsyncWords()], [1.0]), Guarded(AsyncWords())):
         function = as_reward_function(tree)
         assert function.is_async
@@ -726,20 +726,20 @@ async def test_of_an_async_tree_the_function_is_async():
 
 
 @pytest.mark.anyio
-async def test_a_sync_tree_may_be_called_inside_of_a_running_loop():
+async def test_reward_function_rubric_a_sync_tree_may_be_called_inside_of_a_running_loop():
     function = as_reward_function(Words())
     assert not function.is_async
     assert function(CHAT).score == pytest.approx(1.0)
 
 
-def test_a_failure_of_the_rubric_is_no_zero():
+def test_reward_function_rubric_failure_of_the_rubric_is_not_zero():
     messages = [CHAT[0], CHAT[1], CHAT[2], {"role": "assistant", "content": ""}]
     result = as_reward_function(Fails())(messages)
     assert (result.score, result.is_score_valid, result.step_outputs) == (None, False, None)
     assert result.error == "ValueError: nothing was said"
 
 
-def test_a_failure_that_a_guard_dealt_with_is_told_beside_the_score(caplog):
+def test_reward_function_rubric_failure_handled_by_a_guard_is_reported_beside_the_score(caplog):
     messages = [CHAT[0], CHAT[1], CHAT[2], {"role": "assistant", "content": ""}]
     result = as_reward_function(Guarded(Fails(), on_error="zero"))(messages)
     assert (result.score, result.is_score_valid) == (0.25, True)
@@ -748,13 +748,13 @@ def test_a_failure_that_a_guard_dealt_with_is_told_beside_the_score(caplog):
     assert "nothing was said" in caplog.text
 
 
-def test_a_conversation_without_a_turn_is_a_failure():
+def test_reward_function_rubric_a_conversation_without_a_turn_is_a_failure():
     result = as_reward_function(Words())(CHAT[:1])
     assert not result.is_score_valid
     assert "no assistant turn" in result.error
 
 
-def test_it_is_called_as_the_rubric_is():
+def test_reward_function_rubric_it_is_called_as_the_rubric_is():
     function = as_reward_function(Words())
     assert function.__name__ == "Words"
     assert function.__doc__ == Words.__doc__
@@ -768,7 +768,7 @@ def test_a_reward_function_is_one_already():
 
 
 @pytest.mark.parametrize("thing", [None, 3, "Words", Words, lambda action: 1.0], ids=range(5))
-def test_what_is_no_rubric_is_refused(thing):
+def test_reward_function_rubric_rejects_what_is_not_a_rubric(thing):
     with pytest.raises(RubricDefinitionError):
         as_reward_function(thing)
 
@@ -806,7 +806,7 @@ MESSAGES = st.lists(
 @pytest.mark.parametrize("name", TREES)
 @settings(max_examples=25, deadline=None)
 @given(messages=MESSAGES, columns=st.sampled_from([{}, {"ground_truth": "42"}, {"level": 3}]))
-def test_there_and_back_a_rubric_scores_the_same(name, messages, columns):
+def test_reward_function_rubric_there_and_back_a_rubric_scores_the_same(name, messages, columns):
     tree = TREES[name]
     row = row_of(tree(), messages, **columns)
     back = row_of(as_rubric(as_reward_function(tree())), messages, **columns)
@@ -818,7 +818,7 @@ def test_there_and_back_a_rubric_scores_the_same(name, messages, columns):
 @settings(max_examples=25, deadline=None)
 @given(messages=MESSAGES)
 @pytest.mark.parametrize("function", [answered, stepwise], ids=["answered", "stepwise"])
-def test_back_and_there_a_function_scores_the_same(function, messages):
+def test_reward_function_rubric_back_and_there_a_function_scores_the_same(function, messages):
     result = function(messages, "42")
     back = as_reward_function(as_rubric(function))(messages, "42")
     assert (back.score, back.is_score_valid) == (result.score, result.is_score_valid)
@@ -831,7 +831,7 @@ def test_back_and_there_a_function_scores_the_same(function, messages):
 # Fingerprints
 
 
-def test_fingerprints_tell_functions_apart():
+def test_reward_function_rubric_fingerprints_distinguish_functions():
     assert as_rubric(answered).fingerprint() == as_rubric(answered).fingerprint()
     assert as_rubric(answered).fingerprint() != as_rubric(stepwise).fingerprint()
     assert as_rubric(giving(output(0))).fingerprint() != as_rubric(giving(output(1))).fingerprint()

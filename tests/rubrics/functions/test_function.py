@@ -191,7 +191,7 @@ async def test_async_callables_are_reward_functions(name):
     ],
     ids=lambda attributes: next(iter(attributes)),
 )
-def test_a_callable_object_may_have_any_attributes(attributes):
+def test_reward_function_a_callable_object_may_have_any_attributes(attributes):
     function = reward_function(Holder(**attributes))
     assert (function.mode, function.is_async) == ("pointwise", False)
     assert function(CHAT, ground_truth="42").score == 1.0
@@ -205,23 +205,25 @@ def test_a_callable_object_may_have_any_attributes(attributes):
     ],
     ids=["first", "later"],
 )
-def test_positional_only_parameters_but_the_messages_are_refused_when_decorated(function):
+def test_reward_function_positional_only_parameters_but_the_messages_are_rejected_when_decorated(
+    function,
+):
     with pytest.raises(RewardFunctionError, match=r"<lambda> takes '.*' by position only"):
         reward_function(function)
 
 
-def test_a_method_that_is_not_bound_is_refused_when_it_is_decorated():
+def test_reward_function_a_method_that_is_not_bound_is_rejected_when_it_is_decorated():
     with pytest.raises(RewardFunctionError, match=r"reward_function\(thing\.method\)"):
         reward_function(Judge.method)
 
 
 @pytest.mark.parametrize("thing", [3, None.__class__, Judge, "reward", EvaluateResult])
-def test_what_is_no_function_is_refused(thing):
+def test_reward_function_rejects_what_is_not_a_function(thing):
     with pytest.raises(RewardFunctionError, match="@reward_function decorates functions, got"):
         reward_function(thing)
 
 
-def test_a_function_without_a_conversation_is_refused_when_it_is_decorated():
+def test_reward_function_a_function_without_a_conversation_is_rejected_when_it_is_decorated():
     with pytest.raises(RewardFunctionError, match="takes no 'messages'"):
 
         @reward_function
@@ -230,7 +232,7 @@ def test_a_function_without_a_conversation_is_refused_when_it_is_decorated():
 
 
 @pytest.mark.parametrize("mode", ["pointwise", "batch"])
-def test_a_mode_may_be_said(mode):
+def test_reward_function_accepts_a_mode(mode):
     @reward_function(mode=mode)
     def reward(them, truths):
         return [float(truth == "42") for truth in truths] if mode == "batch" else 1.0
@@ -242,14 +244,14 @@ def test_a_mode_may_be_said(mode):
         assert reward(CHAT, "42").score == 1.0
 
 
-def test_a_mode_that_is_said_wrong_is_refused():
+def test_reward_function_rejects_a_wrong_mode():
     with pytest.raises(RewardFunctionError, match="its mode is 'batch'"):
         reward_function(mode="batch")(bare)
     with pytest.raises(RewardFunctionError, match="`mode` must be 'pointwise' or 'batch', got"):
         reward_function(mode="group")(bare)
 
 
-def test_brackets_without_a_mode_are_the_same():
+def test_reward_function_brackets_without_a_mode_are_the_same():
     assert reward_function()(bare)(CHAT, "42").score == 1.0
 
 
@@ -297,12 +299,12 @@ def seen(messages):
     [unannotated, as_list, as_builtin, as_optional, as_text, as_dicts, as_nothing_known],
     ids=lambda function: function.__name__,
 )
-def test_messages_arrive_as_messages_however_they_are_annotated(function, given):
+def test_reward_function_messages_arrive_as_messages_however_they_are_annotated(function, given):
     result = reward_function(function)(given)
     assert (result.score, result.error) == (1.0, None)
 
 
-def test_messages_of_a_batch_arrive_as_messages():
+def test_reward_function_messages_of_a_batch_arrive_as_messages():
     @reward_function
     def reward(rollouts_messages: List[List[Message]]):  # noqa: UP006
         return [seen(messages) for messages in rollouts_messages]
@@ -311,7 +313,7 @@ def test_messages_of_a_batch_arrive_as_messages():
 
 
 @pytest.mark.parametrize("kind", [dict, lambda each: Message(**each)], ids=["dict", "Message"])
-def test_the_callers_list_is_not_changed(kind):
+def test_reward_function_the_callers_list_is_not_changed(kind):
     @reward_function
     def pops(messages):
         messages.pop()
@@ -336,7 +338,7 @@ def test_the_callers_list_is_not_changed(kind):
 
 
 @pytest.mark.parametrize("messages", [None, "hi", 3, {"role": "user"}, [3], [{"role": "robot"}]])
-def test_messages_that_are_none_make_the_result_invalid(messages):
+def test_reward_function_invalid_messages_make_the_result_invalid(messages):
     result = answered(messages, "42")
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error.startswith(
@@ -347,19 +349,19 @@ def test_messages_that_are_none_make_the_result_invalid(messages):
 # Arguments
 
 
-def test_arguments_may_be_given_by_name():
+def test_reward_function_accepts_arguments_by_name():
     assert answered(messages=CHAT, ground_truth="42", bonus=0.5).score == 1.5
 
 
-def test_defaults_stay_where_nothing_is_given():
+def test_reward_function_defaults_stay_where_nothing_is_given():
     assert answered(CHAT, "42").score == 1.0
 
 
-def test_what_the_function_does_not_take_is_left_out():
+def test_reward_function_what_the_function_does_not_take_is_left_out():
     assert answered(CHAT, "42", id="q7", group=3).score == 1.0
 
 
-def test_kwargs_take_all_the_rest():
+def test_reward_function_kwargs_take_all_the_rest():
     @reward_function
     def reward(messages, **kwargs):
         return EvaluateResult(score=1.0, metrics=kwargs)
@@ -368,13 +370,13 @@ def test_kwargs_take_all_the_rest():
     assert reward(CHAT, "42", **names).metrics == {"ground_truth": "42", **names}
 
 
-def test_a_missing_argument_is_told():
+def test_reward_function_a_missing_argument_is_reported():
     result = reward_function(lambda messages, limit: 1.0)(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
     assert "missing 1 required positional argument: 'limit'" in result.error
 
 
-def test_the_signature_is_bound_once(monkeypatch):
+def test_reward_function_the_signature_is_bound_once(monkeypatch):
     calls = []
     monkeypatch.setattr(inspect, "signature", lambda *args, **kwargs: calls.append(args))
     monkeypatch.setattr(inspect, "iscoroutinefunction", lambda each: calls.append(each))
@@ -384,7 +386,7 @@ def test_the_signature_is_bound_once(monkeypatch):
     assert calls == []
 
 
-def test_what_is_given_by_place_and_by_name_goes_where_the_function_takes_it():
+def test_reward_function_passes_positional_and_named_arguments():
     """Not to the ground truth, which it doesn't take."""
 
     @reward_function
@@ -400,7 +402,7 @@ def test_what_is_given_by_place_and_by_name_goes_where_the_function_takes_it():
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_finite_float_is_the_score(score):
+def test_reward_function_a_finite_float_is_the_score(score):
     assert reward_function(lambda messages: score)(CHAT) == EvaluateResult(score=score)
 
 
@@ -421,7 +423,7 @@ def test_a_finite_float_is_the_score(score):
     ],
     ids=repr,
 )
-def test_what_is_no_result_makes_the_result_invalid(value):
+def test_reward_function_invalid_return_values_make_the_result_invalid(value):
     result = reward_function(lambda messages: value)(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error.startswith("RewardFunctionError: <lambda> returned ")
@@ -432,13 +434,13 @@ def test_what_is_no_result_makes_the_result_invalid(value):
     [{}, {"score": None}, {"is_score_valid": False}, EvaluateResult(is_score_valid=False)],
     ids=["empty", "None", "invalid", "result"],
 )
-def test_an_invalid_result_says_why_whatever_the_function_says(value):
+def test_reward_function_invalid_result_always_has_a_reason(value):
     result = reward_function(lambda messages: value)(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error
 
 
-def test_dicts_and_results_are_returned_as_results():
+def test_reward_function_dicts_and_results_are_returned_as_results():
     outputs = [{"step_index": 0, "base_reward": 0.5}]
     given = {"score": 0.5, "step_outputs": outputs}
     result = EvaluateResult(**given)
@@ -447,12 +449,12 @@ def test_dicts_and_results_are_returned_as_results():
     assert result.step_outputs == [StepOutput(step_index=0, base_reward=0.5)]
 
 
-def test_a_coroutine_of_a_function_that_is_not_async_is_told_and_not_left_unawaited():
+def test_reward_function_closes_and_reports_a_coroutine_of_a_sync_function():
     result = reward_function(lambda messages: awaited.function(messages, "42"))(CHAT)
     assert "returned an awaitable, but it isn't declared async" in result.error
 
 
-def test_generators_are_no_results():
+def test_reward_function_rejects_generators():
     def generator(messages):
         yield 1.0
 
@@ -467,13 +469,13 @@ def test_generators_are_no_results():
 # Batches
 
 
-def test_a_batch_has_one_result_for_each_rollout():
+def test_reward_function_a_batch_has_one_result_for_each_rollout():
     results = shortest([OTHER, CHAT, OTHER])
     assert [result.score for result in results] == [0.0, 1.0, 0.0]
     assert shortest([]) == []
 
 
-def test_a_batch_takes_ground_truths_one_for_each():
+def test_reward_function_a_batch_takes_ground_truths_one_for_each():
     @reward_function
     def reward(rollouts_messages, ground_truths):
         return [float(truth == "42") for truth in ground_truths]
@@ -485,7 +487,7 @@ def test_a_batch_takes_ground_truths_one_for_each():
 
 
 @pytest.mark.parametrize("truths", [["42"], ["42"] * 4, "abc", {"a": 1}, 3])
-def test_another_number_of_ground_truths_is_an_error(truths):
+def test_reward_function_another_number_of_ground_truths_is_an_error(truths):
     results = shortest([CHAT, CHAT, CHAT], truths)
     assert len(results) == 3
     for result in results:
@@ -494,7 +496,7 @@ def test_another_number_of_ground_truths_is_an_error(truths):
 
 
 @pytest.mark.parametrize("given", [3, 5, 0])
-def test_another_number_of_results_is_an_error(given):
+def test_reward_function_another_number_of_results_is_an_error(given):
     results = reward_function(lambda rollouts_messages: [1.0] * given)([CHAT] * 4)
     assert len(results) == 4
     for result in results:
@@ -503,7 +505,7 @@ def test_another_number_of_results_is_an_error(given):
         assert expected in result.error
 
 
-def test_a_batch_that_raises_makes_each_of_its_results_invalid():
+def test_reward_function_a_batch_that_raises_makes_each_of_its_results_invalid():
     results = reward_function(lambda rollouts_messages: 1 / 0)([CHAT, CHAT])
     assert [result.is_score_valid for result in results] == [False, False]
     assert all(result.error.startswith("ZeroDivisionError: ") for result in results)
@@ -523,7 +525,7 @@ def test_one_bad_result_of_a_batch_is_invalid_alone():
     assert results[1].error.startswith("RewardFunctionError: <lambda>[1] returned None")
 
 
-def test_a_conversation_of_a_batch_that_is_none_is_named():
+def test_reward_function_names_an_invalid_conversation_of_a_batch():
     results = shortest([CHAT, [{"role": "robot"}]])
     assert len(results) == 2
     for result in results:
@@ -531,7 +533,7 @@ def test_a_conversation_of_a_batch_that_is_none_is_named():
 
 
 @pytest.mark.parametrize("given", ["abc", b"abc", None, 3, {"messages": CHAT}], ids=repr)
-def test_what_is_no_list_of_conversations_makes_the_results_invalid(given):
+def test_reward_function_invalid_lists_of_conversations_make_the_results_invalid(given):
     results = shortest(given)
     assert results
     for result in results:
@@ -541,7 +543,7 @@ def test_what_is_no_list_of_conversations_makes_the_results_invalid(given):
 
 
 @pytest.mark.anyio
-async def test_a_batch_may_be_async():
+async def test_reward_function_a_batch_may_be_async():
     @reward_function
     async def reward(rollouts_messages):
         await anyio.lowlevel.checkpoint()
@@ -566,32 +568,32 @@ async def test_a_batch_may_be_async():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_what_a_function_raises_is_told_in_the_result(error, said):
+def test_reward_function_reports_what_the_function_raises(error, said):
     result = reward_function(raiser(error))(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error.startswith(said)
     assert result.step_outputs is None
 
 
-def test_the_line_that_raised_is_told():
+def test_reward_function_reports_the_line_that_raised():
     result = reward_function(lambda messages: 1 / 0)(CHAT)
     line = inspect.currentframe().f_lineno - 1
     assert result.error == f"ZeroDivisionError: division by zero (line {line} of test_function.py)"
 
 
-def test_a_function_that_exits_is_a_failure_like_any_other():
+def test_reward_function_a_function_that_exits_is_a_failure_like_any_other():
     result = reward_function(lambda messages: sys.exit("no licence"))(CHAT)
     assert result.error.startswith("SystemExit: no licence")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
-def test_interrupts_pass(error):
+def test_reward_function_interrupts_pass(error):
     with pytest.raises(error):
         reward_function(raiser(error()))(CHAT)
 
 
 @pytest.mark.anyio
-async def test_what_an_async_function_raises_is_told_in_the_result():
+async def test_reward_function_reports_what_an_async_function_raises():
     for error in (ValueError("no answer"), SystemExit(3)):
         result = await reward_function(async_raiser(error))(CHAT)
         assert (result.score, result.is_score_valid) == (None, False)
@@ -599,19 +601,19 @@ async def test_what_an_async_function_raises_is_told_in_the_result():
 
 
 @pytest.mark.anyio
-async def test_bad_messages_are_told_by_the_result_of_an_async_function_too():
+async def test_reward_function_reports_invalid_messages_of_an_async_function():
     result = await awaited(3, "42")
     assert result.error.startswith("InvalidArgumentError: `messages` must be a list of messages")
 
 
 @pytest.mark.anyio
-async def test_interrupts_pass_an_async_function():
+async def test_reward_function_interrupts_pass_an_async_function():
     with pytest.raises(KeyboardInterrupt):
         await reward_function(async_raiser(KeyboardInterrupt()))(CHAT)
 
 
 @pytest.mark.anyio
-async def test_a_cancellation_passes():
+async def test_reward_function_a_cancellation_passes():
     given = []
     with anyio.CancelScope() as scope:
 
@@ -625,7 +627,7 @@ async def test_a_cancellation_passes():
     assert given == []
 
 
-def test_the_exception_itself_is_seen_by_who_asks():
+def test_evaluate_or_raise_raises_the_exception():
     with pytest.raises(ZeroDivisionError):
         reward_function(lambda messages: 1 / 0).evaluate_or_raise(CHAT)
     with pytest.raises(RewardFunctionError, match="returned None"):
@@ -637,7 +639,7 @@ def test_the_exception_itself_is_seen_by_who_asks():
 
 
 @pytest.mark.anyio
-async def test_the_exception_of_an_async_function_is_seen_by_who_asks():
+async def test_evaluate_or_raise_raises_the_exception_of_an_async_function():
     with pytest.raises(ValueError, match="no answer"):
         await reward_function(async_raiser(ValueError("no answer"))).evaluate_or_raise(CHAT)
 
@@ -645,7 +647,7 @@ async def test_the_exception_of_an_async_function_is_seen_by_who_asks():
 # A function still
 
 
-def test_it_looks_like_the_function_that_it_was():
+def test_reward_function_has_the_name_and_docstring_of_the_function():
     assert answered.__name__ == answered.__qualname__ == "answered"
     assert answered.__doc__ == "The last message holds the ground truth."
     assert answered.__module__ == __name__
@@ -654,24 +656,24 @@ def test_it_looks_like_the_function_that_it_was():
     assert list(inspect.signature(answered).parameters) == ["messages", "ground_truth", "bonus"]
 
 
-def test_it_says_what_it_is():
+def test_reward_function_has_a_repr():
     assert repr(answered) == "<pointwise reward function answered>"
     assert repr(shortest) == "<batch reward function shortest>"
 
 
-def test_a_callable_object_is_called_by_its_class():
+def test_reward_function_a_callable_object_is_called_by_its_class():
     assert reward_function(Judge()).__name__ == "Judge"
 
 
 @pytest.mark.parametrize("function", [answered, awaited, shortest], ids=lambda f: f.__name__)
-def test_a_function_of_a_module_is_pickled_and_copied_as_itself(function):
+def test_reward_function_a_function_of_a_module_is_pickled_and_copied_as_itself(function):
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(function, protocol)) is function
     assert copy.copy(function) is function
     assert copy.deepcopy({"f": function})["f"] is function
 
 
-def test_a_bare_function_of_a_module_is_pickled_with_its_mode():
+def test_reward_function_a_bare_function_of_a_module_is_pickled_with_its_mode():
     made = pickle.loads(pickle.dumps(reward_function(bare)))
     assert isinstance(made, RewardFunction)
     assert (made.function, made.mode) == (bare, "pointwise")
@@ -679,7 +681,7 @@ def test_a_bare_function_of_a_module_is_pickled_with_its_mode():
     assert (made.function, made.mode) == (unnamed, "batch")
 
 
-def test_a_function_of_no_module_can_not_be_pickled_as_none_can():
+def test_reward_function_of_no_module_can_not_be_pickled():
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(reward_function(lambda messages: 1.0))
 
@@ -692,7 +694,7 @@ def test_a_function_of_no_module_can_not_be_pickled_as_none_can():
     [bare, keyword_only, messages_positional, everything, shortest.function, Judge().method],
     ids=lambda function: function.__name__,
 )
-def test_a_bare_function_on_messages_is_known(function):
+def test_reward_function_a_bare_function_on_messages_is_known(function):
     assert takes_messages(function)
 
 
@@ -701,7 +703,7 @@ def test_a_bare_function_on_messages_is_known(function):
     [wrapped, functools.partial(scaled, 1.0), Judge(), AsyncJudge(), Judge().method],
     ids=["wrapped", "partial", "object", "async object", "method"],
 )
-def test_a_bare_callable_on_messages_is_known(function):
+def test_reward_function_a_bare_callable_on_messages_is_known(function):
     assert takes_messages(function)
 
 
@@ -710,7 +712,7 @@ def test_a_bare_callable_on_messages_is_known(function):
     [lambda action, observation: 1.0, lambda *messages: 1.0, max, print, 3, None, Judge],
     ids=["function", "stars", "max", "print", "int", "None", "class"],
 )
-def test_other_things_take_no_messages(thing):
+def test_reward_function_other_things_take_no_messages(thing):
     messages = "local"
     assert not takes_messages(thing)
     assert messages

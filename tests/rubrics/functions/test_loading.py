@@ -81,28 +81,28 @@ REWARDS = """
         ("optional", 0.5),
     ],
 )
-def test_what_a_spec_may_name(write, name, score):
+def test_load_reward_what_a_spec_may_name(write, name, score):
     rubric = load_reward(f"{write(REWARDS)}:{name}")
     assert isinstance(rubric, Rubric)
     assert rubric("a", "o") == score
 
 
-def test_an_async_function_is_an_async_rubric(write):
+def test_load_reward_an_async_function_is_an_async_rubric(write):
     rubric = load_reward(f"{write(REWARDS)}:async_function")
     assert asyncio.run(rubric.evaluate("a", "o")) == 0.875
 
 
-def test_a_module_that_is_installed_may_be_named():
+def test_load_reward_a_module_that_is_installed_may_be_named():
     assert type(load_reward("guerdon.rubrics:NumericAnswer")) is NumericAnswer
 
 
-def test_a_module_of_the_working_directory_may_be_named(write, tmp_path, monkeypatch):
+def test_load_reward_a_module_of_the_working_directory_may_be_named(write, tmp_path, monkeypatch):
     write("def reward(action, observation): return 0.5", "mine_reward.py")
     monkeypatch.chdir(tmp_path)
     assert load_reward("mine_reward:reward")("a", "o") == 0.5
 
 
-def test_a_relative_path_is_from_the_working_directory(write, tmp_path, monkeypatch):
+def test_load_reward_a_relative_path_is_from_the_working_directory(write, tmp_path, monkeypatch):
     write("def reward(action, observation): return 0.5", "sub/reward.py")
     monkeypatch.chdir(tmp_path)
     assert load_reward("sub/reward.py:reward")("a", "o") == 0.5
@@ -123,7 +123,7 @@ def test_a_relative_path_is_from_the_working_directory(write, tmp_path, monkeypa
         ("broken", r"broken\(\) raised LookupError: no such judge"),
     ],
 )
-def test_what_a_spec_may_not_name(write, name, message):
+def test_load_reward_what_a_spec_may_not_name(write, name, message):
     spec = f"{write(REWARDS)}:{name}"
     with pytest.raises(LoadError, match=message) as caught:
         load_reward(spec)
@@ -131,24 +131,24 @@ def test_what_a_spec_may_not_name(write, name, message):
 
 
 @pytest.mark.parametrize("spec", ["reward", "", ":", "reward.py:", ":name", "reward.py"])
-def test_a_spec_without_a_name_shows_how_one_is_written(spec):
+def test_load_reward_a_spec_without_a_name_shows_how_one_is_written(spec):
     with pytest.raises(LoadError, match=r"names nothing; write module:name or file\.py:name"):
         load_reward(spec)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_load_reward_a_missing_file_is_named(tmp_path):
     with pytest.raises(LoadError, match=r"there is no file .*nowhere\.py"):
         load_reward(f"{tmp_path}/nowhere.py:reward")
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_load_reward_a_folder_is_no_file(tmp_path):
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(LoadError, match=r"there is no file .*folder\.py"):
         load_reward(f"{tmp_path}/folder.py:reward")
 
 
 @pytest.mark.parametrize("module", ["mine_absent", "guerdon.absent", "mine_absent.deeper"])
-def test_a_missing_module_is_named(module):
+def test_load_reward_a_missing_module_is_named(module):
     with pytest.raises(LoadError, match=r"there is no module '(mine_absent|guerdon\.absent)'"):
         load_reward(f"{module}:reward")
 
@@ -165,7 +165,7 @@ def only_of(path, error):
     return text
 
 
-def test_a_file_that_raises_shows_its_own_traceback(write):
+def test_load_reward_a_file_that_raises_shows_its_own_traceback(write):
     path = write(
         """
         def setup():
@@ -183,7 +183,7 @@ def test_a_file_that_raises_shows_its_own_traceback(write):
     assert text.endswith("ZeroDivisionError: by design\n")
 
 
-def test_a_syntax_error_shows_the_line(write):
+def test_load_reward_a_syntax_error_shows_the_line(write):
     path = write("x = 1\ndef reward(:\n    pass\n")
     with pytest.raises(LoadError, match="importing it raised SyntaxError") as caught:
         load_reward(f"{path}:reward")
@@ -192,7 +192,7 @@ def test_a_syntax_error_shows_the_line(write):
     assert "def reward(:" in text
 
 
-def test_a_module_that_raises_shows_its_own_traceback(write, tmp_path, monkeypatch):
+def test_load_reward_a_module_that_raises_shows_its_own_traceback(write, tmp_path, monkeypatch):
     path = write("raise RuntimeError('no licence')", "mine_raises.py")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LoadError, match="importing it raised RuntimeError") as caught:
@@ -200,14 +200,14 @@ def test_a_module_that_raises_shows_its_own_traceback(write, tmp_path, monkeypat
     assert "RuntimeError: no licence" in only_of(path, caught.value)
 
 
-def test_a_file_that_imports_what_is_not_there_shows_where(write):
+def test_load_reward_a_file_that_imports_what_is_not_there_shows_where(write):
     path = write("import beside_absent")
     with pytest.raises(LoadError, match="No module named 'beside_absent'") as caught:
         load_reward(f"{path}:reward")
     assert "import beside_absent" in only_of(path, caught.value)
 
 
-def test_a_module_that_imports_what_is_not_there_is_not_called_missing(
+def test_load_reward_a_module_that_imports_what_is_not_there_is_not_called_missing(
     write, tmp_path, monkeypatch
 ):
     path = write("import beside_absent", "mine_imports.py")
@@ -217,7 +217,7 @@ def test_a_module_that_imports_what_is_not_there_is_not_called_missing(
     assert "import beside_absent" in only_of(path, caught.value)
 
 
-def test_a_sibling_that_raises_is_in_the_traceback(write):
+def test_load_reward_a_sibling_that_raises_is_in_the_traceback(write):
     sibling = write("raise OSError('no model')", "beside_raises.py")
     path = write("import beside_raises")
     with pytest.raises(LoadError, match="OSError: no model") as caught:
@@ -225,26 +225,28 @@ def test_a_sibling_that_raises_is_in_the_traceback(write):
     assert sibling in only_of(path, caught.value)
 
 
-def test_a_factory_that_raises_shows_its_traceback(write):
+def test_load_reward_a_factory_that_raises_shows_its_traceback(write):
     path = write(REWARDS)
     with pytest.raises(LoadError) as caught:
         load_reward(f"{path}:broken")
     assert 'raise LookupError("no such judge")' in only_of(path, caught.value)
 
 
-def test_a_file_that_exits_is_an_error_like_any_other(write):
+def test_load_reward_a_file_that_exits_is_an_error_like_any_other(write):
     path = write("import sys\nsys.exit(0)")
     with pytest.raises(LoadError, match="importing it raised SystemExit: 0"):
         load_reward(f"{path}:reward")
 
 
-def test_a_factory_that_exits_is_an_error_like_any_other(write):
+def test_load_reward_a_factory_that_exits_is_an_error_like_any_other(write):
     path = write("import sys\ndef reward():\n    sys.exit(0)")
     with pytest.raises(LoadError, match="SystemExit: 0"):
         load_reward(f"{path}:reward")
 
 
-def test_a_file_beside_the_package_is_not_taken_for_the_package(write, tmp_path, monkeypatch):
+def test_load_reward_a_file_beside_the_package_is_not_taken_for_the_package(
+    write, tmp_path, monkeypatch
+):
     path = write("def setup():\n    1 / 0\nsetup()", "guerdon_rewards/reward.py")
     monkeypatch.setattr(loading, "__file__", str(tmp_path / "guerdon/_loading.py"))
     with pytest.raises(LoadError) as caught:
@@ -252,7 +254,7 @@ def test_a_file_beside_the_package_is_not_taken_for_the_package(write, tmp_path,
     assert "in setup" in caught.value.traceback
 
 
-def test_a_file_that_failed_can_be_mended_and_loaded_again(write):
+def test_a_failed_file_can_be_fixed_and_loaded_again(write):
     path = write("raise ValueError")
     with pytest.raises(LoadError):
         load_reward(f"{path}:reward")
@@ -263,13 +265,13 @@ def test_a_file_that_failed_can_be_mended_and_loaded_again(write):
 # Modules
 
 
-def test_a_file_may_import_what_lies_beside_it(write):
+def test_load_reward_a_file_may_import_what_lies_beside_it(write):
     write("VALUE = 0.5", "beside_value.py")
     path = write("from beside_value import VALUE\ndef reward(action, observation): return VALUE")
     assert load_reward(f"{path}:reward")("a", "o") == 0.5
 
 
-def test_a_file_is_loaded_once(write, tmp_path, monkeypatch):
+def test_load_reward_a_file_is_loaded_once(write, tmp_path, monkeypatch):
     path = write("reward = []\nclass Reward:\n    pass\n")
     monkeypatch.chdir(tmp_path)
     assert loading.load_object(f"{path}:reward") is loading.load_object("reward.py:reward")
@@ -277,14 +279,14 @@ def test_a_file_is_loaded_once(write, tmp_path, monkeypatch):
     assert getattr(sys.modules[found.__module__], "Reward") is found  # noqa: B009
 
 
-def test_files_of_one_name_are_two_modules(write):
+def test_load_reward_files_of_one_name_are_two_modules(write):
     one = write("def reward(action, observation): return 0.25", "one/reward.py")
     two = write("def reward(action, observation): return 0.5", "two/reward.py")
     assert load_reward(f"{one}:reward")("a", "o") == 0.25
     assert load_reward(f"{two}:reward")("a", "o") == 0.5
 
 
-def test_a_file_may_be_called_like_an_installed_module(write):
+def test_load_reward_a_file_may_be_called_like_an_installed_module(write):
     path = write("def reward(action, observation): return 0.5", "json.py")
     module = sys.modules["json"]
     assert load_reward(f"{path}:reward")("a", "o") == 0.5
@@ -294,7 +296,7 @@ def test_a_file_may_be_called_like_an_installed_module(write):
 # Files inside of a package
 
 
-def test_a_file_inside_of_a_package_is_imported_as_part_of_it(write):
+def test_load_reward_a_file_inside_of_a_package_is_imported_as_part_of_it(write):
     for folder in ("mine_outer", "mine_outer/inner"):
         write("", f"{folder}/__init__.py")
     write("VALUE = 0.25", "mine_outer/more.py")
@@ -320,26 +322,28 @@ def test_a_file_inside_of_a_package_is_imported_as_part_of_it(write):
     assert loading.load_object("mine_outer.inner.reward:Reward") is found
 
 
-def test_a_package_runs_its_init_before_its_file(write):
+def test_load_reward_a_package_runs_its_init_before_its_file(write):
     write("BEGUN = ['init']", "mine_begun/__init__.py")
     path = write("from mine_begun import BEGUN\nBEGUN.append('file')", "mine_begun/reward.py")
     assert loading.load_object(f"{path}:BEGUN") == ["init", "file"]
 
 
-def test_the_init_file_of_a_package_may_be_named_itself(write):
+def test_load_reward_the_init_file_of_a_package_may_be_named_itself(write):
     path = write("def reward(action, observation): return 0.5", "mine_init/__init__.py")
     assert load_reward(f"{path}:reward")("a", "o") == 0.5
     assert "mine_init" in sys.modules
 
 
-def test_a_relative_path_into_a_package_is_from_the_working_directory(write, tmp_path, monkeypatch):
+def test_load_reward_a_relative_path_into_a_package_is_from_the_working_directory(
+    write, tmp_path, monkeypatch
+):
     write("", "mine_near/__init__.py")
     write("def reward(action, observation): return 0.5", "mine_near/reward.py")
     monkeypatch.chdir(tmp_path / "mine_near")
     assert load_reward("reward.py:reward")("a", "o") == 0.5
 
 
-def test_packages_of_one_name_in_two_folders_are_told_apart(write):
+def test_load_reward_distinguishes_packages_of_one_name_in_two_folders(write):
     for place, score in (("one", 0.25), ("two", 0.5)):
         write("", f"{place}/mine_same/__init__.py")
         write(f"SCORE = {score}", f"{place}/mine_same/words.py")
@@ -360,7 +364,7 @@ def test_packages_of_one_name_in_two_folders_are_told_apart(write):
 
 
 @pytest.mark.parametrize("name", ["json", "v1.0", "my-rewards"])
-def test_a_package_may_have_a_name_that_can_not_be_imported(write, name):
+def test_load_reward_a_package_may_have_a_name_that_can_not_be_imported(write, name):
     """It is called like an installed module, or has a character that no module's name has."""
     modules = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == name}
     write("", f"{name}/__init__.py")
@@ -380,7 +384,7 @@ def test_a_package_may_have_a_name_that_can_not_be_imported(write, name):
 
 
 @pytest.mark.parametrize("where", ["__init__.py", "reward.py"])
-def test_a_package_that_raises_shows_its_own_traceback_and_can_be_mended(write, where):
+def test_load_reward_a_package_that_raises_shows_its_traceback_and_can_be_fixed(write, where):
     write("", "mine_mended/__init__.py")
     path = write("def reward(action, observation): return 0.5", "mine_mended/reward.py")
     good = Path(path).parent.joinpath(where).read_text()
@@ -513,13 +517,13 @@ def test_a_spec_may_name_a_reward_function_of_batches(write, name):
     assert [result.score for result in function([CHAT, CHAT[:1]])] == [2.0, 1.0]
 
 
-def test_a_decorated_function_is_loaded_as_itself(write):
+def test_load_reward_a_decorated_function_is_loaded_as_itself(write):
     path = write(FUNCTIONS)
     assert load_reward(f"{path}:decorated") is loading.load_object(f"{path}:decorated")
     assert load_reward(f"{path}:bare").function is loading.load_object(f"{path}:bare")
 
 
-def test_a_loaded_function_is_pickled_by_its_name(write):
+def test_load_reward_a_loaded_function_is_pickled_by_its_name(write):
     path = write(FUNCTIONS)
     function = load_reward(f"{path}:decorated")
     assert pickle.loads(pickle.dumps(function)) is function
@@ -528,19 +532,19 @@ def test_a_loaded_function_is_pickled_by_its_name(write):
 
 
 @pytest.mark.parametrize("name", ["both", "makes_both"])
-def test_a_function_that_takes_both_is_no_reward_function(write, name):
+def test_load_reward_rejects_a_function_with_both_parameters(write, name):
     spec = f"{write(FUNCTIONS)}:{name}"
     with pytest.raises(LoadError, match="takes 'messages' and 'rollouts_messages'") as caught:
         load_reward(spec)
     assert caught.value.spec == spec
 
 
-def test_a_misspelt_name_is_told_with_the_nearest_reward_function(write):
+def test_suggests_the_nearest_reward_function(write):
     with pytest.raises(LoadError, match="did you mean 'decorated'"):
         load_reward(f"{write(FUNCTIONS)}:decoratd")
 
 
-def test_a_function_that_is_decorated_wrongly_shows_the_persons_traceback(write):
+def test_load_reward_a_function_that_is_decorated_wrongly_shows_the_persons_traceback(write):
     path = write(
         """
         from guerdon import reward_function
@@ -558,7 +562,7 @@ def test_a_function_that_is_decorated_wrongly_shows_the_persons_traceback(write)
 # load_module and name_of
 
 
-def test_a_module_is_imported_by_its_path_once(write, tmp_path, monkeypatch):
+def test_load_reward_a_module_is_imported_by_its_path_once(write, tmp_path, monkeypatch):
     path = write("VALUE = []")
     monkeypatch.chdir(tmp_path)
     module = loading.load_module(path)
@@ -568,19 +572,19 @@ def test_a_module_is_imported_by_its_path_once(write, tmp_path, monkeypatch):
     assert loading.load_object(f"{path}:VALUE") is module.VALUE
 
 
-def test_a_module_that_is_not_there_is_named(tmp_path):
+def test_load_reward_a_module_that_is_not_there_is_named(tmp_path):
     with pytest.raises(LoadError, match=r"there is no file .*nowhere\.py"):
         loading.load_module(f"{tmp_path}/nowhere.py")
 
 
-def test_a_module_that_raises_on_import_carries_its_traceback(write):
+def test_load_reward_a_module_that_raises_on_import_carries_its_traceback(write):
     path = write("1 / 0")
     with pytest.raises(LoadError, match="importing it raised ZeroDivisionError") as caught:
         loading.load_module(path)
     assert "1 / 0" in only_of(path, caught.value)
 
 
-def test_a_class_is_called_by_its_module_or_by_its_file(write):
+def test_load_reward_a_class_is_called_by_its_module_or_by_its_file(write):
     path = write("class Outer:\n    class Inner:\n        pass\n")
     assert loading.name_of(loading.load_object(f"{path}:Outer")) == "reward.py:Outer"
     assert loading.name_of(loading.load_object(f"{path}:Outer.Inner")) == "reward.py:Outer.Inner"
@@ -588,7 +592,7 @@ def test_a_class_is_called_by_its_module_or_by_its_file(write):
     assert loading.name_of(int) == "builtins.int"
 
 
-def test_a_class_whose_file_was_forgotten_has_a_name_all_the_same(write):
+def test_name_of_a_class_without_its_module(write):
     path = write("class Reward:\n    pass\n")
     found = loading.load_object(f"{path}:Reward")
     del sys.modules[found.__module__]
@@ -598,7 +602,7 @@ def test_a_class_whose_file_was_forgotten_has_a_name_all_the_same(write):
 # A module made of text
 
 
-def test_a_text_is_a_module_whose_lines_are_told():
+def test_module_of_text_has_lines_in_tracebacks():
     text = "def fail():\n    raise ValueError('no luck')\n"
     module = loading.module_of_text(text, "<reward>", "<reward>:fail")
     assert module.__file__ == "<reward>"
@@ -609,7 +613,7 @@ def test_a_text_is_a_module_whose_lines_are_told():
     )
 
 
-def test_a_text_that_raises_is_forgotten_and_told_with_its_lines():
+def test_module_of_text_that_raises_is_removed_and_reported():
     before = set(sys.modules)
     with pytest.raises(LoadError, match="importing it raised ZeroDivisionError") as caught:
         loading.module_of_text("x = 0\n1 / x\n", "<reward>", "<reward>:x")
@@ -617,7 +621,7 @@ def test_a_text_that_raises_is_forgotten_and_told_with_its_lines():
     assert set(sys.modules) == before
 
 
-def test_a_text_of_a_file_has_the_fingerprint_of_the_file(write):
+def test_load_reward_a_text_of_a_file_has_the_fingerprint_of_the_file(write):
     path = Path(write("LIMIT = 5\ndef r(messages):\n    return float(LIMIT)\n"))
     found = load_reward(f"{path}:r")
     digest = file_digest(path.read_bytes())

@@ -15,17 +15,17 @@ def placed(outputs, places):
     ]
 
 
-def test_steps_are_found_by_number_and_by_id():
+def test_place_outputs_steps_are_found_by_number_and_by_id():
     places = places_of([(0, "think"), (1, None), (2, "say")])
     assert places == {0: 0, 1: 1, 2: 2, "think": 0, "say": 2}
     assert placed([(1, 0.5), ("say", 1.0)], places) == ({1: 0.5, 2: 1.0}, [])
 
 
-def test_numbers_need_not_begin_at_0():
+def test_place_outputs_numbers_need_not_begin_at_0():
     assert placed([(2, 0.5)], places_of([(1, None), (2, None)])) == ({1: 0.5}, [])
 
 
-def test_a_name_of_several_steps_is_that_of_none():
+def test_places_of_an_ambiguous_name_is_none():
     places = places_of([(0, "s"), (1, "t"), (2, "s"), (2, None)])
     assert places == {0: 0, 1: 1, 2: None, "s": None, "t": 1}
     assert placed([("s", 1.0), (2, 1.0)], places) == (
@@ -34,16 +34,16 @@ def test_a_name_of_several_steps_is_that_of_none():
     )
 
 
-def test_a_name_of_three_steps_is_that_of_none():
+def test_places_of_a_name_of_three_steps_is_none():
     assert places_of([(None, "s")] * 3) == {"s": None}
 
 
-def test_an_id_that_looks_like_a_number_is_no_number():
+def test_places_of_an_id_that_looks_like_a_number_is_an_id():
     places = places_of([(0, None), (1, "0")])
     assert placed([("0", 1.0), (0, 0.5)], places) == ({1: 1.0, 0: 0.5}, [])
 
 
-def test_of_two_outputs_for_one_step_none_is_taken():
+def test_place_outputs_uses_neither_of_two_outputs_for_one_step():
     places = places_of([(0, "a"), (1, None)])
     assert placed([(0, 1.0), ("a", 2.0), (1, 3.0)], places) == (
         {1: 3.0},
@@ -65,5 +65,5 @@ def test_of_two_outputs_for_one_step_none_is_taken():
     ],
     ids=["text", "spaces", "beyond", "dashes", "long", "float", "number", "negative"],
 )
-def test_what_means_no_step_is_told(index, problem):
+def test_place_outputs_reports_unknown_steps(index, problem):
     assert placed([(index, 1.0)], places_of([(0, None)])) == ({}, [(problem, index)])

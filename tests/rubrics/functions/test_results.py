@@ -28,7 +28,7 @@ def appended():
 
 
 @given(FINITE | st.integers(-(2**60), 2**60))
-def test_a_number_is_the_score(number):
+def test_result_of_a_number_is_the_score(number):
     result = result_of(number, "f")
     assert result == EvaluateResult(score=float(number))
     assert type(result.score) is float
@@ -40,18 +40,18 @@ def test_a_number_is_the_score(number):
     [np.float64(0.5), np.float32(0.5), np.float16(0.5), np.longdouble(0.5), Fraction(1, 2)],
     ids=lambda value: type(value).__name__,
 )
-def test_numbers_of_other_kinds_become_floats(value):
+def test_result_of_numbers_of_other_kinds_become_floats(value):
     result = result_of(value, "f")
     assert result.score == 0.5
     assert type(result.score) is float
 
 
-def test_an_integer_of_numpy_becomes_a_float():
+def test_result_of_an_integer_of_numpy_becomes_a_float():
     assert result_of(np.int64(1), "f").score == 1.0
     assert type(result_of(np.int64(1), "f").score) is float
 
 
-def test_a_dict_is_a_result():
+def test_result_of_a_dict_is_a_result():
     given = {
         "score": 1,
         "reason": "solved",
@@ -67,12 +67,12 @@ def test_a_dict_is_a_result():
     assert result_of(MappingProxyType(given), "f") == result
 
 
-def test_a_result_is_taken_as_it_is():
+def test_result_of_returns_a_result_unchanged():
     result = EvaluateResult(score=0.5, step_outputs=[StepOutput(step_index=0, base_reward=0.5)])
     assert result_of(result, "f") is result
 
 
-def test_a_failure_may_be_said_outright():
+def test_result_of_accepts_an_explicit_failure():
     result = result_of({"is_score_valid": False, "error": "the judge is down"}, "f")
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error == "the judge is down"
@@ -85,7 +85,7 @@ def test_a_failure_may_be_said_outright():
     [{}, {"score": None}, {"is_score_valid": False}, EvaluateResult()],
     ids=["empty", "None", "invalid", "result"],
 )
-def test_a_failure_that_does_not_say_why_is_refused(value):
+def test_result_of_rejects_a_failure_without_a_reason(value):
     with pytest.raises(RewardFunctionError, match="f returned no valid score and no error"):
         result_of(value, "f")
 
@@ -107,7 +107,7 @@ def test_a_failure_that_does_not_say_why_is_refused(value):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_anything_else_is_refused_with_what_it_is(value):
+def test_result_of_rejects_other_values_with_their_type(value):
     kind = type(value).__name__
     with pytest.raises(RewardFunctionError, match=rf"f returned .* \({kind}\); a reward "):
         result_of(value, "f")
@@ -143,12 +143,12 @@ def test_anything_else_is_refused_with_what_it_is(value):
     ],
     ids=range(15),
 )
-def test_what_is_no_result_says_where(value, message):
+def test_result_of_reports_the_invalid_field(value, message):
     with pytest.raises(RewardFunctionError, match=f"f returned an invalid result: {message}"):
         result_of(value, "f")
 
 
-def test_a_coroutine_is_closed_and_told():
+def test_result_of_closes_and_reports_a_coroutine():
     async def awaited():
         return 0.5
 
@@ -170,18 +170,18 @@ def test_a_coroutine_is_closed_and_told():
     ],
     ids=["nan", "int", "bool", "str", "base_reward"],
 )
-def test_what_went_past_validation_is_refused(result):
+def test_result_of_rejects_results_made_without_validation(result):
     with pytest.raises(RewardFunctionError, match="f returned "):
         result_of(result, "f")
 
 
-def test_a_constructed_result_without_a_score_is_refused():
+def test_result_of_a_constructed_result_without_a_score_is_rejected():
     result = EvaluateResult.model_construct(score=None, is_score_valid=True)
     with pytest.raises(RewardFunctionError, match="f returned a valid result without a score"):
         result_of(result, "f")
 
 
-def test_step_outputs_that_are_none_are_refused_as_no_result():
+def test_result_of_rejects_invalid_step_outputs():
     with pytest.raises(RewardFunctionError, match="f returned "):
         result_of(appended(), "f")
 
@@ -194,7 +194,7 @@ def test_step_outputs_that_are_none_are_refused_as_no_result():
     [[0.25, 0.5], (0.25, 0.5), np.array([0.25, 0.5]), np.array([0.25, 0.5], np.float32)],
     ids=["list", "tuple", "array", "array of float32"],
 )
-def test_each_rollout_has_its_result(values):
+def test_result_of_each_rollout_has_its_result(values):
     assert [result.score for result in results_of(values, 2, "f")] == [0.25, 0.5]
 
 
@@ -204,7 +204,7 @@ def test_results_of_a_batch_may_be_of_every_kind():
 
 
 @pytest.mark.parametrize("count", [2, 4, 0])
-def test_another_number_of_results_is_an_error(count):
+def test_result_of_another_number_of_results_is_an_error(count):
     with pytest.raises(RewardFunctionError, match=f"each of {count} rollouts, got 3"):
         results_of([1.0, 1.0, 1.0], count, "f")
 
@@ -214,7 +214,7 @@ def test_another_number_of_results_is_an_error(count):
     [None, 1.0, np.array(1.0), {"score": 1.0}, "ab", iter([1.0, 1.0]), EvaluateResult(score=1.0)],
     ids=["None", "float", "scalar", "dict", "str", "iterator", "result"],
 )
-def test_a_batch_that_gives_no_list_is_an_error(values):
+def test_result_of_rejects_a_batch_result_that_is_not_a_list(values):
     with pytest.raises(RewardFunctionError, match="a batch reward function returns a list"):
         results_of(values, 2, "f")
 
@@ -232,7 +232,7 @@ def test_a_batch_that_gives_no_list_is_an_error(values):
     ],
     ids=["nan", "None", "bool", "dict", "list", "constructed", "appended"],
 )
-def test_one_bad_result_makes_its_own_rollout_invalid_and_no_other(bad):
+def test_result_of_one_bad_result_makes_its_own_rollout_invalid_and_no_other(bad):
     results = results_of([0.25, bad, 0.5], 3, "f")
     assert [result.score for result in results] == [0.25, None, 0.5]
     assert [result.is_score_valid for result in results] == [True, False, True]
@@ -240,7 +240,7 @@ def test_one_bad_result_makes_its_own_rollout_invalid_and_no_other(bad):
 
 
 @given(st.lists(FINITE | st.just(math.nan) | st.none(), max_size=6))
-def test_a_batch_is_as_its_members_alone(values):
+def test_result_of_a_batch_is_as_its_members_alone(values):
     def alone(value):
         try:
             return result_of(value, "f").score
@@ -254,13 +254,13 @@ def test_a_batch_is_as_its_members_alone(values):
 # Failures
 
 
-def test_a_failure_is_no_zero():
+def test_failed_is_not_zero():
     result = failed(ValueError("no answer"))
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error == "ValueError: no answer"
 
 
-def test_a_failure_names_the_deepest_line_in_the_functions_file():
+def test_result_of_a_failure_names_the_deepest_line_in_the_functions_file():
     def inner():
         raise ValueError("by design")
 
@@ -271,14 +271,14 @@ def test_a_failure_names_the_deepest_line_in_the_functions_file():
     assert result.error == f"ValueError: by design (line {line} of test_results.py)"
 
 
-def test_a_failure_elsewhere_names_no_line():
+def test_result_of_a_failure_elsewhere_names_no_line():
     with pytest.raises(ValueError, match="by design") as caught:
         raise ValueError("by design")
     assert failed(caught.value, "/elsewhere.py").error == "ValueError: by design"
     assert failed(caught.value).error == "ValueError: by design"
 
 
-def test_an_error_whose_text_can_not_be_made_is_told_all_the_same():
+def test_failed_reports_an_error_without_text():
     class Mute(Exception):
         def __str__(self):
             raise RuntimeError

@@ -66,13 +66,13 @@ class Judge:
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_the_name_of_the_parameter_tells_the_mode(function, mode):
+def test_parameters_of_infers_the_mode_from_the_parameter(function, mode):
     assert parameters_of(function).mode == mode
     assert parameters_of(function, mode) == parameters_of(function)
 
 
 @pytest.mark.parametrize("mode", ["pointwise", "batch"])
-def test_a_mode_that_is_said_needs_no_names(mode):
+def test_parameters_of_accepts_any_name_with_a_mode(mode):
     parameters = parameters_of(unnamed, mode)
     assert parameters.mode == mode
     assert parameters.messages is None
@@ -106,7 +106,7 @@ def test_a_mode_that_is_said_needs_no_names(mode):
     ],
     ids=range(12),
 )
-def test_what_takes_no_conversation_is_refused(function, mode, message):
+def test_parameters_of_rejects_functions_without_messages(function, mode, message):
     with pytest.raises(RewardFunctionError, match=message):
         parameters_of(function, mode)
 
@@ -114,7 +114,7 @@ def test_what_takes_no_conversation_is_refused(function, mode, message):
 @pytest.mark.parametrize(
     "function", [lambda *messages: 1.0, lambda **messages: 1.0], ids=["args", "kwargs"]
 )
-def test_stars_called_messages_take_no_conversation(function):
+def test_parameters_of_rejects_variadic_messages(function):
     with pytest.raises(RewardFunctionError, match="messages"):
         parameters_of(function)
 
@@ -122,14 +122,14 @@ def test_stars_called_messages_take_no_conversation(function):
 # Arguments
 
 
-def test_messages_go_by_place_where_they_come_first():
+def test_parameters_of_passes_messages_by_position_if_they_come_first():
     assert parameters_of(first).messages is None
     assert parameters_of(everything).messages is None
     assert parameters_of(lambda messages, /: 1.0).messages is None
 
 
 @pytest.mark.parametrize("function", [later, keyword_only], ids=lambda each: each.__name__)
-def test_messages_go_by_name_where_they_do_not(function):
+def test_parameters_of_passes_messages_by_name_otherwise(function):
     assert parameters_of(function).messages == "messages"
 
 
@@ -138,26 +138,26 @@ def test_messages_go_by_name_where_they_do_not(function):
     [Judge(), Judge().method, Judge().of_class, Judge.of_class, Judge.static],
     ids=["object", "method", "class method", "class method of the class", "static method"],
 )
-def test_self_is_no_parameter(function):
+def test_parameters_of_ignores_self(function):
     parameters = parameters_of(function)
     assert parameters.messages is None
     assert parameters.ground_truth == "ground_truth"
     assert parameters.named == {"limit"}
 
 
-def test_what_a_partial_was_given_can_still_be_overridden():
+def test_parameters_of_what_a_partial_was_given_can_still_be_overridden():
     parameters = parameters_of(functools.partial(later, limit=3))
     assert parameters.takes("limit")
     assert parameters.messages == "messages"
 
 
-def test_what_a_partial_was_given_by_place_is_gone():
+def test_parameters_of_what_a_partial_was_given_by_place_is_gone():
     parameters = parameters_of(functools.partial(later, 3))
     assert not parameters.takes("limit")
     assert parameters.messages is None
 
 
-def test_a_wrapped_function_has_the_signature_of_what_it_wraps():
+def test_parameters_of_a_wrapped_function_has_the_signature_of_what_it_wraps():
     @functools.wraps(first)
     def wrapper(*args, **kwargs):
         return first(*args, **kwargs)
@@ -165,7 +165,7 @@ def test_a_wrapped_function_has_the_signature_of_what_it_wraps():
     assert parameters_of(wrapper) == parameters_of(first)
 
 
-def test_only_what_the_function_takes_is_handed_on():
+def test_parameters_of_passes_only_known_arguments():
     given = {"limit": 3, "id": "q7"}
     assert parameters_of(first).arguments("42", given) == {"limit": 3, "ground_truth": "42"}
     assert parameters_of(alone).arguments("42", given) == {}
@@ -173,13 +173,13 @@ def test_only_what_the_function_takes_is_handed_on():
     assert given == {"limit": 3, "id": "q7"}
 
 
-def test_kwargs_take_everything():
+def test_parameters_of_kwargs_take_everything():
     parameters = parameters_of(everything)
     assert parameters.takes("anything")
     assert parameters.arguments("42", {"id": 1}) == {"id": 1, "ground_truth": "42"}
 
 
-def test_the_ground_truth_has_its_own_place():
+def test_parameters_of_the_ground_truth_has_its_own_place():
     """A column of that name doesn't come before what was given outright."""
     for function in (first, everything):
         assert parameters_of(function).arguments("42", {"ground_truth": "41"}) == {
@@ -187,12 +187,12 @@ def test_the_ground_truth_has_its_own_place():
         }
 
 
-def test_a_second_parameter_is_no_ground_truth_where_messages_are_named():
+def test_parameters_of_a_second_parameter_is_no_ground_truth_where_messages_are_named():
     assert parameters_of(lambda messages, limit: 1.0).ground_truth is None
     assert parameters_of(lambda messages, limit: 1.0).takes("limit")
 
 
-def test_messages_are_not_among_the_other_names():
+def test_parameters_of_messages_are_not_among_the_other_names():
     for function in (first, later, keyword_only, everything):
         parameters = parameters_of(function)
         assert not {"messages", "ground_truth"} & parameters.named

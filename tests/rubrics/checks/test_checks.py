@@ -1,4 +1,4 @@
-"""What holds for every ready-made check."""
+"""Every ready-made check."""
 
 import doctest
 import importlib
@@ -21,7 +21,7 @@ CHECKS = [
 ]
 
 
-def test_public_names_are_sorted_and_there():
+def test_checks_public_names_are_sorted_and_there():
     assert checks.__all__ == sorted(checks.__all__)
     assert {check.__name__ for check in CHECKS} <= set(rubrics.__all__)
     for module in MODULES:
@@ -30,7 +30,7 @@ def test_public_names_are_sorted_and_there():
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_every_check_declares_its_range_and_says_in_a_line_what_it_measures(check):
+def test_checks_declare_their_range_and_describe_themselves(check):
     low, high = check.score_range
     assert 0.0 <= low < high <= 1.0
     first = check.__doc__.splitlines()[0]
@@ -39,5 +39,5 @@ def test_every_check_declares_its_range_and_says_in_a_line_what_it_measures(chec
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_examples_in_the_docstrings_hold(module):
+def test_checks_have_docstring_examples_that_run(module):
     assert doctest.testmod(module).failed == 0
