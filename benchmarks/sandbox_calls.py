@@ -4,7 +4,7 @@ A call in a fresh fork is compared with a new interpreter that imports pydantic 
 function, and, two at a time, with two servers that fork and reply and do nothing else. The bars of
 throughput are given as times: 0.55 of the other's calls a second is 1.82 of its time. With `reuse`
 a call is compared with one of a ``multiprocessing`` pool, which is given the same messages. A batch
-is compared with the same function in this process; what that takes is told below the table.
+is compared with the same function in this process; its time is printed below the table.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.sandbox_baselines import ForkServer, NewInterpreter, job_of
 from benchmarks.sandbox_reward import brief, conversation, wordy
-from benchmarks.sandbox_rivals import ForkServer, NewInterpreter, job_of
 from benchmarks.timing import Findings, Measured, seconds, take_turns
 from guerdon import EvalSandbox, Message
 from guerdon.types import read_messages

@@ -91,7 +91,7 @@ def _programs(folder: Path) -> list[Counted]:
         wrong, at_first, at_last = _in_a_row(one, folder, others)
     after = _left(folder, others)
     what = f"{RUNS:,} programs"
-    lines = _lines(what, ("this process", "the keeper"), at_first, at_last)
+    lines = _lines(what, ("this process", "the supervisor"), at_first, at_last)
     return [Counted(f"{what}, other endings", "", 0, wrong), *lines, _all(what, before, after)]
 
 
@@ -106,7 +106,7 @@ def _calls(folder: Path) -> list[Counted]:
         )
     after = _left(folder, others)
     what = f"{RUNS:,} calls"
-    lines = _lines(what, ("this process", "the keeper", "the template"), at_first, at_last)
+    lines = _lines(what, ("this process", "the supervisor", "the template"), at_first, at_last)
     return [Counted(f"{what}, without a score", "", 0, wrong), *lines, _all(what, before, after)]
 
 

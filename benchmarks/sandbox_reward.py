@@ -19,10 +19,10 @@ _WORDS = ("the", "crate", "of", "apples", "goes", "to", "a", "stall", "by", "the
 
 def brief(messages: list[Any], ground_truth: str | None = None) -> float:
     """The right answer counts 1; steps are worth something, and many words cost something."""
-    said = [message.text for message in messages if message.role == "assistant"]
-    found = [answer for text in said for answer in _ANSWER.findall(text)]
-    steps = sum(len(_STEP.findall(text)) for text in said)
-    words = sum(len(text.split()) for text in said)
+    texts = [message.text for message in messages if message.role == "assistant"]
+    found = [answer for text in texts for answer in _ANSWER.findall(text)]
+    steps = sum(len(_STEP.findall(text)) for text in texts)
+    words = sum(len(text.split()) for text in texts)
     right = bool(found) and found[-1] == ground_truth
     return (1.0 if right else 0.2) + min(steps, 20) / 200 - words / 10_000
 

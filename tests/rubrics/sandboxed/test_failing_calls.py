@@ -4,12 +4,16 @@ import contextlib
 import json
 import os
 import signal
+import textwrap
 import threading
 
 import pytest
 
 from guerdon.errors import LoadError
+from guerdon.rubrics import RewardSource
 from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
+from guerdon.sandbox.conformance import CASES
+from guerdon.sandbox.conformance.host import Host
 from guerdon.sandbox.protocol import Limits
 
 CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
@@ -175,3 +179,23 @@ def test_a_call_that_is_killed_from_outside_is_invalid_and_nobody_else_notices(
     [result] = results
     assert result.error.startswith("sandbox_error: the sandbox failed")
     assert sandbox.evaluate(CHAT, how="well").score == 1.0
+
+
+@pytest.mark.parametrize("level", ["strict"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.way == "function"], ids=lambda case: case.name
+)
+def test_eval_sandbox_withstands_the_abuse_cases_of_functions(case, level):
+    text = textwrap.dedent(case.program) + textwrap.dedent("""
+        def score(messages, ground_truth=None):
+            from guerdon import EvaluateResult
+            return EvaluateResult(score=0.0, reason=str(call(ground_truth)))
+    """)
+    source = RewardSource(text, "score")
+    with Host() as host, EvalSandbox(source, level=level, limits=case.limits) as sandbox:
+        aims = [host.facts["secret"], host.facts["tcp"], host.facts["pid"]]
+        sandbox.evaluate(CHAT, "leave")
+        result = sandbox.evaluate(CHAT, aims)
+        assert host.disturbed() is None
+    assert result.reason is not None, result.error
+    assert result.reason.startswith("held: ")

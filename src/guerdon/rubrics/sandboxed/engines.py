@@ -126,7 +126,7 @@ class PluginPool:
     # What runs in the sandbox. The marker separates the answer from what the reward prints; it
     # protects from accidents, as code that may forge an answer may do so anyway.
     WRAPPER = f"""\
-import base64, importlib, json, sys
+import base64, json, sys
 given = json.load(sys.stdin)
 sys.path.extend(given["path"])
 from {LOADER.replace(":", " import ")}

@@ -1,10 +1,10 @@
-"""What a sandbox for reward functions is compared with, none of which is one.
+"""The baselines of the sandbox for reward functions; none of them isolates anything.
 
-``python -m benchmarks.sandbox_rivals once`` is a new interpreter for one call: it imports pydantic,
-reads a job, calls the function, and writes the score. ``… serve`` has imported pydantic, and forks
-for each job: the copy calls the function, replies over a pipe and ends, and nothing else is done.
-``… serve-guerdon`` does the same with what a reward function of guerdon has imported, and with
-messages and results as guerdon has them: what is left over is the price of shutting a call off.
+``python -m benchmarks.sandbox_baselines once`` is a new interpreter for one call: it imports
+pydantic, reads a job, calls the function, and writes the score. ``… serve`` has imported pydantic,
+and forks for each job: the copy calls the function, replies over a pipe and ends, and does nothing
+else. ``… serve-guerdon`` does the same with the imports of a reward function of guerdon, and with
+its messages and results: the rest is the cost of isolating a call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Turn(BaseModel):
 
     @property
     def text(self) -> str:
-        """What was said."""
+        """The text of the message."""
         return self.content
 
 
@@ -92,7 +92,7 @@ class ForkServer:
 
 
 def _command(what: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.sandbox_rivals", what]
+    return [sys.executable, "-m", "benchmarks.sandbox_baselines", what]
 
 
 def _run(what: str, *, stdin: bytes) -> bytes:
