@@ -68,8 +68,8 @@ def test_files_that_are_given_do_not_count(shared):
 @pytest.mark.parametrize(
     "name", ["/etc/x", "..", "../x", "a/../../x", "a/..", "", ".", "./", "a\0b", "//x"]
 )
-def test_a_name_that_leads_out_is_refused(shared, name):
-    with pytest.raises(InvalidArgumentError, match=r"^files\["):
+def test_run_refuses_a_file_name_that_leads_out(shared, name):
+    with pytest.raises(InvalidArgumentError, match=r"^`files` must have relative names"):
         shared.run("", files={name: "x"})
 
 
@@ -78,24 +78,24 @@ def test_a_name_that_leads_out_is_refused(shared, name):
     [{"\ud800": ""}, {"x" * 300: ""}, {"a": "", "a/b": ""}, {"a/b": "", "a": ""}],
     ids=["surrogate", "long", "file and folder", "folder and file"],
 )
-def test_a_name_that_no_file_can_have_is_refused(said, shared, files):
-    with pytest.raises(InvalidArgumentError, match=r"^files"):
+def test_run_refuses_an_impossible_file_name(said, shared, files):
+    with pytest.raises(InvalidArgumentError, match=r"^`files`"):
         shared.run("", files=files)
     assert said(shared, "print(1)") == "1\n"
 
 
 @pytest.mark.parametrize("given", [{"stdin": "\ud800"}, {"files": {"a": "\ud800"}}], ids=str)
-def test_text_that_is_none_is_refused(shared, given):
+def test_run_refuses_text_that_utf8_cannot_encode(shared, given):
     with pytest.raises(InvalidArgumentError):
         shared.run("", **given)
 
 
-def test_a_program_that_is_no_text_is_refused(shared):
+def test_run_refuses_a_program_that_is_not_text(shared):
     with pytest.raises(InvalidArgumentError):
         shared.run(b"print(1)")
 
 
-def test_files_where_none_may_be_are_refused(shared):
+def test_run_refuses_files_if_the_limit_is_zero(shared):
     with pytest.raises(InvalidArgumentError, match=r"limits\.files is 0"):
         shared.run("", files={"a": "x"}, limits=Limits(files=0))
 

@@ -93,7 +93,10 @@ class Call:
         if self.done or now - self.searched < SEARCH_EVERY:
             return {}
         self.searched = now
-        return deleted_files(self.pids(), device)
+        found = deleted_files(self.pids(), device)
+        # A call that isn't set up yet still has the supervisor's own stderr, a file without a name.
+        found.pop(os.fstat(2).st_ino, None)
+        return found
 
     def ended(self, status: int, cpu: float, peak: int) -> None:
         """Record how its first process ended.
