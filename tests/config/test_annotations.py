@@ -150,7 +150,7 @@ UNKNOWN = "unknown key; "
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "said"),
+    ("kind", "config", "message"),
     [
         pytest.param("Inner", {"a": 1, "c": 2}, f"c: {UNKNOWN}known: 'a', 'b'", id="unknown"),
         pytest.param("Held[int]", {"n": "x"}, 'n: must be an integer, got "x"', id="generic"),
@@ -165,8 +165,8 @@ UNKNOWN = "unknown key; "
         pytest.param("Nested", {"inner": {"a": 1, "c": 2}}, "inner.c: ", id="inner_of_model"),
     ],
 )
-def test_build_rubric_reports_nested_mistakes_with_their_places(kind, config, said):
-    assert [each for each in refused(kind, config) if each.startswith(f"config.{said}")]
+def test_build_rubric_reports_nested_mistakes_with_their_places(kind, config, message):
+    assert [each for each in refused(kind, config) if each.startswith(f"config.{message}")]
 
 
 def test_build_rubric_reports_unknown_keys_beside_invalid_values():

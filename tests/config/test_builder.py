@@ -182,7 +182,7 @@ def test_build_rubrics_copies_rubric_objects():
 
 
 @pytest.mark.parametrize(
-    ("rubric", "config", "said"),
+    ("rubric", "config", "message"),
     [
         (Plain, {"longst": 3}, "config.longst: unknown key; did you mean 'longest'?"),
         (Plain, {}, "config.longest: is required"),
@@ -229,9 +229,9 @@ def test_build_rubrics_copies_rubric_objects():
         (Rubric, {}, "rubric: Rubric can't be instantiated"),
     ],
 )
-def test_build_rubric_reports_a_mistake_with_its_place(rubric, config, said):
+def test_build_rubric_reports_a_mistake_with_its_place(rubric, config, message):
     found = refused(rubric, config, mcp=MCP)
-    assert any(each.startswith(said) for each in found), found
+    assert any(each.startswith(message) for each in found), found
 
 
 def test_build_rubric_reports_missing_services():
@@ -242,7 +242,7 @@ def test_build_rubric_reports_missing_services():
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"endpoint": "stile_judge"}, "config.endpoint: mcp_services has no service 'stile_judge'"),
         (
@@ -251,10 +251,10 @@ def test_build_rubric_reports_missing_services():
         ),
     ],
 )
-def test_build_rubric_reports_unknown_services_of_a_judge(config, said):
+def test_build_rubric_reports_unknown_services_of_a_judge(config, message):
     config = {"prompt_template": "{action}"} | config
-    (told,) = refused("LLMJudge", config, mcp=MCP)
-    assert told.startswith(said)
+    (reported,) = refused("LLMJudge", config, mcp=MCP)
+    assert reported.startswith(message)
     assert build_rubric(entry("LLMJudge", config | {"endpoint": "style_judge"}), mcp=MCP)
 
 
@@ -332,22 +332,22 @@ schema_version: "1.0"
 def test_check_document_reports_mistakes_of_rubrics_beside_the_others():
     document = parse_document(BAD, file="r.yaml")
     found = check_document(document)
-    told = str(document.error(found)).split("\n")
+    reported = str(document.error(found)).split("\n")
     expected = [
         ("r.yaml:4: per_turn[0].weight: ", ".nan is not a finite number"),
         ("r.yaml:5: per_turn[0].config.treshold: ", "did you mean 'threshold'?"),
         ("r.yaml:7: per_turn[1].rubric: ", "did you mean 'ToxicityRubric'?"),
         ("r.yaml:8: per_turn[2].name: ", "must be unique; per_turn[0] is also named 'a'"),
-        ("r.yaml:8: per_turn[2].config.pattern: ", "accepted is a regular expression"),
+        ("r.yaml:8: per_turn[2].config.pattern: ", "must be a regular expression"),
         ("r.yaml:10: episode_end[0].name: ", "is required"),
         ("r.yaml:10: episode_end[0].rubric: ", "did you mean 'ExactMatch'?"),
         ("r.yaml:11: episode_end[1].config.threshold: ", "must be a finite number"),
         ("r.yaml:12: episode_end[2]: ", "must be a mapping"),
     ]
-    assert len(told) == len(expected)
-    for line, (begins, holds) in zip(told, expected, strict=True):
-        assert line.startswith(begins)
-        assert holds in line
+    assert len(reported) == len(expected)
+    for line, (start, part) in zip(reported, expected, strict=True):
+        assert line.startswith(start)
+        assert part in line
 
 
 WRONG_SERVICE = """\
@@ -439,7 +439,7 @@ def test_build_rubric_resolves_nested_classes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         (
             "guerdon.rubrics.ToxicityRubri",
@@ -453,12 +453,12 @@ def test_build_rubric_resolves_nested_classes(tmp_path, monkeypatch):
         ("zzz", "there is no rubric 'zzz'; known: 'ExactMatch', 'LLMJudge'"),
     ],
 )
-def test_build_rubric_suggests_names(path, said):
-    assert said in refused(path)[0]
+def test_build_rubric_suggests_names(path, message):
+    assert message in refused(path)[0]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = 1\n1 / 0\n", "importing it raised ZeroDivisionError: division by zero"),
         ("x = 1\ndef f(:\n", "importing it raised SyntaxError: invalid syntax"),
@@ -468,13 +468,13 @@ def test_build_rubric_suggests_names(path, said):
     ids=["error", "syntax", "exit", "import"],
 )
 @pytest.mark.parametrize("form", ["{0}.Thing", "{1}:Thing"])
-def test_build_rubric_reports_the_raising_line(form, text, said, tmp_path, monkeypatch):
+def test_build_rubric_reports_the_raising_line(form, text, message, tmp_path, monkeypatch):
     path = tmp_path / "raising_rubrics.py"
     path.write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    (told,) = refused(form.format("raising_rubrics", path))
-    assert said in told
-    assert told.endswith(f"({path}:2)")
+    (reported,) = refused(form.format("raising_rubrics", path))
+    assert message in reported
+    assert reported.endswith(f"({path}:2)")
 
 
 def test_rubric_registry_refuses_duplicates_and_invalid_names():

@@ -171,7 +171,7 @@ def test_curriculum_load_state_dict_keeps_the_last_values():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"stage": "gone"}, r"`stage` must be one of \['first', 'last'\], got 'gone'"),
         ({"stage": None}, "got None"),
@@ -183,11 +183,11 @@ def test_curriculum_load_state_dict_keeps_the_last_values():
     ],
     ids=str,
 )
-def test_curriculum_load_state_dict_refuses_an_invalid_state(change, said):
+def test_curriculum_load_state_dict_refuses_an_invalid_state(change, message):
     made = curriculum(**FORMAT)
     moved(made, [1, 1])
     before = made.state_dict()
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=message):
         made.load_state_dict({**before, "stage": "last", **change})
     assert made.state_dict() == before
     with pytest.raises(StateError, match="must have the keys"):
@@ -226,9 +226,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("stages", "said"), REFUSED.values(), ids=REFUSED)
-def test_curriculum_refuses_invalid_stages(stages, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+@pytest.mark.parametrize(("stages", "message"), REFUSED.values(), ids=REFUSED)
+def test_curriculum_refuses_invalid_stages(stages, message):
+    with pytest.raises(InvalidArgumentError, match=message):
         Curriculum(stages)
 
 
@@ -284,8 +284,8 @@ def test_progress_forks_share_the_curriculum():
 
 
 def test_episode_means_skips_sums_that_are_too_large():
-    told = []
-    means = EpisodeMeans(told.append)
+    received = []
+    means = EpisodeMeans(received.append)
     means({"a": 1e308, "b": 1.0}, False)
     means({"a": 1e308, "b": 0.0}, True)
-    assert told == [{"b": 0.5}]
+    assert received == [{"b": 0.5}]

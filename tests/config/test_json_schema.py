@@ -145,11 +145,11 @@ class Held(Generic[T]):
     inner: Inner | None = None
 
 
-def holds(config: Holding):
+def nested(config: Holding):
     return Brief(Limits(longest=1))
 
 
-def held(config: Held[int]):
+def generic(config: Held[int]):
     return Brief(Limits(longest=1))
 
 
@@ -174,14 +174,14 @@ def validator(**rubrics):
 @pytest.mark.parametrize(
     ("rubric", "config", "is_valid"),
     [
-        pytest.param(holds, {"inner": {"a": 1}, "many": [{}, {"a": 2}]}, True, id="model"),
-        pytest.param(holds, {"inner": {"b": 1}}, False, id="model_inner_key"),
-        pytest.param(holds, {"many": [{"a": "x"}]}, False, id="model_inner_value"),
-        pytest.param(holds, {"inn": {}}, False, id="model_key"),
-        pytest.param(held, {"n": 1, "inner": {"a": 1}}, True, id="generic"),
-        pytest.param(held, {"n": "x"}, False, id="generic_value"),
-        pytest.param(held, {"n": 1, "inner": {"b": 1}}, False, id="generic_inner_key"),
-        pytest.param(held, {}, False, id="generic_missing"),
+        pytest.param(nested, {"inner": {"a": 1}, "many": [{}, {"a": 2}]}, True, id="model"),
+        pytest.param(nested, {"inner": {"b": 1}}, False, id="model_inner_key"),
+        pytest.param(nested, {"many": [{"a": "x"}]}, False, id="model_inner_value"),
+        pytest.param(nested, {"inn": {}}, False, id="model_key"),
+        pytest.param(generic, {"n": 1, "inner": {"a": 1}}, True, id="generic"),
+        pytest.param(generic, {"n": "x"}, False, id="generic_value"),
+        pytest.param(generic, {"n": 1, "inner": {"b": 1}}, False, id="generic_inner_key"),
+        pytest.param(generic, {}, False, id="generic_missing"),
         pytest.param(named_otherwise, {}, True, id="function"),
         pytest.param(named_otherwise, {"longest": 3}, True, id="function_key"),
         pytest.param(named_otherwise, {"longst": 3}, False, id="function_unknown"),
@@ -195,15 +195,15 @@ def test_json_schema_includes_nested_config_classes(rubric, config, is_valid):
 
 
 def test_json_schema_describes_keys():
-    told = validator(it=holds).schema
-    assert told["description"].startswith("A reward: its rubrics with their weights")
-    assert ">>>" not in json.dumps(told)
-    assert told["properties"]["normalize"]["description"] == (
+    schema = validator(it=nested).schema
+    assert schema["description"].startswith("A reward: its rubrics with their weights")
+    assert ">>>" not in json.dumps(schema)
+    assert schema["properties"]["normalize"]["description"] == (
         "Map the scores of each rubric to [0, 1]."
     )
-    assert told["$defs"]["it.Inner"]["description"] == "Within."
-    assert told["$defs"]["it.Inner"]["properties"]["a"]["description"] == "What it is called."
-    assert told["$defs"]["StageCondition"]["properties"]["component"]["description"]
+    assert schema["$defs"]["it.Inner"]["description"] == "Within."
+    assert schema["$defs"]["it.Inner"]["properties"]["a"]["description"] == "What it is called."
+    assert schema["$defs"]["StageCondition"]["properties"]["component"]["description"]
 
 
 @pytest.mark.parametrize("version", ["1.0", 1.0])

@@ -119,7 +119,7 @@ REFUSED = {
 
 
 def mistakes(text, **options):
-    """What is said of a text, whether it could be read or not."""
+    """What is message of a text, whether it could be read or not."""
     try:
         document = parse_document(text, **options)
     except RewardConfigError as error:
@@ -129,9 +129,9 @@ def mistakes(text, **options):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_parse_document_reports_what_is_ambiguous_with_its_line(name):
-    text, line, said = REFUSED[name]
+    text, line, message = REFUSED[name]
     found = mistakes(text)
-    assert any(said in each for each in found), found
+    assert any(message in each for each in found), found
     assert line is None or any(each.startswith(f"line {line}: ") for each in found), found
 
 
@@ -205,9 +205,9 @@ JSON_REFUSED = {
 
 @pytest.mark.parametrize("name", JSON_REFUSED)
 def test_parse_document_reports_invalid_json_with_its_line(name):
-    text, line, said = JSON_REFUSED[name]
+    text, line, message = JSON_REFUSED[name]
     found = mistakes(text, is_json=True)
-    assert any(said in each for each in found), found
+    assert any(message in each for each in found), found
     assert line is None or any(each.startswith(f"line {line}: ") for each in found), found
 
 

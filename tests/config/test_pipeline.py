@@ -1,4 +1,4 @@
-"""`RewardPipeline`: a configuration that makes rubrics, and holds their services."""
+"""`RewardPipeline`: a configuration that builds rubrics, with their services."""
 
 import pytest
 

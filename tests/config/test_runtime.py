@@ -99,14 +99,14 @@ def config(**more):
 
 
 def test_to_dict_has_the_shape_of_the_file_with_tree_and_fingerprint():
-    told = RewardRuntime(make()).to_dict()
-    assert [each["name"] for each in told["per_turn"]] == ["near", "short"]
-    assert [each["name"] for each in told["episode_end"]] == ["styled"]
-    assert told["per_turn"][0]["weight"] == 1.0
-    assert told["per_turn"][0]["config"] == {"tolerance": 0.5, "mode": "strict"}
-    assert told["fingerprint"] == make().fingerprint()
-    assert told["tree"][1]["path"] == "near"
-    assert told["progress"] == {"episode": 0, "training_step": 0, "stage": None}
+    rendered = RewardRuntime(make()).to_dict()
+    assert [each["name"] for each in rendered["per_turn"]] == ["near", "short"]
+    assert [each["name"] for each in rendered["episode_end"]] == ["styled"]
+    assert rendered["per_turn"][0]["weight"] == 1.0
+    assert rendered["per_turn"][0]["config"] == {"tolerance": 0.5, "mode": "strict"}
+    assert rendered["fingerprint"] == make().fingerprint()
+    assert rendered["tree"][1]["path"] == "near"
+    assert rendered["progress"] == {"episode": 0, "training_step": 0, "stage": None}
 
 
 def test_to_dict_hides_attributes_that_are_not_tunable():
@@ -114,8 +114,8 @@ def test_to_dict_hides_attributes_that_are_not_tunable():
 
 
 def test_to_dict_renders_a_tree_without_a_composer_as_one_entry():
-    told = RewardRuntime(Gate(WeightedSum([Near()], [2.0]), 0.5)).to_dict()
-    [entry] = told["per_turn"]
+    rendered = RewardRuntime(Gate(WeightedSum([Near()], [2.0]), 0.5)).to_dict()
+    [entry] = rendered["per_turn"]
     assert (entry["name"], entry["weight"]) == ("reward", 1.0)
     assert entry["config"]["threshold"] == 0.5
     assert entry["config"]["rubric.weights"] == [2.0]
@@ -128,8 +128,8 @@ def test_to_dict_hides_private_keys():
          "private": ["answer"]},
     ]  # fmt: skip
     pipeline = RewardPipeline.of({"schema_version": "1.0", "per_turn": entries})
-    told = RewardRuntime(pipeline.make(), config=pipeline.config).to_dict()
-    assert told["per_turn"][0]["config"] == {"tolerance": 1.0, "mode": "strict"}
+    rendered = RewardRuntime(pipeline.make(), config=pipeline.config).to_dict()
+    assert rendered["per_turn"][0]["config"] == {"tolerance": 1.0, "mode": "strict"}
 
 
 # Changes
@@ -184,9 +184,9 @@ def test_apply_sets_tunable_fields():
 
 def test_update_accepts_an_edited_rendering():
     runtime = RewardRuntime(make())
-    told = runtime.to_dict()
-    told["per_turn"][0]["weight"] = 9.0
-    assert runtime.update(told)["config"]["per_turn"][0]["weight"] == 9.0
+    rendered = runtime.to_dict()
+    rendered["per_turn"][0]["weight"] = 9.0
+    assert runtime.update(rendered)["config"]["per_turn"][0]["weight"] == 9.0
 
 
 def test_update_without_a_difference_is_no_change():
@@ -229,14 +229,14 @@ WRONG = {
 
 @pytest.mark.parametrize("name", list(WRONG))
 def test_update_refuses_a_change_as_a_whole(name):
-    change, said = WRONG[name]
+    change, message = WRONG[name]
     runtime, rubric = RewardRuntime(make()), make()
     before = runtime.to_dict()
     if isinstance(change, dict):
         change = {"training_step": 7, "schedules": {"short": 0.5}, **change}
     with pytest.raises(RewardConfigError) as caught:
         runtime.update(change)
-    assert any(said in problem for problem in caught.value.problems), caught.value.problems
+    assert any(message in problem for problem in caught.value.problems), caught.value.problems
     assert runtime.to_dict() == before
     runtime.apply(rubric)
     assert rubric.state_dict() == make().state_dict()
@@ -497,13 +497,13 @@ def test_private_keys_appear_neither_in_answers_nor_in_logs(caplog):
         answer = runtime.update(change)
     with pytest.raises(RewardConfigError) as refused:
         runtime.update({"per_turn": [{"name": "near", "config": {"mode": 3}}]})
-    told = (
+    rendered = (
         json.dumps([answer, runtime.to_dict(), list(runtime.audit), str(refused.value)])
         + caplog.text
     )
-    assert "sesame" not in told
-    assert "'open'" not in told
-    assert '"open"' not in told
+    assert "sesame" not in rendered
+    assert "'open'" not in rendered
+    assert '"open"' not in rendered
     assert {"what": "near.mode", "from": "(private)", "to": "(private)"} in answer["change"][
         "changes"
     ]
@@ -523,13 +523,13 @@ def test_audit_truncates_long_values():
 def test_update_accepts_a_rendering_from_before_later_episodes():
     runtime, rubric = RewardRuntime(make()), make()
     runtime.update({"schedules": {"near": {"piecewise": [[0, 1.0], [9, 0.0]]}}})
-    told = runtime.to_dict()
+    rendered = runtime.to_dict()
     runtime.apply(rubric)
     runtime.update({"training_step": 3})
-    told["per_turn"][0]["weight"] = 9.0
-    assert told["progress"] != runtime.to_dict()["progress"]
-    assert told["tree"] != runtime.to_dict()["tree"]
-    assert runtime.update(told)["config"]["per_turn"][0]["weight"] == 9.0
+    rendered["per_turn"][0]["weight"] = 9.0
+    assert rendered["progress"] != runtime.to_dict()["progress"]
+    assert rendered["tree"] != runtime.to_dict()["tree"]
+    assert runtime.update(rendered)["config"]["per_turn"][0]["weight"] == 9.0
 
 
 @pytest.mark.parametrize(
@@ -581,8 +581,11 @@ def test_to_dict_renders_infinite_ranges():
     class Endless(Near):
         score_range = (0.0, math.inf)
 
-    told = RewardRuntime(Endless()).to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False))["tree"][0]["range"] == [0.0, "Infinity"]
+    rendered = RewardRuntime(Endless()).to_dict()
+    assert json.loads(json.dumps(rendered, allow_nan=False))["tree"][0]["range"] == [
+        0.0,
+        "Infinity",
+    ]
 
 
 def test_update_keeps_a_bounded_history():

@@ -158,9 +158,9 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "said"), REFUSED.values(), ids=REFUSED)
-def test_parse_schedule_refuses_invalid_specs(spec, said):
-    with pytest.raises(RewardConfigError, match=said):
+@pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
+def test_parse_schedule_refuses_invalid_specs(spec, message):
+    with pytest.raises(RewardConfigError, match=message):
         parse_schedule(spec)
 
 
@@ -213,7 +213,7 @@ def test_schedule_field_reports_the_place_of_each_mistake():
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "message"),
     [
         (
             [[1_000_001, 1.0], [1_000_000, 0.0]],
@@ -223,8 +223,8 @@ def test_schedule_field_reports_the_place_of_each_mistake():
     ],
     ids=["large", "too large"],
 )
-def test_parse_schedule_shows_large_positions_in_full(points, said):
-    with pytest.raises(RewardConfigError, match=said):
+def test_parse_schedule_shows_large_positions_in_full(points, message):
+    with pytest.raises(RewardConfigError, match=message):
         parse_schedule(points)
 
 

@@ -117,7 +117,7 @@ def test_reward_config_is_immutable():
 
 # Mistakes ------------------------------------------------------------------------------------
 
-# Line, what stands there instead, and what is said.
+# Line, what stands there instead, and what is message.
 MUTATIONS = [
     (2, "normalize: no", 'normalize: must be true or false, got "no"'),
     (2, "normalize: 1", "normalize: must be true or false, got 1"),
@@ -172,12 +172,14 @@ MUTATIONS = [
 IDS = [f"{line} {instead.strip()}" for line, instead, _ in MUTATIONS]
 
 
-@pytest.mark.parametrize(("line", "instead", "said"), MUTATIONS, ids=IDS)
-def test_from_yaml_reports_a_mistake_with_its_line_and_what_is_accepted(line, instead, said):
+@pytest.mark.parametrize(("line", "instead", "message"), MUTATIONS, ids=IDS)
+def test_from_yaml_reports_a_mistake_with_its_line_and_what_is_accepted(line, instead, message):
     found = problems(with_line(line, instead))
     at_line = [each for each in found if each.startswith(f"line {line}: ")]
     # Duplicate names are reported where the second is.
-    assert any(said in each for each in (found if "must be unique" in said else at_line)), found
+    assert any(message in each for each in (found if "must be unique" in message else at_line)), (
+        found
+    )
 
 
 KEYS = {
@@ -287,8 +289,8 @@ def test_schema_version_other_than_the_present_is_refused(written):
     with pytest.raises(RewardConfigError) as caught:
         RewardConfig.from_yaml(f"\nschema_version: {written}\nper_turn: 3")
     version = written.strip('"')
-    said = f"schema_version: must be '1.0', got \"{version}\""
-    assert caught.value.problems == (f"line 2: {said}",)
+    message = f"schema_version: must be '1.0', got \"{version}\""
+    assert caught.value.problems == (f"line 2: {message}",)
 
 
 @pytest.mark.parametrize("written", ["", "[1.0]", "true"])
@@ -304,8 +306,8 @@ def test_missing_schema_version_logs_a_warning_once_per_file(caplog, tmp_path):
         RewardConfig.from_file(tmp_path / "reward.yaml")
     assert config.schema_version == "1.0"
     (record,) = caplog.records  # once a file
-    said = "reward.yaml has no schema_version and is read as version 1.0; add"
-    assert said in record.getMessage()
+    message = "reward.yaml has no schema_version and is read as version 1.0; add"
+    assert message in record.getMessage()
 
 
 def test_reward_config_needs_no_schema_version_in_code(caplog):

@@ -84,7 +84,7 @@ def deep(levels):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (0.5, "x", "a finite number"),
         (math.inf, "x", "a finite number"),
@@ -108,9 +108,9 @@ def deep(levels):
         ([], deep(101), "100 levels deep"),
     ],
 )
-def test_configure_refuses_a_value_of_another_type(old, new, said):
+def test_configure_refuses_a_value_of_another_type(old, new, message):
     rubric = Tuned(old)
-    with pytest.raises(RewardConfigError, match=said):
+    with pytest.raises(RewardConfigError, match=message):
         configure(rubric, tuned={"value": new})
     assert rubric.value is old
 
