@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Asks(Rubric):
-    """Says by which way it was asked, and in which thread."""
+    """Records which version was called, and in which thread."""
 
     def __init__(self, score=1.0):
         super().__init__()

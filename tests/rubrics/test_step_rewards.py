@@ -388,3 +388,42 @@ def test_failure_in_front_of_a_trajectory_rubric_does_not_hide_its_rewards():
         rubric(-1.0, {"done": False})
     rubric(1.0, {"done": True, "final": 1.0})
     assert rubric.compute_step_rewards() == [0.5, 1.0]
+
+
+def test_compute_step_rewards_reports_a_step_at_which_the_root_itself_failed():
+    class Halves(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.final = Final(0.5)
+
+        def forward(self, action, observation):
+            score = self.final(action, observation)
+            return 0.5 * score + failing(action, observation)
+
+    rubric = Halves()
+    with pytest.raises(OSError, match="down"):
+        rubric(-1.0, {"done": False})
+    rubric(1.0, {"done": True, "final": 1.0})
+    with pytest.raises(TrajectoryError, match=r"reward of step 0 isn't known: Halves failed"):
+        rubric.compute_step_rewards()
+
+
+def test_compute_step_rewards_of_a_child_without_trajectory_rubrics_are_its_scores():
+    rubric = WeightedSum([Final(0.5), Step()], [1, 1])
+    play(rubric, [0.25, 0.5])
+    assert rubric.rubric_1.compute_step_rewards() == [0.25, 0.5]
+
+
+def test_compute_step_rewards_credits_a_child_only_if_its_score_is_returned_unchanged():
+    """An ordinary float made from the score is the parent's own, though the number is the same."""
+
+    class Converts(Rubric):
+        def __init__(self, convert):
+            super().__init__()
+            self.final, self.convert = Final(0.5), convert
+
+        def forward(self, action, observation):
+            return self.convert(self.final(action, observation))
+
+    assert play(Converts(lambda score: score), [0.0, 0.0]) == [0.5, 1.0]
+    assert play(Converts(lambda score: score * 1.0), [0.0, 0.0]) == [0.0, 1.0]
