@@ -23,7 +23,7 @@ class Answered(Rubric):
     score_range = (0.0, 1.0)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Look for an answer line or a box, whatever stands there."""
+        """Look for an answer line or a box, with any content."""
         return 0.0 if extract_answer(action.content) is None else 1.0
 
 

@@ -1,7 +1,7 @@
 """Turns a file of model solutions into rollouts, one for each problem and model.
 
 The layout is that of the GSM8K model solutions: a line a problem, with ``question``,
-``ground_truth`` (a worked solution whose answer stands after ``A:``) and, for each model,
+``ground_truth`` (a worked solution whose answer is after ``A:``) and, for each model,
 ``{"is_correct": bool, "solution": str}``.
 
 Run it to write the rollouts to standard output::
@@ -28,8 +28,8 @@ def rollouts(path: Path) -> Iterator[dict[str, Any]]:
         path: The file.
 
     Yields:
-        Rows for ``guerdon score``: solutions of one problem share a group; ``model`` says who
-        wrote it, ``is_correct`` what was published.
+        Rows for ``guerdon score``: solutions of one problem share a group; ``model`` is the
+        author, ``is_correct`` the published verdict.
     """
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file):

@@ -28,7 +28,7 @@ class Call:
         turn: The number of the assistant turn that makes it, from 0.
         name: The tool.
         arguments: As the model wrote them: JSON, or what should have been.
-        recorded: What the tool answered in the recording; None where nobody answered.
+        recorded: The answer of the tool in the recording; None without one.
     """
 
     turn: int
@@ -59,7 +59,7 @@ def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
     """The calls of a conversation that were executed, in order.
 
     A call was executed where a tool's message right behind its turn answers it, by id or else by
-    place. Where the conversation breaks off with the very turn that calls, nobody could answer,
+    place. Where the conversation breaks off with the very turn that calls, there can be no answer,
     and its calls count as executed. A call that others went past without an answer was not.
 
     Example:

@@ -1,4 +1,4 @@
-"""Reads tau-bench's airline data: users, flights, reservations. None of it stands here."""
+"""Reads tau-bench's airline data: users, flights, reservations. The data itself isn't included."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECKOUT = Path("tau_bench", "envs", "airline", "data")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AirlineData:
-    """The database as it is before any conversation. It is shared: nobody changes it.
+    """The database as it is before any conversation. It is shared and must not be changed.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -44,7 +44,7 @@ class AirlineData:
 
 
 def data_path(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that holds the three files.
+    """The folder of the three files.
 
     It is `folder`, else ``$TAU_AIRLINE_DATA``, else ``$GUERDON_DATA/tau_airline``, else
     ``shared/data/tau_airline`` beside the checkout. The first two are meant: where one is given,
@@ -123,5 +123,5 @@ def _parse(path: Path, *, kind: type) -> Any:
         raise InvalidArgumentError(f"{path} can't be read as JSON: {error}") from error
     if not isinstance(parsed, kind):
         meant = "an object, records by their ids" if kind is dict else "a list"
-        raise InvalidArgumentError(f"{path} holds a {type(parsed).__name__}, not {meant}")
+        raise InvalidArgumentError(f"{path} must contain {meant}, got {type(parsed).__name__}")
     return parsed

@@ -1,6 +1,6 @@
 """What one write changed, in a form in which two writes can be compared.
 
-An effect tells only the change, not what was there before, so the same write has the same effect
+An effect contains only the change, not what was there before, so the same write has the same effect
 whatever was written elsewhere first: numbers by how much they changed, lists by what was added,
 and new ids by their order among the new ones.
 """

@@ -145,7 +145,7 @@ def _value(node: ast.AST) -> Any:
 
 
 def think(tables: Tables, thought: str) -> str:
-    """Nothing happens; the thought stands in the conversation."""
+    """Does nothing; the thought is in the conversation."""
     return ""
 
 

@@ -20,7 +20,7 @@ REWARDS = """
     class Number(Rubric):
         '''The turn is a number.
 
-        More that nobody wants in a table.
+        More that isn't in a table.
         '''
         score_range = (0.0, 1.0)
 
@@ -35,7 +35,7 @@ REWARDS = """
         return WeightedSum([Gate(Number(), 0.5), Sequential(polite, Number())], [1.0, -0.5])
 
     def stops(action, observation):
-        '''Tells when it is at a row, and waits there, where somebody listens.'''
+        '''Signals that it is at a row, and waits there, if a test listens.'''
         if action.content == "stop" and "LISTENS" in os.environ:
             ready, go = os.environ["LISTENS"].split(":")
             with open(ready, "wb") as pipe:

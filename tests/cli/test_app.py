@@ -1,4 +1,4 @@
-"""guerdon: its help, and how it says what went wrong."""
+"""guerdon: its help, and its error messages."""
 
 import importlib
 

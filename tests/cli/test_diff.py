@@ -37,7 +37,7 @@ def _rewards(rewards, tmp_path):
 
 @pytest.fixture
 def diff(tmp_path):
-    """Runs the command here; gives what it said with single spaces."""
+    """Runs the command in this process; returns its output with single spaces."""
 
     def diff(*args):
         done = run_inside(tmp_path, "diff", *args)
@@ -49,7 +49,7 @@ def diff(tmp_path):
 
 @pytest.fixture
 def told(diff):
-    """Runs the command; gives what it tells as JSON."""
+    """Runs the command; returns its JSON output."""
     return lambda *args: json.loads(diff(*args, "--json").stdout)
 
 

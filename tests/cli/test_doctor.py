@@ -1,4 +1,4 @@
-"""guerdon doctor: what a machine holds, what is open, and what mends it."""
+"""guerdon doctor: which sandboxes work, which attacks are open, and how to fix that."""
 
 import json
 import sys

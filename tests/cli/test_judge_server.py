@@ -209,7 +209,7 @@ def test_judge_server_warns_of_an_unavailable_model_at_start(serving):
 def test_judge_server_warns_beyond_loopback_without_a_token(serving):
     with ScriptedModel([]) as model:
         process, _ = serving(model, "--host", "0.0.0.0")
-        assert "warning: whoever reaches 0.0.0.0 can use this judge" in ended(process)[2]
+        assert "warning: anyone who can reach 0.0.0.0 can use this server" in ended(process)[2]
         process, _ = serving(model, "--host", "0.0.0.0", "--token", "s3cret")
         assert ended(process)[2] == ""
 

@@ -210,7 +210,7 @@ def test_score_never_overwrites_the_reward(guerdon, rows, tmp_path):
 
 @pytest.fixture
 def listening(tmp_path):
-    """Two pipes: what a reward says when it stands still, and what lets it go on."""
+    """Two pipes: one signals that the reward waits, the other lets it continue."""
     names = [str(tmp_path / name) for name in ("ready", "go")]
     for name in names:
         os.mkfifo(name)
@@ -314,7 +314,7 @@ def test_score_after_ctrl_c_with_a_slow_reader_writes_no_row_twice(started, rows
     while waiting[0] < size - pages:
         assert process.poll() is None
         fcntl.ioctl(process.stdout, termios.FIONREAD, waiting)
-        poller.poll(10)  # milliseconds; nothing is said there
+        poller.poll(10)  # milliseconds; it stays empty
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

@@ -1,4 +1,4 @@
-"""guerdon score --sandbox: what runs in a sandbox, what is told of it, and how it ends."""
+"""guerdon score --sandbox: levels, limits, reports, and ctrl-C."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ PATIENCE = 60  # seconds
 
 @pytest.fixture(autouse=True)
 def functions(tmp_path):
-    """A file of rewards; `stops` waits at a row where somebody listens."""
+    """A file of rewards; `stops` waits at a row if a test listens."""
     names = {name: str(tmp_path / name) for name in ("ready", "go")}
     (tmp_path / "functions.py").write_text(textwrap.dedent(FUNCTIONS).format(**names))
     return names
@@ -172,7 +172,7 @@ def test_score_sandbox_never_falls_back_to_a_weaker_level(
     assert done.stderr.splitlines() == [
         "error: strict doesn't work here: no Landlock",
         "  seccomp: sudo mend [now]",
-        "`guerdon doctor` tells what this machine can hold",
+        "run `guerdon doctor` to see what works on this machine",
     ]
     assert not (tmp_path / "scored.jsonl").exists()
 
@@ -218,7 +218,7 @@ def tree(pid):
 
 
 def is_there(pid):
-    """Whether a process runs; one that has ended and that nobody has waited for doesn't."""
+    """Whether a process runs; a zombie doesn't."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -227,7 +227,7 @@ def is_there(pid):
 
 @pytest.fixture
 def listening(functions):
-    """Two pipes: what the reward says when it stands still, and what lets it go on."""
+    """Two pipes: one signals that the reward waits, the other lets it continue."""
     with contextlib.ExitStack() as stack:
         pipes = []
         for name in ("ready", "go"):
@@ -242,7 +242,7 @@ STOPS = ("-r", "functions.py:stops", "--sandbox", "process", "--limit", "seconds
 
 @pytest.fixture
 def standing(started, rows, listening):
-    """A run that stands still at row 20 of 40."""
+    """A run that waits at row 20 of 40."""
 
     def standing(*args):
         rows(["stop" if i == 20 else "x" for i in range(40)])

@@ -1,4 +1,4 @@
-"""guerdon serve: a process that says where it is, and ends when it is told to."""
+"""guerdon serve: a process that prints its address, and ends on a signal."""
 
 import contextlib
 import json
@@ -162,7 +162,7 @@ def test_serve_token_option_overrides_the_variable(serving):
     assert server.ask("/config", headers={"Authorization": "Bearer mine"}).status_code == 200
     said = "".join([server.line, *server.end()])
     assert "mine" not in said
-    assert "warning: whoever" not in said
+    assert "warning: anyone" not in said
 
 
 def test_serve_json_log_lines_parse(serving):
@@ -185,7 +185,7 @@ def test_serve_warns_of_an_exposed_address_without_a_token(serving):
     server = serving("--host", "0.0.0.0")
     assert re.search(r"at http://0\.0\.0\.0:\d+\n", server.line)
     _, err = server.end()
-    assert err.startswith("warning: whoever reaches 0.0.0.0 can use this server; --token asks")
+    assert err.startswith("warning: anyone who can reach 0.0.0.0 can use this server; --token")
 
 
 # Rewards --------------------------------------------------------------------------------------

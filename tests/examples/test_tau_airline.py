@@ -925,7 +925,7 @@ def test_a_folder_without_the_data_is_an_error_that_says_what_was_looked_for(tmp
         assert str(tmp_path) in str(raised.value)
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "read as JSON"), ("[]", "holds a list")])
+@pytest.mark.parametrize(("text", "said"), [("{", "read as JSON"), ("[]", "must contain")])
 def test_files_that_hold_something_else_are_an_error(tmp_path, text, said):
     folder = write_data(tmp_path)
     (folder / "users.json").write_text(text)

@@ -1,4 +1,4 @@
-"""Files of rollouts and rewards, and an interpreter that forgets them after each test."""
+"""Files of rollouts and rewards, which are unloaded after each test."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Groups: runs of rollouts that stand together, and those that don't."""
+"""Groups: consecutive rollouts, and groups that are split."""
 
 import json
 import tracemalloc

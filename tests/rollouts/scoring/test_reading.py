@@ -196,7 +196,7 @@ def test_read_rollouts_skips_a_byte_order_mark_in_text():
     assert [rollout.id for rollout in read_rollouts([(BOM + ROW).decode()])] == [1]
 
 
-# What stands in a line, whatever it is
+# Decoding lines
 
 
 @pytest.mark.parametrize(

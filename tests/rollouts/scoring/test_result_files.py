@@ -23,7 +23,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def finished(path):
-    """Reads a file that holds this: rows, bytes, last id, the ids that were counted."""
+    """Reads a file with this data: rows, bytes, last id, all ids."""
 
     def finished(data, fingerprint="f"):
         path.write_bytes(data)

@@ -20,7 +20,7 @@ OF_FILES = sorted(set(ESTIMATORS.names()) - {"gae", "reinforce_pp"})
 
 @reward_function
 def told(messages, score=0.0, steps=None):
-    """The score and the step rewards that stand in the rollout."""
+    """The score and the step rewards of the rollout."""
     if score is None:
         raise ValueError("no luck")
     outputs = None if steps is None else [
@@ -210,7 +210,7 @@ def test_row_credit_ignores_the_order_of_rows(drawn, key, data):
     ]
 
 
-# What stands in the way
+# Failures
 
 
 def key_spec(tmp_path, body):
