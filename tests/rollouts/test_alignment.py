@@ -226,7 +226,7 @@ def test_aligner_a_rollout_without_a_result_is_invalid():
 def test_aligner_reports_an_invalid_result(other):
     batch = align([other], {"a": steps(0)})
     assert problems(batch) == [("no result", "a", None)]
-    assert "must be an EvaluateResult" in str(batch.report)
+    assert "not an EvaluateResult" in str(batch.report)
     assert batch["a"].is_score_valid is False
 
 

@@ -150,14 +150,19 @@ def read_ids(values: Any, size: int, name: str) -> Numbered:
             np.flatnonzero(np.isin(found.codes, codes)),
             expected="use strings, numbers other than NaN, None, or tuples of these",
         )
-    keys = [one.item() if isinstance(one, np.generic) else one for one in found.ids]
+    order = _ordered(found.ids)
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(len(order))
+    return Numbered(positions[found.codes], [found.ids[code] for code in order])
+
+
+def _ordered(ids: list[Any]) -> list[int]:
+    """Where the ids are in the order of their values, or of their ``repr`` if types are mixed."""
+    keys = [one.item() if isinstance(one, np.generic) else one for one in ids]
     kinds = set(map(type, keys))
     if not (len(kinds) == 1 and kinds <= {str, int, float, bytes}):
         keys = [(type(one).__qualname__, repr(one)) for one in keys]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    positions = np.empty(len(keys), np.int64)
-    positions[order] = np.arange(len(keys))
-    return Numbered(positions[found.codes], [found.ids[code] for code in order])
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def is_hashable(value: Any) -> bool:

@@ -63,13 +63,11 @@ def _key(value: Any) -> Hashable:
     if kind is float:
         return (float, value if value == value else "nan")
     if isinstance(value, Mapping):
-        return ("mapping", frozenset((_key(k), _key(v)) for k, v in value.items()))
-    if isinstance(value, list | tuple):
+        return ("mapping", frozenset(map(_key, value.items())))
+    if isinstance(value, list | tuple | bytearray):
         return (kind, *map(_key, value))
     if isinstance(value, Set):
         return ("set", frozenset(map(_key, value)))
-    if isinstance(value, bytearray):
-        return (bytearray, bytes(value))
     if hasattr(value, "__array__"):
         return _array_key(value)
     if dataclasses.is_dataclass(kind):

@@ -183,16 +183,23 @@ class RLDataAligner:
             aligned[rollout_id] = _aligned(rollout_id, steps, result, report)
             if not self.score_failed:
                 _mask_failed(aligned[rollout_id], report)
-        for place in range(len(ids), len(results)):
-            text = f"result {place} has no rollout: there are {len(results)} results for {len(ids)}"
-            report.add("result without a rollout", text)
-        for rollout_id in raw_rollout_step_data_map:
-            if rollout_id not in aligned:
-                text = "it has recorded steps, and its id isn't among those asked for"
-                report.add("rollout not asked for", text, rollout_id)
+        _report_unmatched(results, ids, raw_rollout_step_data_map, report)
         if report and (self.strict if strict is None else strict):
             raise AlignmentError(f"{len(report)} things don't fit:\n{report}", problems=report)
         return AlignedBatch(list(aligned.values()), report)
+
+
+def _report_unmatched(
+    results: list[Any], ids: list[Any], steps: Mapping[Any, Any], report: AlignmentReport
+) -> None:
+    for place in range(len(ids), len(results)):
+        text = f"result {place} has no rollout: there are {len(results)} results for {len(ids)}"
+        report.add("result without a rollout", text)
+    asked = set(ids)
+    for rollout_id in steps:
+        if rollout_id not in asked:
+            text = "it has recorded steps, and its id isn't among those asked for"
+            report.add("rollout not asked for", text, rollout_id)
 
 
 def _listed(given: Any, name: str) -> list[Any]:
@@ -219,19 +226,19 @@ def _aligned(
     places = _places(copies, rollout_id, report)
     group = copies[0].step_info.get("group") if copies else None
     if not isinstance(result, EvaluateResult):
-        text = "it has no result"
-        if result is not None:
-            text = f"its result must be an EvaluateResult, got {shown(result)}"
+        given = "" if result is None else f": got {shown(result)}, not an EvaluateResult"
+        text = f"it has no result{given}"
         report.add("no result", text, rollout_id)
         return AlignedRollout(rollout_id, copies, None, False, group, text)
     if steps is not None:
         placed, misfits = place_outputs(result.step_outputs or (), places)
-        report += [replace(misfit, rollout=rollout_id) for misfit in misfits]
+        report.extend(replace(misfit, rollout=rollout_id) for misfit in misfits)
         for place, output in placed.items():
             copies[place].base_reward = output.base_reward
-    valid = result.is_score_valid
-    why = None if valid else result.error or result.reason or "it was marked invalid"
-    return AlignedRollout(rollout_id, copies, result.score, valid, group, why)
+    aligned = AlignedRollout(rollout_id, copies, result.score, result.is_score_valid, group)
+    if not result.is_score_valid:
+        aligned.error = result.error or result.reason or "it was marked invalid"
+    return aligned
 
 
 def _mask_failed(rollout: AlignedRollout, report: AlignmentReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from guerdon._validation import shown
@@ -176,15 +177,15 @@ def _groups(
         if missing:
             raise CreditError(f"`group` lacks the rollouts {missing[:5]}")
         return [group[rollout.id] for rollout in rollouts]
-    if group is not None:
-        if not callable(group):
-            raise InvalidArgumentError(
-                f"`group` must be a mapping by id or a function of a rollout, got {shown(group)}"
-            )
+    if callable(group):
         return [group(rollout) for rollout in rollouts]
-    with_steps = [rollout for rollout in rollouts if rollout.steps]
-    without = [rollout.id for rollout in with_steps if rollout.group is None]
-    if without and len(without) < len(with_steps):
+    if group is not None:
+        raise InvalidArgumentError(
+            f"`group` must be a mapping by id or a function of a rollout, got {shown(group)}"
+        )
+    groups = {rollout.id: rollout.group for rollout in rollouts if rollout.steps}
+    without = [name for name, own in groups.items() if own is None]
+    if 0 < len(without) < len(groups):
         raise CreditError(
             f"the rollouts {without[:5]} have no group and others do; set `group` on all of them "
             "or on none (step_info['group'], or apply_credit(group=…))"
@@ -196,25 +197,23 @@ def _columns(
     rollouts: Sequence[AlignedRollout], groups: Sequence[Any], key: keys.StateKey, needs: Any
 ) -> dict[str, list[Any]]:
     """The columns of a `StepBatch`, of all steps, rollout by rollout."""
-    groups = [_hashable(group) for group in groups]
     rows = [
-        (rollout, group, step)
+        (rollout, _hashable(group), step)
         for rollout, group in zip(rollouts, groups, strict=True)
         for step in rollout.steps
     ]
-    columns: dict[str, list[Any]] = {
-        "rewards": [step.base_reward for _, _, step in rows],
-        "trajectory": [rollout.id for rollout, _, _ in rows],
-        "step": [step.system_step_index for _, _, step in rows],
-        "group": [group for _, group, _ in rows],
-        "episode_score": [rollout.score for rollout, _, _ in rows],
-        "valid": [rollout.is_score_valid for rollout, _, _ in rows],
+    read: dict[str, Callable[[AlignedRollout, Any, StepData], Any]] = {
+        "rewards": lambda rollout, group, step: step.base_reward,
+        "trajectory": lambda rollout, group, step: rollout.id,
+        "step": lambda rollout, group, step: step.system_step_index,
+        "group": lambda rollout, group, step: group,
+        "episode_score": lambda rollout, group, step: rollout.score,
+        "valid": lambda rollout, group, step: rollout.is_score_valid,
+        "state": lambda rollout, group, step: _key_of(key, step, rollout),
+        "values": lambda rollout, group, step: step.policy_value_estimate,
     }
-    if "state" in needs:
-        columns["state"] = [_key_of(key, step, rollout) for rollout, _, step in rows]
-    if "values" in needs:
-        columns["values"] = [step.policy_value_estimate for _, _, step in rows]
-    return columns
+    unused = {"state", "values"} - {*needs}
+    return {name: list(starmap(of, rows)) for name, of in read.items() if name not in unused}
 
 
 def _hashable(group: Any) -> Hashable:
@@ -257,17 +256,21 @@ def _check(rollouts: Sequence[Any]) -> None:
         ids.add(rollout.id)
         if rollout.is_score_valid and rollout.score is None:
             raise CreditError(f"rollout {rollout.id!r} is marked valid and has no score")
-        for step in rollout.steps:
-            if not isinstance(step, StepData):
-                raise CreditError(
-                    f"the steps of rollout {rollout.id!r} must be StepData, got {shown(step)}"
-                )
-            if id(step) in owners:
-                raise CreditError(
-                    f"a step of rollout {rollout.id!r} is the same object as one of "
-                    f"{owners[id(step)]!r}, and a step has one advantage; copy the steps"
-                )
-            owners[id(step)] = rollout.id
+        _check_steps(rollout, owners)
+
+
+def _check_steps(rollout: AlignedRollout, owners: dict[int, Any]) -> None:
+    for step in rollout.steps:
+        if not isinstance(step, StepData):
+            raise CreditError(
+                f"the steps of rollout {rollout.id!r} must be StepData, got {shown(step)}"
+            )
+        if id(step) in owners:
+            raise CreditError(
+                f"a step of rollout {rollout.id!r} is the same object as one of "
+                f"{owners[id(step)]!r}, and a step has one advantage; copy the steps"
+            )
+        owners[id(step)] = rollout.id
 
 
 def _key_of(key: keys.StateKey, step: StepData, rollout: AlignedRollout) -> Any:

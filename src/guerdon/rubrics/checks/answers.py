@@ -122,19 +122,22 @@ def _label_in(line: str, below: str = "") -> tuple[int, str | None]:
         kind = label.lastgroup
         if kind == "says":
             stated = _first_sentence(stated)
-        if not stated.strip(_EMPTY):
-            stated = below
+        stated = _or_below(stated, below)
         return offset, _if_number(stated) if kind == "weak" else stated
     has_word = "nswer" in line or "NSWER" in line
     if has_word and _LABEL_ALONE.fullmatch(body):
         return offset, _if_number(below)
-    if "####" in line and line.lstrip(" \t>*_").startswith("####"):
+    if line.lstrip(" \t>*_").startswith("####"):
         return offset, _if_number(line.lstrip(" \t>*_#"))
     if has_word:
         for sentence in reversed(list(_SENTENCE.finditer(line))):
             stated = _first_sentence(line[sentence.end() :])
-            return sentence.start(), stated if stated.strip(_EMPTY) else below
+            return sentence.start(), _or_below(stated, below)
     return 0, None
+
+
+def _or_below(stated: str, below: str) -> str:
+    return stated if stated.strip(_EMPTY) else below
 
 
 def _if_number(stated: str) -> str | None:

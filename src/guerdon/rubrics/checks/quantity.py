@@ -162,10 +162,9 @@ def read_quantity(text: str) -> Quantity | None:
         return None
     text = _undecorated(text)
     found = _NUMBER.match(text)
-    if found is None:
+    if found is None or not _is_number(found):
         return None
-    value = _value(found)
-    return None if value is None else _with_unit(value, text[found.end() :])
+    return _with_unit(_value(found), text[found.end() :])
 
 
 def _undecorated(text: str) -> str:
@@ -218,15 +217,17 @@ def _without_remark(text: str) -> str:
     return text
 
 
-def _value(found: re.Match[str]) -> Fraction | None:
+def _is_number(found: re.Match[str]) -> bool:
+    sign, inner, _, digits, decimals, exponent, denominator = found.groups()
+    if not (digits or decimals) or (sign and inner):
+        return False
+    if denominator and (decimals or exponent or not int(denominator)):
+        return False
+    return not exponent or (len(exponent) <= 4 and int(exponent) in _EXPONENTS)
+
+
+def _value(found: re.Match[str]) -> Fraction:
     sign, inner, whole, digits, decimals, exponent, denominator = found.groups()
-    if (
-        not (digits or decimals)
-        or (sign and inner)
-        or (denominator and (decimals or exponent or not int(denominator)))
-        or (exponent and (len(exponent) > 4 or int(exponent) not in _EXPONENTS))
-    ):
-        return None
     digits = (digits or "0").translate(_WITHOUT_SEPARATORS)
     value = Fraction(digits + (decimals or "")) / int(denominator or 1)
     value = value * Fraction(10) ** int(exponent or 0) + int(whole or 0)
@@ -245,21 +246,22 @@ def _with_unit(value: Fraction, rest: str) -> Quantity | None:
     words = rest.split()
     if is_glued and words and words[0].rstrip(".²³") not in _ABBREVIATIONS:
         return None
-    while words and not percent and (scale := _scale(words[0])):
-        value *= scale
-        del words[0]
+    if not percent:
+        value, words = _scaled(value, words)
     percent = percent or (words[:1] and words[0].lower().rstrip(".")) == "percent"
     return Quantity(value, percent) if _are_units(words) else None
+
+
+def _scaled(value: Fraction, words: list[str]) -> tuple[Fraction, list[str]]:
+    while words and (scale := _SCALES.get(words[0].lower().rstrip(".").removesuffix("s"))):
+        value, words = value * scale, words[1:]
+    return value, words
 
 
 def _are_units(words: list[str]) -> bool:
     if len(words) > _MAX_UNIT_WORDS or not all(map(_is_unit, words)):
         return False
     return not _SCALING.search(" ".join(words))
-
-
-def _scale(word: str) -> int | None:
-    return _SCALES.get(word.lower().rstrip(".").removesuffix("s"))
 
 
 def _is_unit(word: str) -> bool:
