@@ -347,9 +347,7 @@ def test_env_threads_threads_that_end_are_not_one_too_many():
         submit(threads, [call_of(lambda: None, collector.finish) for _ in range(4)])
         await collector.have(4)
         go.set()
-        for _ in range(100):
-            if not threads.stuck:
-                break
+        while threads.stuck:
             submit(threads, [call_of(lambda: None, collector.finish)])
             await collector.have(len(collector.finished) + 1)
         barrier = threading.Barrier(2, timeout=SOON)
