@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -364,7 +364,8 @@ class EnvCall:
     Attributes:
         function: What to call, without arguments; of a task, it returns an awaitable.
         what: What the call does, for error messages.
-        waiting: Receives the result.
+        waiting: Receives the result, if there is no `finish`.
+        finish: Called with the call in the event loop once it has ended, unless it was abandoned.
         limit_s: Seconds that the call may take from its start, if it is watched.
         makes: Whether the result is an adapter, which is closed if the call is abandoned.
         result: What the function returned.
@@ -381,12 +382,13 @@ class EnvCall:
 
     function: Callable[[], Any]
     what: str
-    waiting: asyncio.Future[Any]
+    waiting: asyncio.Future[Any] | None = None
+    finish: Callable[[EnvCall], None] | None = None
     limit_s: float = math.inf
     makes: bool = False
     result: Any = None
     error: BaseException | None = None
-    submitted_at: float = field(default_factory=monotonic)
+    submitted_at: float = 0.0
     started_at: float = 0.0
     has_ended: bool = False
     is_delivered: bool = False
@@ -432,16 +434,17 @@ class EnvCall:
     def deliver(self) -> None:
         """Hand over the result in the event loop."""
         self.has_ended = True
-        if self.waiting.done():  # the time is over, or the caller was cancelled
-            return
-        self.is_delivered = True
-        if self.error is None:
-            self.waiting.set_result(self.result)
-        else:
-            self.waiting.set_exception(self._failure(self.error))
+        if self.finish is not None:
+            self.finish(self)
+        elif self.waiting is not None and not self.waiting.done():  # else the time is over
+            self.is_delivered = True
+            if self.error is None:
+                self.waiting.set_result(self.result)
+            else:
+                self.waiting.set_exception(self.failure(self.error))
 
-    def _failure(self, error: BaseException) -> Exception:
-        """What the call raised, as an exception that ends no event loop."""
+    def failure(self, error: BaseException) -> Exception:
+        """Return what the call raised, as an exception that ends no event loop."""
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             return error
         raised = f"raised {error!r:.200}"
@@ -452,7 +455,7 @@ class EnvCall:
     def ring(self, now: float) -> None:
         """End the waiting if the call's time is over."""
         waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
-        if waiting.done():
+        if waiting is None or waiting.done():
             return
         if started and now - started > self.limit_s:
             text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
@@ -630,7 +633,7 @@ class EnvThreads:
             call = self._ended.popleft()
             self._outstanding -= 1
             if not call.is_abandoned:
-                if hasattr(call.result, "__await__") and not hasattr(call.result, "step"):
+                if hasattr(type(call.result), "__await__") and not hasattr(call.result, "step"):
                     self._await_result(call)
                 else:
                     call.deliver()
@@ -801,15 +804,15 @@ class EnvRunner:
             self.step_failed(error)
             raise
 
-    def start_step(self, action: Any) -> asyncio.Future[Any] | None:
+    def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> bool:
         """Start a step in a thread, without the cost of a task and without a time limit.
 
         Args:
             action: The agent's action.
+            finish: Called in the event loop once it has ended, unless it was abandoned.
 
         Returns:
-            Receives the result, unless the call is abandoned; None if the environment is async:
-            then nothing was started.
+            False if the environment is async; then nothing was started.
 
         Raises:
             EpisodeError: There is no environment, or its last reset failed.
@@ -818,11 +821,10 @@ class EnvRunner:
         if adapter is None or self._failure:
             self._refuse()
         if adapter.step_is_async:
-            return None
-        waiting = self._threads.loop.create_future()
-        self._call = EnvCall(partial(adapter.step, action), "step", waiting)
+            return False
+        self._call = EnvCall(partial(adapter.step, action), "step", finish=finish)
         self._threads.start(self._call)
-        return waiting
+        return True
 
     def step_failed(self, error: BaseException) -> None:
         """Mark the environment as unusable, if it is to be replaced after this error."""
@@ -917,7 +919,8 @@ class EnvRunner:
     ) -> Any:
         threads = self._threads
         waiting = threads.loop.create_future()
-        self._call = call = EnvCall(function, what, waiting, limit_s, makes)
+        self._call = call = EnvCall(function, what, waiting, limit_s=limit_s, makes=makes)
+        call.submitted_at = monotonic()
         threads.start(call, is_async=is_async)
         threads.watch(call)
         try:

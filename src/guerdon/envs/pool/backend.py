@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from guerdon.envs.runner import EnvRunner, EnvThreads
+from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
 from guerdon.errors import EpisodeError
 from guerdon.types.observation import Observation
 
@@ -150,14 +150,13 @@ class ThreadBackend(PoolBackend):
         for call in calls:
             runner = self._runners[call.slot]
             try:
-                step = None if call.is_reset else runner.start_step(call.action)
+                finish = partial(_step_ended, call, runner)
+                started = call.extra is None and runner.start_step(call.action, finish)
             except EpisodeError as error:
                 call.finish(None, error)
                 continue
-            if step is not None:
-                step.add_done_callback(partial(_step_ended, call, runner))
-                continue
-            call.running = self._task(_play(call, runner))
+            if not started:
+                call.running = self._task(_play(call, runner))
 
     def give_up(self, call: PoolCall) -> None:
         """Give the slot a new runner; the old environment is closed when its code has ended."""
@@ -190,13 +189,12 @@ class ThreadBackend(PoolBackend):
             threads.close()
 
 
-def _step_ended(call: PoolCall, runner: EnvRunner, step: asyncio.Future[Any]) -> None:
-    error = step.exception()
-    if error is None:
-        call.finish(step.result())
+def _step_ended(call: PoolCall, runner: EnvRunner, step: EnvCall) -> None:
+    if step.error is None:
+        call.finish(step.result)
     else:
-        runner.step_failed(error)
-        call.finish(None, error)
+        runner.step_failed(step.error)
+        call.finish(None, step.failure(step.error))
 
 
 async def _play(call: PoolCall, runner: EnvRunner) -> None:
