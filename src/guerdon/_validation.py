@@ -40,6 +40,8 @@ def as_finite(value: object) -> float | None:
         >>> as_finite(1), as_finite(float("nan")), as_finite(True), as_finite("1")
         (1.0, None, None, None)
     """
+    if type(value) is float:  # the usual case, without the slower check of an abstract class
+        return value if math.isfinite(value) else None
     if not isinstance(value, Real) or isinstance(value, bool):
         return None
     try:
