@@ -204,7 +204,8 @@ class RubricComposer(Weighted):
     @property
     def effective_weights(self) -> dict[str, float]:
         """The weights times their factors: what scores are multiplied by now."""
-        self._look()  # which sets the vector of a composer that wasn't evaluated yet
+        if self._traits is None:
+            self._look()  # which sets the vector of a composer that wasn't evaluated yet
         return dict(zip(self._children, self._vector, strict=True))
 
     @property
