@@ -142,3 +142,8 @@ JSON = st.recursive(
 )
 def test_conversation_problems_never_raises(messages):
     assert all(type(each) is str and each for each in conversation_problems(messages))
+
+
+def test_conversation_problems_accepts_white_space_around_arguments():
+    messages = [USER, calls(call(arguments=' {"a": 1}\n')), answer()]
+    assert conversation_problems(messages) == []

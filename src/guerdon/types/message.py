@@ -91,6 +91,7 @@ class Message(BaseModel):
 
 
 _adapter = TypeAdapter(list[Message])
+_raw_decode = json.JSONDecoder().raw_decode
 _plain = {Message}
 
 
@@ -141,16 +142,28 @@ def conversation_problems(messages: list[Message]) -> list[str]:
     roles = (each.role for each in messages if each.role not in INSTRUCTION_ROLES)
     if next(roles, None) == "assistant":
         problems.append("it begins with the assistant")
-    open_calls: dict[str, list[str]] = defaultdict(list)  # where the calls of an id are
-    for place, message in enumerate(messages):
+    # One pass over all messages, then one over the few: this runs for every rollout.
+    with_tools = [
+        (place, each)
+        for place, each in enumerate(messages)
+        if each.tool_calls or each.role == "tool"
+    ]
+    return [*problems, *_tool_problems(with_tools)]
+
+
+def _tool_problems(with_tools: list[tuple[int, Message]]) -> list[str]:
+    problems: list[str] = []
+    open_calls: dict[str, list[tuple[dict[str, Any], int]]] = defaultdict(list)
+    for place, message in with_tools:
         for call in message.tool_calls or ():
-            name, problem = _read_call(call)
-            open_calls[str(call.get("id"))].append(f"{name} (messages[{place}])")
+            open_calls[str(call.get("id"))].append((call, place))
+            problem = _arguments_problem(call)
             if problem is not None:
                 problems.append(
-                    f"messages[{place}]: the arguments of {name} are not a JSON object: {problem}"
+                    f"messages[{place}]: the arguments of {_called(call)} are not a JSON object: "
+                    f"{problem}"
                 )
-        if message.role == "tool" and not message.tool_calls:
+        if not message.tool_calls:
             waiting = open_calls.get(str(message.tool_call_id))
             if waiting:
                 waiting.pop()
@@ -158,23 +171,28 @@ def conversation_problems(messages: list[Message]) -> list[str]:
                 problems.append(
                     f"messages[{place}] answers {message.tool_call_id}, which was not called"
                 )
-    open_names = [name for names in open_calls.values() for name in names]
-    if open_names:
-        listed = ", ".join(open_names[:5])
-        problems.append(f"{len(open_names)} of its tool calls have no result: {listed}")
+    unanswered = [each for calls in open_calls.values() for each in calls]
+    if unanswered:
+        names = ", ".join(f"{_called(call)} (messages[{place}])" for call, place in unanswered[:5])
+        problems.append(f"{len(unanswered)} of its tool calls have no result: {names}")
     return problems
 
 
-def _read_call(call: dict[str, Any]) -> tuple[str, str | None]:
-    """The name of a called function, and what is wrong with its arguments."""
+def _called(call: dict[str, Any]) -> str:
     function = call.get("function")
-    if not isinstance(function, dict):
-        return "(no name)", None
-    name, arguments = str(function.get("name", "(no name)")), function.get("arguments")
+    return str(function.get("name", "(no name)")) if isinstance(function, dict) else "(no name)"
+
+
+def _arguments_problem(call: dict[str, Any]) -> str | None:
+    """Why the arguments of a call are not a JSON object."""
+    function = call.get("function")
+    arguments = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(arguments, str):
-        return name, None
+        return None
     try:
+        if arguments.startswith("{") and _raw_decode(arguments)[1] == len(arguments):
+            return None  # in half the time of json.loads
         value = json.loads(arguments)
     except (ValueError, RecursionError) as error:
-        return name, str(error)
-    return name, None if isinstance(value, dict) else f"it is {type(value).__name__}"
+        return str(error)
+    return None if isinstance(value, dict) else f"it is {type(value).__name__}"
