@@ -396,7 +396,10 @@ class Parameters:
 
     def arguments(self, ground_truth: Any, others: dict[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of a call, without those that the function doesn't take."""
-        arguments = {name: value for name, value in others.items() if self.takes(name)}
+        if self.takes_all:
+            arguments = dict(others)
+        else:
+            arguments = {name: others[name] for name in others if name in self.named}
         if self.ground_truth is not None:
             arguments[self.ground_truth] = ground_truth
         return arguments
