@@ -13,7 +13,7 @@ from guerdon.rubrics.containers import Gate, Sequential
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = [
-    "MAX_TEXT", "GroupStats", "GroupSummary", "Mean", "Summary", "bounded_name", "gates_of",
+    "GroupStats", "GroupSummary", "MAX_TEXT", "Mean", "Summary", "bounded_name", "gates_of",
     "group_stats",
 ]  # fmt: skip
 
