@@ -205,10 +205,16 @@ def test_check_reports_an_action_that_does_not_fit(inside, actions, text):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["nothing"], "'nothing' is no folder, no module:name, and there is no environment"),
+        (
+            ["nothing"],
+            "'nothing' is not a folder, not module:name and not a registered environment",
+        ),
         (["."], "has no environment.py"),
         (["worlds.py:Absent"], "has no 'Absent'"),
-        (["worlds.py:Short"], "name an Environment class or what makes one"),
+        (
+            ["worlds.py:Short"],
+            "must be an Environment class or a function that returns an environment",
+        ),
         (["worlds.py:Good", "--actions", "absent.jsonl"], "absent.jsonl: No such file"),
         (["worlds.py:Good", "--actions", "."], "Is a directory"),
         (["worlds.py:Good", "--timeout", "-1"], "timeout"),

@@ -380,16 +380,28 @@ def test_serve_exits_with_2_on_an_environment_that_can_not_be_made(guerdon, tmp_
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["worlds.py:Echo", "--step-timeout", "0"], "a number of seconds over 0"),
-        (["worlds.py:Echo", "--idle-timeout", "nan"], "a number of seconds over 0"),
-        (["worlds.py:Echo", "--grace", "-1"], "--grace is -1.0"),
-        (["worlds.py:Echo", "--max-message-mb", "0"], "--max-message-mb is 0.0"),
-        (["worlds.py:Echo", "--token", "a b"], "the token takes printable ASCII"),
-        (["worlds.py:Echo", "--token", ""], "the token takes printable ASCII"),
+        (["worlds.py:Echo", "--step-timeout", "0"], "a number of seconds above 0"),
+        (["worlds.py:Echo", "--idle-timeout", "nan"], "a number of seconds above 0"),
+        (
+            ["worlds.py:Echo", "--grace", "-1"],
+            "`--grace` must be a number of seconds above 0, got -1.0",
+        ),
+        (
+            ["worlds.py:Echo", "--max-message-mb", "0"],
+            "`--max-message-mb` must be a finite number > 0, got 0.0",
+        ),
+        (["worlds.py:Echo", "--token", "a b"], "`token` must be printable ASCII"),
+        (["worlds.py:Echo", "--token", ""], "`token` must be printable ASCII"),
         (["worlds.py:Echo", "--host", "nowhere.invalid"], "can't listen on nowhere.invalid"),
-        (["nothing"], "'nothing' is no folder, no module:name, and there is no environment"),
+        (
+            ["nothing"],
+            "'nothing' is not a folder, not module:name and not a registered environment",
+        ),
         (["."], "has no environment.py"),
-        (["worlds.py:Say"], "name an Environment class or what makes one"),
+        (
+            ["worlds.py:Say"],
+            "must be an Environment class or a function that returns an environment",
+        ),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

@@ -206,8 +206,8 @@ def test_sandbox_passes_parameters_and_adds_them_to_the_fingerprint(row, write_r
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("prints", "prints takes no parameter 'scale'; it takes none"),
-        ("rubric", "a rubric takes no parameters, but .'scale'. were given"),
+        ("prints", "prints has no parameter 'scale'; it accepts no parameters"),
+        ("rubric", "a rubric has no parameters, got .'scale'."),
     ],
 )
 def test_sandbox_rejects_unknown_parameters(row, write_rows, run, spec, name, message):
@@ -251,5 +251,5 @@ def test_sandbox_missing_reward_keeps_the_output(row, write_rows, run, spec, tmp
 
 
 def test_sandbox_settings_reject_the_level_none():
-    with pytest.raises(InvalidArgumentError, match="level is 'none', which is no sandbox"):
+    with pytest.raises(InvalidArgumentError, match="`level` must name a sandbox, got 'none'"):
         SandboxSettings("none")
