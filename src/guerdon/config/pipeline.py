@@ -154,7 +154,7 @@ def open_reward(
         >>> from guerdon import open_reward
         >>> with open_reward("guerdon:NumericAnswer") as reward:
         ...     reward
-        NumericAnswer(field='content', expected=None, tolerance=0.0)
+        NumericAnswer(tolerance=0.0, field='content', expected=None)
 
     Args:
         spec: ``reward.yaml``, or what `load_reward` accepts.

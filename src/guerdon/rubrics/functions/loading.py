@@ -22,7 +22,7 @@ def load_reward(spec: str) -> Rubric | RewardFunction:
     Example:
         >>> from guerdon.rubrics import load_reward
         >>> load_reward("guerdon.rubrics:NumericAnswer")
-        NumericAnswer(field='content', expected=None, tolerance=0.0)
+        NumericAnswer(tolerance=0.0, field='content', expected=None)
 
     Args:
         spec: ``module:name`` or ``file.py:name`` of a rubric, of a rubric class or a factory that
