@@ -7,8 +7,11 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := $(UV) run --frozen
 PYTEST := $(RUN) pytest -n 2 --dist worksteal
+# The tests that start sandboxes: `make sandbox` runs them.
+SANDBOX := tests/sandbox tests/rubrics/sandboxed
+FAST := $(SANDBOX:%=--ignore %)
 # Fast tests of the packages that most changes touch.
-QUICK := tests/rubrics tests/credit tests/types tests/config tests/test_package.py
+QUICK := tests/rubrics tests/credit tests/types tests/test_package.py
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +32,7 @@ demo: setup  ## Score model-written solutions, play a served environment, assign
 	@$(RUN) python -m examples.connect4.advantages
 
 quick: setup  ## Run the tests to run while coding (under 30 s).
-	$(PYTEST) -q -m "not edge and not slow" $(QUICK)
+	$(PYTEST) -q $(FAST) -m "not edge and not slow" $(QUICK)
 
 fmt: setup  ## Format the code and fix what ruff can fix.
 	$(RUN) ruff check --fix .
@@ -41,13 +44,13 @@ check: setup  ## Check formatting, lint and types.
 	$(RUN) mypy
 
 test: setup  ## Run the fast tests: all but `make edges` and `make sandbox`.
-	$(PYTEST) --ignore tests/sandbox -m "not edge"
+	$(PYTEST) $(FAST) -m "not edge"
 
 edges: setup  ## Run the tests of the command line and of real servers, trackers and processes.
-	$(PYTEST) --ignore tests/sandbox -m edge
+	$(PYTEST) $(FAST) -m edge
 
 sandbox: setup  ## Attack the sandbox, as this user and, if this is root, as an ordinary one.
-	$(PYTEST) tests/sandbox
+	$(PYTEST) $(SANDBOX)
 
 docs-test: setup  ## Run every code block of README.md and docs/, and every docstring example.
 	$(RUN) pytest tests/docs --docs -q
@@ -59,7 +62,7 @@ interop: setup  ## Test against openenv's clients, servers and rubrics.
 	@$(RUN) python -m interop
 
 coverage: setup  ## Run the fast tests and report the lines that they miss.
-	$(PYTEST) --ignore tests/sandbox -m "not edge" --cov=guerdon --cov-report=term:skip-covered
+	$(PYTEST) $(FAST) -m "not edge" --cov=guerdon --cov-report=term:skip-covered
 
 bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks

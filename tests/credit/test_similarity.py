@@ -101,6 +101,7 @@ def test_group_similar_long_texts_around_templates_are_grouped_as_difflib_does()
         assert group_similar(states, threshold).tolist() == greedy(states, threshold)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letters", [300, 70_000], ids=["2 bytes each", "4 bytes each"])
 def test_group_similar_distinguishes_many_different_letters(letters: int) -> None:
     places = [*range(0x20, 0xD800), *range(0xE000, 0x20000)][:letters]
