@@ -133,7 +133,7 @@ class Checker(link.Link):
             self._resuming.add(result._guerdon_number)
         return self._of_class(target, result)
 
-    def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:  # noqa: C901
+    def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:  # noqa: C901  one branch per special method
         """Call a special method of an object of the program.
 
         What decides over a plain value is not left to the program: else it could return an object
