@@ -31,7 +31,7 @@ def trial():
     try:
         with Trial(lambda: open_sandbox("strict", workers=2)) as trial:
             yield trial
-            assert trial.close().said == "nothing is left"
+            assert trial.close().detail == "nothing is left"
     except SandboxUnavailableError as error:
         if os.environ.get("CI"):
             raise
@@ -42,8 +42,8 @@ def trial():
 def test_strict_holds(trial, case):
     outcome = trial.outcome_of(case)
     if outcome.result == "not tried":
-        pytest.skip(outcome.said)
-    assert outcome.result == "held", outcome.said
+        pytest.skip(outcome.detail)
+    assert outcome.result == "held", outcome.detail
 
 
 def test_a_hole_in_strict_is_found_by_the_canaries():

@@ -113,7 +113,7 @@ def test_every_program_that_says_it_came_through_is_told():
     programs = [case for case in CASES if case.way in ("alone", "beside") and not case.unless()]
     with Trial(lambda: Canned(lambda facts: Execution("ok", 0, stdout="BROKEN: in\n"))) as trial:
         outcomes = [trial.outcome_of(case) for case in programs]
-    assert {(outcome.result, outcome.said) for outcome in outcomes} == {("broken", "BROKEN: in")}
+    assert {(outcome.result, outcome.detail) for outcome in outcomes} == {("broken", "BROKEN: in")}
 
 
 def test_a_report_has_each_case_and_the_closing():
@@ -127,10 +127,10 @@ def test_a_report_has_each_case_and_the_closing():
 
 
 def test_evidence_is_what_the_program_said_or_how_it_ended():
-    assert outcome_where(lambda facts: HELD).said == "EPERM"
+    assert outcome_where(lambda facts: HELD).detail == "EPERM"
     ended = Execution("timeout", -9, stdout="trying\n", detail="0.4 s were up")
     endless = next(case for case in CASES if case.name == "endless loop")
-    assert outcome_where(lambda facts: ended, endless).said == "timeout -9, 0.4 s were up"
+    assert outcome_where(lambda facts: ended, endless).detail == "timeout -9, 0.4 s were up"
 
 
 def test_a_sandbox_that_fails_is_broken_and_the_next_case_runs():
@@ -144,7 +144,7 @@ def test_a_sandbox_that_fails_is_broken_and_the_next_case_runs():
 
     with Trial(lambda: Canned(answer)) as trial:
         first, second = (trial.outcome_of(ALONE) for _ in range(2))
-    assert (first.result, first.said) == ("broken", "the sandbox failed: its worker is gone")
+    assert (first.result, first.detail) == ("broken", "the sandbox failed: its worker is gone")
     assert second.result == "held"
 
 
@@ -154,26 +154,26 @@ def test_a_plug_in_that_lacks_a_method_is_broken_in_these_cases_only():
     sandbox.run_pair = None
     with Trial(lambda: sandbox) as trial:
         first, second = trial.outcome_of(beside), trial.outcome_of(ALONE)
-    assert first.said == "the sandbox failed: TypeError: 'NoneType' object is not callable"
+    assert first.detail == "the sandbox failed: TypeError: 'NoneType' object is not callable"
     assert second.result == "held"
 
 
 def test_a_companion_that_fails_is_no_evidence():
     case = next(case for case in CASES if case.way == "after")
     outcome = outcome_where(lambda facts: Execution("nonzero", 1), case)
-    assert (outcome.result, outcome.said) == ("broken", "BROKEN: the call before it failed")
+    assert (outcome.result, outcome.detail) == ("broken", "BROKEN: the call before it failed")
 
 
 def test_what_this_machine_lacks_is_not_tried():
     case = Case("a", "b", "c", "held('x')", unless=lambda: "there is no such thing")
     outcome = outcome_where(lambda facts: Execution("ok", 0, stdout="BROKEN: ran\n"), case)
-    assert (outcome.result, outcome.said) == ("not tried", "there is no such thing")
+    assert (outcome.result, outcome.detail) == ("not tried", "there is no such thing")
 
 
 def test_what_the_program_could_not_try_is_not_tried():
     said = Execution("ok", 0, stdout="not tried: no home\n")
     outcome = outcome_where(lambda facts: said)
-    assert (outcome.result, outcome.said) == ("not tried", "no home")
+    assert (outcome.result, outcome.detail) == ("not tried", "no home")
 
 
 def test_trial_skips_functions_in_plug_ins():
@@ -265,7 +265,7 @@ def test_what_is_done_to_the_host_is_seen_whatever_was_said(disturb, said):
 
     outcome = outcome_where(answer)
     assert outcome.result == "broken"
-    assert said in outcome.said
+    assert said in outcome.detail
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -276,7 +276,7 @@ def test_a_secret_that_is_printed_is_seen(stream):
         return Execution("ok", 0, **{"stdout": "held: EPERM\n", stream: f"held: {secret}\n"})
 
     outcome = outcome_where(answer)
-    assert (outcome.result, outcome.said) == ("broken", "the host's secret was printed")
+    assert (outcome.result, outcome.detail) == ("broken", "the host's secret was printed")
 
 
 @contextmanager
@@ -307,7 +307,7 @@ def test_a_process_that_is_left_running_is_seen(monkeypatch):
     outcome = outcome_where(answer)
     left[0].__exit__(None, None, None)
     assert outcome.result == "broken"
-    assert outcome.said.startswith("left running: ")
+    assert outcome.detail.startswith("left running: ")
 
 
 @linux
@@ -320,15 +320,15 @@ def test_processes_and_descriptors_left_by_closing_are_seen(monkeypatch):
         with left_behind({"mark": "other"}):
             second = trial.close()
         third = trial.close()
-    assert first.said == f"descriptors are left: {descriptor}"
-    assert second.said.startswith("processes are left: ")
-    assert (third.result, third.said) == ("held", "nothing is left")
+    assert first.detail == f"descriptors are left: {descriptor}"
+    assert second.detail.startswith("processes are left: ")
+    assert (third.result, third.detail) == ("held", "nothing is left")
 
 
 def test_more_output_than_allowed_is_broken():
     outcome = outcome_where(lambda facts: Execution("ok", 0, "held: x\n", "y" * 300_000))
     assert outcome.result == "broken"
-    assert "300008 bytes came out, of 65536" in outcome.said
+    assert "300008 bytes came out, of 65536" in outcome.detail
 
 
 def test_more_time_than_allowed_is_broken(monkeypatch):
@@ -337,7 +337,7 @@ def test_more_time_than_allowed_is_broken(monkeypatch):
         return HELD
 
     outcome = outcome_where(answer)
-    assert (outcome.result, outcome.said) == ("broken", "it took 0.0 s, of 4 s")
+    assert (outcome.result, outcome.detail) == ("broken", "it took 0.0 s, of 4 s")
 
 
 # What is put up, and taken down

@@ -110,9 +110,9 @@ class Case:
 def _told(execution: Execution) -> str:
     """The end of a run in a line."""
     words = execution.detail, execution.stderr.strip(), execution.stdout.strip()
-    said = next((each for each in words if each), "(it printed nothing)")[-160:]
+    text = next((each for each in words if each), "(it printed nothing)")[-160:]
     code = "" if execution.exit_code is None else f" {execution.exit_code}"
-    return f"{execution.ending}{code}, {' / '.join(said.splitlines())}"
+    return f"{execution.ending}{code}, {' / '.join(text.splitlines())}"
 
 
 class CaseGroup:

@@ -39,7 +39,7 @@ it is network
 
     Raises:
         SandboxError: A canary got through, or couldn't be tried.
-        InvalidArgumentError: A name in `only` is none of a case or group.
+        InvalidArgumentError: A name in `only` is not a case or a group.
     """
     cases = _chosen(only)
     with Trial(factory) as trial:

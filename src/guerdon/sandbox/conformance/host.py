@@ -46,7 +46,7 @@ class Host:
         SandboxError: This isn't Linux or macOS (when it is entered).
 
     Attributes:
-        facts: What programs are told of it, as JSON holds it.
+        facts: What programs receive about it, as JSON types.
         secret: What must never be seen in what a program prints.
     """
 
@@ -124,7 +124,7 @@ class Host:
         return path
 
     def _servers(self, stack: ExitStack, folder: Path) -> None:
-        """Servers that nobody may come to; the kernel takes connections for them."""
+        """Start servers that no program may reach; the kernel accepts their connections."""
 
         def listen(family: int, kind: int, address: object) -> socket.socket:
             listener = stack.enter_context(socket.socket(family, kind))

@@ -51,8 +51,8 @@ def status(pid: int) -> tuple[str, ...]:
     except OSError:
         return ()
     kinds = ("TracerPid", "Uid", "SigPnd", "ShdPnd", "Cpus_allowed:")
-    told = [line for line in lines if line.startswith(kinds)]
-    return (*told, seen[1][16], seen[1][38], limits)
+    found = [line for line in lines if line.startswith(kinds)]
+    return (*found, seen[1][16], seen[1][38], limits)
 
 
 def open_descriptors() -> set[int]:

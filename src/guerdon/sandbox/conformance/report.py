@@ -28,7 +28,7 @@ class Outcome:
         group: The case's.
         proves: The case's.
         result: ``held``, ``broken``, or ``not tried`` where this machine lacks what it takes.
-        said: The evidence, what went wrong, or why it wasn't tried.
+        detail: The evidence, what went wrong, or why it wasn't tried.
         seconds: How long it took.
     """
 
@@ -36,7 +36,7 @@ class Outcome:
     group: str
     proves: str
     result: Result
-    said: str
+    detail: str
     seconds: float
 
 
@@ -77,11 +77,11 @@ class Report:
         """Raise where a case wasn't held.
 
         Raises:
-            SandboxError: It names each, with what it proves and what was said.
+            SandboxError: It names each, with what it proves and the detail.
         """
         if self.broken:
             lines = [
-                f"{outcome.group}: {outcome.name} ({outcome.proves}): {outcome.said}"
+                f"{outcome.group}: {outcome.name} ({outcome.proves}): {outcome.detail}"
                 for outcome in self.broken
             ]
             raise SandboxError(f"{self.sandbox} doesn't hold:\n  " + "\n  ".join(lines))
@@ -91,7 +91,7 @@ class Report:
         for group, outcomes in self.groups.items():
             lines.append(group)
             lines += [
-                f"  {outcome.result:<9}  {outcome.name:<31}  {_short(outcome.said)}"
+                f"  {outcome.result:<9}  {outcome.name:<31}  {_short(outcome.detail)}"
                 for outcome in outcomes
             ]
         counts = Counter[str](outcome.result for outcome in self.outcomes)
@@ -102,6 +102,6 @@ class Report:
 _RESULTS = ("held", "broken", "not tried")
 
 
-def _short(said: str) -> str:
-    line = " ".join(said.split())
+def _short(detail: str) -> str:
+    line = " ".join(detail.split())
     return line if len(line) <= 90 else line[:89] + "…"

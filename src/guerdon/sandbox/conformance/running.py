@@ -26,7 +26,7 @@ def execute(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execut
     Args:
         case: What runs.
         sandbox: Where it runs; its canaries must have been held.
-        facts: What the program is told of the host.
+        facts: What the program receives about the host.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -35,16 +35,19 @@ def execute(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execut
         return _checked(case, sandbox)
     if case.way == "function":
         return _called(case, sandbox, facts)
-    told = json.dumps(facts)
+    facts_json = json.dumps(facts)
     if case.way == "beside":
-        pair = (Program(case.companion_source, told.encode()), Program(case.source, told.encode()))
+        pair = (
+            Program(case.companion_source, facts_json.encode()),
+            Program(case.source, facts_json.encode()),
+        )
         return sandbox.run_pair(*pair, limits=case.limits)[1]
     if case.way == "after":
-        before = sandbox.run(case.companion_source, stdin=told, limits=case.limits)
+        before = sandbox.run(case.companion_source, stdin=facts_json, limits=case.limits)
         if not before.stdout.startswith("held: "):
             return replace(before, ending="nonzero", stdout="BROKEN: the call before it failed")
-        told = json.dumps({**facts, "before": before.stdout})
-    return sandbox.run(case.source, stdin=told, limits=case.limits)
+        facts_json = json.dumps({**facts, "before": before.stdout})
+    return sandbox.run(case.source, stdin=facts_json, limits=case.limits)
 
 
 def _checked(case: Case, sandbox: Sandbox) -> Execution:
@@ -56,8 +59,8 @@ def _checked(case: Case, sandbox: Sandbox) -> Execution:
     total = len(CHEATING_TESTS)
     wanted = total if case.way == "right" else 0
     words = "held" if (verdict.passed, verdict.total) == (wanted, total) else "BROKEN"
-    said = f"{words}: {verdict.passed} of {verdict.total} passed ({verdict.failure})"
-    return Execution("ok", 0, stdout=" ".join(said.split()), seconds=verdict.seconds)
+    output = f"{words}: {verdict.passed} of {verdict.total} passed ({verdict.failure})"
+    return Execution("ok", 0, stdout=" ".join(output.split()), seconds=verdict.seconds)
 
 
 def _called(case: Case, sandbox: Sandbox, facts: Mapping[str, object]) -> Execution:

@@ -79,7 +79,7 @@ class Trial:
                 if outcome.result != "held":
                     raise SandboxError(
                         f"{self.name} shuts too little off for abuse cases to be run in it: "
-                        f"{canary.name}: {outcome.said}"
+                        f"{canary.name}: {outcome.detail}"
                     )
             self._stack = stack.pop_all()
         return self
@@ -95,9 +95,9 @@ class Trial:
     def outcome_of(self, case: Case) -> Outcome:
         """Run a case, where this machine has what it takes, and judge it."""
         started = time.monotonic()
-        result, said = self._judged(case)
+        result, detail = self._judged(case)
         seconds = time.monotonic() - started
-        return Outcome(case.name, case.group, case.proves, result, said, seconds)
+        return Outcome(case.name, case.group, case.proves, result, detail, seconds)
 
     def close(self) -> Outcome:
         """Close the sandbox, and say whether it left anything."""
@@ -134,11 +134,11 @@ class Trial:
             return "broken", "; ".join(each for each in found if each)
         if reason:
             return "not tried", reason
-        _, told, evidence = execution.stdout.rpartition("held: ")
-        return "held", evidence.strip() if told else _ended(execution)
+        _, marker, evidence = execution.stdout.rpartition("held: ")
+        return "held", evidence.strip() if marker else _ended(execution)
 
     def _seen(self, execution: Execution) -> tuple[str | None, ...]:
-        """What shows on this side, whatever the program said."""
+        """Return what shows on this side, whatever the program printed."""
         printed = execution.stdout + execution.stderr
         leaked = "the host's secret was printed" if self._host.secret in printed else None
         return leaked, self._host.disturbed(), self._host.left_running()
@@ -151,7 +151,7 @@ def _overran(case: Case, execution: Execution, *, seconds: float) -> str | None:
     if seconds > calls * limits.seconds + _SLACK:
         return f"it took {seconds:.1f} s, of {limits.seconds} s"
     printed = len(execution.stdout.encode()) + len(execution.stderr.encode())
-    # What isn't UTF-8 takes up to three times its place when it is told as text.
+    # What isn't UTF-8 takes up to three times its place when it is decoded.
     if printed > 3 * limits.output_bytes + 4096:
         return f"{printed} bytes came out, of {limits.output_bytes}"
     return None
