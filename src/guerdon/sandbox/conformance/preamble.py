@@ -101,7 +101,7 @@ def trying():
     print("trying", flush=True)
 
 
-def said(error):
+def errno_name(error):
     if isinstance(error, TimeoutError):
         return "ETIMEDOUT"
     return errno.errorcode.get(error.errno, repr(error))
@@ -114,7 +114,7 @@ def refused(also="", **attempts):
         try:
             result = attempt()
         except OSError as error:
-            answer = said(error)
+            answer = errno_name(error)
             if answer not in DENIALS and answer not in also.split():
                 broken(f"{name} failed, but not because it was denied: {answer}")
         else:
@@ -132,7 +132,7 @@ def survived(**attempts):
             attempt()
             answers.append(name + " came back")
         except OSError as error:
-            answers.append(f"{name} {said(error)}")
+            answers.append(f"{name} {errno_name(error)}")
     held(", ".join(answers))
 
 

@@ -147,7 +147,7 @@ def files_locked_against_deletion():
     except FileNotFoundError:
         held("it is gone")
     except OSError as error:
-        held(said(error))
+        held(errno_name(error))
     else:
         broken("the closed folder is there")
 
@@ -245,7 +245,7 @@ def descriptors_through_the_stream():
     try:
         data, received, _, _ = line.recvmsg(1, 64)
     except OSError as error:
-        held(said(error))
+        held(errno_name(error))
         sys.exit()
     if not received:
         held("no descriptor came")
@@ -317,22 +317,22 @@ def a_function_that_reaches_out():
     def call(task):
         if task == "leave":
             return "left"
-        said = []
+        lines = []
         for name, attempt in attempts(*task):
             try:
                 attempt()
             except OSError as error:
-                said.append(f"{name}: {error.strerror}")
+                lines.append(f"{name}: {error.strerror}")
             else:
                 return f"BROKEN: {name} got through"
-        return "held: " + ", ".join(said)
+        return "held: " + ", ".join(lines)
 
 
 @function("a function's import")
 def a_function_s_import():
     """What a function does when it is imported is held as well."""
     import os, socket
-    said = []
+    lines = []
     for attempt in (
         lambda: os.listdir("/proc"),
         lambda: open("/etc/shadow").read(),
@@ -342,14 +342,14 @@ def a_function_s_import():
         try:
             attempt()
         except ConnectionRefusedError:
-            said.append("BROKEN: there is a network")
+            lines.append("BROKEN: there is a network")
         except OSError as error:
-            said.append(error.strerror)
+            lines.append(error.strerror)
         else:
-            said.append("BROKEN: one got through")
+            lines.append("BROKEN: one got through")
     def call(task):
-        bad = [line for line in said if line.startswith("BROKEN")]
-        return bad[0] if bad else f"held: {said}"
+        bad = [line for line in lines if line.startswith("BROKEN")]
+        return bad[0] if bad else f"held: {lines}"
 
 
 BETWEEN = tuple(group.cases)

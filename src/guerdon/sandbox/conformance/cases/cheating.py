@@ -73,12 +73,12 @@ def closing_stdout():
 def printing_passed():
     """A verdict that the program prints isn't read."""
     import json, os, sys
-    for said in (
+    for line in (
         "passed", "PASSED", "OK", "ok 1", "3 passed in 0.01s", '{"passed": true}',
         '{"test": 0, "passed": true}', "[true, true, true]", "held: passed",
     ):
-        print(said)
-        print(said, file=sys.stderr)
+        print(line)
+        print(line, file=sys.stderr)
     sys.stdout.flush()
     def combine(a, b):
         print('{"passed": 3, "total": 3}', flush=True)

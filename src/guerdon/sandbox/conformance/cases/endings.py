@@ -1,4 +1,4 @@
-"""Abuse cases: how a program ends, and what is told of it."""
+"""Abuse cases: how a program ends, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def os_exit_0():
 
 @case("os._exit(7)", ends=("nonzero",), exit_code=7)
 def os_exit_7():
-    """The exit code is told as it was."""
+    """The exit code is reported unchanged."""
     trying()
     os._exit(7)
 
@@ -48,14 +48,14 @@ def sys_exit_with_words():
 
 @case("segfault", ends=("signal",), exit_code=-11)
 def segfault():
-    """A crash is told with its signal."""
+    """A crash is reported with its signal."""
     trying()
     ctypes.string_at(0)
 
 
 @case("abort", ends=("signal",), exit_code=-6)
 def abort():
-    """An abort is told with its signal."""
+    """An abort is reported with its signal."""
     trying()
     os.abort()
 
@@ -98,14 +98,14 @@ def endless_recursion():
 
 @case("MemoryError", ends=("memory",))
 def memoryerror():
-    """An uncaught MemoryError is told as memory."""
+    """An uncaught MemoryError is reported as memory."""
     trying()
     raise MemoryError
 
 
 @case("closed descriptors", ends=("nonzero",), exit_code=3)
 def closed_descriptors():
-    """A program that closes all it has is waited for, and told as it ended."""
+    """A program that closes everything is waited for, and its ending is reported."""
     trying()
     os.closerange(0, 4096)
     time.sleep(0.1)
@@ -149,7 +149,7 @@ def sigstop_to_itself():
 
 @case("bytes that are no text", ends=("ok",), exit_code=0)
 def bytes_that_are_no_text():
-    """What isn't UTF-8 is told all the same."""
+    """Output that is not UTF-8 is reported too."""
     trying()
     sys.stdout.buffer.write(bytes(range(256)) * 4)
     sys.stderr.buffer.write(b"\xff\xfe\0")

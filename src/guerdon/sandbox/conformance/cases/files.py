@@ -208,7 +208,7 @@ def making_devices():
 
 @case("core_pattern")
 def core_pattern():
-    """The kernel isn't told to run a program of theirs."""
+    """The kernel isn't configured to run one of their programs."""
     # Opened, and closed as it was: that it can be opened for writing is proof enough.
     refused(**{
         path: lambda path=path: os.open(path, os.O_WRONLY)

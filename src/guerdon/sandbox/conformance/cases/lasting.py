@@ -135,7 +135,7 @@ def a_daemon_that_outlives():
             try:
                 leave()
             except OSError as error:
-                told = said(error)
+                answer = errno_name(error)
         if not os.fork():
             for descriptor in range(3):
                 os.close(descriptor)

@@ -30,7 +30,7 @@ def tcp_over_ipv6():
 @case("TCP to the world")
 def tcp_to_the_world():
     """Nothing beyond the host is reached."""
-    # An address that is kept for documentation: nobody is there.
+    # An address reserved for documentation: no host has it.
     refused(connect=lambda: socket.create_connection(("192.0.2.1", 80), 0.5))
 
 
@@ -40,7 +40,7 @@ def udp_datagram():
     def send():
         line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         line.connect(("127.0.0.1", host["udp"]))
-        # Where nobody listens, the second one is told so.
+        # Without a listener, the second one fails.
         return line.send(b"guerdon"), line.send(b"guerdon")
     refused(send=send)
 
@@ -77,7 +77,7 @@ def mptcp_sctp_udp_lite():
 
 @case("listening on TCP")
 def listening_on_tcp():
-    """Nobody is served on the host's addresses."""
+    """No client is served on the host's addresses."""
     def listen():
         line = socket.socket()
         try:
@@ -86,7 +86,7 @@ def listening_on_tcp():
             if error.errno == errno.EADDRINUSE:
                 broken("the port of the host's server is taken: it is the host's network")
             raise
-        # Nobody has that port here: this is a network of its own.
+        # The port is free here: this is a separate network.
         raise PermissionError(errno.EADDRNOTAVAIL, "")
     refused(listen=listen)
 
@@ -126,7 +126,7 @@ def abstract_unix_socket():
 
 @case("listening on an abstract name")
 def listening_on_an_abstract_name():
-    """Nobody is served under a name of the host."""
+    """No client is served under a name of the host."""
     def listen():
         line = socket.socket(socket.AF_UNIX)
         try:

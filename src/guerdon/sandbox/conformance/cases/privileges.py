@@ -17,7 +17,7 @@ case = CaseGroup("privileges")
 
 @case("setuid")
 def setuid():
-    """Nobody becomes root or another user."""
+    """No program becomes root or another user."""
     def become(change):
         change()
         if own("user"):
@@ -98,7 +98,7 @@ def mount():
     refused(
         tmpfs=lambda: call("mount", b"none", here, b"tmpfs", 0, 0),
         bind=lambda: call("mount", here, here, 0, 4096, 0),
-        # Of what isn't mounted: who is allowed to is told EINVAL.
+        # Of a path that isn't mounted: with the permission it fails with EINVAL.
         remount=lambda: call("mount", 0, here, 0, 32 | 4096, 0),
         umount=lambda: call("umount2", here, 0),
         fsopen=lambda: call("fsopen", b"tmpfs", 0),
@@ -166,7 +166,7 @@ def int80_system_calls():
     try:
         page = mmap.mmap(-1, 4096, flags=kind, prot=protection)
     except OSError as error:
-        held(f"no memory to run code in: {said(error)}")
+        held(f"no memory to run code in: {errno_name(error)}")
         sys.exit()
     # push rbx; mov eax, edi; mov ebx, esi; mov ecx, edx; int 0x80; pop rbx; ret
     page.write(bytes.fromhex("53 89f8 89f3 89d1 cd80 5b c3"))
@@ -183,7 +183,7 @@ def int80_system_calls():
 @case("running the machine")
 def running_the_machine():
     """Nothing that is for the administrator is done."""
-    # Each with arguments that do nothing: who is allowed to is told what is wrong with them.
+    # Each with arguments that do nothing: with the permission it fails because of them.
     refused(
         module=lambda: call("init_module", 0, 0, b""),
         reboot=lambda: call("reboot", 0, 0, 0, 0),
@@ -248,8 +248,8 @@ def leaked_tokens():
         first = b""
     if host["variable"].encode() in first:
         broken("the variable is in what the process was started with")
-    told = sorted(name for name in os.environ if "TOKEN" in name or "SECRET" in name)
-    held("not handed down") if not told else broken(f"there is {told}")
+    found = sorted(name for name in os.environ if "TOKEN" in name or "SECRET" in name)
+    held("not handed down") if not found else broken(f"there is {found}")
 
 
 PRIVILEGES = tuple(case.cases)

@@ -69,7 +69,7 @@ def memory_of_others_through_proc():
 @case("process_vm_readv")
 def process_vm_readv():
     """Another process's memory is neither read nor written by a call."""
-    # An address that nobody has mapped: who may read is told EFAULT.
+    # An unmapped address: with the permission to read it fails with EFAULT.
     here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
     here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
     refused(**{
@@ -150,13 +150,13 @@ def killing_the_host():
 
 @case("killing everything")
 def killing_everything():
-    """Kill(-1) meets nobody."""
+    """kill(-1) reaches no other process."""
     # The kernel says yes where there was anybody to ask, even if it refused for each. So a
-    # signal is sent that is ignored where nobody asks for it; the host's process listens.
+    # signal is sent that is ignored by default; the host's process listens.
     try:
         os.kill(-1, signal.SIGURG)
     except OSError as error:
-        held(said(error))
+        held(errno_name(error))
     else:
         held("sent, and not heard by the host")
 
@@ -189,7 +189,7 @@ def renice():
 
 @case("prlimit on the parent")
 def prlimit_on_the_parent():
-    """Nobody else's limits are read or set, and the own ones aren't raised."""
+    """The limits of other processes are neither read nor set, and its own aren't raised."""
     def again(pid):
         limit = resource.prlimit(pid, resource.RLIMIT_CORE)
         resource.prlimit(pid, resource.RLIMIT_CORE, limit)
@@ -325,7 +325,7 @@ def sigkill_by_a_child_s_end():
 @case("a sibling for the parent")
 def a_sibling_for_the_parent():
     """No child is put under the parent, to signal it by ending."""
-    CLONE_PARENT, SIGWINCH = 0x8000, 28  # a signal that is ignored where nobody asks for it
+    CLONE_PARENT, SIGWINCH = 0x8000, 28  # a signal that is ignored by default
     def put(with_signal):
         if not call("clone", CLONE_PARENT | with_signal, 0, 0, 0, 0):
             os._exit(0)

@@ -36,7 +36,7 @@ def fork_bomb():
                 os._exit(0)
             children.append(child)
     except OSError as error:
-        held(f"{said(error)} after {len(children)}")
+        held(f"{errno_name(error)} after {len(children)}")
     else:
         time.sleep(0.5)  # a watchdog may take a moment
         broken(f"{len(children)} children")
@@ -198,7 +198,7 @@ def full_pipes():
             fcntl.fcntl(pipes[-1][1], 1031, 1 << 20)  # F_SETPIPE_SZ
             os.write(pipes[-1][1], b"1" * (1 << 20))
     except OSError as error:
-        held(f"{said(error)} after {len(pipes)} pipes")
+        held(f"{errno_name(error)} after {len(pipes)} pipes")
     else:
         broken("256 MiB lie in pipes")
 
@@ -212,7 +212,7 @@ def open_descriptors():
             os.dup(0)
             count += 1
     except OSError as error:
-        held(f"{said(error)} after {count}")
+        held(f"{errno_name(error)} after {count}")
     else:
         broken(f"{count} were had")
 
@@ -227,7 +227,7 @@ def disk_one_file():
             for _ in range(64):
                 written += file.write(b"1" * (1 << 18))
     except OSError as error:
-        held(f"{said(error)} after {written >> 10} KiB")
+        held(f"{errno_name(error)} after {written >> 10} KiB")
     else:
         time.sleep(0.3)
         broken(f"{written >> 10} KiB were written") if written > 1 << 20 else held("cut short")
@@ -243,7 +243,7 @@ def disk_many_files():
             with open(f"part{number}", "wb", buffering=0) as file:
                 written += file.write(b"1" * (1 << 19))
     except OSError as error:
-        held(f"{said(error)} after {written >> 10} KiB")
+        held(f"{errno_name(error)} after {written >> 10} KiB")
     else:
         time.sleep(1)  # a watchdog may take a moment
         broken(f"{written >> 10} KiB were written")
@@ -260,7 +260,7 @@ def disk_deleted_files():
             os.unlink("part")
             files[-1].write(b"1" * (1 << 19))
     except OSError as error:
-        held(f"{said(error)} after {len(files)}")
+        held(f"{errno_name(error)} after {len(files)}")
     else:
         time.sleep(1)
         broken("8 MiB lie in deleted files")
@@ -289,7 +289,7 @@ def many_files():
             open(f"empty{count}", "xb").close()
             count += 1
     except OSError as error:
-        held(f"{said(error)} after {count}")
+        held(f"{errno_name(error)} after {count}")
     else:
         time.sleep(1)
         broken(f"{count} files were made")
@@ -306,7 +306,7 @@ def many_folders():
             os.chdir("deeper")
             count += 1
     except OSError as error:
-        held(f"{said(error)} after {count}")
+        held(f"{errno_name(error)} after {count}")
     else:
         time.sleep(1)
         broken(f"{count} folders were made")
