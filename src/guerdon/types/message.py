@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections import defaultdict
 from typing import Any, Literal
 
 from pydantic import (
@@ -142,28 +141,23 @@ def conversation_problems(messages: list[Message]) -> list[str]:
     roles = (each.role for each in messages if each.role not in INSTRUCTION_ROLES)
     if next(roles, None) == "assistant":
         problems.append("it begins with the assistant")
-    # One pass over all messages, then one over the few: this runs for every rollout.
-    with_tools = [
-        (place, each)
-        for place, each in enumerate(messages)
-        if each.tool_calls or each.role == "tool"
-    ]
-    return [*problems, *_tool_problems(with_tools)]
+    return [*problems, *_tool_problems(messages)]
 
 
-def _tool_problems(with_tools: list[tuple[int, Message]]) -> list[str]:
+def _tool_problems(messages: list[Message]) -> list[str]:
     problems: list[str] = []
-    open_calls: dict[str, list[tuple[dict[str, Any], int]]] = defaultdict(list)
-    for place, message in with_tools:
-        for call in message.tool_calls or ():
-            open_calls[str(call.get("id"))].append((call, place))
-            problem = _arguments_problem(call)
-            if problem is not None:
-                problems.append(
-                    f"messages[{place}]: the arguments of {_called(call)} are not a JSON object: "
-                    f"{problem}"
-                )
-        if not message.tool_calls:
+    open_calls: dict[str, list[tuple[dict[str, Any], int]]] = {}
+    for place, message in enumerate(messages):  # for every rollout: the usual message costs little
+        if message.tool_calls:
+            for call in message.tool_calls:
+                open_calls.setdefault(str(call.get("id")), []).append((call, place))
+                problem = _arguments_problem(call)
+                if problem is not None:
+                    problems.append(
+                        f"messages[{place}]: the arguments of {_called(call)} are not a JSON "
+                        f"object: {problem}"
+                    )
+        elif message.role == "tool":
             waiting = open_calls.get(str(message.tool_call_id))
             if waiting:
                 waiting.pop()
@@ -171,8 +165,8 @@ def _tool_problems(with_tools: list[tuple[int, Message]]) -> list[str]:
                 problems.append(
                     f"messages[{place}] answers {message.tool_call_id}, which was not called"
                 )
-    unanswered = [each for calls in open_calls.values() for each in calls]
-    if unanswered:
+    if any(open_calls.values()):
+        unanswered = [each for calls in open_calls.values() for each in calls]
         names = ", ".join(f"{_called(call)} (messages[{place}])" for call, place in unanswered[:5])
         problems.append(f"{len(unanswered)} of its tool calls have no result: {names}")
     return problems
