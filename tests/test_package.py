@@ -28,6 +28,7 @@ FLOORS = {
     "_background": 1,
     "_loading": 1,
     "_registry": 1,
+    "_problems": 1,
     "_validation": 1,
     "types": 1,
     "credit": 2,

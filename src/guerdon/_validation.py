@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -22,6 +23,7 @@ __all__ = [
     "check_token",
     "did_you_mean",
     "field_errors",
+    "has_token",
     "is_finite",
     "shown",
     "summarize",
@@ -207,6 +209,18 @@ def check_token(token: str | None) -> str | None:
             "line break"
         )
     return token
+
+
+def has_token(authorization: str, token: str) -> bool:
+    """Return whether the value of an ``Authorization`` header contains a bearer token.
+
+    Example:
+        >>> has_token("Bearer s3cret", "s3cret"), has_token("Basic s3cret", "s3cret")
+        (True, False)
+    """
+    kind, _, given = authorization.partition(" ")
+    is_token = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
+    return kind.lower() == "bearer" and is_token
 
 
 def field_errors(error: ValidationError) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guerdon._problems import Problem, place_text
 from guerdon.config.loader import MAX_BYTES, parse_document, read_document, to_yaml
-from guerdon.config.problems import Problem, place_text
 from guerdon.errors import RewardConfigError
 
 # Words without quotes, and what they are.

@@ -126,27 +126,27 @@ def test_parse_schedule_accepts_numpy_numbers():
 
 
 REFUSED = {
-    "backwards": ([[0, 1], [9, 1], [5, 0]], r"piecewise\[2\]\[0\]: .* got 5 after 9"),
-    "repeated": ([[0, 1], [9, 1], [9, 0]], r"piecewise\[2\]\[0\]: positions must increase"),
-    "negative": ([[-1, 1], [9, 1]], r"piecewise\[0\]\[0\]: .* in .0, 2.53., got -1"),
+    "backwards": ([[0, 1], [9, 1], [5, 0]], r"^\[2\]\[0\]: positions .* got 5 after 9"),
+    "repeated": ([[0, 1], [9, 1], [9, 0]], r"^\[2\]\[0\]: positions must increase"),
+    "negative": ([[-1, 1], [9, 1]], r"^\[0\]\[0\]: .* greater than or equal to 0, got -1"),
     "nan": ({"step": [[0, 1], [9, math.nan]]}, r"step\[1\]\[1\]: .* finite number, got nan"),
-    "nan position": ([[math.nan, 1], [9, 1]], r"piecewise\[0\]\[0\]: the position must be"),
-    "infinite": ([[0, 1], [9, math.inf]], "the factor must be a finite number"),
-    "too large a number": ([[0, 1], [9, 10**400]], "the factor must be a finite number"),
+    "nan position": ([[math.nan, 1], [9, 1]], r"^\[0\]\[0\]: must be a finite number, got nan"),
+    "infinite": ([[0, 1], [9, math.inf]], r"^\[1\]\[1\]: must be a finite number"),
+    "too large a number": ([[0, 1], [9, 10**400]], r"^\[1\]\[1\]: must be a finite number"),
     "constant nan": ({"constant": math.nan}, "constant: .* a finite number, got nan"),
-    "bool": ({"constant": True}, "constant: the factor must be a finite number, got True"),
-    "text": ({"constant": "1"}, "the factor must be a finite number, got '1'"),
-    "empty": ({"piecewise": []}, r"must have from 2 to 10,000 points, got 0"),
-    "one point": ([[0, 1.0]], r"points, got 1"),
-    "too many": ([[n, 1] for n in range(10_001)], "points, got 10001"),
-    "no points": ({"cosine": 3}, "cosine: must be a list of points like .*, got 3"),
-    "no pair": ([0, 1.0], r"piecewise\[0\]: must be a point \[position, factor\], got 0"),
-    "three numbers": ([[0, 1, 2], [1, 2, 3]], r"must be a point .*, got \[0, 1, 2\]"),
-    "mapping for points": ({"piecewise": {0: 1.0}}, "must be a list of points"),
+    "bool": ({"constant": True}, "constant: must be a finite number, got True"),
+    "text": ({"constant": "1"}, "must be a finite number, got '1'"),
+    "empty": ({"piecewise": []}, "must have at least 2 items, got 0"),
+    "one point": ([[0, 1.0]], "must have at least 2 items, got 1"),
+    "too many": ([[n, 1] for n in range(10_001)], "must have at most 10000 items, got 10001"),
+    "no points": ({"cosine": 3}, "cosine: must be a list, got 3"),
+    "no pair": ([0, 1.0], r"^\[0\]: must be a list, got 0"),
+    "three numbers": ([[0, 1, 2], [1, 2, 3]], r"^\[0\]: must have at most 2 items, got 3"),
+    "mapping for points": ({"piecewise": {0: 1.0}}, "must be a list, got a mapping"),
     "unknown kind": ({"picewise": [[0, 1], [1, 0]]}, "did you mean 'piecewise'"),
     "foreign kind": ({"zzz": 1}, "known: 'by', 'constant', 'cosine'"),
-    "unknown by": ({"constant": 1, "by": "steps"}, "got 'steps'"),
-    "by that can't be hashed": ({"constant": 1, "by": []}, r"by: must be .*, got \[\]"),
+    "unknown by": ({"constant": 1, "by": "steps"}, 'got "steps"'),
+    "by that can't be hashed": ({"constant": 1, "by": []}, "by: must be .*, got a list"),
     "no kind": ({}, "it has none of"),
     "by alone": ({"by": "episode"}, "it has none of"),
     "two kinds": ({"constant": 1, "step": [[0, 1], [1, 0]]}, "it has several: 'constant', 'step'"),
@@ -169,7 +169,7 @@ def test_parse_schedule_reports_every_mistake_with_its_place():
     with pytest.raises(RewardConfigError) as caught:
         parse_schedule(spec)
     assert [problem.split(": ")[0] for problem in caught.value.problems] == [
-        "kosine", "by", "piecewise[1][1]", "piecewise[1][0]", "piecewise[2]",
+        "kosine", "piecewise[1][0]", "piecewise[1][1]", "piecewise[2]", "by",
     ]  # fmt: skip
 
 
@@ -177,12 +177,12 @@ def test_parse_schedule_reports_every_mistake_with_its_place():
 def test_schedule_raises_invalid_argument_error_in_code(kind):
     with pytest.raises(InvalidArgumentError, match=rf"{kind.kind}\[1\]\[0\]: positions must"):
         kind([(1, 1.0), (0, 1.0)])
-    with pytest.raises(InvalidArgumentError, match=r"by: must be .*, got 'day'"):
+    with pytest.raises(InvalidArgumentError, match=r'by: must be .*, got "day"'):
         kind([(0, 1.0), (1, 1.0)], by="day")
 
 
 def test_constant_schedule_raises_invalid_argument_error_in_code():
-    with pytest.raises(InvalidArgumentError, match="the factor must be a finite number, got nan"):
+    with pytest.raises(InvalidArgumentError, match="must be a finite number, got nan"):
         ConstantSchedule(math.nan)
 
 
@@ -207,7 +207,6 @@ def test_schedule_field_reports_the_place_of_each_mistake():
         Entry(schedule={"step": [[0, 1.0], [0, "{curly}"]]})
     assert [error["loc"] for error in caught.value.errors()] == [
         ("schedule", "step", 1, 1),
-        ("schedule", "step", 1, 0),
     ]
     assert "'{curly}'" in caught.value.errors()[0]["msg"]
 
@@ -219,7 +218,10 @@ def test_schedule_field_reports_the_place_of_each_mistake():
             [[1_000_001, 1.0], [1_000_000, 0.0]],
             "got 1000000 after 1000001",
         ),
-        ([[0, 1.0], [2**53 + 2, 0.0]], r"the position must be a number in \[0, 2\^53\]"),
+        (
+            [[0, 1.0], [2**53 + 2, 0.0]],
+            "must be less than or equal to 9007199254740992, got 9007199254740994",
+        ),
     ],
     ids=["large", "too large"],
 )

@@ -14,9 +14,9 @@ from guerdon import Rubric
 from guerdon._loading import (
     load_object,
 )
+from guerdon._problems import Problem
 from guerdon.config.builder import check_document
 from guerdon.config.loader import Document
-from guerdon.config.problems import Problem
 from guerdon.config.schedules import PiecewiseLinearSchedule
 from guerdon.config.schema import ConfigMigrations, RewardConfig, RubricEntry
 from guerdon.errors import InvalidArgumentError, RewardConfigError

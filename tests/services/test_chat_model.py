@@ -402,7 +402,7 @@ def test_chat_model_adds_v1_to_an_address_without_a_path(endpoint, base):
     "endpoint", ["localhost:8000", "ftp://host", "", "http://", "http://[::1", 5, None]
 )
 def test_chat_model_rejects_an_invalid_address(endpoint):
-    with pytest.raises(InvalidArgumentError, match="`endpoint`: invalid address"):
+    with pytest.raises(InvalidArgumentError, match=r"^endpoint: "):
         ChatModel(endpoint, "m")
 
 

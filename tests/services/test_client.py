@@ -296,7 +296,7 @@ def test_check_lists_every_unavailable_service(server):
         assert "'judge'" not in str(caught.value)
     with MCPClient({"judge": server}) as client:
         client.check()
-        with pytest.raises(RewardConfigError, match="timeout_s"):
+        with pytest.raises(InvalidArgumentError, match="`timeout_s` must be"):
             client.check(timeout_s=0)
 
 

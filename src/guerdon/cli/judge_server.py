@@ -127,7 +127,8 @@ def _template(path: Path) -> Template:
 def _config(**settings: Any) -> OpenAIService:
     from guerdon.services.config import parse_service
 
-    return parse_service("", {"type": "openai_llm", **settings})  # type: ignore[return-value]
+    config: OpenAIService = parse_service((), {"type": "openai_llm", **settings})
+    return config
 
 
 def _refuse_http_options(context: typer.Context) -> None:

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
-from guerdon.config.problems import Problem, problems_of, unknown_key
+from guerdon._problems import Problem, problems_of, unknown_key
 
 __all__ = [
     "adapter_of",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from guerdon._problems import Place, Problem
 from guerdon._validation import did_you_mean, shown
 from guerdon.config.annotations import (
     arguments_of,
@@ -27,7 +28,6 @@ from guerdon.config.annotations import (
     hints,
 )
 from guerdon.config.loader import Document
-from guerdon.config.problems import Place, Problem
 from guerdon.config.registry import RubricRegistry, rubric_registry
 from guerdon.config.schema import LISTS, RewardConfig, RubricEntry, config_migrations
 from guerdon.errors import GuerdonError, RewardConfigError

@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from guerdon._problems import Problem, validation_error
 from guerdon._validation import is_finite, shown
 from guerdon.config.annotations import convert
-from guerdon.config.problems import Problem, validation_error
 from guerdon.config.schedules import Schedule
 from guerdon.errors import InvalidArgumentError, StateError
 

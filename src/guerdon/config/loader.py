@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from guerdon.config.problems import Place, Problem
+from guerdon._problems import Place, Problem
 from guerdon.errors import RewardConfigError
 
 __all__ = ["Document", "parse_document", "read_document", "to_yaml"]

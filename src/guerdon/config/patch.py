@@ -17,9 +17,9 @@ from pydantic import (
     ValidationError,
 )
 
+from guerdon._problems import Place, Problem, problems_of
 from guerdon._validation import did_you_mean, shown
 from guerdon.config.annotations import unknown_keys
-from guerdon.config.problems import Place, Problem, problems_of
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from guerdon._loading import name_of
+from guerdon._problems import place_text
 from guerdon.config.curriculum import Curriculum, EpisodeMeans, Progress
 from guerdon.config.patch import Entry, RewardPatch, read_patch
-from guerdon.config.problems import place_text
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS, SCHEMA_VERSION, RewardConfig
 from guerdon.config.tunables import configure, tunable_fields

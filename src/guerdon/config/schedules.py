@@ -12,12 +12,23 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal, Union
 
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import CoreSchema, core_schema
 
+from guerdon._problems import Problem, problems_of, validation_error
 from guerdon._validation import did_you_mean, is_finite, shown
-from guerdon.config.problems import Place, Problem, validation_error
 from guerdon.errors import InvalidArgumentError, RewardConfigError
 
 __all__ = [
@@ -31,12 +42,48 @@ __all__ = [
 ]
 
 By = Literal["episode", "training_step"]
-BY: tuple[str, ...] = get_args(By)
-
-Point = tuple[float, float]
 
 MAX_POINTS = 10_000
 MAX_POSITION = 2**53  # integers up to here are floats without loss
+
+
+def _check_finite(value: Any) -> Any:
+    if not is_finite(value):
+        raise ValueError(f"must be a finite number, got {shown(value)}")
+    return value
+
+
+def _check_order(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    problems = [
+        Problem((number, 0), f"positions must increase, got {at:.17g} after {before:.17g}")
+        for number, ((before, _), (at, _)) in enumerate(pairwise(points), start=1)
+        if at <= before
+    ]
+    if problems:
+        raise validation_error("points", problems, points)
+    return points
+
+
+def _check_signs(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    sign = math.copysign(1.0, points[0][1])
+    problems = [
+        Problem((number, 1), f"factors must be other than 0 and of one sign, got {factor:g}")
+        for number, (_, factor) in enumerate(points)
+        if factor * sign <= 0
+    ]
+    if problems:
+        raise validation_error("points", problems, points)
+    return points
+
+
+Factor = Annotated[float, BeforeValidator(_check_finite)]
+Position = Annotated[float, Field(ge=0, le=MAX_POSITION), BeforeValidator(_check_finite)]
+Point = tuple[Position, Factor]
+Points = Annotated[
+    tuple[Point, ...],
+    Field(min_length=2, max_length=MAX_POINTS),
+    AfterValidator(_check_order),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +138,14 @@ class Schedule(ABC):
         """The value of the key `kind` in a file."""
 
     @classmethod
-    def _problems(cls, value: Any, by: Any) -> list[Problem]:
-        if isinstance(by, str) and by in BY:
-            return []
-        return [Problem(("by",), f"must be {' or '.join(map(repr, BY))}, got {shown(by)}")]
-
-    @classmethod
-    def _check(cls, value: Any, by: Any) -> None:
-        problems = cls._problems(value, by)
-        if problems:
-            raise InvalidArgumentError("; ".join(map(str, problems)))
+    def _checked(cls, value: Any, by: Any) -> Any:
+        """The value of the key `kind`, validated."""
+        spec = {cls.kind: value, "by": by}
+        try:
+            return getattr(_SPECS[cls.kind].model_validate(spec), cls.kind)
+        except ValidationError as error:
+            message = "; ".join(map(str, problems_of(error, spec)))
+            raise InvalidArgumentError(message) from error
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
@@ -111,7 +156,8 @@ class Schedule(ABC):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: Any) -> dict[str, Any]:
-        return _json_schema()
+        found: dict[str, Any] = handler(TypeAdapter(_SPEC).core_schema)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +184,13 @@ class ConstantSchedule(Schedule):
     kind: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
-        self._check(self.factor, self.by)
-        object.__setattr__(self, "factor", float(self.factor))
+        object.__setattr__(self, "factor", self._checked(self.factor, self.by))
 
     def _factor(self, at: float) -> float:
         return self.factor
 
     def _value(self) -> float:
         return self.factor
-
-    @classmethod
-    def _problems(cls, value: Any, by: Any) -> list[Problem]:
-        return _factor_problems(value, (cls.kind,)) + Schedule._problems(value, by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +200,7 @@ class _PointSchedule(Schedule):
     points: tuple[Point, ...]
 
     def __init__(self, points: Sequence[Sequence[float]], *, by: By = "episode") -> None:
-        self._check(points, by)
-        object.__setattr__(self, "points", tuple((float(at), float(to)) for at, to in points))
+        object.__setattr__(self, "points", self._checked(points, by))
         object.__setattr__(self, "by", by)
 
     def _factor(self, at: float) -> float:
@@ -181,38 +221,6 @@ class _PointSchedule(Schedule):
 
     def _value(self) -> list[list[float]]:
         return [[int(at) if at.is_integer() else at, factor] for at, factor in self.points]
-
-    @classmethod
-    def _problems(cls, value: Any, by: Any) -> list[Problem]:
-        return Schedule._problems(value, by) + cls._point_problems(value)
-
-    @classmethod
-    def _point_problems(cls, points: Any) -> list[Problem]:
-        if not isinstance(points, Sequence) or isinstance(points, str | bytes):
-            message = f"must be a list of points like [[0, 1.0], [1000, 0.0]], got {shown(points)}"
-            return [Problem((cls.kind,), message)]
-        if not 2 <= len(points) <= MAX_POINTS:
-            message = f"must have from 2 to {MAX_POINTS:,} points, got {len(points)}"
-            return [Problem((cls.kind,), message)]
-        problems: list[Problem] = []
-        before: float | None = None
-        for number, point in enumerate(points):
-            place = (cls.kind, number)
-            if not isinstance(point, Sequence) or isinstance(point, str) or len(point) != 2:
-                message = f"must be a point [position, factor], got {shown(point)}"
-                problems.append(Problem(place, message))
-                continue
-            at, factor = point
-            problems += _factor_problems(factor, (*place, 1))
-            if not is_finite(at) or not 0 <= at <= MAX_POSITION:
-                message = f"the position must be a number in [0, 2^53], got {shown(at)}"
-                problems.append(Problem((*place, 0), message))
-            else:
-                if before is not None and at <= before:
-                    message = f"positions must increase, got {shown(at)} after {shown(before)}"
-                    problems.append(Problem((*place, 0), message))
-                before = at
-        return problems
 
 
 class PiecewiseLinearSchedule(_PointSchedule):
@@ -301,22 +309,6 @@ class ExponentialSchedule(_PointSchedule):
         logarithm = (1 - part) * math.log(abs(first)) + part * math.log(abs(last))
         return math.copysign(math.exp(min(logarithm, 709.78)), first)
 
-    @classmethod
-    def _point_problems(cls, points: Any) -> list[Problem]:
-        problems = super()._point_problems(points)
-        if problems:
-            return problems
-        is_positive = points[0][1] > 0
-        return [
-            Problem(
-                (cls.kind, number, 1),
-                f"the factors of an exponential schedule must be other than 0 and of one sign, got "
-                f"{factor:g}",
-            )
-            for number, (_, factor) in enumerate(points)
-            if factor == 0 or (factor > 0) != is_positive
-        ]
-
 
 class StepSchedule(_PointSchedule):
     """Steps: the factor of a point lasts until the next point.
@@ -345,12 +337,6 @@ class StepSchedule(_PointSchedule):
         return first
 
 
-def _factor_problems(factor: object, place: Place) -> list[Problem]:
-    if is_finite(factor):
-        return []
-    return [Problem(place, f"the factor must be a finite number, got {shown(factor)}")]
-
-
 # As files write them -------------------------------------------------------------------------
 
 _KINDS: dict[str, Any] = {
@@ -363,6 +349,24 @@ _KINDS: dict[str, Any] = {
         StepSchedule,
     )
 }
+_VALUES: dict[str, Any] = dict.fromkeys(_KINDS, Points) | {
+    "constant": Factor,
+    "exponential": Annotated[Points, AfterValidator(_check_signs)],
+}
+_FIELDS: dict[str, dict[str, Any]] = {
+    kind: {kind: (value, ...), "by": (By, "episode")} for kind, value in _VALUES.items()
+}
+_SPECS: dict[str, type[BaseModel]] = {
+    kind: create_model(
+        _KINDS[kind].__name__,
+        __config__=ConfigDict(extra="forbid"),
+        __doc__=_KINDS[kind].__doc__,
+        **fields,
+    )
+    for kind, fields in _FIELDS.items()
+}
+# A spec in a file: a mapping, or short for one.
+_SPEC: Any = Union[*_SPECS.values(), Points, Factor]
 
 
 def parse_schedule(spec: Any) -> Schedule:
@@ -378,7 +382,7 @@ def parse_schedule(spec: Any) -> Schedule:
         0.75
         >>> parse_schedule([[0, 1], [9, 0.5], [5, 0]])
         Traceback (most recent call last):
-        guerdon.errors.RewardConfigError: piecewise[2][0]: positions must increase, got 5 after 9
+        guerdon.errors.RewardConfigError: [2][0]: positions must increase, got 5 after 9
 
     Args:
         spec: The spec, or a `Schedule`, which is returned unchanged.
@@ -387,14 +391,14 @@ def parse_schedule(spec: Any) -> Schedule:
         RewardConfigError: The spec is invalid. ``problems`` has a line for each mistake, which
             begins with its place in the spec.
     """
-    found = _parsed(spec)
-    if isinstance(found, Schedule):
-        return found
-    lines = list(map(str, found))
-    raise RewardConfigError("\n".join(lines), problems=lines)
+    try:
+        return _SCHEDULE.validate_python(spec)
+    except ValidationError as error:
+        lines = list(map(str, problems_of(error, spec)))
+        raise RewardConfigError("\n".join(lines), problems=lines) from None
 
 
-def _parsed(spec: Any) -> Schedule | list[Problem]:
+def _validated(spec: Any) -> Schedule:
     if isinstance(spec, Schedule):
         return spec
     if isinstance(spec, list | tuple):
@@ -404,9 +408,8 @@ def _parsed(spec: Any) -> Schedule | list[Problem]:
     elif not isinstance(spec, Mapping):
         example = "{piecewise: [[0, 1.0], [1000, 0.0]]}"
         expected = f"a mapping such as {example}, a list of points, or a finite number"
-        return [Problem((), f"a schedule must be {expected}, got {shown(spec)}")]
-    keys = (*_KINDS, "by")
-    kinds = [key for key in spec if key in _KINDS]
+        raise ValueError(f"a schedule must be {expected}, got {shown(spec)}")
+    keys, kinds = (*_KINDS, "by"), [key for key in spec if key in _KINDS]
     problems = [
         Problem((str(key),), f"unknown kind of schedule; {did_you_mean(key, keys)}")
         for key in spec
@@ -416,50 +419,16 @@ def _parsed(spec: Any) -> Schedule | list[Problem]:
         expected = ", ".join(map(repr, kinds or _KINDS))
         number = "has several" if kinds else "has none of"
         problems.append(Problem((), f"a schedule must have one kind, but it {number}: {expected}"))
-    by = spec.get("by", BY[0])
-    problems += dict.fromkeys(
-        each for key in kinds for each in _KINDS[key]._problems(spec[key], by)
-    )
-    return problems or _KINDS[kinds[0]](spec[kinds[0]], by=by)
+    by = spec.get("by", "episode")
+    for kind in kinds:
+        try:
+            _SPECS[kind].model_validate({kind: spec[kind], "by": by})
+        except ValidationError as error:
+            problems += problems_of(error, spec)
+    if problems:
+        raise validation_error("schedule", dict.fromkeys(problems), spec)
+    made: Schedule = _KINDS[kinds[0]](spec[kinds[0]], by=by)
+    return made
 
 
-def _validated(spec: Any) -> Schedule:
-    found = _parsed(spec)
-    if isinstance(found, Schedule):
-        return found
-    raise validation_error("schedule", found, spec)
-
-
-def _json_schema() -> dict[str, Any]:
-    point = {
-        "type": "array",
-        "prefixItems": [
-            {"type": "number", "minimum": 0, "maximum": MAX_POSITION},
-            {"type": "number"},
-        ],
-        "minItems": 2,
-        "maxItems": 2,
-    }
-    points = {
-        "description": "Points [position, factor] of increasing positions.",
-        "type": "array",
-        "minItems": 2,
-        "maxItems": MAX_POINTS,
-        "items": point,
-    }
-    number = {"type": "number"}
-    by = {"enum": list(BY), "default": BY[0], "description": "What the positions count."}
-    mappings = [
-        {
-            "type": "object",
-            "properties": {key: number if kind is ConstantSchedule else points, "by": by},
-            "required": [key],
-            "additionalProperties": False,
-        }
-        for key, kind in _KINDS.items()
-    ]
-    return {
-        "title": "Schedule",
-        "description": "A factor that multiplies the weight as training goes on.",
-        "anyOf": [*mappings, points, number],
-    }
+_SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)

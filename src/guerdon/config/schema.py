@@ -26,11 +26,11 @@ from pydantic import (
 )
 
 from guerdon._loading import name_of
+from guerdon._problems import Place, Problem, place_text, problems_of, written
 from guerdon._validation import did_you_mean, shown
 from guerdon.config.annotations import unknown_keys
 from guerdon.config.curriculum import Stages
 from guerdon.config.loader import Document, parse_document, read_document, to_yaml
-from guerdon.config.problems import Place, Problem, place_text, problems_of, written
 from guerdon.config.schedules import Schedule
 from guerdon.errors import InvalidArgumentError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer

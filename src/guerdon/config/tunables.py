@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from guerdon._problems import Problem, problems_of
 from guerdon._validation import is_finite, shown
-from guerdon.config.problems import Problem, problems_of
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric

@@ -11,8 +11,5 @@ if TYPE_CHECKING:
     from guerdon.services.client import *
     from guerdon.services.config import *
     from guerdon.services.judge_server import *
-    from guerdon.services.service import *
 
-__getattr__, __dir__ = lazy_names(
-    __name__, "service", "config", "client", "chat_model", "judge_server"
-)
+__getattr__, __dir__ = lazy_names(__name__, "config", "client", "chat_model", "judge_server")

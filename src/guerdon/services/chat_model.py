@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from guerdon._background import background_loop, close_at_exit, on_background, run
-from guerdon._validation import check_integer, check_number, shown
+from guerdon._problems import problems_of
 from guerdon.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -27,15 +29,13 @@ from guerdon.errors import (
     ServiceUnavailableError,
 )
 from guerdon.rubrics.judge.template import as_text
-from guerdon.services.config import check_model_url, fits_header, read_secret
+from guerdon.services.config import OpenAIService, fits_header, read_secret
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 __all__ = ["ChatModel", "Prices", "Reply", "Usage"]
 
-# The fields of a request that arguments set.
-OWN_FIELDS = frozenset(("messages", "model", "n", "stream", "temperature", "max_tokens"))
 NO_KEY = "none"  # sent to servers without keys, since openai requires one
 # An HTTP client looks through all its connections at each request: many small ones are faster.
 REQUESTS_PER_CLIENT = 16
@@ -158,7 +158,7 @@ class ChatModel:
         temperature: The sampling temperature, in [0, 2]; None leaves it to the endpoint.
         max_tokens: The most tokens of a reply, at least 1; None leaves it to the endpoint.
         timeout_s: The timeout of one attempt in seconds.
-        retries: How often a request is retried, in [0, 100].
+        retries: How often a request is retried, in [0, 20].
         concurrency: The most requests at once, in [1, 10000]; further ones wait.
         extra_body: Further fields of the request, such as ``{"top_k": 20}``.
         structured: Whether to request structured output if a schema is given; False for an
@@ -199,28 +199,22 @@ class ChatModel:
             raise InvalidArgumentError(
                 "`api_key` must be printable ASCII without white space at its ends"
             )
-        if not isinstance(model, str) or not model:
-            raise InvalidArgumentError(f"`model` must be a non-empty string, got {shown(model)}")
-        if temperature is not None:
-            temperature = check_number("temperature", temperature, low=0.0, high=2.0)
-        if max_tokens is not None:
-            max_tokens = check_integer("max_tokens", max_tokens, low=1)
-        timeout_s = check_number("timeout_s", timeout_s, low=0.001, high=86_400.0)
-        check_integer("retries", retries, low=0, high=100)
-        check_integer("concurrency", concurrency, low=1, high=10_000)
-        self.endpoint, self.model = _base_url(endpoint), model
-        self.temperature, self.max_tokens = temperature, max_tokens
-        self.extra_body = dict(extra_body or {})
-        if own := sorted(self.extra_body.keys() & OWN_FIELDS):
-            raise InvalidArgumentError(
-                f"`extra_body` must not contain {', '.join(own)}, which arguments set"
-            )
-        self._arguments: dict[str, Any] = {
-            "api_key": api_key, "api_key_env": api_key_env, "temperature": temperature,
-            "max_tokens": max_tokens, "timeout_s": timeout_s, "retries": retries,
-            "concurrency": concurrency, "extra_body": self.extra_body, "structured": structured,
-            "prices": prices,
+        settings: dict[str, Any] = {
+            "endpoint": endpoint, "model": model, "api_key_env": api_key_env,
+            "temperature": temperature, "max_tokens": max_tokens, "timeout_s": timeout_s,
+            "retries": retries, "concurrency": concurrency, "extra_body": dict(extra_body or {}),
         }  # fmt: skip
+        try:
+            self._settings = OpenAIService(**settings)
+        except ValidationError as error:
+            problems = problems_of(error, settings)
+            raise InvalidArgumentError("; ".join(map(str, problems))) from None
+        self._arguments: dict[str, Any] = {
+            **settings, "api_key": api_key, "structured": structured, "prices": prices
+        }  # fmt: skip
+        self.endpoint, self.model = _base_url(self._settings.endpoint), self._settings.model
+        self.temperature, self.max_tokens = self._settings.temperature, self._settings.max_tokens
+        self.extra_body = self._settings.extra_body
         self.usage = Usage(prices=prices)
         self._accepts_schema = bool(structured)
         self._open: _Connections | None = None
@@ -347,7 +341,7 @@ class ChatModel:
         return answer
 
     def _key(self) -> str:
-        variable = self._arguments["api_key_env"]
+        variable = self._settings.api_key_env
         if variable is None:
             return self._arguments["api_key"] or NO_KEY
         return read_secret(variable, self.name, service=self.name)
@@ -355,7 +349,7 @@ class ChatModel:
     def _connections(self) -> _Connections:
         opened = self._open
         if opened is None or opened.process != os.getpid():
-            opened = self._open = _Connections(self.endpoint, self._arguments, self.usage)
+            opened = self._open = _Connections(self.endpoint, self._settings, self.usage)
             weakref.finalize(self, opened.close_soon).atexit = False
             close_at_exit(opened)
         return opened
@@ -376,7 +370,7 @@ class ChatModel:
         import openai
 
         if isinstance(error, openai.APITimeoutError):
-            return ServiceTimeoutError, f"gave no answer in {self._arguments['timeout_s']:g} s"
+            return ServiceTimeoutError, f"gave no answer in {self._settings.timeout_s:g} s"
         if isinstance(error, openai.APIStatusError):
             status = error.status_code
             what = f"answered {status}: {error.response.text[:SHOWN]}"
@@ -396,8 +390,7 @@ class ChatModel:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        make = functools.partial(type(self), **self._arguments)
-        return make, (self.endpoint, self.model)
+        return functools.partial(type(self), **self._arguments), ()
 
     def __repr__(self) -> str:
         return f"ChatModel({self.endpoint!r}, {self.model!r})"
@@ -421,10 +414,6 @@ class _RefusedError(ServiceError):
 
 def _base_url(endpoint: str) -> str:
     """The base address of an endpoint: without a path, with ``/v1``."""
-    try:
-        check_model_url(endpoint if isinstance(endpoint, str) else "")
-    except ValueError as error:
-        raise InvalidArgumentError(f"`endpoint`: {error}") from None
     parts = urlsplit(endpoint)
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     return parts._replace(path=path or "/v1").geturl()
@@ -450,15 +439,15 @@ def _tokens(usage: Any) -> tuple[int | None, int | None]:
 class _Connections:
     """The open connections of a model in one process; they belong to the background loop."""
 
-    def __init__(self, url: str, settings: Mapping[str, Any], usage: Usage) -> None:
+    def __init__(self, url: str, settings: OpenAIService, usage: Usage) -> None:
         self.process = os.getpid()
         self._connect = functools.partial(
-            _connect, url, timeout_s=settings["timeout_s"], retries=settings["retries"], usage=usage
+            _connect, url, timeout_s=settings.timeout_s, retries=settings.retries, usage=usage
         )
         self._clients: dict[tuple[int, str], AsyncOpenAI] = {}
         # A heap: the lowest number first, so that few connections are opened.
-        self._free = list(range(settings["concurrency"]))
-        self._turns = asyncio.Semaphore(settings["concurrency"])
+        self._free = list(range(settings.concurrency))
+        self._turns = asyncio.Semaphore(settings.concurrency)
 
     @asynccontextmanager
     async def client(self, key: str) -> AsyncIterator[AsyncOpenAI]:

@@ -10,17 +10,23 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from guerdon._background import on_background, run
-from guerdon._validation import did_you_mean, shown
-from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
+from guerdon._problems import Place, place_text
+from guerdon._validation import check_seconds, did_you_mean, shown
+from guerdon.errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    ServiceError,
+    ServiceUnavailableError,
+)
 from guerdon.services.config import (
+    SDK_SERVICE,
     CallSettings,
     McpService,
     OpenAIService,
     SdkService,
+    ServiceTool,
     parse_service,
-    parse_settings,
 )
-from guerdon.services.service import ServiceTool, require_mcp
 
 if TYPE_CHECKING:
     from guerdon.services.chat_model import ChatModel
@@ -81,7 +87,7 @@ class MCPClient:
         concurrency: int = 64,
         retries: int = 0,
     ) -> None:
-        settings = parse_settings(timeout_s=timeout_s, concurrency=concurrency, retries=retries)
+        settings = {"timeout_s": timeout_s, "concurrency": concurrency, "retries": retries}
         named = isinstance(services, Mapping) and services.get("type") not in TYPES
         if named:
             made = [_service(_name(name), each, settings) for name, each in services.items()]
@@ -215,12 +221,12 @@ class MCPClient:
         return [tool for tools in listed for tool in tools]
 
     async def _check(self, timeout_s: float) -> None:
-        limit = parse_settings(timeout_s=timeout_s).timeout_s
+        timeout_s = check_seconds("timeout_s", timeout_s)
         problems: list[ServiceError] = []
 
         async def check(service: Service) -> None:
             try:
-                await service.check(limit, for_tool=self._is_named)
+                await service.check(timeout_s, for_tool=self._is_named)
             except ServiceError as error:
                 problems.append(error)
 
@@ -272,16 +278,16 @@ class MCPClient:
         await self.close_async()
 
 
-def _service(name: str | None, given: Any, settings: CallSettings) -> Service:
-    where = "" if name is None else f"mcp_services.{name}"
-    config: McpService | OpenAIService | SdkService
-    if isinstance(given, (Mapping, McpService, OpenAIService)):
-        config = parse_service(where, given)
+def _service(name: str | None, given: Any, settings: Mapping[str, Any]) -> Service:
+    place = () if name is None else ("mcp_services", name)
+    if isinstance(given, (Mapping, CallSettings)):
+        config = parse_service(place, given)
     elif isinstance(given, (str, list, tuple)):
         key = "endpoint" if isinstance(given, str) else "command"
-        config = parse_service(where, {"type": "mcp", key: given, **settings.model_dump()})
+        config = parse_service(place, {"type": "mcp", key: given, **settings})
     else:
-        config = _sdk_service(where, given, settings)
+        _check_server(place, given)
+        config = parse_service(place, {"server": given, **settings}, adapter=SDK_SERVICE)
     if isinstance(config, OpenAIService):
         from guerdon.services.model_service import ModelService
 
@@ -296,6 +302,20 @@ def _service(name: str | None, given: Any, settings: CallSettings) -> Service:
     )
 
 
+def require_mcp() -> None:
+    """Import the SDK of MCP.
+
+    Raises:
+        MissingExtraError: It isn't installed, or too old.
+    """
+    try:
+        import mcp.server  # noqa: F401
+    except ImportError as error:  # also of an mcp before version 2
+        raise MissingExtraError(
+            "MCPClient requires the package mcp: pip install 'guerdon[judge]'", extra="judge"
+        ) from error
+
+
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(
@@ -304,18 +324,17 @@ def _name(name: object) -> str:
     return name
 
 
-def _sdk_service(where: str, given: Any, settings: CallSettings) -> SdkService:
+def _check_server(place: Place, given: Any) -> None:
     require_mcp()
     from mcp import StdioServerParameters
     from mcp.server import MCPServer, Server
 
-    if isinstance(given, (MCPServer, Server, StdioServerParameters)):
-        return SdkService(given, settings)
-    raise InvalidArgumentError(
-        f"{where or 'the service'} must be an address, a command (a list of words), an McpService "
-        "or OpenAIService, a dictionary with the fields of one, or a server object of mcp, got "
-        f"{shown(given)}"
-    )
+    if not isinstance(given, (MCPServer, Server, StdioServerParameters)):
+        raise InvalidArgumentError(
+            f"{place_text(place) or 'the service'} must be an address, a command (a list of "
+            "words), an McpService or OpenAIService, a dictionary with the fields of one, or a "
+            f"server object of mcp, got {shown(given)}"
+        )
 
 
 def _fingerprint(config: McpService | OpenAIService | SdkService) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -19,12 +20,16 @@ from pydantic import (
     model_validator,
 )
 
+from guerdon._problems import Place, problems_of
 from guerdon.errors import RewardConfigError, ServiceError
 
-__all__ = ["McpService", "OpenAIService"]
+__all__ = ["McpService", "OpenAIService", "ServiceTool"]
+
+# The fields of a request to a model that its settings set.
+OWN_FIELDS = frozenset(("messages", "model", "n", "stream", "temperature", "max_tokens"))
 
 
-def _check_url(url: str, like: str = "http://localhost:8000/mcp") -> str:
+def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, named = parts.hostname, parts.username is not None or parts.password is not None
@@ -37,16 +42,17 @@ def _check_url(url: str, like: str = "http://localhost:8000/mcp") -> str:
             "name of an environment variable with the secret"
         )
     if parts.scheme not in ("http", "https") or not host or any(map(str.isspace, url)):
-        raise ValueError(f"invalid address; expected one like {like}")
+        raise ValueError("invalid address; expected one like http://localhost:8000")
     return url
 
 
-def check_model_url(url: str) -> str:
-    return _check_url(url, "http://localhost:8000/v1")
+def _check_extra(body: dict[str, Any]) -> dict[str, Any]:
+    if own := sorted(body.keys() & OWN_FIELDS):
+        raise ValueError(f"must not contain {', '.join(own)}, which other settings set")
+    return body
 
 
 Url: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(_check_url)]
-ModelUrl: TypeAlias = Annotated[str, Field(max_length=2048), AfterValidator(check_model_url)]
 # The name of an environment variable with a secret, which is never in a file itself.
 EnvName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Words: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -161,7 +167,7 @@ class OpenAIService(CallSettings):
         prompt: A template, filled with the arguments of a call; without one, a call passes
             ``prompt=`` or ``messages=``.
         api_key_env: The environment variable with the key; your own server may need none.
-        temperature: The sampling temperature, in [0, 2].
+        temperature: The sampling temperature, in [0, 2]; None leaves it to the endpoint.
         max_tokens: The most tokens of an answer, at least 1; None leaves it to the endpoint.
         returns: What a call returns: the ``text``, the ``json`` in it, parsed, or a ``verdict``,
             ``{"score", "reasoning"}``.
@@ -171,15 +177,15 @@ class OpenAIService(CallSettings):
     """
 
     type: Literal["openai_llm"] = "openai_llm"
-    endpoint: ModelUrl
+    endpoint: Url
     model: Words
     prompt: Annotated[str, Field(min_length=1, max_length=1_000_000)] | None = None
     api_key_env: EnvName | None = None
-    temperature: Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=False)] = 0.0
+    temperature: Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=False)] | None = 0.0
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     retries: Retries = 3
     returns: Literal["text", "json", "verdict"] = "text"
-    extra_body: dict[str, JsonValue] = {}
+    extra_body: Annotated[dict[str, JsonValue], AfterValidator(_check_extra)] = {}
     private: Annotated[bool, Field(strict=True)] = False
 
     def public(self) -> dict[str, Any]:
@@ -204,17 +210,15 @@ def _without_query(url: str) -> str:
     return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
-@dataclass(frozen=True, slots=True)
-class SdkService:
+class SdkService(CallSettings):
     """An MCP server as an object of the SDK.
 
     Args:
         server: An ``MCPServer`` or ``Server`` of this process, or ``StdioServerParameters``.
-        settings: How it is called.
+        **settings: See `CallSettings`.
     """
 
     server: Any
-    settings: CallSettings
 
     def public(self) -> dict[str, Any]:
         """Return what is public: the name."""
@@ -222,54 +226,57 @@ class SdkService:
         return {"type": "mcp", "server": name}
 
 
-_service: TypeAdapter[McpService | OpenAIService] = TypeAdapter(ServiceConfig)
+@dataclass(frozen=True, slots=True)
+class ServiceTool:
+    """A tool of a service.
+
+    Example:
+        >>> from guerdon.services import ServiceTool
+        >>> ServiceTool("judge", service="style_judge").description
+        ''
+
+    Args:
+        name: The tool's name.
+        service: The name of its service.
+        description: What it does, in its author's words.
+        input_schema: The JSON Schema of its arguments.
+        output_schema: The JSON Schema of its structured content, if it declares one.
+    """
+
+    name: str
+    service: str
+    description: str = ""
+    input_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
 
 
-def parse_service(where: str, config: object) -> McpService | OpenAIService:
+_SERVICE: TypeAdapter[Any] = TypeAdapter(ServiceConfig)
+SDK_SERVICE: TypeAdapter[Any] = TypeAdapter(SdkService)
+
+
+def parse_service(place: Place, config: object, *, adapter: TypeAdapter[Any] = _SERVICE) -> Any:
     """Validate the configuration of a service.
 
     Example:
         >>> service = {"type": "mcp", "endpoint": "http://localhost:8000/mcp"}
-        >>> parse_service("mcp_services.judge", service).type
+        >>> parse_service(("mcp_services", "judge"), service).type
         'mcp'
 
     Args:
-        where: The path of the configuration, for errors; may be empty.
+        place: The keys that lead to the configuration, for errors; may be empty.
         config: A dictionary, or a validated configuration, which is returned unchanged.
+        adapter: Validates the dictionary; by default a service of a reward's file.
 
     Raises:
         RewardConfigError: It is invalid; ``problems`` lists every problem.
     """
-    if isinstance(config, (McpService, OpenAIService)):
+    if isinstance(config, CallSettings):
         return config
     try:
-        return _service.validate_python(config)
+        return adapter.validate_python(config)
     except ValidationError as error:
-        raise _config_error(where, error) from None
-
-
-def parse_settings(**settings: Any) -> CallSettings:
-    """Validate how a service is called.
-
-    Raises:
-        RewardConfigError: A setting is invalid; ``problems`` lists every problem.
-    """
-    try:
-        return CallSettings(**settings)
-    except ValidationError as error:
-        raise _config_error("", error) from None
-
-
-def _config_error(where: str, error: ValidationError) -> RewardConfigError:
-    problems = []
-    for details in error.errors(include_url=False):
-        path = [str(part) for part in details["loc"]]
-        if path[:1] in (["mcp"], ["openai_llm"]):  # the type, which pydantic puts in front
-            del path[0]
-        place = ".".join(filter(None, [where, *path]))
-        message = details["msg"].removeprefix("Value error, ")
-        problems.append(": ".join(filter(None, [place, message])))
-    return RewardConfigError("; ".join(problems), problems=problems)
+        problems = [str(each.within(*place)) for each in problems_of(error, config)]
+        raise RewardConfigError("; ".join(problems), problems=problems) from None
 
 
 # Secrets in environment variables --------------------------------------------------------------

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from guerdon._validation import check_token, has_token
 from guerdon.errors import InvalidArgumentError, LaunchError, MissingInputError, ServiceError
 from guerdon.rubrics.judge.question import ChatClient
 from guerdon.rubrics.judge.template import Template
 from guerdon.rubrics.judge.verdict import verdict_schema
+from guerdon.services.client import require_mcp
 from guerdon.services.model_service import Prompting
-from guerdon.services.service import require_mcp
 
 if TYPE_CHECKING:
     from mcp.server import Server
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["make_judge_server", "serve_mcp", "serve_mcp_stdio"]
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 DESCRIPTION = "Scores an answer: a number from 0 to 1, and the reasoning that led to it."
 # Seconds that running calls have when the server is stopped.
@@ -138,8 +135,9 @@ def serve_mcp(
 
     routes = [Route("/health", health, methods=["GET"])]
     app: Any = server.streamable_http_app(host=host, custom_starlette_routes=routes)
+    token = check_token(token)
     if token is not None:
-        app = _TokenGuard(app, token)
+        app = _requiring(token, app)
     config = uvicorn.Config(
         app,
         ws="none",
@@ -188,26 +186,22 @@ def serve_mcp_stdio(server: Server[Any]) -> None:
     anyio.run(serve)
 
 
-class _TokenGuard:
-    """Middleware that rejects requests without the token, except for ``/health``."""
+def _requiring(token: str, app: ASGIApp) -> ASGIApp:
+    """An application that rejects requests without the token, except for ``/health``."""
+    from starlette.datastructures import Headers
+    from starlette.responses import JSONResponse
 
-    def __init__(self, app: Any, token: str) -> None:
-        if not isinstance(token, str) or not token or not all("!" <= each <= "~" for each in token):
-            raise InvalidArgumentError("`token` must be printable ASCII without spaces")
-        self._app, self._token = app, token.encode()
+    detail = {"detail": "send the header Authorization: Bearer <token>"}
+    refusal = JSONResponse(detail, 401, headers={"www-authenticate": "Bearer"})
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.responses import JSONResponse
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        is_open = scope["type"] != "http" or scope["path"] == "/health"
+        if is_open or has_token(Headers(scope=scope).get("authorization", ""), token):
+            await app(scope, receive, send)
+        else:
+            await refusal(scope, receive, send)
 
-        app = self._app
-        if scope["type"] == "http" and scope["path"] != "/health" and not self._is_known(scope):
-            detail = {"detail": "send the header Authorization: Bearer <token>"}
-            app = JSONResponse(detail, 401, headers={"www-authenticate": "Bearer"})
-        await app(scope, receive, send)
-
-    def _is_known(self, scope: Scope) -> bool:
-        kind, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        return kind.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token)
+    return guarded
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -25,9 +25,8 @@ from guerdon.errors import (
     ServiceTimeoutError,
     ServiceUnavailableError,
 )
-from guerdon.services.config import CallSettings, McpService, SdkService
+from guerdon.services.config import McpService, SdkService, ServiceTool
 from guerdon.services.mcp_transport import HTTP_STATUS, Opener, StderrTail, opener
-from guerdon.services.service import ServiceTool
 
 T = TypeVar("T")
 
@@ -282,17 +281,16 @@ class ToolService:
         self._open_session = opener(name, config)
         self._tool: str | None = None
         self._most = 1  # connections; a program is one server
-        self._settings: CallSettings = config if isinstance(config, McpService) else config.settings
         if isinstance(config, McpService):
             self._tool = config.tool
             self._most = 1 if config.endpoint is None else config.connections
-        self._timeout_s = self._settings.timeout_s
-        self._calls_each = -(-self._settings.concurrency // self._most)
+        self._timeout_s = config.timeout_s
+        self._calls_each = -(-config.concurrency // self._most)
         self._begin()
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._turns = asyncio.Semaphore(self._settings.concurrency)
+        self._turns = asyncio.Semaphore(self.config.concurrency)
         self._open: list[Connection] = []
         self._retired: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -319,7 +317,7 @@ class ToolService:
             try:
                 return await self._attempt(tool, sent)
             except (ServiceUnavailableError, ServiceTimeoutError) as error:
-                if attempt > self._settings.retries:
+                if attempt > self.config.retries:
                     if attempt > 1:
                         error.add_note(f"after {attempt} attempts")
                     raise

@@ -14,8 +14,7 @@ from guerdon.rubrics.judge.question import ChatClient, Question, ask_model, nami
 from guerdon.rubrics.judge.template import Template
 from guerdon.rubrics.judge.verdict import parse_verdict, verdict_schema
 from guerdon.services.chat_model import ChatModel
-from guerdon.services.config import OpenAIService, read_secret
-from guerdon.services.service import ServiceTool
+from guerdon.services.config import OpenAIService, ServiceTool, read_secret
 
 Returns: TypeAlias = Literal["text", "json", "verdict"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
@@ -12,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from guerdon._validation import has_token
 from guerdon.envs.server.monitoring import log
 
 __all__ = ["AccessControl", "is_loopback"]
@@ -42,7 +42,7 @@ class AccessControl:
         on_loopback: Callable[[], bool | None],
     ) -> None:
         self._app = app
-        self._token = token.encode() if token is not None else None
+        self._token = token
         self._hosts = {host.lower() for host in allowed_hosts}
         self._on_loopback = on_loopback
 
@@ -84,14 +84,10 @@ class AccessControl:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if self._token is None or path in OPEN_PATHS:
             return None
-        return self._token_refusal(headers.get("authorization", ""), self._token)
-
-    def _token_refusal(self, authorization: str, token: bytes) -> tuple[int, str] | None:
-        kind, _, given = authorization.partition(" ")
-        is_token = hmac.compare_digest(given.strip().encode("latin-1"), token)
-        if kind.lower() == "bearer" and is_token:
+        authorization = headers.get("authorization", "")
+        if has_token(authorization, self._token):
             return None
-        problem = "wrong token" if given else "no token"
+        problem = "wrong token" if " " in authorization else "no token"
         return 401, f"{problem}; send the header Authorization: Bearer <token>"
 
     def _is_accepted(self, name: str, own: str | None = None) -> bool:

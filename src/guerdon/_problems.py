@@ -1,4 +1,4 @@
-"""Problems of a configuration: where they are, what is wrong, and what is accepted."""
+"""Problems of data from outside: where they are, what is wrong, and what is accepted."""
 
 from __future__ import annotations
 
@@ -180,6 +180,15 @@ def _message(error: ErrorDetails) -> str:
         return f"must be a Python object, which a file can't contain, got {written(given)}"
     if kind == "value_error":
         return str(context["error"])
+    if kind in ("too_short", "too_long"):
+        limit = (
+            f"at least {context['min_length']}"
+            if kind == "too_short"
+            else f"at most {context['max_length']}"
+        )
+        return f"must have {limit} items, got {context['actual_length']}"
+    if kind == "extra_forbidden":
+        return "unknown key"
     if kind == "union_tag_invalid":
         tags = str(context["expected_tags"]).replace("'", "").split(", ")
         return f"unknown type {written(context['tag'])}; {did_you_mean(context['tag'], tags)}"
