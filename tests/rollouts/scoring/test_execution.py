@@ -172,8 +172,8 @@ def test_ctrl_c_keeps_what_is_finished_and_stops_what_runs_in_threads(after):
     run = Run(found, workers=2, score=score, on_stop=stopped.set)
     numbers = run.numbers()
     assert numbers == list(range(len(numbers)))
-    # The one that hangs was begun, and so were those before it; one of them may still have run.
-    assert after - 1 <= len(numbers) <= after
+    # Up to 5 are submitted and not yet yielded: the other thread may still run the first of them.
+    assert max(after - 4, 0) <= len(numbers) <= after
     assert run.stops == 1
     assert run.interrupts.requested
 
