@@ -101,10 +101,9 @@ def test_group_similar_long_texts_around_templates_are_grouped_as_difflib_does()
         assert group_similar(states, threshold).tolist() == greedy(states, threshold)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("letters", [300, 70_000], ids=["2 bytes each", "4 bytes each"])
-def test_group_similar_distinguishes_many_different_letters(letters: int) -> None:
-    places = [*range(0x20, 0xD800), *range(0xE000, 0x20000)][:letters]
+@pytest.mark.parametrize("first", [0x100, 0x10000], ids=["2 bytes each", "4 bytes each"])
+def test_group_similar_distinguishes_many_different_letters(first: int) -> None:
+    places = range(first, first + 300)
     text = "".join(map(chr, places))
     edits = [text[:100] + "?" + text[101:], text[:150] + text[151:] + "!"]
     threshold = ratio(text, edits[1])

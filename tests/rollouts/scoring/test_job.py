@@ -11,6 +11,9 @@ from guerdon.rollouts import RLDataAligner, ScoringJob, apply_credit
 from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.types import EvaluateResult, Rollout, StepOutput
 
+# Two workers are processes, each of which imports guerdon.
+WORKERS = [1, pytest.param(2, marks=pytest.mark.edge)]
+
 REWARD = """
     from guerdon import Gate, Rubric, WeightedSum
 
@@ -297,6 +300,7 @@ def test_scoring_job_resume_scores_added_rollouts(whole, row, write_rows, run):
 # Workers
 
 
+@pytest.mark.edge
 def test_scoring_job_workers_write_the_same_bytes_and_summary(row, write_rows, spec, tmp_path):
     rollouts = write_rows([line for _ in range(40) for line in mixed(row)])
     outs = [tmp_path / f"{workers}.jsonl" for workers in (1, 2)]
@@ -316,6 +320,7 @@ def rounded(value):
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
+@pytest.mark.edge
 def test_scoring_job_reports_a_dead_worker_and_keeps_the_rows_before(
     row, write_rows, run, reward, tmp_path
 ):
@@ -360,6 +365,7 @@ def test_scoring_job_keeps_earlier_results_until_the_first_row(row, write_rows, 
     assert out.read_bytes() == before
 
 
+@pytest.mark.edge
 def test_scoring_job_reports_a_reward_that_does_not_load_in_a_worker(row, write_rows, tmp_path):
     path = tmp_path / "here.py"
     path.write_text(
@@ -486,7 +492,7 @@ def test_scoring_job_too_few_results_fail_only_their_group(row, write_rows, of_g
     assert "one result for each of 2 rollouts, got 1" in rows[0]["error"]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_scoring_job_rejects_a_split_group_before_writing(
     row, write_rows, of_groups, tmp_path, workers
 ):
@@ -498,7 +504,7 @@ def test_scoring_job_rejects_a_split_group_before_writing(
     assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_scoring_job_keeps_the_rows_before_a_split_group_of_a_stream(
     row, write_rows, of_groups, tmp_path, monkeypatch, workers
 ):
@@ -624,6 +630,7 @@ def test_scoring_job_resume_keeps_no_group_in_part(row, write_rows, of_groups, t
     assert kept == {count: count // 3 * 3 for count in range(10)}
 
 
+@pytest.mark.edge
 def test_scoring_job_workers_write_the_same_bytes_and_summary_of_groups(
     row, write_rows, of_groups, tmp_path
 ):
@@ -904,7 +911,10 @@ def test_scoring_job_scores_episodes_that_ended_otherwise(row, write_rows, run, 
     assert scored["score"] == 1.5
 
 
-@pytest.mark.parametrize(("workers", "score_failed"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(
+    ("workers", "score_failed"),
+    [(1, False), (1, True), pytest.param(2, False, marks=pytest.mark.edge)],
+)
 def test_scoring_job_resumes_failed_episodes(row, write_rows, run, tmp_path, score_failed, workers):
     path = write_rows([row(f"0.{i}", id=i, **(FAILED if i % 2 else {})) for i in range(6)])
     out = tmp_path / "scored.jsonl"
@@ -1009,7 +1019,7 @@ def test_scoring_job_credits_the_turns_after_examples_like_the_library(
     assert batch.step_lists[0][0].step_info["assistant_turn_index"] == 1
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_scoring_job_finds_an_estimator_that_the_reward_registers(
     row, write_rows, run, reward, workers
 ):
@@ -1069,7 +1079,7 @@ def pipeline(tmp_path, reward):
     return pipeline
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_scoring_job_scores_a_reward_file_at_a_position_of_its_schedules(
     row, write_rows, run, pipeline, workers, tmp_path
 ):
@@ -1084,6 +1094,7 @@ def test_scoring_job_scores_a_reward_file_at_a_position_of_its_schedules(
         assert report.fingerprint == again.fingerprint
 
 
+@pytest.mark.edge
 @pytest.mark.parametrize(
     "options", [{"workers": 2}, {"resume": True}, {"workers": 2, "resume": True}], ids=str
 )
