@@ -122,7 +122,7 @@ class Endpoints:
         live = await self._sessions.configuration()
         if request.method != "POST":
             config = await asyncio.to_thread(live.to_dict)  # which waits for a slow rubric
-            return _config_response(config, config["version"])
+            return _json_response(config, headers=_config_headers(config["version"]))
         change = await _read_json(request)
         client = request.client
         by = f"{client.host}:{client.port}" if client is not None else "an unknown client"
@@ -134,7 +134,7 @@ class Endpoints:
             version = refusal.details.get("version", live.version)
             refusal.headers = _config_headers(version)
             raise refusal from error
-        return _config_response(answer, answer["config"]["version"])
+        return _json_response(answer, headers=_config_headers(answer["config"]["version"]))
 
     async def audit(self, request: Request) -> Response:
         """Return the changes of the configuration."""
@@ -185,22 +185,23 @@ class Endpoints:
     async def mcp_websocket(self, websocket: WebSocket) -> None:
         """Answer JSON-RPC requests, in the place of a session."""
         limits = self._sessions.limits
-        receive, send = websocket.receive, websocket.send
-        connection = Connection(websocket.scope, receive, send, limits.send_timeout_s)
+        connection = Connection(websocket.receive, websocket.send, limits.send_timeout_s)
         await connection.accept()
+        code, reason = 1000, "idle"
         try:
             with self._sessions.slot():
                 while True:
                     async with asyncio.timeout(limits.idle_timeout_s):
                         request = await connection.receive()
-                    answer = answer_json_rpc_text(request)
-                    await connection.send({"type": "websocket.send", "text": answer})
+                    async with asyncio.timeout(limits.send_timeout_s):
+                        await connection.send(answer_json_rpc_text(request))
         except ProtocolError as error:
-            await connection.close(1013, error.code)
+            code, reason = 1013, error.code
         except TimeoutError:
-            await connection.close(1000, "idle")
+            pass
         except SessionEnd:
             return  # the client has left
+        await connection.close(code, reason)
 
     async def _call(
         self, request: Request, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
@@ -303,10 +304,6 @@ def _json_response(
 
 def _json_text_response(text: str | bytes) -> Response:
     return Response(text, media_type="application/json")
-
-
-def _config_response(content: Any, version: str) -> Response:
-    return _json_response(content, headers=_config_headers(version))
 
 
 def _config_headers(version: str) -> dict[str, str]:

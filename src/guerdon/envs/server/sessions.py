@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -46,10 +46,8 @@ from guerdon.types.action import Action
 
 __all__ = ["Connection", "Session", "SessionEnd", "SessionManager"]
 
-# The extension of a scope whose server closes connections of clients that don't read. Its value is
-# a dict; the server writes to its "reason" why it closed the connection.
-BOUNDED = "guerdon.bounded"
-UNREAD = "client does not read"
+# The WebSocket code of a connection that is closed because of a message's size.
+MESSAGE_TOO_BIG = 1009
 
 # Messages that are kept while an answer is computed; clients of the protocol send none.
 EARLY = 16
@@ -82,19 +80,17 @@ class Connection:
     """One WebSocket.
 
     Args:
-        scope: The scope; a server that bounds sending itself has `BOUNDED` among its extensions.
         receive: Returns the next ASGI event.
         send: Takes an ASGI event.
-        send_timeout_s: Seconds that a client may take to read a message.
+        close_timeout_s: Seconds that a client may take to read the last messages.
     """
 
-    __slots__ = ("_bounds", "_early", "_receive", "_send", "_send_timeout_s")
+    __slots__ = ("_close_timeout_s", "_early", "_receive", "_send")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, send_timeout_s: float) -> None:
-        self._bounds: dict[str, str] | None = scope.get("extensions", {}).get(BOUNDED)
+    def __init__(self, receive: Receive, send: Send, close_timeout_s: float) -> None:
         self._receive = receive
         self._send = send
-        self._send_timeout_s = send_timeout_s
+        self._close_timeout_s = close_timeout_s
         self._early: deque[MutableMapping[str, Any]] = deque()
 
     async def accept(self) -> None:
@@ -110,7 +106,7 @@ class Connection:
         """
         event = self._early.popleft() if self._early else await self._receive()
         if event["type"] == "websocket.disconnect":
-            raise self._gone()
+            raise _gone(event)
         text: str | None = event.get("text")
         return text
 
@@ -123,37 +119,33 @@ class Connection:
         while len(self._early) < EARLY:
             event = await self._receive()
             if event["type"] == "websocket.disconnect":
-                raise self._gone()
+                raise _gone(event)
             self._early.append(event)
+
+    async def send(self, text: str) -> None:
+        """Send a message.
+
+        Raises:
+            SessionEnd: The client has left.
+        """
+        try:
+            await self._send({"type": "websocket.send", "text": text})
+        except OSError:  # what ASGI servers raise if the client has left
+            raise _gone({}) from None
 
     async def close(self, code: int, reason: str, error: ProtocolError | None = None) -> None:
         """Close the connection, after an error if there is one, unless the client has left."""
-        with contextlib.suppress(SessionEnd, RuntimeError):
-            if error is not None:
-                await self.send({"type": "websocket.send", "text": error_frame(error)})
-        with contextlib.suppress(SessionEnd, RuntimeError):
-            await self.send({"type": "websocket.close", "code": code, "reason": reason})
+        with contextlib.suppress(SessionEnd, OSError, RuntimeError):
+            async with asyncio.timeout(self._close_timeout_s):
+                if error is not None:
+                    await self.send(error_frame(error))
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
-    async def send(self, event: MutableMapping[str, Any]) -> None:
-        """Send an ASGI event.
 
-        Raises:
-            SessionEnd: The client has left, or doesn't read.
-        """
-        try:
-            if self._bounds is not None:
-                await self._send(event)
-                return
-            async with asyncio.timeout(self._send_timeout_s):
-                await self._send(event)
-        except TimeoutError:
-            raise SessionEnd(UNREAD, close_code=0) from None
-        except OSError:  # what ASGI servers raise if the client has left
-            raise self._gone() from None
-
-    def _gone(self) -> SessionEnd:
-        reason = (self._bounds or {}).get("reason", "client left")
-        return SessionEnd(reason, close_code=0)
+def _gone(event: Mapping[str, Any]) -> SessionEnd:
+    """Return the end of a session whose client has left, or whose frames were refused."""
+    reason = "message too large" if event.get("code") == MESSAGE_TOO_BIG else "client left"
+    return SessionEnd(reason, close_code=0)
 
 
 class SessionManager:
@@ -192,12 +184,12 @@ class SessionManager:
         self.metadata: dict[str, Any] = {}
         self.metrics = Metrics()
         self.sessions: set[Session] = set()
+        self.metrics.sessions.set_function(lambda: len(self.sessions))
         self.calls = 0
         self.draining = False
         self._pipeline = pipeline
         self._threads: EnvThreads | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._empty = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> Any:
@@ -310,7 +302,7 @@ class SessionManager:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session over a WebSocket."""
-        connection = Connection(scope, receive, send, self.limits.send_timeout_s)
+        connection = Connection(receive, send, self.limits.send_timeout_s)
         await connection.accept()
         try:
             self.check_capacity()
@@ -319,7 +311,6 @@ class SessionManager:
             return
         session = Session(self, connection)
         self.sessions.add(session)
-        self._count()
         self.metrics.opened.inc()
         if self._timer is None:
             self._end_idle()
@@ -329,16 +320,8 @@ class SessionManager:
     def remove(self, session: Session, reason: str) -> None:
         """Remove a session that has ended."""
         self.sessions.discard(session)
-        self._count()
         self.metrics.closed.labels(reason).inc()
         log("session closed", level="debug", session=session.id, reason=reason)
-
-    def _count(self) -> None:
-        self.metrics.sessions.set(len(self.sessions))
-        if self.sessions:
-            self._empty.clear()
-        else:
-            self._empty.set()
 
     # Failures -----------------------------------------------------------------------------------
 
@@ -423,13 +406,11 @@ class SessionManager:
         for now in (False, True):
             for session in list(self.sessions):
                 session.stop(SessionEnd("server stopping", error, close_code=1001), now=now)
-            self._count()
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._empty.wait()
+            if self.sessions:
+                await asyncio.wait([session.task for session in self.sessions], timeout=grace_s)
+            if not self.sessions:
                 break
-            except TimeoutError:
-                log("sessions are still running", level="warning", sessions=len(self.sessions))
+            log("sessions are still running", level="warning", sessions=len(self.sessions))
 
     def close(self) -> None:
         """End the threads and the timer."""
@@ -456,7 +437,9 @@ class Session:
         id: Its number, for the log.
         live: The reward configuration of this session, if it has changed that for itself.
         is_waiting: Whether it waits for the client, or for its environment to be made.
+        is_sending: Whether it sends an answer.
         last_active: When it last answered, on the monotonic clock; infinity before it is open.
+        task: The task that serves it.
     """
 
     __slots__ = (
@@ -464,26 +447,28 @@ class Session:
         "_connection",
         "_end",
         "_manager",
-        "_task",
         "_threads",
         "_watching",
         "id",
+        "is_sending",
         "is_waiting",
         "last_active",
         "live",
         "runner",
+        "task",
     )
 
     def __init__(self, manager: SessionManager, connection: Connection) -> None:
         self.id = next(_numbers)
         self.live: RewardRuntime | None = None
         self.is_waiting = True
+        self.is_sending = False
         self.last_active = math.inf
         self.runner = manager.runner(lambda: self.live or manager.live)
         self._manager = manager
         self._threads = manager.threads
         self._connection = connection
-        self._task: asyncio.Task[Any] | None = None
+        self.task: Any = asyncio.current_task()
         self._end: SessionEnd | None = None
         self._busy_since = monotonic()
         self._watching: asyncio.Task[None] | None = None
@@ -497,12 +482,10 @@ class Session:
 
     def _interrupt(self, end: SessionEnd) -> None:
         self._end = end
-        if self._task is not None:
-            self._task.cancel()
+        self.task.cancel()
 
     async def run(self) -> None:
         """Serve the session until it ends."""
-        self._task = asyncio.current_task()
         error = ProtocolError(ErrorCode.SESSION_ERROR, "the server failed")
         end = SessionEnd("server error", error)
         try:
@@ -510,7 +493,7 @@ class Session:
         except SessionEnd as reached:
             end = reached
         except asyncio.CancelledError:
-            if self._end is None or self._task is None or self._task.uncancel() > 0:
+            if self._end is None or self.task.uncancel() > 0:
                 end = SessionEnd("server stopped", close_code=0)
                 raise
             end = self._end
@@ -543,21 +526,28 @@ class Session:
             self._busy_since = monotonic()
             alarms.add(self)
             try:
-                answer = await self._answer(text)
-            except ProtocolError as error:
-                if error.code is not ErrorCode.EXECUTION_ERROR:  # which is counted already
-                    manager.metrics.failures.labels(error.code.lower()).inc()
-                answer = error_frame(error)
+                await self._respond(text)
             finally:
+                self.is_sending = False
                 alarms.discard(self)
                 if self._watching is not None:
                     self._unwatch()
-            await connection.send({"type": "websocket.send", "text": answer})
         raise self._end
+
+    async def _respond(self, text: str | None) -> None:
+        try:
+            answer = await self._answer(text)
+        except ProtocolError as error:
+            if error.code is not ErrorCode.EXECUTION_ERROR:  # which is counted already
+                self._manager.metrics.failures.labels(error.code.lower()).inc()
+            answer = error_frame(error)
+        self.is_sending, self._busy_since = True, monotonic()
+        await self._connection.send(answer)
 
     async def _answer(self, text: str | None) -> str:
         manager = self._manager
-        kind, data = parse_message(text, manager.limits.max_config_bytes)
+        message = parse_message(text, manager.limits.max_config_bytes)
+        kind, data = message.type, message.data
         if kind == "step":
             try:
                 action = manager.action_type.model_validate(data)
@@ -611,8 +601,12 @@ class Session:
     # Watching the client while its environment works --------------------------------------------
 
     def ring(self, now: float) -> None:
-        """Watch the connection if the answer takes long; the alarm of a busy session."""
-        if self._watching is None and now - self._busy_since > PATIENCE_S:
+        """Watch a client whose answer takes long, and leave one that doesn't read its answer."""
+        seconds = now - self._busy_since
+        if self.is_sending:
+            if seconds > self._manager.limits.send_timeout_s:
+                self._interrupt(SessionEnd("client does not read", close_code=0))
+        elif self._watching is None and seconds > PATIENCE_S:
             self._watching = asyncio.ensure_future(self._stop_when_gone())
 
     def _unwatch(self) -> None:

@@ -12,23 +12,27 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.exceptions import PayloadTooBig
 
 from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import log
-from guerdon.envs.server.sessions import BOUNDED, UNREAD
 from guerdon.errors import GuerdonError, LaunchError
 from guerdon.rubrics.failure import say_failure
 
 __all__ = ["serve"]
 
 # Seconds that a client has to read the rest once its connection is being closed.
-PARTING_S = 5.0
+CLOSE_S = 5.0
 
-# Uvicorn's logger, without messages that clients could fill it with; those are counted.
+
+def _is_by_server(record: logging.LogRecord) -> bool:
+    """Whether a message is not one that any client can cause, and fill the log with."""
+    message = record.getMessage()
+    return "UTF-8" not in message and "without completing handshake" not in message
+
+
 _uvicorn_logger = logging.getLogger("uvicorn.error.guerdon")
-_uvicorn_logger.addFilter(lambda record: "UTF-8" not in record.getMessage())
+_uvicorn_logger.addFilter(_is_by_server)
 
 
 def serve(
@@ -182,60 +186,18 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _uvicorn_logger
-        self._bounds: dict[str, str] = {}
-        self._unread: asyncio.TimerHandle | None = None
 
     async def run_asgi(self) -> None:
-        extensions: dict[str, Any] = self.scope["extensions"]
-        extensions[BOUNDED] = self._bounds
         await super().run_asgi()
-        self._part()
-
-    async def send(self, message: Any) -> None:
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body" and self.close_sent:
-            self.handshake_complete = True  # a refusal completes it, too
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(self.limits.send_timeout_s, self._abort_unread)
-
-    def resume_writing(self) -> None:
-        self._stop_unread_timer()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_unread_timer()
-        super().connection_lost(exc)
+        self._abort_soon()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        self._part()
+        self._abort_soon()
 
-    def handle_parser_exception(self) -> None:
-        too_large = isinstance(self.conn.parser_exc, PayloadTooBig)
-        self._bounds["reason"] = "message too large" if too_large else "no WebSocket"
-        super().handle_parser_exception()
-        self._part()
-
-    def shutdown(self) -> None:
-        super().shutdown()
-        self._part()
-
-    def _stop_unread_timer(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-
-    def _abort_unread(self) -> None:
-        self._unread = None
-        self._bounds["reason"] = UNREAD
-        self.transport.abort()
-
-    def _part(self) -> None:
-        """Abort the connection soon, whether or not the client reads the rest."""
-        self.loop.call_later(min(PARTING_S, self.limits.send_timeout_s), self.transport.abort)
+    def _abort_soon(self) -> None:
+        """Abort the connection even if the client doesn't read what was sent."""
+        self.loop.call_later(min(CLOSE_S, self.limits.send_timeout_s), self.transport.abort)
 
 
 def _listening(host: str, port: int) -> contextlib.closing[socket.socket]:
