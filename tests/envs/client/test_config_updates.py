@@ -7,7 +7,6 @@ import pytest
 
 from guerdon import EnvClient, GenericEnvClient, HTTPEnvClient, RewardConfig, Rubric, RubricComposer
 from guerdon.envs.client.config_updates import SessionUpdates, update_error, versioned
-from guerdon.envs.client.launchers import _ConfigFile
 from guerdon.errors import (
     ConfigConflictError,
     ConnectionLostError,
@@ -296,20 +295,6 @@ def test_session_updates_merge_many_updates():
 # Handing one over
 
 
-def test_config_file_is_removed_with_its_folder():
-    file = _ConfigFile(RewardConfig.from_dict(configuration("worlds.py:Long")))
-    folder = file.path.parent
-    assert json.loads(file.path.read_text())["schema_version"] == "1.0"
-    file.remove()
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize("config", [{"per_turn": object()}, {"weight": float("nan")}])
-def test_config_file_rejects_unserializable_values(config):
-    with pytest.raises(InvalidArgumentError, match="not JSON-serializable"):
-        _ConfigFile(config)
-
-
 WORLD = """
     from guerdon import Action, Environment, Observation, Rubric, State
 
@@ -342,18 +327,20 @@ def configuration(rubric):
     return {"schema_version": "1.0", "per_turn": [entry]}
 
 
-@pytest.mark.parametrize("given", ["dict", "model", "from a file elsewhere"])
+@pytest.mark.parametrize("given", ["dict", "model", "path", "from a file elsewhere"])
 def test_process_launcher_passes_the_config_as_a_file(tmp_path, monkeypatch, given):
     (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLD))
     monkeypatch.chdir(tmp_path)
     config = configuration("worlds.py:Long")
     if given == "model":
         config = RewardConfig.from_dict(config)
-    elif given == "from a file elsewhere":
+    elif given != "dict":
         folder = tmp_path / "rewards"
         folder.mkdir()
-        (folder / "reward.json").write_text(json.dumps(configuration("../worlds.py:Long")))
-        config = RewardConfig.from_file(folder / "reward.json")
+        config = folder / "reward.json"
+        config.write_text(json.dumps(configuration("../worlds.py:Long")))
+        if given == "from a file elsewhere":
+            config = RewardConfig.from_file(config)
 
     async def main():
         client = GenericEnvClient.from_module("worlds.py:Echo", config=config)

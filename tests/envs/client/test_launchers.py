@@ -16,7 +16,7 @@ import pytest
 
 from guerdon import GenericEnvClient
 from guerdon.envs.client.launchers import DockerLauncher
-from guerdon.errors import ConnectionLostError, LaunchError, ServerError
+from guerdon.errors import ConnectionLostError, InvalidArgumentError, LaunchError, ServerError
 from tests.envs.client.servers import SOON, run
 
 pytestmark = pytest.mark.edge  # real servers, in processes of their own
@@ -343,6 +343,12 @@ def test_docker_launcher_without_config_mounts_nothing(docker):
 
     run(play())
     assert docker.run[4:] == ["--publish", "127.0.0.1::8123", "light"]
+
+
+@pytest.mark.parametrize("config", [{"per_turn": object()}, {"weight": float("nan")}])
+def test_docker_launcher_rejects_a_config_that_is_not_json(docker, config):
+    with pytest.raises(InvalidArgumentError, match="`config` is not JSON-serializable"):
+        run(light(config=config).start())
 
 
 def test_docker_launcher_containers_have_own_names_and_ports(docker):

@@ -16,6 +16,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -134,16 +135,16 @@ class ProcessLauncher(Launcher):
         super().__init__(f"the server of {spec}", startup_timeout_s=startup_timeout_s)
         self._spec = spec
         self._config = config
-        self._file: _ConfigFile | None = None
+        self._files = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
-        self._output = _ServerOutput()
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._reader: threading.Thread | None = None
 
     async def launch(self, token: str | None) -> str:
         """Start the process, and wait until it prints its address."""
         options = ["--port", "0", "--with-parent"]
         if self._config is not None:
-            self._file = _ConfigFile(self._config, absolute=True)
-            options += ["--reward", str(self._file.path)]
+            options += ["--reward", str(self._config_file())]
         # The server ends with its standard input, that is, with this process.
         process = self._process = subprocess.Popen(
             [sys.executable, "-m", "guerdon", "serve", self._spec, *options],
@@ -153,18 +154,40 @@ class ProcessLauncher(Launcher):
             env=os.environ | ({TOKEN: token} if token is not None else {}),
             start_new_session=True,  # Ctrl-C reaches this process alone
         )
-        assert process.stdout is not None
-        self._output = _ServerOutput()
-        self._output.follow(process.stdout)
         weakref.finalize(self, _kill, process)
-        while self._output.url is None:
+        url: Future[str] = Future()
+        self._lines = deque(maxlen=KEPT_LINES)
+        self._reader = threading.Thread(
+            target=_read_output,
+            args=(process.stdout, self._lines, url),
+            daemon=True,
+            name="guerdon-server-output",
+        )
+        self._reader.start()
+        while not url.done():
             await self.check()
             await asyncio.sleep(POLL_S)
-        return self._output.url
+        return url.result()
+
+    def _config_file(self) -> Path:
+        """Return the file of the reward; one that is written here has absolute paths in it."""
+        config = self._config
+        if isinstance(config, (str, Path)):
+            return Path(config)
+        if not isinstance(config, RewardConfig):
+            config = RewardConfig.from_dict(config)
+        folder = (config.folder or Path()).resolve()
+        content = config.to_dict()
+        for entry in content["per_turn"] + content["episode_end"]:
+            if ".py:" in entry["rubric"]:
+                entry["rubric"] = str(folder / entry["rubric"])
+        return _write_config(content, self._files)
 
     async def output(self) -> str:
         """Return the end of the process's output."""
-        return self._output.text()
+        if self._reader is not None:
+            self._reader.join(0.5)  # a process that has ended may have printed more
+        return "\n".join(self._lines.copy())
 
     async def has_ended(self) -> bool:
         """Return whether the process has ended."""
@@ -172,10 +195,8 @@ class ProcessLauncher(Launcher):
 
     async def stop(self) -> None:
         """Terminate the process, and kill it if that takes too long."""
+        self._files.close()
         process, self._process = self._process, None
-        if self._file is not None:
-            self._file.remove()
-            self._file = None
         if process is None:
             return
         try:
@@ -184,40 +205,19 @@ class ProcessLauncher(Launcher):
                 await asyncio.to_thread(process.wait, STOP_S)
         finally:
             _kill(process)
-            self._output.join(1.0)
+            if self._reader is not None:
+                self._reader.join(1.0)
 
 
-class _ServerOutput:
-    """A server's address and the last lines of its output, read in a thread."""
-
-    def __init__(self) -> None:
-        self.url: str | None = None
-        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self._thread: threading.Thread | None = None
-
-    def follow(self, stream: IO[bytes]) -> None:
-        self._thread = threading.Thread(
-            target=self._read, args=(stream,), daemon=True, name="guerdon-server-output"
-        )
-        self._thread.start()
-
-    def _read(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                text = line.decode(errors="replace").rstrip()
-                found = re.match(r"serving .* at (https?://\S+)$", text)
-                if found and self.url is None:
-                    self.url = found.group(1)
-                else:
-                    self._lines.append(text[:1000])
-
-    def text(self) -> str:
-        self.join(0.5)  # a process that has ended may have printed more
-        return "\n".join(self._lines)
-
-    def join(self, timeout_s: float) -> None:
-        if self._thread is not None:
-            self._thread.join(timeout=timeout_s)
+def _read_output(stream: IO[bytes], lines: deque[str], url: Future[str]) -> None:
+    """Read a server's output to its end; find its address in it, and keep the last lines."""
+    with stream:
+        for line in stream:
+            text = line.decode(errors="replace").rstrip()
+            lines.append(text[:1000])
+            found = re.match(r"serving .* at (https?://\S+)$", text)
+            if found and not url.done():
+                url.set_result(found.group(1))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -263,7 +263,7 @@ class DockerLauncher(Launcher):
         self._env = dict(env or {})
         self._port = port
         self._container: str | None = None
-        self._file: _ConfigFile | None = None
+        self._files = contextlib.ExitStack()
 
     async def launch(self, token: str | None) -> str:
         """Start the container, and ask docker for its port."""
@@ -276,8 +276,8 @@ class DockerLauncher(Launcher):
         if token is not None:  # only its name: other users can read a command line
             command += ["--env", TOKEN]
         if self._config is not None:
-            self._file = _ConfigFile(self._config, readable_by_all=True)
-            mount = f"type=bind,source={self._file.path},target={self.config_path},readonly"
+            file = self._config_file()
+            mount = f"type=bind,source={file},target={self.config_path},readonly"
             command += ["--mount", mount, "--env", f"GUERDON_CONFIG={self.config_path}"]
         await _docker(*command, self._image, token=token)
         await self.check()
@@ -285,6 +285,16 @@ class DockerLauncher(Launcher):
         if not published:
             raise LaunchError(f"docker published no port of {self._image}")
         return f"http://{published[0]}"
+
+    def _config_file(self) -> Path:
+        """Write the reward to a file that the user of the container may read."""
+        config = self._config
+        if isinstance(config, (str, Path)):
+            config = RewardConfig.from_file(config)
+        path = _write_config(config, self._files)
+        path.chmod(0o644)
+        path.parent.chmod(0o755)
+        return path
 
     async def has_ended(self) -> bool:
         """Return whether the container has ended."""
@@ -309,9 +319,7 @@ class DockerLauncher(Launcher):
                 with contextlib.suppress(LaunchError):
                     await _docker("rm", "--force", "--volumes", container)
         finally:
-            if self._file is not None:
-                self._file.remove()
-                self._file = None
+            self._files.close()
 
 
 async def _docker(*arguments: str, with_stderr: bool = False, token: str | None = None) -> str:
@@ -342,57 +350,14 @@ async def _docker(*arguments: str, with_stderr: bool = False, token: str | None 
     return out.decode(errors="replace")
 
 
-class _ConfigFile:
-    """A reward configuration as a JSON file, in a folder of its own.
-
-    Args:
-        config: A mapping, a `RewardConfig`, or the path of a file of one.
-        absolute: Make each ``file.py:name`` in it absolute. It is relative to the file that the
-            configuration was read from, or to the working directory.
-        readable_by_all: Let every user read the file, such as the user of a container.
-
-    Raises:
-        InvalidArgumentError: It is not JSON-serializable.
-    """
-
-    def __init__(
-        self, config: Any, *, absolute: bool = False, readable_by_all: bool = False
-    ) -> None:
-        if isinstance(config, (str, Path)):
-            config = RewardConfig.from_file(config)
-        content = config.to_dict() if hasattr(config, "to_dict") else config
-        if absolute:
-            content = _absolute(content, getattr(config, "folder", None) or Path.cwd())
-        try:
-            text = json.dumps(content, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"`config` is not JSON-serializable: {error}") from error
-        self._folder = tempfile.TemporaryDirectory(prefix="guerdon-")
-        self.path = Path(self._folder.name, "config.json")
-        self.path.write_text(text, encoding="utf-8")
-        if readable_by_all:
-            self.path.chmod(0o644)
-            self.path.parent.chmod(0o755)
-
-    def remove(self) -> None:
-        """Remove the file and its folder."""
-        self._folder.cleanup()
-
-
-def _absolute(config: Any, folder: Path) -> Any:
-    """Return a configuration in which the files of rubrics have absolute paths."""
-
-    def with_absolute_path(entry: Any) -> Any:
-        rubric = entry.get("rubric") if isinstance(entry, Mapping) else None
-        if not isinstance(rubric, str) or ".py:" not in rubric:
-            return entry
-        return {**entry, "rubric": str(folder.resolve() / rubric)}
-
-    if not isinstance(config, Mapping):
-        return config
-    return {
-        key: [with_absolute_path(entry) for entry in value]
-        if isinstance(value, (list, tuple))
-        else value
-        for key, value in config.items()
-    }
+def _write_config(config: Any, files: contextlib.ExitStack) -> Path:
+    """Write a reward configuration as JSON, in a folder that is removed with `files`."""
+    content = config.to_dict() if isinstance(config, RewardConfig) else config
+    try:
+        text = json.dumps(content, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"`config` is not JSON-serializable: {error}") from error
+    folder = files.enter_context(tempfile.TemporaryDirectory(prefix="guerdon-"))
+    path = Path(folder, "config.json")
+    path.write_text(text, encoding="utf-8")
+    return path
