@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from guerdon._background import run
+from guerdon._background import run, sync_method
 from guerdon._validation import check_seconds, check_token
 from guerdon.envs.client.config_updates import (
     SessionUpdates,
@@ -252,7 +252,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
     # Episodes -----------------------------------------------------------------------------------
 
-    async def reset(self, **kwargs: Any) -> StepResult[ObsT]:
+    async def reset(self, /, **kwargs: Any) -> StepResult[ObsT]:
         """Begin an episode, in a new session if the present one is lost or owes an answer.
 
         Args:
@@ -460,7 +460,7 @@ class GenericEnvClient(EnvClient[dict[str, Any], dict[str, Any], dict[str, Any]]
         return payload
 
 
-class SyncEnvClient(SyncClient[ActT, ObsT, StateT]):
+class SyncEnvClient(SyncClient, Generic[ActT, ObsT, StateT]):
     """An `EnvClient` for synchronous code; made by `EnvClient.sync`.
 
     Example:
@@ -471,6 +471,14 @@ class SyncEnvClient(SyncClient[ActT, ObsT, StateT]):
     """
 
     async_client: EnvClient[ActT, ObsT, StateT]
+
+    reset = sync_method(EnvClient[ActT, ObsT, StateT].reset)
+    step = sync_method(EnvClient[ActT, ObsT, StateT].step)
+    state = sync_method(EnvClient[ActT, ObsT, StateT].state)
+    get = sync_method(EnvClient.get)
+    post = sync_method(EnvClient.post)
+    get_config = sync_method(EnvClient.get_config)
+    update_config = sync_method(EnvClient.update_config)
 
     def connect(self) -> Self:
         """Connect; see `EnvClient.connect`."""

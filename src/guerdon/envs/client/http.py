@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 from pydantic import BaseModel
 
-from guerdon._background import SyncWrapper, run
+from guerdon._background import SyncWrapper, sync_method
 from guerdon._validation import check_token
 from guerdon.envs.client.config_updates import (
     field_error_line,
@@ -30,10 +30,6 @@ from guerdon.errors import (
 from guerdon.types.step_result import StepResult
 
 __all__ = ["HTTPEnvClient", "SyncHTTPEnvClient"]
-
-ActT = TypeVar("ActT")
-ObsT = TypeVar("ObsT")
-StateT = TypeVar("StateT")
 
 
 class HTTPEnvClient:
@@ -97,7 +93,7 @@ class HTTPEnvClient:
         """Send JSON to a path and return the answer; raise as `get` does."""
         return await self._request("POST", path, json)
 
-    async def reset(self, **kwargs: Any) -> StepResult[dict[str, Any]]:
+    async def reset(self, /, **kwargs: Any) -> StepResult[dict[str, Any]]:
         """Reset a fresh environment."""
         return parse_result(await self.post("/reset", json=kwargs))
 
@@ -207,7 +203,7 @@ class HTTPEnvClient:
         await self.close()
 
 
-class SyncClient(SyncWrapper, Generic[ActT, ObsT, StateT]):
+class SyncClient(SyncWrapper):
     """The methods that both clients have, for synchronous code.
 
     All synchronous clients share one event loop, in a thread of its own.
@@ -230,41 +226,8 @@ class SyncClient(SyncWrapper, Generic[ActT, ObsT, StateT]):
         """The server's address."""
         return str(self.async_client.base_url)
 
-    def reset(self, **kwargs: Any) -> StepResult[ObsT]:
-        """Reset the environment; see `EnvClient.reset`."""
-        return run(self.async_client.reset(**kwargs))
 
-    def step(
-        self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
-    ) -> StepResult[ObsT]:
-        """Take a step; see `EnvClient.step`."""
-        return run(self.async_client.step(action, timeout_s=timeout_s))
-
-    def state(self) -> StateT:
-        """Return the state; see `EnvClient.state`."""
-        state: StateT = run(self.async_client.state())
-        return state
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the reward configuration; see `EnvClient.get_config`."""
-        return run(self.async_client.get_config())
-
-    def update_config(
-        self, change: Mapping[str, Any], *, version: str | None = None
-    ) -> dict[str, Any]:
-        """Change the reward configuration; see `EnvClient.update_config`."""
-        return run(self.async_client.update_config(change, version=version))
-
-    def get(self, path: str) -> Any:
-        """Return what is at a path; see `HTTPEnvClient.get`."""
-        return run(self.async_client.get(path))
-
-    def post(self, path: str, *, json: Any = None) -> Any:
-        """Send JSON to a path; see `HTTPEnvClient.post`."""
-        return run(self.async_client.post(path, json=json))
-
-
-class SyncHTTPEnvClient(SyncClient[BaseModel, dict[str, Any], dict[str, Any]]):
+class SyncHTTPEnvClient(SyncClient):
     """An `HTTPEnvClient` for synchronous code; made by `HTTPEnvClient.sync`.
 
     Example:
@@ -275,6 +238,14 @@ class SyncHTTPEnvClient(SyncClient[BaseModel, dict[str, Any], dict[str, Any]]):
     """
 
     async_client: HTTPEnvClient
+
+    reset = sync_method(HTTPEnvClient.reset)
+    step = sync_method(HTTPEnvClient.step)
+    state = sync_method(HTTPEnvClient.state)
+    get = sync_method(HTTPEnvClient.get)
+    post = sync_method(HTTPEnvClient.post)
+    get_config = sync_method(HTTPEnvClient.get_config)
+    update_config = sync_method(HTTPEnvClient.update_config)
 
 
 def _content(response: httpx.Response, path: str) -> Any:
