@@ -198,4 +198,4 @@ def test_eval_sandbox_withstands_the_abuse_cases_of_functions(case, level):
         result = sandbox.evaluate(CHAT, aims)
         assert host.disturbed() is None
     assert result.reason is not None, result.error
-    assert result.reason.startswith("held: ")
+    assert result.reason.startswith("passed: ")

@@ -1,27 +1,61 @@
-"""The names that stand before each program."""
+"""The names that the programs of cases use."""
 
 import re
 
-from guerdon.sandbox.conformance import CASES
-from guerdon.sandbox.conformance.preamble import NUMBERS, PREAMBLE
+import pytest
+
+from guerdon.sandbox.conformance import CASES, preamble
 from guerdon.sandbox.locking.syscall_numbers import NUMBERS as LOCKED
 
+NUMBERS = preamble.NUMBERS
 
-def test_numbers_are_those_that_the_lock_knows():
+
+def test_numbers_equal_those_of_the_lock():
     both = NUMBERS.keys() & LOCKED.keys()
     assert len(both) >= 5
     assert {name: NUMBERS[name] for name in both} == {name: LOCKED[name] for name in both}
 
 
-def test_every_call_that_a_program_makes_has_a_number_and_each_number_is_used():
+def test_numbers_has_the_calls_of_all_cases_and_no_others():
     source = "".join(case.program + case.companion for case in CASES)
-    called = set(re.findall(r'call\(\s*["\'](\w+)["\']', source))
-    # Names that are put together from parts.
-    called = (called - {"process_vm_"}) | {"process_vm_readv", "process_vm_writev"}
-    assert called <= NUMBERS.keys()
-    assert NUMBERS.keys() - called <= {"getpid"}  # what tells whether there is an x32
+    assert set(re.findall(r'call\(\s*["\'](\w+)["\']', source)) == NUMBERS.keys()
 
 
-def test_the_preamble_is_python_and_reads_what_it_is_told():
-    compile(PREAMBLE, "preamble", "exec")
-    assert "json.loads(sys.stdin.read()" in PREAMBLE
+def attempt(error):
+    def raise_it(*_):
+        raise error
+
+    return raise_it
+
+
+def test_refused_passes_if_each_attempt_is_denied(capsys):
+    preamble.refused("EXDEV", a=attempt(PermissionError(1, "")), b=attempt(OSError(18, "")))
+    assert capsys.readouterr().out == "passed: a EPERM, b EXDEV\n"
+
+
+@pytest.mark.parametrize("attempt", [lambda: 0, attempt(OSError(5, ""))], ids=["returns", "EIO"])
+def test_refused_fails_if_an_attempt_is_not_denied(capsys, attempt):
+    with pytest.raises(SystemExit):
+        preamble.refused(a=attempt)
+    assert capsys.readouterr().out.startswith("FAILED: a ")
+
+
+def test_bounded_fails_after_the_last_time(capsys):
+    preamble.bounded(attempt(MemoryError()), 1, errors=MemoryError)
+    with pytest.raises(SystemExit):
+        preamble.bounded(lambda count: count, 3)
+    lines = ["trying", "passed: MemoryError() after 0", "trying", "FAILED: 3 parts were taken"]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_clean_fails_if_a_finding_is_true(capsys):
+    preamble.clean(a=False, b=[])
+    with pytest.raises(SystemExit):
+        preamble.clean(a=False, b=[1])
+    assert capsys.readouterr().out.splitlines() == ["passed: found nothing", "FAILED: found: b"]
+
+
+def test_change_denies_an_attempt_that_changes_nothing(tmp_path):
+    with pytest.raises(PermissionError):
+        preamble.change(str(tmp_path), lambda: None)
+    preamble.change(str(tmp_path), lambda: tmp_path.chmod(0o700))

@@ -1,4 +1,4 @@
-"""Whether a sandbox holds: abuse cases that every level and plug-in can be tried with.
+"""Tests the isolation of a sandbox: abuse cases for every level and plug-in.
 
 Example:
     >>> from guerdon.sandbox.conformance import check_sandbox
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from guerdon.sandbox.conformance.case import Case, Way
 from guerdon.sandbox.conformance.cases import CASES
-from guerdon.sandbox.conformance.checking import check_sandbox
 from guerdon.sandbox.conformance.report import Outcome, Report, Result
-from guerdon.sandbox.conformance.trial import Trial
+from guerdon.sandbox.conformance.trial import Trial, check_sandbox
 
 __all__ = ["CASES", "Case", "Outcome", "Report", "Result", "Trial", "Way", "check_sandbox"]

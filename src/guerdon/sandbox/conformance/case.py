@@ -1,58 +1,56 @@
-"""`Case`: one thing that code in a sandbox may try, and what should come of it."""
+"""`Case`: one thing that code in a sandbox may try, and the evidence that it was stopped."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal
 
-from guerdon.sandbox.conformance.preamble import PREAMBLE
 from guerdon.sandbox.protocol import Ending, Execution, Limits
 
 __all__ = ["Case", "CaseGroup", "Way", "source"]
 
 Way = Literal["alone", "after", "beside", "checked", "right", "function"]
 
-#: For programs that try one thing and say what came of it.
+#: What precedes each program.
+_PREAMBLE = Path(__file__).with_name("preamble.py").read_text(encoding="utf-8") + "\nstart()\n"
+
+#: For programs that make one attempt and report its result.
 _LIMITS = Limits(seconds=4, memory_bytes=128 << 20, processes=8, files=20)
-
-
-def _nothing() -> str | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An attack in its harmless form, with the evidence that it was held.
+    """An attack in its harmless form.
 
-    A program prints one line: ``held: …`` with what refused it, ``BROKEN: …`` with what it got, or
-    ``not tried: …``. One that is to be ended prints ``trying`` first. A program that comes to
-    neither has shown nothing, and so the case isn't held.
+    A program prints one line: ``passed: …`` with what stopped it, ``FAILED: …`` with what it got,
+    or ``skipped: …``. One that may be ended prints ``trying`` first. A program that does neither
+    has shown nothing, so the case fails.
 
     Example:
         >>> from guerdon.sandbox import Execution
         >>> case = Case("shadow", "files", "passwords stay unread", "refused(open='/etc/shadow')")
-        >>> case.held(Execution("ok", exit_code=0, stdout="held: open EACCES"))
-        >>> case.held(Execution("ok", exit_code=0, stdout="BROKEN: open gave 1200 bytes"))
-        'BROKEN: open gave 1200 bytes'
+        >>> case.failure(Execution("ok", exit_code=0, stdout="passed: open EACCES"))
+        >>> case.failure(Execution("ok", exit_code=0, stdout="FAILED: open gave 1200 bytes"))
+        'FAILED: open gave 1200 bytes'
 
     Attributes:
-        name: What is tried, in a few words.
-        group: Where it stands in the table.
-        proves: What is true of a sandbox that holds it.
-        program: Python source; the names of `PREAMBLE` stand before it.
+        name: The attack, in a few words.
+        group: The group of cases that it belongs to.
+        proves: What is true of a sandbox that passes.
+        program: Python source; the names of the module ``preamble`` are defined for it.
         limits: What it may use.
-        ends: How it may end where it says nothing.
-        exit_code: Which exit code that has; None takes any.
-        unless: Why it can't be tried on this machine; None where it can.
+        ends: How it may end without a result.
+        exit_code: The exit code of that ending; None accepts any.
         way: ``alone``; ``after`` the companion has ended, in the same sandbox; ``beside`` the
-            companion, which runs at the same time and is on descriptor 3; ``checked``, the program
-            is a candidate for `check_program` that must not pass; ``right``, one that must;
-            ``function``, it defines ``call(task)``, which is called twice: with ``"leave"``, then
-            with a list of a secret file, a port and a process of the host.
+            companion, which runs at the same time and is connected to descriptor 3; ``checked``,
+            the program is a candidate for `check_program` that must not pass; ``right``, one that
+            must; ``function``, it defines ``call(task)``, which is called twice: with ``"leave"``,
+            then with a list of a secret file, a port and a process of the host.
         companion: The other program.
     """
 
@@ -63,64 +61,60 @@ class Case:
     limits: Limits = _LIMITS
     ends: tuple[Ending, ...] = ()
     exit_code: int | None = None
-    unless: Callable[[], str | None] = field(default=_nothing, repr=False)
     way: Way = "alone"
     companion: str = ""
 
     @property
     def source(self) -> str:
-        """What runs: the program, after the preamble where it is ours to write."""
+        """The program as it runs: after the preamble, unless guerdon calls it itself."""
         return self._whole(self.program)
 
     @property
     def companion_source(self) -> str:
-        """What runs before or beside it."""
+        """The companion as it runs."""
         return self._whole(self.companion)
 
     def _whole(self, program: str) -> str:
         program = dedent(program).strip() + "\n"
-        return program if self.way in ("checked", "right", "function") else PREAMBLE + program
+        return program if self.way in ("checked", "right", "function") else _PREAMBLE + program
 
-    def held(self, execution: Execution) -> str | None:
-        """What went wrong; None where the attack was held.
-
-        Args:
-            execution: How the program ended.
-        """
+    def failure(self, execution: Execution) -> str | None:
+        """Return what is wrong with a run of the program; None if the attack was stopped."""
         lines = execution.stdout[:4096].splitlines()
-        if broken := next((line for line in lines if line.startswith("BROKEN")), None):
+        if broken := next((line for line in lines if line.startswith("FAILED")), None):
             return broken
         if execution.ending == "sandbox_error":
             return f"the sandbox failed: {execution.detail or execution.stderr[-200:]}"
         tried = lines[:1] == ["trying"]
-        if execution.ending == "ok" and [line[:6] for line in lines[tried:]] == ["held: "]:
+        if execution.ending == "ok" and [line[:8] for line in lines[tried:]] == ["passed: "]:
             return None
         right_code = self.exit_code is None or execution.exit_code == self.exit_code
         if tried and execution.ending in self.ends and right_code:
             return None
-        return f"it showed nothing: {_told(execution)}"
+        text = execution.stderr.strip() or execution.stdout.strip() or "(it printed nothing)"
+        return f"it showed nothing: {summary(execution)}, {' / '.join(text[-160:].splitlines())}"
 
-    def not_tried(self, execution: Execution) -> str | None:
-        """Why the program couldn't try; None where it could."""
-        first, *rest = execution.stdout.splitlines() or [""]
-        tried = execution.ending != "ok" or rest or not first.startswith("not tried: ")
-        return None if tried else first.removeprefix("not tried: ")
+    def skip_reason(self, execution: Execution) -> str | None:
+        """Return why the program couldn't make its attempt; None if it could."""
+        line = execution.stdout.rstrip("\n")
+        if execution.ending != "ok" or not line.startswith("skipped: ") or "\n" in line:
+            return None
+        return line.removeprefix("skipped: ")
 
 
-def _told(execution: Execution) -> str:
-    """The end of a run in a line."""
-    words = execution.detail, execution.stderr.strip(), execution.stdout.strip()
-    text = next((each for each in words if each), "(it printed nothing)")[-160:]
+def summary(execution: Execution) -> str:
+    """Return how a program ended, with its exit code and detail."""
     code = "" if execution.exit_code is None else f" {execution.exit_code}"
-    return f"{execution.ending}{code}, {' / '.join(text.splitlines())}"
+    detail = f", {execution.detail}" if execution.detail else ""
+    return f"{execution.ending}{code}{detail}"
 
 
 class CaseGroup:
     """Collects the cases of one group from functions.
 
     The body of a decorated function is the program, and its docstring states what the case proves.
-    The function itself is never called: its source runs in the sandbox, where the names of
-    `PREAMBLE` are defined.
+    The function itself is never called: its source runs in the sandbox, where the names of the
+    module ``preamble`` are defined.
 
     Args:
         group: The name of the group.

@@ -1,73 +1,73 @@
-"""`Host`: what the suite puts up on this side, for the cases to aim at, and watches."""
+"""`Host`: the targets of cases on this machine, and what happens to them."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from guerdon.errors import SandboxError
-from guerdon.sandbox.conformance.processes import descendants, marked, open_descriptors, status
+from guerdon.sandbox.supervisor.processes import members, stat_of
 
 __all__ = ["Host"]
 
 _NAMESPACES = ("user", "net", "ipc", "pid", "mnt", "uts")
 _SETUID = ("/usr/bin/su", "/usr/bin/mount", "/usr/bin/passwd", "/usr/bin/sudo", "/bin/su")
 _SHARED = ("/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp", "/run", "/")
-#: A signal that is blocked stays to be seen, in what /proc tells of the process.
-_LISTENING = """
+#: A blocked signal stays pending, and /proc lists it in the status of the process.
+_SLEEPER = """
 import signal, sys
 if hasattr(signal, "SIGURG"):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGURG})
-print("listening", flush=True)
+print("ready", flush=True)
 sys.stdin.read()
 """
-#: How long what a call leaves behind may take to go.
+#: Of /proc/<pid>/status: what others can change about a process.
+_STATUS = ("TracerPid", "Uid", "SigPnd", "ShdPnd", "Cpus_allowed:")
+#: Seconds in which processes and descriptors may still go after a call.
 _GRACE = 1.0
 
 
 class Host:
-    """What cases aim at: files, servers, a process, a variable and a descriptor, all its own.
+    """The targets of cases: files, servers, a process, a variable and a descriptor of its own.
 
-    It is opened before the sandbox is, so that what leaks is there to leak. All of it is gone
-    when it is closed.
+    It is opened before the sandbox, which might inherit them, and removes all of it at the end.
 
     Raises:
         SandboxError: This isn't Linux or macOS (when it is entered).
 
     Attributes:
         facts: What programs receive about it, as JSON types.
-        secret: What must never be seen in what a program prints.
+        secret: What no program may print.
     """
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._listeners: list[socket.socket] = []
+        self._mark = "gn" + secrets.token_hex(5)
         self.secret = secrets.token_hex(16)
-        self.facts: dict[str, object] = {}
+        self.facts: dict[str, Any] = {"mark": self._mark}
 
     def __enter__(self) -> Self:
         if not hasattr(os, "getpgid"):
-            raise SandboxError(f"the cases are aimed at Linux and macOS, not at {sys.platform}")
-        with ExitStack() as stack:
-            self._before = (descendants(os.getpid()), open_descriptors())
-            self._mark = "gn" + secrets.token_hex(5)
-            folder = self._files(stack)
-            self._servers(stack, folder)
-            self._sleeper = self._process(stack)
-            self._variable(stack)
+            raise SandboxError(f"the cases run on Linux and macOS, not on {sys.platform}")
+        with self._stack as stack:
+            self._make_files(stack)
+            self._start_servers(stack)
+            self._start_sleeper(stack)
+            variable = f"GUERDON_{self._mark.upper()}_TOKEN"
+            os.environ[variable] = self.secret
+            stack.callback(os.environ.pop, variable, None)
             self.facts |= {
-                "mark": self._mark,
+                "variable": variable,
                 "pid": os.getpid(),
                 "group": os.getpgid(0),
                 "sleeper": self._sleeper.pid,
@@ -76,150 +76,123 @@ class Host:
                 "setuid": [path for path in _SETUID if os.path.exists(path)],
                 "streams": [_identity(descriptor) for descriptor in (0, 1, 2)],
             }
-            self._seen = self._look()
+            self._state = self._observe()
+            self._before = (_descendants(), _open_descriptors())
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def _files(self, stack: ExitStack) -> Path:
-        """A folder that all may write, so that nothing but the sandbox stands before it."""
-        folder = Path(tempfile.mkdtemp(prefix="guerdon-conformance-"))
-        stack.callback(shutil.rmtree, folder)
-        folder.chmod(0o777)
-        secret = folder / "secret"
-        secret.write_text(self.secret)
-        secret.chmod(0o666)
-        descriptor = os.open(secret, os.O_RDWR)
+    def _make_files(self, stack: ExitStack) -> None:
+        """Make a folder that everyone may write, so that only the sandbox protects it."""
+        temporary = tempfile.TemporaryDirectory(prefix="guerdon-conformance-")
+        self._folder = Path(stack.enter_context(temporary))
+        self._folder.chmod(0o777)
+        self._file = self._folder / "secret"
+        self._file.write_text(self.secret)
+        self._file.chmod(0o666)
+        descriptor = os.open(self._file, os.O_RDWR)
         stack.callback(os.close, descriptor)
         os.set_inheritable(descriptor, True)
-        self._folder, self._secret = folder, secret
+        at_home = Path.home() / f".guerdon-{self._mark}"
+        stack.callback(at_home.unlink, missing_ok=True)
+        with suppress(OSError):
+            at_home.write_text(self.secret)
         here = Path.cwd()
         names = sorted(path for path in here.iterdir() if path.is_file())
         self.facts |= {
-            "folder": str(folder),
-            "secret": str(secret),
+            "folder": str(self._folder),
+            "secret": str(self._file),
             "descriptor": descriptor,
             "home": str(Path.home()),
-            "at_home": self._file_at_home(stack),
+            "at_home": str(at_home) if at_home.exists() else None,
             "project": str(here),
             "project_file": str(names[0]) if names else None,
         }
-        return folder
 
-    def _file_at_home(self, stack: ExitStack) -> str | None:
-        try:
-            descriptor, path = tempfile.mkstemp(prefix=".guerdon-", dir=Path.home())
-        except OSError:
-            return None
-        stack.callback(os.unlink, path)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(self.secret)
-        return path
-
-    def _servers(self, stack: ExitStack, folder: Path) -> None:
+    def _start_servers(self, stack: ExitStack) -> None:
         """Start servers that no program may reach; the kernel accepts their connections."""
 
-        def listen(family: int, kind: int, address: object) -> socket.socket:
+        def listen(family: int, kind: int, address: Any) -> Any:
             listener = stack.enter_context(socket.socket(family, kind))
-            listener.bind(address)  # type: ignore[arg-type]  # as the family has it
+            listener.bind(address)
             listener.setblocking(False)
             if kind == socket.SOCK_STREAM:
                 listener.listen()
             self._listeners.append(listener)
-            return listener
+            return listener.getsockname()
 
         stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
         abstract = f"guerdon-{self._mark}"
-        local = ("127.0.0.1", 0)
-        self.facts["tcp"] = listen(socket.AF_INET, stream, local).getsockname()[1]
-        self.facts["udp"] = listen(socket.AF_INET, datagram, local).getsockname()[1]
-        try:
-            self.facts["tcp6"] = listen(socket.AF_INET6, stream, ("::1", 0)).getsockname()[1]
-        except OSError:
-            self.facts["tcp6"] = None
-        for name, kind in (("stream", stream), ("datagram", datagram)):
-            path = folder / name
-            listen(socket.AF_UNIX, kind, str(path))
-            path.chmod(0o777)
-            self.facts[name] = str(path)
+        paths = {"stream": str(self._folder / "stream"), "datagram": str(self._folder / "datagram")}
+        self.facts |= {**paths, "abstract": abstract, "tcp6": None}
+        self.facts["tcp"] = listen(socket.AF_INET, stream, ("127.0.0.1", 0))[1]
+        self.facts["udp"] = listen(socket.AF_INET, datagram, ("127.0.0.1", 0))[1]
+        with suppress(OSError):  # without IPv6
+            self.facts["tcp6"] = listen(socket.AF_INET6, stream, ("::1", 0))[1]
+        for kind, path in zip((stream, datagram), paths.values(), strict=True):
+            listen(socket.AF_UNIX, kind, path)
+            os.chmod(path, 0o777)
         if sys.platform == "linux":
             listen(socket.AF_UNIX, stream, "\0" + abstract)
-        self.facts["abstract"] = abstract
 
-    def _process(self, stack: ExitStack) -> subprocess.Popen[bytes]:
-        """A process that holds the secret in its environment, and ends with this one."""
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LISTENING],
+    def _start_sleeper(self, stack: ExitStack) -> None:
+        """Start a process that has the secret in its environment, and ends with this one."""
+        self._sleeper = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SLEEPER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"GUERDON_WITNESS": self.secret},
             start_new_session=True,
         )
-        stack.enter_context(process)
-        stack.callback(process.kill)
-        if process.stdout is not None:
-            process.stdout.readline()
-        return process
-
-    def _variable(self, stack: ExitStack) -> None:
-        name = f"GUERDON_{self._mark.upper()}_TOKEN"
-        os.environ[name] = self.secret
-        stack.callback(os.environ.pop, name, None)
-        self.facts["variable"] = name
+        stack.enter_context(self._sleeper)
+        stack.callback(self._sleeper.kill)
+        if self._sleeper.stdout is not None:
+            self._sleeper.stdout.readline()
 
     def disturbed(self) -> str | None:
-        """What a case did to this side; None where nothing is changed."""
+        """Return what has changed here since the last call; None if nothing has."""
         for listener in self._listeners:
             if _was_reached(listener):
                 return f"something came to the host's server at {listener.getsockname()!r}"
         if self._sleeper.poll() is not None:
             return f"the host's process was ended ({self._sleeper.returncode})"
-        now = self._look()
-        changed = [name for name, seen in self._seen.items() if now[name] != seen]
-        self._seen = now
+        before, self._state = self._state, self._observe()
+        changed = [name for name, state in self._state.items() if before[name] != state]
         return f"the host's {', '.join(changed)} changed" if changed else None
 
-    def _look(self) -> Mapping[str, object]:
-        # All that can be done to a file but reading it moves its change time.
-        seen = self._secret.stat()
+    def _observe(self) -> Mapping[str, object]:
+        # Everything that can be done to a file but reading it moves its change time.
+        stat = self._file.stat()
         return {
-            "file": (seen.st_mode, seen.st_size, seen.st_nlink, seen.st_uid, seen.st_ctime_ns),
+            "file": (stat.st_mode, stat.st_size, stat.st_nlink, stat.st_uid, stat.st_ctime_ns),
             "folder": sorted(os.listdir(self._folder)),
-            "process": status(self._sleeper.pid),
+            "process": _status(self._sleeper.pid),
             "priority": os.getpriority(os.PRIO_PROCESS, 0),
         }
 
     def left_running(self) -> str | None:
-        """Which processes of a case are still there; None where all are gone."""
-        left = _until_empty(lambda: marked(self._mark))
-        return f"left running: {', '.join(map(str, left))}" if left else None
+        """Return which processes of a case still run; None if all have ended."""
+        left = _leftovers(lambda: set(_processes_named(self._mark)))
+        return f"left running: {left}" if left else None
 
     def left_open(self) -> str | None:
-        """What the sandbox left when it was closed; None where nothing is left."""
+        """Return what a closed sandbox has left; None if it has left nothing."""
         processes, descriptors = self._before
-        own = {self._sleeper.pid}
-        left = _until_empty(lambda: descendants(os.getpid()) - processes - own)
-        if left:
-            return f"processes are left: {', '.join(map(str, left))}"
-        mine = {listener.fileno() for listener in self._listeners}
-        mine |= {pipe.fileno() for pipe in (self._sleeper.stdin, self._sleeper.stdout) if pipe}
-        mine |= {int(str(self.facts["descriptor"]))}
-        more = _until_empty(lambda: open_descriptors() - descriptors - mine)
-        return f"descriptors are left: {', '.join(map(str, more))}" if more else None
+        if left := _leftovers(lambda: _descendants() - processes):
+            return f"processes are left: {left}"
+        if left := _leftovers(lambda: _open_descriptors() - descriptors):
+            return f"descriptors are left: {left}"
+        return None
 
 
-def _until_empty(look: Callable[[], set[int]]) -> list[int]:
+def _leftovers(look: Callable[[], set[int]]) -> str:
+    """Return the numbers that are still there after `_GRACE`."""
     until = time.monotonic() + _GRACE
     while (left := look()) and time.monotonic() < until:
         time.sleep(0.01)
-    return sorted(left)
+    return ", ".join(map(str, sorted(left)))
 
 
 def _was_reached(listener: socket.socket) -> bool:
@@ -242,7 +215,51 @@ def _namespace(name: str) -> str | None:
 
 def _identity(descriptor: int) -> list[int]:
     try:
-        seen = os.fstat(descriptor)
+        stat = os.fstat(descriptor)
     except OSError:
         return []
-    return [seen.st_dev, seen.st_ino]
+    return [stat.st_dev, stat.st_ino]
+
+
+def _runs(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and not stat.ended
+
+
+def _descendants() -> set[int]:
+    """Return the running children of this process, theirs, and so on."""
+    return set(filter(_runs, members(os.getpid())))
+
+
+def _processes_named(name: str) -> Iterator[int]:
+    """Yield the running processes of a name, whatever their parents."""
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            pid = int(path.parent.name)
+            if path.read_text(errors="replace") == f"{name}\n" and _runs(pid):
+                yield pid
+
+
+def _status(pid: int) -> tuple[object, ...]:
+    """Return what others can change about a process; nothing if it has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        lines = (folder / "status").read_text().splitlines()
+        return (
+            *(line for line in lines if line.startswith(_STATUS)),
+            (folder / "limits").read_text(),
+            os.getpriority(os.PRIO_PROCESS, pid),
+            os.sched_getscheduler(pid),
+        )
+    except OSError:
+        return ()
+
+
+def _open_descriptors() -> set[int]:
+    """Return the open descriptors of this process."""
+    found = set()
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        with suppress(OSError):  # the one that lists them is closed by now
+            os.fstat(int(name))
+            found.add(int(name))
+    return found

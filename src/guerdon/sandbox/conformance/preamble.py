@@ -1,11 +1,26 @@
-"""`PREAMBLE`: the names that stand before each case's program."""
+"""The names that the program of a case can use: the source of this module precedes it.
+
+It runs inside the sandbox, so it imports only the standard library.
+"""
 
 from __future__ import annotations
 
-__all__ = ["NUMBERS", "PREAMBLE"]
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NoReturn
 
-#: System calls by name, with their number on x86-64 and on arm64. They are kept apart from those
-#: that the lock is made of on purpose: a wrong number there would hide itself here.
+#: System calls by name, with their number on x86-64 and on arm64. They are not imported from the
+#: lock, where a wrong number would go unnoticed.
 NUMBERS: dict[str, tuple[int, int]] = {
     "add_key": (248, 217),
     "bpf": (321, 280),
@@ -16,7 +31,6 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "fanotify_init": (300, 262),
     "fsopen": (430, 430),
-    "getpid": (39, 172),
     "init_module": (175, 105),
     "io_uring_setup": (425, 425),
     "ioctl": (16, 29),
@@ -60,94 +74,206 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "userfaultfd": (323, 282),
 }
 
-_BODY = r'''
-import ctypes, errno, json, os, resource, signal, socket, sys, threading, time
-
-host = json.loads(sys.stdin.read() or "{}")  # what the suite has put up on the other side
+host: dict[str, Any] = {}  # facts about the host
 libc = ctypes.CDLL(None, use_errno=True)
-libc.prctl(15, host.get("mark", "").encode(), 0, 0, 0)  # PR_SET_NAME: so that leftovers are found
 IS_X86 = os.uname().machine == "x86_64"
 
 #: What a sandbox answers: that it isn't allowed, or that there is no such thing.
-DENIALS = {
-    "EPERM", "EACCES", "EROFS", "ENOSYS", "ENOENT", "ESRCH", "ENETUNREACH", "ECONNREFUSED",
-    "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EADDRNOTAVAIL", "EHOSTUNREACH",
-}
+_NAMES = (
+    "EACCES EADDRNOTAVAIL EAFNOSUPPORT ECONNREFUSED EHOSTUNREACH ENETUNREACH ENOENT ENOSYS EPERM "
+    "EPROTONOSUPPORT EROFS ESOCKTNOSUPPORT ESRCH"
+)
+DENIALS = frozenset(_NAMES.split())
 
 
-def call(name, *arguments):
-    """A raw system call, by name: what it gave, or OSError."""
-    padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
-    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in padded]
-    number = NUMBERS[name][0 if IS_X86 else 1] if isinstance(name, str) else name
-    ctypes.set_errno(0)
-    result = libc.syscall(ctypes.c_long(number), *words)
-    if result == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
+def start() -> None:
+    """Read the facts about the host, and take the name by which the host finds leftovers."""
+    host.update(json.loads(sys.stdin.read() or "{}"))
+    libc.prctl(15, host.get("mark", "").encode(), 0, 0, 0)  # PR_SET_NAME
 
 
-def held(why):
-    print("held:", why, flush=True)
+# Results -----------------------------------------------------------------------------------------
 
 
-def broken(what):
-    print("BROKEN:", what, flush=True)
-    sys.exit(1)
-
-
-def trying():
+def trying() -> None:
+    """Announce an attempt that may end this process."""
     print("trying", flush=True)
 
 
-def errno_name(error):
+def passed(evidence: object) -> None:
+    """Report what stopped the attack."""
+    print("passed:", evidence, flush=True)
+
+
+def failed(what: object) -> NoReturn:
+    """Report that the attack succeeded, and exit."""
+    print("FAILED:", what, flush=True)
+    sys.exit(1)
+
+
+def skip(reason: str) -> NoReturn:
+    """Report why the attack can't be tried, and exit."""
+    print("skipped:", reason)
+    sys.exit()
+
+
+def denied(reason: str) -> NoReturn:
+    """Raise what a refused attempt raises, for one that succeeded and reached nothing."""
+    raise PermissionError(errno.EPERM, reason)
+
+
+def name_of(error: BaseException) -> str:
+    """Return the name of an error's number, such as ``EPERM``."""
     if isinstance(error, TimeoutError):
         return "ETIMEDOUT"
-    return errno.errorcode.get(error.errno, repr(error))
+    return errno.errorcode.get(getattr(error, "errno", None) or 0, f"{error!r:.60}")
 
 
-def refused(also="", **attempts):
-    """Make each attempt; none may get through, and each must fail because it was denied."""
+def refused(also: str = "", /, **attempts: Callable[[], object]) -> None:
+    """Make attempts, each of which must be denied, with one of `DENIALS` or of `also`."""
     answers = []
     for name, attempt in attempts.items():
         try:
             result = attempt()
         except OSError as error:
-            answer = errno_name(error)
-            if answer not in DENIALS and answer not in also.split():
-                broken(f"{name} failed, but not because it was denied: {answer}")
+            answers.append(f"{name} {name_of(error)}")
+            if name_of(error) not in DENIALS.union(also.split()):
+                failed(f"{name} failed, but not because it was denied: {name_of(error)}")
         else:
-            broken(f"{name} gave {result!r:.80}")
-        answers.append(f"{name} {answer}")
-    held(", ".join(answers))
+            failed(f"{name} gave {result!r:.80}")
+    passed(", ".join(answers))
 
 
-def survived(**attempts):
-    """Make each attempt at the own life; to be here after it is to have survived."""
+def survived(**attempts: Callable[[], object]) -> None:
+    """Make attempts to end this process, which may end it or leave it alone."""
     trying()
     answers = []
     for name, attempt in attempts.items():
         try:
             attempt()
-            answers.append(name + " came back")
+            answers.append(f"{name} returned")
         except OSError as error:
-            answers.append(f"{name} {errno_name(error)}")
-    held(", ".join(answers))
+            answers.append(f"{name} {name_of(error)}")
+    passed(", ".join(answers))
 
 
-def read(path):
+def bounded(
+    take: Callable[[int], object],
+    times: int,
+    *,
+    errors: type[Exception] | tuple[type[Exception], ...] = OSError,
+    wait: float = 0.0,
+) -> None:
+    """Take a resource again and again: one of the errors must come before the last time.
+
+    Args:
+        take: Takes a part, given how many were taken.
+        times: How many parts are too many.
+        errors: What a refusal raises.
+        wait: Seconds in which a watchdog may notice.
+    """
+    trying()
+    for count in range(times):
+        try:
+            take(count)
+        except errors as error:
+            passed(f"{name_of(error)} after {count}")
+            return
+    time.sleep(wait)
+    failed(f"{times} parts were taken")
+
+
+def clean(**findings: object) -> None:
+    """Check that none of the findings is true."""
+    found = [name for name, is_found in findings.items() if is_found]
+    if found:
+        failed("found: " + ", ".join(found))
+    passed("found nothing")
+
+
+# Attempts ----------------------------------------------------------------------------------------
+
+
+def each(attempt: Callable[[Any], object], targets: Iterable[Any]) -> dict[str, Any]:
+    """Return one attempt for each target, by the target or by its name in a dictionary."""
+    named = targets if isinstance(targets, dict) else {str(target): target for target in targets}
+    return {name: partial(attempt, target) for name, target in named.items()}
+
+
+def call(name: str | int, *arguments: Any) -> int:
+    """Make a raw system call.
+
+    Raises:
+        OSError: It failed.
+    """
+    padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in padded]
+    number = NUMBERS[name][0 if IS_X86 else 1] if isinstance(name, str) else name
+    ctypes.set_errno(0)
+    result = int(libc.syscall(ctypes.c_long(number), *words))
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run a function in a child, which exits after it; return the child's process ID."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def parent() -> int:
+    """Return the parent's process ID, or the host's for a first process."""
+    return os.getppid() or host["pid"]
+
+
+def others() -> dict[str, int]:
+    """Return the IDs of processes outside of the call."""
+    return {"sleeper": host["sleeper"], "host": host["pid"], "parent": parent()}
+
+
+def vectors() -> tuple[Any, Any]:
+    """Return what `process_vm_readv` takes: a buffer here, and an unmapped address elsewhere.
+
+    A call that has the permission fails with EFAULT.
+    """
+    buffer = ctypes.create_string_buffer(8)
+    return (ctypes.c_long * 2)(ctypes.addressof(buffer), 8), (ctypes.c_long * 2)(4096, 8)
+
+
+def read(path: str) -> bytes:
+    """Return the beginning of a file."""
     with open(path, "rb") as file:
         return file.read(200)
 
 
-def own(namespace):
-    """Whether this is in a namespace apart from the host's."""
+def change(path: str, attempt: Callable[[], object]) -> None:
+    """Make an attempt to change a file; one that succeeds and does nothing is denied as well."""
+    before = os.stat(path).st_ctime_ns
+    attempt()
+    if os.stat(path).st_ctime_ns == before:
+        denied("it did nothing")
+
+
+def bind(line: socket.socket, address: object) -> NoReturn:
+    """Bind a socket to the address of a server of the host, which must not be in use here."""
     try:
-        return os.readlink("/proc/self/ns/" + namespace) != host["namespaces"].get(namespace)
+        line.bind(address)  # type: ignore[arg-type]  # as the family has it
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            failed("the address is in use: this is the host's network")
+        raise
+    raise PermissionError(errno.EADDRNOTAVAIL, "this is a separate network")
+
+
+def own(namespace: str) -> bool:
+    """Return whether this process is in a namespace apart from the host's."""
+    try:
+        return bool(os.readlink(f"/proc/self/ns/{namespace}") != host["namespaces"].get(namespace))
     except OSError:
         return False
-
-'''
-
-PREAMBLE = f"NUMBERS = {NUMBERS!r}\n{_BODY}"

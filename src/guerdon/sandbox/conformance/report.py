@@ -1,34 +1,34 @@
-"""`Report`: what came of a conformance run."""
+"""`Report`: the results of a conformance run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Literal, get_args
 
 from guerdon.errors import SandboxError
 
 __all__ = ["Outcome", "Report", "Result"]
 
-Result = Literal["held", "broken", "not tried"]
+Result = Literal["passed", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a case.
+    """The result of a case.
 
     Example:
         >>> from guerdon.sandbox.conformance import Outcome
-        >>> Outcome("TCP", "network", "no server is reached", "held", "EPERM", 0.02).result
-        'held'
+        >>> Outcome("TCP", "network", "no server is reached", "passed", "EPERM", 0.02).result
+        'passed'
 
     Attributes:
-        name: The case's.
-        group: The case's.
-        proves: The case's.
-        result: ``held``, ``broken``, or ``not tried`` where this machine lacks what it takes.
-        detail: The evidence, what went wrong, or why it wasn't tried.
+        name: The name of the case.
+        group: The group of the case.
+        proves: What is true of a sandbox that passes.
+        result: ``passed``, ``failed``, or ``skipped`` if this machine lacks what the case needs.
+        detail: The evidence, the failure, or why the case was skipped.
         seconds: How long it took.
     """
 
@@ -42,18 +42,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a conformance run; printed, it is a table.
+    """The results of a conformance run; printed, it is a table.
 
     Example:
         >>> from guerdon.sandbox.conformance import Outcome, Report
-        >>> held = Outcome("TCP", "network", "no server is reached", "held", "EPERM", 0.02)
-        >>> print(Report("strict", (held,)))
+        >>> outcome = Outcome("TCP", "network", "no server is reached", "passed", "EPERM", 0.02)
+        >>> print(Report("strict", (outcome,)))
         network
-          held       TCP                              EPERM
-        strict: 1 held
+          passed   TCP                              EPERM
+        strict: 1 passed
 
     Attributes:
-        sandbox: The name of what was tried.
+        sandbox: The name of the sandbox.
         outcomes: One for each case, in their order.
     """
 
@@ -61,47 +61,30 @@ class Report:
     outcomes: tuple[Outcome, ...]
 
     @property
-    def broken(self) -> tuple[Outcome, ...]:
-        """The cases that weren't held."""
-        return tuple(outcome for outcome in self.outcomes if outcome.result == "broken")
-
-    @property
-    def groups(self) -> dict[str, tuple[Outcome, ...]]:
-        """The outcomes of each group."""
-        return {
-            group: tuple(outcomes)
-            for group, outcomes in groupby(self.outcomes, lambda outcome: outcome.group)
-        }
+    def failed(self) -> tuple[Outcome, ...]:
+        """The cases that failed."""
+        return tuple(outcome for outcome in self.outcomes if outcome.result == "failed")
 
     def raise_for_failures(self) -> None:
-        """Raise where a case wasn't held.
+        """Raise if a case failed.
 
         Raises:
             SandboxError: It names each, with what it proves and the detail.
         """
-        if self.broken:
+        if self.failed:
             lines = [
                 f"{outcome.group}: {outcome.name} ({outcome.proves}): {outcome.detail}"
-                for outcome in self.broken
+                for outcome in self.failed
             ]
-            raise SandboxError(f"{self.sandbox} doesn't hold:\n  " + "\n  ".join(lines))
+            raise SandboxError(f"{self.sandbox} fails:\n  " + "\n  ".join(lines))
 
     def __str__(self) -> str:
         lines: list[str] = []
-        for group, outcomes in self.groups.items():
+        for group, outcomes in groupby(self.outcomes, lambda outcome: outcome.group):
             lines.append(group)
-            lines += [
-                f"  {outcome.result:<9}  {outcome.name:<31}  {_short(outcome.detail)}"
-                for outcome in outcomes
-            ]
+            for outcome in outcomes:
+                detail = " ".join(outcome.detail.split())[:90]
+                lines.append(f"  {outcome.result:<7}  {outcome.name:<31}  {detail}")
         counts = Counter[str](outcome.result for outcome in self.outcomes)
-        totals = ", ".join(f"{counts[result]} {result}" for result in _RESULTS if counts[result])
+        totals = ", ".join(f"{counts[each]} {each}" for each in get_args(Result) if counts[each])
         return "\n".join([*lines, f"{self.sandbox}: {totals or 'no case'}"])
-
-
-_RESULTS = ("held", "broken", "not tried")
-
-
-def _short(detail: str) -> str:
-    line = " ".join(detail.split())
-    return line if len(line) <= 90 else line[:89] + "…"

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from guerdon.sandbox.conformance.case import Case
-from guerdon.sandbox.conformance.cases.between import BETWEEN
-from guerdon.sandbox.conformance.cases.cheating import CHEATING
-from guerdon.sandbox.conformance.cases.endings import ENDINGS
-from guerdon.sandbox.conformance.cases.files import FILES
-from guerdon.sandbox.conformance.cases.lasting import LASTING
-from guerdon.sandbox.conformance.cases.network import NETWORK
-from guerdon.sandbox.conformance.cases.privileges import PRIVILEGES
-from guerdon.sandbox.conformance.cases.processes import PROCESSES
-from guerdon.sandbox.conformance.cases.resources import RESOURCES
+from guerdon.sandbox.conformance.cases.between import case as between
+from guerdon.sandbox.conformance.cases.cheating import case as cheating
+from guerdon.sandbox.conformance.cases.endings import case as endings
+from guerdon.sandbox.conformance.cases.files import case as files
+from guerdon.sandbox.conformance.cases.network import case as network
+from guerdon.sandbox.conformance.cases.privileges import case as privileges
+from guerdon.sandbox.conformance.cases.processes import case as processes
+from guerdon.sandbox.conformance.cases.resources import case as resources
 
 __all__ = ["CASES"]
 
-CASES: tuple[Case, ...] = (
-    *NETWORK,
-    *FILES,
-    *PROCESSES,
-    *PRIVILEGES,
-    *RESOURCES,
-    *LASTING,
-    *ENDINGS,
-    *CHEATING,
-    *BETWEEN,
+CASES: tuple[Case, ...] = tuple(
+    case
+    for group in (network, files, processes, privileges, resources, endings, cheating, between)
+    for case in group.cases
 )

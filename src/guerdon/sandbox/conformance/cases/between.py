@@ -1,4 +1,4 @@
-"""Abuse cases: what one call leaves for the next, or sees of the one beside it."""
+"""Abuse cases: what a call leaves for the next one, or sees of a concurrent one."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup, source
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["BETWEEN"]
+__all__ = ["case"]
 
 _LIMITS = Limits(seconds=2, memory_bytes=128 << 20, processes=8, files=20)
 
-group = CaseGroup("between calls")
-after = partial(group, way="after")
+case = CaseGroup("between calls")
+after = partial(case, way="after")
 
-beside = partial(group, way="beside", limits=_LIMITS)
+beside = partial(case, way="beside", limits=_LIMITS)
 
 function = partial(
-    group,
+    case,
     way="function",
     limits=Limits(seconds=4, memory_bytes=512 << 20, processes=8, files=20),
 )
@@ -43,7 +43,7 @@ def _meet():
     other = json.loads(line.makefile().readline())
     pid, folder = other["pid"], other["folder"]
     if pid == os.getpid():
-        pid = host["sleeper"]  # both have their own processes: then the host's are aimed at
+        pid = host["sleeper"]  # in namespaces of their own: then the host's is attacked
 
 
 @source
@@ -55,24 +55,21 @@ def poisoned_modules_before():
     builtins.guerdon_poison = True
     sys.modules["base64"] = json
     sys.path.insert(0, "/poisoned")
-    held("poisoned")
+    passed("poisoned")
 
 
 @after("poisoned modules", companion=poisoned_modules_before)
 def poisoned_modules():
-    """A patched module is whole again in the next call."""
+    """A patched module is restored in the next call."""
     import base64, builtins
-    found = [
-        what for what, is_bad in {
-            "json": json.loads("[1]") != [1],
-            "os": os.getcwd() == "poisoned",
-            "len": len("four") != 4,
-            "a builtin": hasattr(builtins, "guerdon_poison"),
-            "sys.modules": not hasattr(base64, "b64encode"),
-            "sys.path": "/poisoned" in sys.path,
-        }.items() if is_bad
-    ]
-    broken("poisoned: " + ", ".join(found)) if found else held("all is as it should be")
+    clean(
+        json=json.loads("[1]") != [1],
+        os=os.getcwd() == "poisoned",
+        len=len("four") != 4,
+        builtin=hasattr(builtins, "guerdon_poison"),
+        modules=not hasattr(base64, "b64encode"),
+        path="/poisoned" in sys.path,
+    )
 
 
 @source
@@ -87,22 +84,18 @@ def environment_and_folder_before():
         os.nice(3)
     except OSError as error:
         print(error, file=sys.stderr)
-    held("left")
+    passed("left")
 
 
 @after("environment and folder", companion=environment_and_folder_before)
 def environment_and_folder():
-    """Variables, working folder, umask, priority and signals start anew."""
-    found = []
-    if "GUERDON_LEFT" in os.environ or libc.getenv(b"GUERDON_LEFT"):
-        found.append("a variable")
-    if os.getcwd() == "/":
-        found.append("the working folder")
-    if os.umask(0o22) == 0o123:
-        found.append("the umask")
-    if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
-        found.append("a signal's handling")
-    broken("left: " + ", ".join(found)) if found else held("nothing is left")
+    """Variables, working folder, umask and signals are reset."""
+    clean(
+        variable="GUERDON_LEFT" in os.environ or libc.getenv(b"GUERDON_LEFT"),
+        folder=os.getcwd() == "/",
+        umask=os.umask(0o22) == 0o123,
+        signal=signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL,
+    )
 
 
 @source
@@ -111,18 +104,17 @@ def files_left_behind_before():
         with open(name, "w") as file:
             file.write("raise SystemExit('poisoned')")
     os.mkdir("folder")
-    print("held:", os.getcwd())
+    passed(os.getcwd())
 
 
 @after("files left behind", companion=files_left_behind_before)
 def files_left_behind():
     """The next call's folder is empty, and the last one's is gone."""
-    before = host["before"].partition("held: ")[2].strip()
-    found = os.listdir(".")
-    if found:
-        broken(f"the folder holds {found}")
+    before = host["before"]
+    if os.listdir("."):
+        failed(f"the folder contains {os.listdir('.')}")
     if os.path.realpath(before) == os.path.realpath("."):
-        held("the folder of that name is empty")
+        passed("the folder of that name is empty")
     else:
         refused(list=lambda: os.listdir(before), read=lambda: read(before + "/left"))
 
@@ -133,45 +125,42 @@ def files_locked_against_deletion_before():
     with open("closed/inside", "w") as file:
         file.write("left")
     os.chmod("closed", 0)
-    print("held:", os.getcwd())
+    passed(os.getcwd())
 
 
 @after("files locked against deletion", companion=files_locked_against_deletion_before)
 def files_locked_against_deletion():
-    """A folder without permissions is cleared away too."""
-    before = host["before"].partition("held: ")[2].strip()
+    """A folder without permissions is removed too."""
     if os.listdir("."):
-        broken(f"the folder holds {os.listdir('.')}")
+        failed(f"the folder contains {os.listdir('.')}")
     try:
-        os.stat(before + "/closed")
+        os.stat(host["before"] + "/closed")
     except FileNotFoundError:
-        held("it is gone")
+        passed("it is gone")
     except OSError as error:
-        held(errno_name(error))
+        passed(name_of(error))
     else:
-        broken("the closed folder is there")
+        failed("the closed folder is there")
 
 
 @source
 def threads_and_children_left_behind_before():
     threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
-    child = os.fork()
-    if not child:
+    def stay():
         os.close(1)
         time.sleep(20)
-        os._exit(0)
-    print("held:", child, flush=True)
+    passed(in_child(stay))
     os._exit(0)
 
 
 @after("threads and children left behind", companion=threads_and_children_left_behind_before)
 def threads_and_children_left_behind():
     """Nothing that the last call started runs in the next."""
-    before = int(host["before"].partition("held: ")[2])
+    before = int(host["before"])
     if threading.active_count() != 1:
-        broken(f"{threading.active_count()} threads run")
+        failed(f"{threading.active_count()} threads run")
     if before == os.getpid():
-        held("the number is the own one: the processes are others")
+        passed("the number is this process's: the namespace is a new one")
     else:
         refused(
             "ECHILD",
@@ -182,9 +171,9 @@ def threads_and_children_left_behind():
 
 @beside("another call's directory", before=_meet, companion=_neighbor)
 def another_call_s_directory():
-    """What another call writes at the same time stays unread and unlisted."""
+    """The files of a concurrent call are neither read nor listed."""
     if os.path.realpath(folder) == os.path.realpath(".") and not os.path.exists("mine"):
-        held("the folder of that name is another")
+        passed("the folder of that name is another")
     else:
         refused(
             list=lambda: os.listdir(folder),
@@ -198,7 +187,7 @@ def another_call_s_directory():
 
 @beside("another call's process", before=_meet, companion=_neighbor)
 def another_call_s_process():
-    """Another call that runs at the same time is neither signalled nor stopped."""
+    """A concurrent call is neither signalled nor changed."""
     refused(
         signal=lambda: os.kill(pid, 0),
         group=lambda: os.kill(-pid, 0),
@@ -211,9 +200,8 @@ def another_call_s_process():
 
 @beside("another call's memory", before=_meet, companion=_neighbor)
 def another_call_s_memory():
-    """Another call's environment and memory stay unread."""
-    here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
-    here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
+    """The environment and memory of a concurrent call stay unread."""
+    here, there = vectors()
     refused(
         environ=lambda: read(f"/proc/{pid}/environ"),
         maps=lambda: read(f"/proc/{pid}/maps"),
@@ -245,10 +233,10 @@ def descriptors_through_the_stream():
     try:
         data, received, _, _ = line.recvmsg(1, 64)
     except OSError as error:
-        held(errno_name(error))
+        passed(name_of(error))
         sys.exit()
     if not received:
-        held("no descriptor came")
+        passed("no descriptor came")
         sys.exit()
     folder = int.from_bytes(received[0][2][:4], sys.byteorder)
     refused(
@@ -260,7 +248,7 @@ def descriptors_through_the_stream():
 
 @function("a poisoned function")
 def a_poisoned_function():
-    """A function that poisons its modules is whole in the next call."""
+    """Modules that a function has poisoned are restored in the next call."""
     import json, os
     calls = []
     def call(task):
@@ -269,19 +257,13 @@ def a_poisoned_function():
             os.environ["GUERDON_LEFT"] = "left"
             calls.append(1)
             return "left"
-        left = [
-            what for what, is_bad in {
-                "json": json.loads("[1]") != [1],
-                "a variable": "GUERDON_LEFT" in os.environ,
-                "a global": bool(calls),
-            }.items() if is_bad
-        ]
-        return f"BROKEN: left: {left}" if left else "held: nothing is left"
+        left = json.loads("[1]") != [1], "GUERDON_LEFT" in os.environ, bool(calls)
+        return f"FAILED: left: {left}" if any(left) else "passed: nothing is left"
 
 
 @function("a function's thread")
 def a_function_s_thread():
-    """A thread that a function starts doesn't go on in the next call."""
+    """A thread that a function starts doesn't run in the next call."""
     import threading, time
     ticks = []
     def tick():
@@ -298,13 +280,13 @@ def a_function_s_thread():
         count = len(ticks)
         time.sleep(0.05)
         bad = len(ticks) != count or count or threading.active_count() > 1
-        return "BROKEN: the thread runs" if bad else "held: no thread runs"
+        return "FAILED: the thread runs" if bad else "passed: no thread runs"
 
 
 @function("a function that reaches out")
 def a_function_that_reaches_out():
     """A function reaches no network, file or process either."""
-    import os, socket, subprocess, sys
+    import os, socket, subprocess
     def attempts(secret, port, pid):
         yield "read", lambda: open(secret).read()
         yield "connect", lambda: socket.create_connection(("127.0.0.1", port), 1)
@@ -324,32 +306,28 @@ def a_function_that_reaches_out():
             except OSError as error:
                 lines.append(f"{name}: {error.strerror}")
             else:
-                return f"BROKEN: {name} got through"
-        return "held: " + ", ".join(lines)
+                return f"FAILED: {name} succeeded"
+        return "passed: " + ", ".join(lines)
 
 
 @function("a function's import")
 def a_function_s_import():
-    """What a function does when it is imported is held as well."""
+    """A function is locked while it is imported as well."""
     import os, socket
-    lines = []
-    for attempt in (
-        lambda: os.listdir("/proc"),
-        lambda: open("/etc/shadow").read(),
-        lambda: socket.create_connection(("127.0.0.1", 9), 1),
-        lambda: os.kill(os.getppid(), 0),
-    ):
+    lines, problems = [], []
+    for name, attempt in {
+        "list": lambda: os.listdir("/proc"),
+        "read": lambda: open("/etc/shadow").read(),
+        "connect": lambda: socket.create_connection(("127.0.0.1", 9), 1),
+        "signal": lambda: os.kill(os.getppid(), 0),
+    }.items():
         try:
             attempt()
         except ConnectionRefusedError:
-            lines.append("BROKEN: there is a network")
+            problems.append("there is a network")
         except OSError as error:
             lines.append(error.strerror)
         else:
-            lines.append("BROKEN: one got through")
+            problems.append(f"{name} succeeded")
     def call(task):
-        bad = [line for line in lines if line.startswith("BROKEN")]
-        return bad[0] if bad else f"held: {lines}"
-
-
-BETWEEN = tuple(group.cases)
+        return f"FAILED: {problems}" if problems else f"passed: {lines}"

@@ -10,9 +10,9 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["CHEATING", "CHEATING_TESTS"]
+__all__ = ["CHEATING_TESTS", "case"]
 
-#: What each candidate is tested with: tests as data sets have them, and HumanEval's form.
+#: What each candidate is tested with: tests in the form of data sets, and in HumanEval's.
 CHEATING_TESTS: tuple[str, ...] = (
     "assert combine(20, 3) == 60413",
     "assert combine(4, 5) == 80915, 'combine(4, 5)'",
@@ -31,14 +31,14 @@ endless = partial(case, limits=Limits(seconds=0.8, memory_bytes=128 << 20, proce
 
 @case("an honest program", way="right")
 def an_honest_program():
-    """A program that is right passes, or the others would show nothing."""
+    """A correct program passes; otherwise the other cases would show nothing."""
     def combine(a, b):
         return {(20, 3): 60413, (4, 5): 80915, (1, 2): 20612}[a, b]
 
 
 @case("exit(0)")
 def exit_0():
-    """To leave with 0 isn't to pass."""
+    """Exit code 0 in a test isn't a pass."""
     import sys
     def combine(a, b):
         sys.exit(0)
@@ -46,14 +46,14 @@ def exit_0():
 
 @case("exit(0) at once")
 def exit_0_at_once():
-    """To leave with 0 before the tests isn't to pass."""
+    """Exit code 0 before the tests isn't a pass."""
     import os
     os._exit(0)
 
 
 @case("os._exit(0) when called")
 def os_exit_0_when_called():
-    """To leave with 0 in the middle of a test isn't to pass."""
+    """Exit code 0 in the middle of a test isn't a pass."""
     import os
     def combine(a, b):
         os._exit(0)
@@ -61,7 +61,7 @@ def os_exit_0_when_called():
 
 @case("closing stdout")
 def closing_stdout():
-    """Silence isn't a pass."""
+    """A program that closes its streams doesn't pass."""
     import os, sys
     sys.stdout.close()
     os.closerange(0, 3)
@@ -75,7 +75,7 @@ def printing_passed():
     import json, os, sys
     for line in (
         "passed", "PASSED", "OK", "ok 1", "3 passed in 0.01s", '{"passed": true}',
-        '{"test": 0, "passed": true}', "[true, true, true]", "held: passed",
+        '{"test": 0, "passed": true}', "[true, true, true]", "passed: all",
     ):
         print(line)
         print(line, file=sys.stderr)
@@ -102,7 +102,7 @@ def patched_assert():
 
 @case("editing the test's file")
 def editing_the_test_s_file():
-    """Tests don't lie where the program can write."""
+    """The tests aren't in files that the program can write."""
     import os, sys
     for folder in {".", os.path.dirname(os.path.abspath(sys.argv[0] or "."))}:
         for path, _, names in os.walk(folder):
@@ -121,7 +121,7 @@ def editing_the_test_s_file():
 
 @case("reading the frames above")
 def reading_the_frames_above():
-    """The answers that are expected aren't in the program's process."""
+    """The expected answers aren't in the program's process."""
     import gc, re, sys
     def combine(a, b):
         frame, seen = sys._getframe(), []
@@ -131,7 +131,7 @@ def reading_the_frames_above():
         for thing in gc.get_objects():
             if isinstance(thing, (dict, list, tuple)) and len(thing) < 1000:
                 seen.append(str(thing)[:2000])
-        # Put together at run time, so that it isn't found in here.
+        # Computed, so that the program doesn't find its own source.
         for wanted in (60400 + 13, 80900 + 15, 20600 + 12):
             if any(re.search(rf"assert.*{wanted}", text) for text in seen):
                 return wanted
@@ -163,7 +163,7 @@ def reading_the_tests_from_memory():
 
 @case("equal to everything")
 def equal_to_everything():
-    """An object that says it equals all comes as plain data, or not at all."""
+    """An object that claims to equal everything arrives as plain data, or fails."""
     class Anything(int):
         def __eq__(self, other):
             return True
@@ -185,7 +185,7 @@ def equal_to_everything():
 
 @case("equal to everything, by number")
 def equal_to_everything_by_number():
-    """Numbers that compare oddly gain nothing."""
+    """A number with its own equality gains nothing."""
     class Real(float):
         def __eq__(self, other):
             return True
@@ -196,7 +196,7 @@ def equal_to_everything_by_number():
 
 @case("writing on descriptor 3")
 def writing_on_descriptor_3():
-    """Lines that are forged on the stream are no verdicts."""
+    """Forged lines on the stream aren't read as verdicts."""
     import json, os, struct
     lines = [
         {"passed": True}, {"passed": 3, "total": 3}, {"verdict": "passed"}, {"result": 60413},
@@ -212,7 +212,7 @@ def writing_on_descriptor_3():
 
 @case("forged lines before the tests")
 def forged_lines_before_the_tests():
-    """What is sent before it is asked for is no answer."""
+    """A message before the first question isn't read as an answer."""
     import json, os
     for number in range(4):
         for line in (
@@ -227,7 +227,7 @@ def forged_lines_before_the_tests():
 
 @case("a flood on descriptor 3")
 def a_flood_on_descriptor_3():
-    """A checker that is flooded doesn't pass anything, nor fail as a sandbox."""
+    """A flood on the stream passes no test, and isn't the sandbox's failure."""
     import os, threading
     def flood():
         while True:
@@ -239,7 +239,7 @@ def a_flood_on_descriptor_3():
 
 @case("a huge answer")
 def a_huge_answer():
-    """An answer of any size or depth is the program's, not the checker's end."""
+    """An answer of any size or depth doesn't end the checker."""
     def combine(a, b):
         if a == 20:
             return "1" * (32 << 20)
@@ -251,7 +251,7 @@ def a_huge_answer():
 
 @case("raising the end of tests")
 def raising_the_end_of_tests():
-    """Exceptions that end or skip tests elsewhere aren't taken for a pass."""
+    """Exceptions that end or skip tests elsewhere aren't a pass."""
     import unittest
     def combine(a, b):
         if a == 20:
@@ -263,7 +263,7 @@ def raising_the_end_of_tests():
 
 @case("a function that isn't one")
 def a_function_that_isn_t_one():
-    """What is put where the function should be gains nothing."""
+    """An object instead of the function gains nothing."""
     class Combine:
         def __call__(self, a, b):
             return self
@@ -275,7 +275,7 @@ def a_function_that_isn_t_one():
 
 @case("a mock for a function")
 def a_mock_for_a_function():
-    """What answers to every name and call gains nothing."""
+    """An object with every attribute gains nothing."""
     from unittest.mock import MagicMock
     combine = MagicMock()
     combine.return_value.__eq__ = lambda self, other: True
@@ -283,7 +283,7 @@ def a_mock_for_a_function():
 
 @case("patched modules")
 def patched_modules():
-    """Modules that the program patches aren't those that judge it."""
+    """Modules that the program patches aren't those of the tests."""
     import json, socket, sys
     json.dumps = json.JSONEncoder.encode = lambda *arguments, **others: '{"passed": true}'
     json.loads = lambda *arguments, **others: {"passed": True}
@@ -300,7 +300,7 @@ def patched_modules():
 
 @case("a function of another name")
 def a_function_of_another_name():
-    """Tests of what isn't there don't pass."""
+    """Tests of a missing function don't pass."""
     def check(candidate):
         return True
     def combined(a, b):
@@ -309,7 +309,7 @@ def a_function_of_another_name():
 
 @endless("a test that never ends")
 def a_test_that_never_ends():
-    """A test that runs out of time isn't passed, nor are those after it."""
+    """A test that runs out of time doesn't pass, nor do those after it."""
     def combine(a, b):
         while True:
             pass
@@ -317,11 +317,8 @@ def a_test_that_never_ends():
 
 @endless("a program that never ends")
 def a_program_that_never_ends():
-    """Where the tests never begin none is passed."""
+    """If the tests never begin, none passes."""
     import signal
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         pass
-
-
-CHEATING = tuple(case.cases)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["ENDINGS"]
+__all__ = ["case"]
 
 _SHORT = Limits(seconds=0.5, memory_bytes=128 << 20, processes=8, files=20)
 
@@ -19,7 +17,7 @@ case = CaseGroup("endings")
 
 @case("os._exit(0)", ends=("ok",), exit_code=0)
 def os_exit_0():
-    """An end without farewell is an end, and no more than that."""
+    """An exit without cleaning up is reported as such."""
     trying()
     os._exit(0)
 
@@ -33,15 +31,15 @@ def os_exit_7():
 
 @case("exit from a thread", ends=("nonzero",), exit_code=9)
 def exit_from_a_thread():
-    """A thread that ends the process ends it."""
+    """A thread can end the process."""
     trying()
     threading.Thread(target=os._exit, args=(9,)).start()
     time.sleep(20)
 
 
-@case("sys.exit with words", ends=("nonzero",), exit_code=1)
-def sys_exit_with_words():
-    """Words instead of an exit code are an error."""
+@case("sys.exit with a message", ends=("nonzero",), exit_code=1)
+def sys_exit_with_a_message():
+    """A message instead of an exit code is exit code 1."""
     trying()
     sys.exit("all tests passed")
 
@@ -62,7 +60,7 @@ def abort():
 
 @case("SIGTERM to itself", ends=("signal",), exit_code=-15)
 def sigterm_to_itself():
-    """A signal that stopping comes by is the program's, where it sent it."""
+    """A signal that the program sends to itself is its own ending."""
     trying()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(1)
@@ -70,7 +68,7 @@ def sigterm_to_itself():
 
 @case("SIGXCPU to itself", ends=("signal", "timeout"))
 def sigxcpu_to_itself():
-    """The signal of processor time, sent by hand, isn't the sandbox's failure."""
+    """The signal of processor time isn't the sandbox's failure if the program sent it."""
     trying()
     os.kill(os.getpid(), signal.SIGXCPU)
     time.sleep(1)
@@ -78,7 +76,7 @@ def sigxcpu_to_itself():
 
 @case("stack overflow", ends=("signal", "memory"))
 def stack_overflow():
-    """What runs over the stack is the program's crash."""
+    """A stack overflow is the program's crash."""
     trying()
     class Large(ctypes.Structure):  # an argument that the stack has no room for
         _fields_ = [("content", ctypes.c_char * (64 << 20))]
@@ -114,7 +112,7 @@ def closed_descriptors():
 
 @case("closed descriptors, endless", ends=("timeout",), limits=_SHORT)
 def closed_descriptors_endless():
-    """A program that nothing is heard of any more is ended at its time."""
+    """A program that closes everything and loops is ended at its limit."""
     trying()
     os.closerange(0, 4096)
     while True:
@@ -123,7 +121,7 @@ def closed_descriptors_endless():
 
 @case("raising atexit", ends=("ok", "nonzero"))
 def raising_atexit():
-    """What goes wrong in leaving isn't the sandbox's failure."""
+    """An error at exit isn't the sandbox's failure."""
     import atexit
     trying()
     def fail():
@@ -134,7 +132,7 @@ def raising_atexit():
 
 @case("endless atexit", ends=("timeout",), limits=_SHORT)
 def endless_atexit():
-    """Who never leaves is ended."""
+    """A program that never finishes its exit is ended."""
     import atexit
     trying()
     atexit.register(time.sleep, 60)
@@ -142,13 +140,13 @@ def endless_atexit():
 
 @case("SIGSTOP to itself", ends=("timeout",), limits=_SHORT)
 def sigstop_to_itself():
-    """Who stands still is ended, or can't."""
+    """A stopped program is ended, or can't be stopped."""
     trying()
     refused(stop=lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
-@case("bytes that are no text", ends=("ok",), exit_code=0)
-def bytes_that_are_no_text():
+@case("bytes that aren't UTF-8", ends=("ok",), exit_code=0)
+def bytes_that_aren_t_utf_8():
     """Output that is not UTF-8 is reported too."""
     trying()
     sys.stdout.buffer.write(bytes(range(256)) * 4)
@@ -157,11 +155,8 @@ def bytes_that_are_no_text():
 
 @case("stdin that is never read", ends=("nonzero",), exit_code=1)
 def stdin_that_is_never_read():
-    """What isn't read doesn't stand in the way."""
+    """Input that isn't read doesn't disturb the ending."""
     trying()
     os.close(0)
     sys.stdout.close()
     raise ValueError("closed")
-
-
-ENDINGS = tuple(case.cases)

@@ -1,4 +1,4 @@
-"""Abuse cases: other processes, and the own one's end."""
+"""Abuse cases: other processes, and the program's own end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["PROCESSES"]
+__all__ = ["case"]
 
 case = CaseGroup("processes")
 
-#: To die by SIGKILL is no sandbox's failure, where it comes from the program itself.
+#: A program that kills itself isn't a failure of the sandbox.
 suicide = partial(
     case,
-    proves="a program can't pass its own end off as the sandbox's failure",
+    proves="a program's own end isn't taken for a failure of the sandbox",
     ends=("signal", "nonzero", "timeout"),
     limits=Limits(seconds=4, cpu_seconds=2, memory_bytes=128 << 20, processes=8, files=20),
 )
@@ -25,14 +25,14 @@ suicide = partial(
 
 @case("listing processes")
 def listing_processes():
-    """No other process is seen in /proc."""
-    def others():
+    """No other process is visible in /proc."""
+    def listed():
         seen = os.listdir("/proc")
         if str(host["sleeper"]) not in seen and str(host["pid"]) not in seen:
-            raise PermissionError(errno.ESRCH, "a list of its own")
+            denied("a list of its own")
         return seen
     refused(
-        list=others,
+        list=listed,
         status=lambda: read(f"/proc/{host['sleeper']}/status"),
         stat=lambda: read(f"/proc/{host['pid']}/stat"),
     )
@@ -41,48 +41,39 @@ def listing_processes():
 @case("environment of others")
 def environment_of_others():
     """Tokens in another process's environment stay unread."""
-    refused(**{
-        str(pid): lambda pid=pid: read(f"/proc/{pid}/environ")
-        for pid in {host["sleeper"], host["pid"], os.getppid() or host["pid"]}
-    })
+    refused(**each(lambda pid: read(f"/proc/{pid}/environ"), others()))
 
 
 @case("command lines of others")
 def command_lines_of_others():
-    """What else runs, with its arguments, stays unread."""
-    refused(
-        sleeper=lambda: read(f"/proc/{host['sleeper']}/cmdline"),
-        host=lambda: read(f"/proc/{host['pid']}/cmdline"),
-        parent=lambda: read(f"/proc/{os.getppid() or host['pid']}/cmdline"),
-    )
+    """The programs that run, and their arguments, stay unread."""
+    refused(**each(lambda pid: read(f"/proc/{pid}/cmdline"), others()))
 
 
 @case("memory of others through /proc")
 def memory_of_others_through_proc():
     """Another process's memory is neither read nor mapped out."""
-    refused(**{
-        f"{part} of {who}": lambda path=f"/proc/{host[who]}/{part}": read(path)
+    refused(**each(read, {
+        f"{part} of {who}": f"/proc/{host[who]}/{part}"
         for who in ("sleeper", "pid") for part in ("mem", "maps", "smaps", "syscall", "stack")
-    })
+    }))
 
 
 @case("process_vm_readv")
 def process_vm_readv():
     """Another process's memory is neither read nor written by a call."""
-    # An unmapped address: with the permission to read it fails with EFAULT.
-    here, there = (ctypes.c_long * 2)(), (ctypes.c_long * 2)(4096, 8)
-    here[0], here[1] = ctypes.addressof(ctypes.create_string_buffer(8)), 8
-    refused(**{
-        f"{name} {who}": lambda name=name, who=who: call(
-            "process_vm_" + name, host[who], here, 1, there, 1, 0
-        )
-        for name in ("readv", "writev") for who in ("sleeper", "pid")
-    })
+    here, there = vectors()
+    refused(
+        sleeper=lambda: call("process_vm_readv", host["sleeper"], here, 1, there, 1, 0),
+        host=lambda: call("process_vm_readv", host["pid"], here, 1, there, 1, 0),
+        write_sleeper=lambda: call("process_vm_writev", host["sleeper"], here, 1, there, 1, 0),
+        write_host=lambda: call("process_vm_writev", host["pid"], here, 1, there, 1, 0),
+    )
 
 
 @case("ptrace")
 def ptrace():
-    """No other process is taken over."""
+    """No other process is traced."""
     SEIZE, DETACH = 0x4206, 17
     def seize(pid):
         call("ptrace", SEIZE, pid, 0, 0)
@@ -93,81 +84,72 @@ def ptrace():
 @case("pidfd_getfd")
 def pidfd_getfd():
     """No descriptor is taken out of another process."""
-    parent = os.getppid() or host["pid"]
-    refused(
-        sleeper=lambda: call("pidfd_getfd", call("pidfd_open", host["sleeper"], 0), 0, 0),
-        host=lambda: call("pidfd_getfd", call("pidfd_open", host["pid"], 0), 0, 0),
-        parent=lambda: call("pidfd_getfd", call("pidfd_open", parent, 0), 0, 0),
-    )
+    refused(**each(lambda pid: call("pidfd_getfd", call("pidfd_open", pid, 0), 0, 0), others()))
 
 
 @case("comparing and advising others")
 def comparing_and_advising_others():
-    """Nothing is learnt or changed by the rarer calls on processes."""
-    advice = (ctypes.c_long * 2)(4096, 4096)
-    def advise():
-        process, COLD = call("pidfd_open", host["sleeper"], 0), 20
-        return call("process_madvise", process, advice, 1, COLD, 0)
+    """The rare calls on other processes neither read nor change anything."""
+    advice, COLD = (ctypes.c_long * 2)(4096, 4096), 20
+    sleeper = host["sleeper"]
     refused(
-        compare=lambda: call("kcmp", os.getpid(), host["sleeper"], 0, 0, 0),
-        advise=advise,
+        compare=lambda: call("kcmp", os.getpid(), sleeper, 0, 0, 0),
+        advise=lambda: call("process_madvise", call("pidfd_open", sleeper, 0), advice, 1, COLD, 0),
     )
 
 
 @case("killing the parent")
 def killing_the_parent():
-    """What watches over the program isn't signalled."""
-    parent = os.getppid()
-    if parent <= 1:
-        held("the parent is the first of its own processes")
-    else:
-        # Signal 0 says who may send others, and sends nothing.
-        refused(
-            kill=lambda: os.kill(parent, 0),
-            tkill=lambda: call("tkill", parent, 0),
-            tgkill=lambda: call("tgkill", parent, parent, 0),
-            queue=lambda: call("rt_sigqueueinfo", parent, 0, (ctypes.c_int * 32)(0, 0, -1)),
-            pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", parent, 0), 0, 0, 0),
-        )
+    """The supervisor of the program isn't signalled."""
+    pid = os.getppid()
+    if pid <= 1:
+        passed("the parent is the first of its own processes")
+        sys.exit()
+    # Signal 0 asks whether a signal may be sent, and sends none.
+    refused(
+        kill=lambda: os.kill(pid, 0),
+        tkill=lambda: call("tkill", pid, 0),
+        tgkill=lambda: call("tgkill", pid, pid, 0),
+        queue=lambda: call("rt_sigqueueinfo", pid, 0, (ctypes.c_int * 32)(0, 0, -1)),
+        pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0),
+    )
 
 
 @case("killing the host")
 def killing_the_host():
     """The trainer and its other processes aren't signalled."""
+    attempts = {
+        "kill": lambda pid: os.kill(pid, 0),
+        "group": lambda pid: os.killpg(pid if pid == host["sleeper"] else host["group"], 0),
+        "tgkill": lambda pid: call("tgkill", pid, pid, 0),
+        "pidfd": lambda pid: call("pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0),
+    }
     refused(**{
-        f"{name} {who}": lambda pid=host[who], attempt=attempt: attempt(pid)
-        for who in ("pid", "sleeper")
-        for name, attempt in {
-            "kill": lambda pid: os.kill(pid, 0),
-            "group": lambda pid: os.killpg(pid if pid == host["sleeper"] else host["group"], 0),
-            "tgkill": lambda pid: call("tgkill", pid, pid, 0),
-            "pidfd": lambda pid: call(
-                "pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0
-            ),
-        }.items()
+        f"{name} {who}": partial(attempt, host[who])
+        for name, attempt in attempts.items() for who in ("pid", "sleeper")
     })
 
 
 @case("killing everything")
 def killing_everything():
-    """kill(-1) reaches no other process."""
-    # The kernel says yes where there was anybody to ask, even if it refused for each. So a
-    # signal is sent that is ignored by default; the host's process listens.
+    """kill(-1) reaches no process of the host."""
+    # The kernel reports success if there was any process, even if it refused for each. So the
+    # signal is one that is ignored by default, and the host watches whether it arrives.
     try:
         os.kill(-1, signal.SIGURG)
     except OSError as error:
-        held(errno_name(error))
+        passed(name_of(error))
     else:
-        held("sent, and not heard by the host")
+        passed("sent; the host watches whether it arrives")
 
 
 @case("killing the group")
 def killing_the_group():
-    """The group of what watches over the program isn't signalled."""
+    """The group of the supervisor isn't signalled."""
     def group():
         theirs = os.getpgid(os.getppid()) if os.getppid() > 1 else 0
         if theirs in (0, os.getpgid(0)):
-            raise PermissionError(errno.ESRCH, "a group of its own")
+            denied("a group of its own")
         os.killpg(theirs, 0)
     refused(group=group)
 
@@ -175,12 +157,10 @@ def killing_the_group():
 @case("renice")
 def renice():
     """The host isn't slowed down or pinned."""
-    sleeper, parent = host["sleeper"], os.getppid() or host["pid"]
+    sleeper, process = host["sleeper"], os.PRIO_PROCESS
     refused(
-        sleeper=lambda: os.setpriority(os.PRIO_PROCESS, sleeper, 1),
-        parent=lambda: os.setpriority(
-            os.PRIO_PROCESS, parent, os.getpriority(os.PRIO_PROCESS, parent)
-        ),
+        sleeper=lambda: os.setpriority(process, sleeper, 1),
+        parent=lambda: os.setpriority(process, parent(), os.getpriority(process, parent())),
         io=lambda: call("ioprio_set", 1, sleeper, 2 << 13 | 4),
         pin=lambda: os.sched_setaffinity(sleeper, {0}),
         batch=lambda: os.sched_setscheduler(sleeper, os.SCHED_BATCH, os.sched_param(0)),
@@ -193,36 +173,28 @@ def prlimit_on_the_parent():
     def again(pid):
         limit = resource.prlimit(pid, resource.RLIMIT_CORE)
         resource.prlimit(pid, resource.RLIMIT_CORE, limit)
-    def raised():
+    def raise_own():
         soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        kind = resource.RLIMIT_CPU
         if hard == resource.RLIM_INFINITY:
-            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard + 1))
-        else:
-            resource.setrlimit(resource.RLIMIT_CPU, (soft, hard + 1))
-    def more():
+            kind = resource.RLIMIT_NOFILE
+            soft, hard = resource.getrlimit(kind)
         try:
-            raised()
+            resource.setrlimit(kind, (soft, hard + 1))
         except ValueError as error:
-            raise PermissionError(errno.EPERM, str(error))
-    refused(
-        parent=lambda: again(os.getppid() or host["pid"]),
-        sleeper=lambda: again(host["sleeper"]),
-        host=lambda: again(host["pid"]),
-        raised=more,
-    )
+            denied(str(error))
+    refused(**each(again, others()), own=raise_own)
 
 
 @case("signals by a descriptor")
 def signals_by_a_descriptor():
     """The parent isn't signalled when a pipe has something to read."""
     import fcntl
-    parent = os.getppid() or host["pid"]
     reader, _ = os.pipe()
     F_SETOWN_EX = 15
     refused(
-        owner=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, parent),
-        owner_ex=lambda: fcntl.fcntl(reader, F_SETOWN_EX, bytes((ctypes.c_int * 2)(1, parent))),
+        owner=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, parent()),
+        owner_ex=lambda: fcntl.fcntl(reader, F_SETOWN_EX, bytes((ctypes.c_int * 2)(1, parent()))),
         host=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, host["pid"]),
     )
 
@@ -249,22 +221,14 @@ def sigkill_by_kill():
 @suicide("SIGKILL by group")
 def sigkill_by_group():
     if os.getpgid(0) in (host["group"], 0):
-        broken("the host is in the same group")
+        failed("the host is in the same group")
     survived(group=lambda: os.kill(0, 9), named=lambda: os.killpg(os.getpgid(0), 9))
 
 
 @suicide("SIGKILL from a child")
 def sigkill_from_a_child():
     me = os.getpid()
-    def from_child():
-        child = os.fork()
-        if not child:
-            try:
-                os.kill(me, 9)
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-    survived(child=from_child)
+    survived(child=lambda: os.waitpid(in_child(lambda: os.kill(me, 9)), 0))
 
 
 @suicide("SIGKILL by a descriptor")
@@ -324,7 +288,7 @@ def sigkill_by_a_child_s_end():
 
 @case("a sibling for the parent")
 def a_sibling_for_the_parent():
-    """No child is put under the parent, to signal it by ending."""
+    """No child is made under the parent, which its end would signal."""
     CLONE_PARENT, SIGWINCH = 0x8000, 28  # a signal that is ignored by default
     def put(with_signal):
         if not call("clone", CLONE_PARENT | with_signal, 0, 0, 0, 0):
@@ -343,7 +307,7 @@ def sigkill_by_processor_time():
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
         except ValueError as error:
-            raise PermissionError(errno.EPERM, str(error))
+            denied(str(error))
         while time.process_time() < 1.5:
             pass
     survived(lower=lower)
@@ -358,6 +322,3 @@ def sigkill_by_a_message_queue():
         call("mq_notify", queue, event)
         call("mq_timedsend", queue, b"1", 1, 0, 0)
     survived(notify=notify)
-
-
-PROCESSES = tuple(case.cases)

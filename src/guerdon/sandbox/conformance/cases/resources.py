@@ -1,4 +1,4 @@
-"""Abuse cases: resources. Every bomb is capped, so that one that goes off does no harm."""
+"""Abuse cases: resources. Every bomb is capped, so that one that succeeds does no harm."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["RESOURCES"]
+__all__ = ["case"]
 
 _MEMORY = Limits(seconds=4, memory_bytes=64 << 20, processes=8, files=20)
 
 _DISK = Limits(seconds=4, memory_bytes=128 << 20, processes=8, file_bytes=1 << 20, files=20)
+
+_SHORT = Limits(seconds=0.4, memory_bytes=128 << 20, processes=8, files=20)
 
 case = CaseGroup("resources")
 
@@ -19,32 +21,21 @@ memory = partial(case, limits=_MEMORY, ends=("memory",))
 
 disk = partial(case, limits=_DISK, ends=("output_limit",))
 
+endless = partial(case, limits=_SHORT, ends=("timeout",))
+
 # The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.
 # fmt: off
 
 
 @case("fork bomb", ends=("signal",))
 def fork_bomb():
-    """There are no more processes than allowed."""
-    trying()
-    children = []
-    try:
-        for _ in range(24):
-            child = os.fork()
-            if not child:
-                time.sleep(1)
-                os._exit(0)
-            children.append(child)
-    except OSError as error:
-        held(f"{errno_name(error)} after {len(children)}")
-    else:
-        time.sleep(0.5)  # a watchdog may take a moment
-        broken(f"{len(children)} children")
+    """Processes are bounded."""
+    bounded(lambda count: in_child(lambda: time.sleep(1)), 24, wait=0.5)
 
 
 @case("chain of forks", ends=("signal",))
 def chain_of_forks():
-    """Children of children count too, and a bomb of them is put out."""
+    """Children of children count as well."""
     trying()
     reader, writer = os.pipe()
     depth = 0
@@ -62,89 +53,59 @@ def chain_of_forks():
     while len(seen) < 24 and not seen.endswith(b"x"):
         seen += os.read(reader, 1) or b"x"
     if seen.endswith(b"x"):
-        held(f"{len(seen) - 1} deep")
+        passed(f"{len(seen) - 1} deep")
     else:
         time.sleep(0.5)
-        broken("24 deep")
+        failed("24 deep")
 
 
 @case("thread bomb", ends=("signal",))
 def thread_bomb():
-    """There are no more threads than allowed."""
-    trying()
-    threads = 0
-    try:
-        for _ in range(64):
-            threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()
-            threads += 1
-    except (RuntimeError, MemoryError) as error:
-        held(f"{error} after {threads}")
-    else:
-        time.sleep(0.3)
-        broken(f"{threads} threads")
+    """Threads are bounded."""
+    def take(count):
+        threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()
+    bounded(take, 64, errors=(RuntimeError, MemoryError), wait=0.3)
     os._exit(0)
 
 
 @memory("memory bomb")
 def memory_bomb():
     """Memory ends at the limit."""
-    trying()
     blocks = []
-    try:
-        for _ in range(32):
-            blocks.append(b"1" * (8 << 20))
-    except MemoryError:
-        held(f"MemoryError after {8 * len(blocks)} MiB")
-    else:
-        broken("256 MiB were had")
+    bounded(lambda count: blocks.append(b"1" * (8 << 20)), 32, errors=MemoryError)
 
 
 @memory("memory bomb in one piece")
 def memory_bomb_in_one_piece():
-    """What is asked for at once is refused or ended as well."""
-    trying()
-    try:
+    """A single large allocation is refused or ended as well."""
+    def take(count):
         block = bytearray(256 << 20)
         for at in range(0, len(block), 4096):
             block[at] = 1
-    except MemoryError:
-        held("MemoryError")
-    else:
-        broken("256 MiB were had")
+    bounded(take, 1, errors=MemoryError)
 
 
 @memory("memory by mmap")
 def memory_by_mmap():
     """Mapped memory counts."""
     import mmap
-    trying()
     maps = []
-    try:
-        for _ in range(32):
-            maps.append(mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-            maps[-1].write(b"1" * (8 << 20))
-    except (MemoryError, OSError) as error:
-        held(f"{error!r:.60} after {8 * len(maps)} MiB")
-    else:
-        broken("256 MiB were had")
+    def take(count):
+        maps.append(mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        maps[-1].write(b"1" * (8 << 20))
+    bounded(take, 32, errors=(MemoryError, OSError))
 
 
 @memory("shared memory")
 def shared_memory():
-    """Memory that processes share counts, or can't be had."""
+    """Memory that processes share counts, or isn't available."""
     import mmap
-    trying()
     maps = []
-    try:
-        for _ in range(32):
-            maps.append(mmap.mmap(-1, 8 << 20))
-            maps[-1].write(b"1" * (8 << 20))
-            if not os.fork():
-                os._exit(0)
-    except (MemoryError, OSError) as error:
-        held(f"{error!r:.60} after {8 * len(maps)} MiB")
-    else:
-        broken("256 MiB were had")
+    def take(count):
+        maps.append(mmap.mmap(-1, 8 << 20))
+        maps[-1].write(b"1" * (8 << 20))
+        in_child(lambda: None)
+    bounded(take, 32, errors=(MemoryError, OSError))
 
 
 @memory("forked memory bomb")
@@ -152,123 +113,86 @@ def forked_memory_bomb():
     """Memory is counted over all processes."""
     trying()
     reader, writer = os.pipe()
+    def take():
+        block = b"1" * (40 << 20)
+        os.write(writer, b"1")
+        time.sleep(1)
     for _ in range(4):
-        if not os.fork():
-            block = b"1" * (40 << 20)
-            os.write(writer, b"1")
-            time.sleep(1)
-            os._exit(0)
+        in_child(take)
     os.close(writer)
     seen = b""
     while len(seen) < 4 and (more := os.read(reader, 1)):
         seen += more
     if len(seen) == 4:
         time.sleep(0.3)  # a watchdog may take a moment
-        broken("160 MiB were had, 40 in each of four")
-    held(f"only {len(seen)} of four had 40 MiB")
+        failed("four processes took 40 MiB each")
+    passed(f"only {len(seen)} of four took 40 MiB")
 
 
 @memory("memfd", ends=("memory", "output_limit"))
 def memfd():
     """Files in memory count as memory, or can't be made."""
-    trying()
-    written = 0
-    try:
-        file = os.fdopen(os.memfd_create("guerdon"), "wb", buffering=0)
-        for _ in range(32):
-            written += file.write(b"1" * (8 << 20))
-    except (OSError, MemoryError) as error:
-        held(f"{error!r:.60} after {written >> 20} MiB")
-    else:
-        if written >= 128 << 20:
-            broken(f"{written >> 20} MiB were had")
-        held(f"only {written >> 20} MiB were taken")
+    files = []
+    def take(count):
+        if not files:
+            files.append(os.fdopen(os.memfd_create("guerdon"), "wb", buffering=0))
+        if files[0].write(b"1" * (8 << 20)) < 8 << 20:
+            denied("the file was cut")
+    bounded(take, 16, errors=(OSError, MemoryError))
 
 
 @memory("full pipes", ends=("memory", "timeout"))
 def full_pipes():
-    """Memory that lies in the kernel's pipes is bounded."""
+    """Memory in the kernel's pipes is bounded."""
     import fcntl
-    trying()
     pipes = []
-    try:
-        for _ in range(256):
-            pipes.append(os.pipe())
-            os.set_blocking(pipes[-1][1], False)
-            fcntl.fcntl(pipes[-1][1], 1031, 1 << 20)  # F_SETPIPE_SZ
-            os.write(pipes[-1][1], b"1" * (1 << 20))
-    except OSError as error:
-        held(f"{errno_name(error)} after {len(pipes)} pipes")
-    else:
-        broken("256 MiB lie in pipes")
+    def take(count):
+        pipes.append(os.pipe())
+        os.set_blocking(pipes[-1][1], False)
+        fcntl.fcntl(pipes[-1][1], 1031, 1 << 20)  # F_SETPIPE_SZ
+        os.write(pipes[-1][1], b"1" * (1 << 20))
+    bounded(take, 256)
 
 
 @case("open descriptors")
 def open_descriptors():
     """Descriptors are bounded."""
-    count = 0
-    try:
-        while count < 70_000:
-            os.dup(0)
-            count += 1
-    except OSError as error:
-        held(f"{errno_name(error)} after {count}")
-    else:
-        broken(f"{count} were had")
+    bounded(lambda count: os.dup(0), 70_000)
 
 
 @disk("disk: one file")
 def disk_one_file():
     """A file ends at the limit."""
-    trying()
-    written = 0
-    try:
-        with open("large", "wb", buffering=0) as file:
-            for _ in range(64):
-                written += file.write(b"1" * (1 << 18))
-    except OSError as error:
-        held(f"{errno_name(error)} after {written >> 10} KiB")
-    else:
-        time.sleep(0.3)
-        broken(f"{written >> 10} KiB were written") if written > 1 << 20 else held("cut short")
+    file = open("large", "wb", buffering=0)
+    def take(count):
+        if file.write(b"1" * (1 << 18)) < 1 << 18:
+            denied("the file was cut")
+    bounded(take, 64, wait=0.3)
 
 
 @disk("disk: many files")
 def disk_many_files():
-    """Files are counted together."""
-    trying()
-    written = 0
-    try:
-        for number in range(16):
-            with open(f"part{number}", "wb", buffering=0) as file:
-                written += file.write(b"1" * (1 << 19))
-    except OSError as error:
-        held(f"{errno_name(error)} after {written >> 10} KiB")
-    else:
-        time.sleep(1)  # a watchdog may take a moment
-        broken(f"{written >> 10} KiB were written")
+    """The sizes of files are added up."""
+    def take(count):
+        with open(f"part{count}", "wb", buffering=0) as file:
+            file.write(b"1" * (1 << 19))
+    bounded(take, 16, wait=1)
 
 
 @disk("disk: deleted files")
 def disk_deleted_files():
-    """A file that has no name any more counts as well."""
-    trying()
+    """A deleted file that is still open counts."""
     files = []
-    try:
-        for number in range(16):
-            files.append(open("part", "wb", buffering=0))
-            os.unlink("part")
-            files[-1].write(b"1" * (1 << 19))
-    except OSError as error:
-        held(f"{errno_name(error)} after {len(files)}")
-    else:
-        time.sleep(1)
-        broken("8 MiB lie in deleted files")
+    def take(count):
+        files.append(open("part", "wb", buffering=0))
+        os.unlink("part")
+        files[-1].write(b"1" * (1 << 19))
+    bounded(take, 16, wait=1)
 
 
 @disk("disk: a hole")
 def disk_a_hole():
-    """A file's length is bounded, even where nothing is in it."""
+    """A file's length is bounded, even without content."""
     def stretch():
         with open("sparse", "wb") as file:
             file.truncate(1 << 40)
@@ -281,35 +205,167 @@ def disk_a_hole():
 
 @disk("many files")
 def many_files():
-    """Files are counted, empty ones too."""
-    trying()
-    count = 0
-    try:
-        while count < 400:
-            open(f"empty{count}", "xb").close()
-            count += 1
-    except OSError as error:
-        held(f"{errno_name(error)} after {count}")
-    else:
-        time.sleep(1)
-        broken(f"{count} files were made")
+    """Empty files count as well."""
+    bounded(lambda count: open(f"empty{count}", "xb").close(), 400, wait=1)
 
 
 @disk("many folders")
 def many_folders():
-    """Folders are counted, however deep."""
+    """Folders count at any depth."""
+    def take(count):
+        os.mkdir("deeper")
+        os.chdir("deeper")
+    bounded(take, 200, wait=1)
+
+
+@endless("endless loop")
+def endless_loop():
+    """Python that never ends is ended."""
     trying()
-    count = 0
-    try:
-        while count < 200:
-            os.mkdir("deeper")
-            os.chdir("deeper")
-            count += 1
-    except OSError as error:
-        held(f"{errno_name(error)} after {count}")
-    else:
-        time.sleep(1)
-        broken(f"{count} folders were made")
+    while True:
+        pass
 
 
-RESOURCES = tuple(case.cases)
+@endless("endless loop in C")
+def endless_loop_in_c():
+    """C code that never checks for signals is ended."""
+    import re
+    trying()
+    re.match("(a+)+$", "a" * 64 + "b")
+
+
+@endless("sleeping")
+def sleeping():
+    """Wall-clock time counts, not only processor time."""
+    trying()
+    while True:
+        time.sleep(60)
+
+
+@endless("ignored signals")
+def ignored_signals():
+    """A program that ignores signals is ended."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    trying()
+    while True:
+        pass
+
+
+@endless(
+    "ignored signals, processor time",
+    limits=Limits(seconds=3, cpu_seconds=0.5, memory_bytes=128 << 20, processes=8, files=20),
+)
+def ignored_signals_processor_time():
+    """Processor time is limited even if its signal is ignored."""
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXCPU})
+    trying()
+    while time.process_time() < 2:
+        pass
+    failed("it took two seconds of processor time")
+
+
+@endless(
+    "processor time of many",
+    limits=Limits(seconds=3, cpu_seconds=0.5, memory_bytes=128 << 20, processes=8, files=20),
+)
+def processor_time_of_many():
+    """Processor time is counted over all processes."""
+    trying()
+    def burn():
+        while time.process_time() < 0.45:
+            pass
+    for child in [in_child(burn) for _ in range(4)]:
+        os.waitpid(child, 0)
+    failed("it took 1.8 seconds of processor time")
+
+
+@endless("a thread that stays")
+def a_thread_that_stays():
+    """A program whose thread keeps running is ended."""
+    def stay():
+        while True:
+            time.sleep(60)
+    trying()
+    threading.Thread(target=stay).start()
+
+
+@case("huge stdout", ends=("output_limit",))
+def huge_stdout():
+    """Output is cut at the limit."""
+    trying()
+    for _ in range(64):
+        sys.stdout.write("1" * (1 << 20))
+    sys.stdout.flush()
+
+
+@case("huge stderr", ends=("output_limit",))
+def huge_stderr():
+    """The other stream is cut as well."""
+    trying()
+    for _ in range(64):
+        sys.stderr.write("1" * (1 << 20))
+    sys.stderr.flush()
+
+
+@case("huge stdout of a child", ends=("output_limit", "ok", "timeout"))
+def huge_stdout_of_a_child():
+    """Output of a child whose parent has ended is cut, or the child is ended."""
+    trying()
+    def flood():
+        for _ in range(64):
+            os.write(1, b"1" * (1 << 20))
+    in_child(flood)
+    os._exit(0)
+
+
+@case("a daemon that outlives", ends=("ok", "timeout"), limits=_SHORT)
+def a_daemon_that_outlives():
+    """Nothing goes on after the call."""
+    trying()
+    def outlive():
+        os.closerange(0, 3)
+        time.sleep(20)
+    def leave():
+        for attempt in (os.setsid, lambda: os.setpgid(0, 0)):
+            try:
+                attempt()
+            except OSError:
+                continue
+        in_child(outlive)
+    in_child(leave)
+    os._exit(0)
+
+
+@case("a daemon with stdout open", ends=("ok", "timeout"), limits=_SHORT)
+def a_daemon_with_stdout_open():
+    """The call ends with its program, even if a child has its stream open."""
+    trying()
+    in_child(lambda: time.sleep(20))
+    os._exit(0)
+
+
+@case("a stopped child", ends=("ok", "timeout"), limits=_SHORT)
+def a_stopped_child():
+    """A stopped child is ended as well."""
+    trying()
+    def stop():
+        try:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        finally:
+            time.sleep(20)
+    in_child(stop)
+    os._exit(0)
+
+
+@case("shared memory that outlives")
+def shared_memory_that_outlives():
+    """No shared memory remains after the call."""
+    def make():
+        made = call("shmget", 0, 4096, 0o1600)
+        if own("ipc"):
+            denied("it is in a namespace of its own")
+        return made
+    refused(make=make)
