@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon.errors import GuerdonError, InvalidArgumentError
 
@@ -21,6 +21,7 @@ __all__ = [
     "check_number",
     "check_seconds",
     "check_token",
+    "check_type",
     "did_you_mean",
     "field_errors",
     "has_token",
@@ -28,6 +29,8 @@ __all__ = [
     "shown",
     "summarize",
 ]
+
+Value = TypeVar("Value")
 
 _LONGEST = 60
 _MOST = 20
@@ -188,6 +191,22 @@ def check_choice(
     near = get_close_matches(value, known, n=1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise error(f"`{name}` must be {_listed(known)}, got {shown(value)}{hint}")
+
+
+def check_type(name: str, value: object, kind: type[Value]) -> Value:
+    """Return a value of a type.
+
+    Example:
+        >>> check_type("normalize", "yes", bool)
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: `normalize` must be of type bool, got 'yes'
+
+    Raises:
+        InvalidArgumentError: The value is not of the type.
+    """
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"`{name}` must be of type {kind.__name__}, got {shown(value)}")
+    return value
 
 
 def check_token(token: str | None) -> str | None:

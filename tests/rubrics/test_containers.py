@@ -161,7 +161,7 @@ def test_gate_takes_negative_thresholds():
 
 @pytest.mark.parametrize("threshold", [math.nan, math.inf, True, None, "1"])
 def test_gate_refuses_a_threshold_that_is_no_number(threshold):
-    with pytest.raises(InvalidArgumentError, match=r"`Gate.threshold` must be a finite number"):
+    with pytest.raises(InvalidArgumentError, match=r"`threshold` must be a finite number"):
         Gate(Fixed(), threshold=threshold)
 
 

@@ -16,7 +16,7 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
-from guerdon.rubrics.node import is_async_callable
+from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.state import (
     fingerprint_of,
 )

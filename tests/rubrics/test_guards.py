@@ -294,21 +294,19 @@ def test_late_call_does_not_write_into_a_score(stuck):
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1"])
 def test_bad_timeout_is_refused(timeout):
-    with pytest.raises(InvalidArgumentError, match=r"`Guarded\.timeout` must be"):
+    with pytest.raises(InvalidArgumentError, match=r"`timeout` must be"):
         Guarded(Ranged(), timeout=timeout)
 
 
 @pytest.mark.parametrize("retries", [-1, 1.0, True, 101, None])
 def test_bad_retries_are_refused(retries):
-    with pytest.raises(InvalidArgumentError, match=r"`Guarded\.retries` must be .*\[0, 100\]"):
+    with pytest.raises(InvalidArgumentError, match=r"`retries` must be .*\[0, 100\]"):
         Guarded(Ranged(), retries=retries)
 
 
 @pytest.mark.parametrize("policy", ["ignore", None, 0, ["zero"]])
 def test_unknown_policy_is_refused(policy):
-    with pytest.raises(
-        InvalidArgumentError, match=r"`Guarded\.on_error` must be .*raise.*zero.*minimum"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"`on_error` must be .*raise.*zero.*minimum"):
         Guarded(Ranged(), on_error=policy)
 
 

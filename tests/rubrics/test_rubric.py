@@ -194,7 +194,7 @@ def test_class_instead_of_instance_is_refused():
 )
 def test_child_named_like_a_part_of_rubric_is_refused(name):
     rubric = Fixed()
-    with pytest.raises(RubricDefinitionError, match="reserved by Rubric"):
+    with pytest.raises(RubricDefinitionError, match="would hide an attribute"):
         setattr(rubric, name, Fixed())
     assert list(rubric.children()) == []
 

@@ -8,14 +8,15 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from guerdon._validation import check_number, shown
+from guerdon._validation import check_number, check_type, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.calling import evaluate_named
 from guerdon.rubrics.containers import Weighted
+from guerdon.rubrics.evaluation import evaluate_named
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import Recorder, StepScore, add_components
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 from guerdon.rubrics.step_rewards import exact_sum
 
 __all__ = ["RubricComposer", "ScoreRange"]
@@ -90,6 +91,7 @@ class RubricComposer(Weighted):
     _measured = ("observed",)
     state_names = ("weights", "normalize", "factors", "observed")
     tunable = ("weights",)
+    normalize = Checked(check_type, kind=bool)
 
     # Derived from the children and the configuration, for the hot path:
     _maps: list[str] | None  # the names whose scores are mapped; None if no score is
@@ -236,17 +238,6 @@ class RubricComposer(Weighted):
     # Ranges ------------------------------------------------------------------------------------
 
     @property
-    def normalize(self) -> bool:
-        """Whether scores are mapped to [0, 1] before they are weighted."""
-        return self._normalize
-
-    @normalize.setter
-    def normalize(self, value: bool) -> None:
-        if not isinstance(value, bool):
-            raise InvalidArgumentError(f"`normalize` must be True or False, got {shown(value)}")
-        self._normalize = value
-
-    @property
     def observed(self) -> dict[str, list[float]]:
         """The lowest and the highest score observed of each component, by name."""
         return {name: list(each) for name, each in self._observed.items()}
@@ -276,7 +267,7 @@ class RubricComposer(Weighted):
         return ScoreRange(*seen, "observed") if seen is not None else None
 
     def _normalized(self, name: str, score: float) -> float:
-        if not self._normalize:
+        if not self.normalize:
             return score
         found = self._range_of(name)
         if found is None or found.low == found.high:
@@ -304,7 +295,7 @@ class RubricComposer(Weighted):
     def _refresh(self) -> None:
         super()._refresh()
         declared = {name: _declared_range(child) for name, child in self._children.items()}
-        plain = not self._normalize or all(each == (0.0, 1.0) for each in declared.values())
+        plain = not self.normalize or all(each == (0.0, 1.0) for each in declared.values())
         self.__dict__["_maps"] = None if plain else list(self._children)
         self.__dict__["_undeclared"] = [name for name, each in declared.items() if each is None]
         self._set_bounds()
@@ -342,9 +333,9 @@ class RubricComposer(Weighted):
             low, high = self._observed[name]
             self.explain("%s normalized by the observed range [%.6g, %.6g]", name, low, high)
 
-    def _adopt(self, name: str, child: Rubric) -> None:
+    def _check_child(self, name: str, child: Rubric) -> None:
+        super()._check_child(name, child)
         _declared_range(child)  # rejects an invalid one now, rather than at the first score
-        super()._adopt(name, child)
 
     def _needs(self, name: str) -> str | None:
         return "due at the end of the episode" if name in self._at_end else None
@@ -356,7 +347,7 @@ class RubricComposer(Weighted):
         declared = _declared_range(child)
         if declared is None:
             return None
-        ends = [self._effective(name) * end for end in ((0, 1) if self._normalize else declared)]
+        ends = [self._effective(name) * end for end in ((0, 1) if self.normalize else declared)]
         return [*ends, 0.0] if name in self._at_end else ends  # absent at most steps
 
     def _rewards_by_step(self) -> dict[int, float]:

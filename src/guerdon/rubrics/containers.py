@@ -22,11 +22,11 @@ from guerdon.errors import (
     TrajectoryError,
 )
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.calling import due
-from guerdon.rubrics.evaluation import adaptive, score_child, score_children
+from guerdon.rubrics.evaluation import adaptive, due, score_child, score_children
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import is_pending
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 from guerdon.rubrics.step_rewards import exact_sum
 
 __all__ = ["Gate", "RubricDict", "RubricList", "Sequential", "WeightedSum"]
@@ -179,40 +179,32 @@ class Gate(Container):
 
     state_names = ("threshold",)
     tunable = ("threshold",)
+    threshold = Checked(check_number)
 
     def __init__(self, rubric: RubricLike, threshold: float = 1.0) -> None:
         super().__init__()
         self.rubric = as_rubric(rubric)
         self.threshold = threshold
 
-    @property
-    def threshold(self) -> float:
-        """The lowest score that passes."""
-        return self._threshold
-
-    @threshold.setter
-    def threshold(self, value: float) -> None:
-        self._threshold = check_number("Gate.threshold", value)
-
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
             self._only_child()  # raises
-        if scores[0] >= self._threshold:
+        if scores[0] >= self.threshold:
             return scores[0]
-        self.explain("%.6g is under the threshold of %.6g", scores[0], self._threshold)
+        self.explain("%.6g is under the threshold of %.6g", scores[0], self.threshold)
         return 0.0
 
     def _range(self) -> tuple[float, float] | None:
         return _with_zero(self._only_child()._range()) if self._children else None
 
     def _needs(self, name: str) -> str | None:
-        return f"passes at {self._threshold:g}"
+        return f"passes at {self.threshold:g}"
 
     def _rewards_by_step(self) -> dict[int, float]:
         child = self._only_child()
         rewards = step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
         final = step_rewards.final_score(child)
-        passes = final is not None and final >= self._threshold
+        passes = final is not None and final >= self.threshold
         return rewards if passes else dict.fromkeys(rewards, 0.0)
 
 
@@ -239,8 +231,8 @@ class Weighted(Container):
         except OverflowError:
             return math.inf
 
-    def _check_name(self, name: str) -> None:
-        super()._check_name(name)
+    def _check_child(self, name: str, child: Rubric) -> None:
+        super()._check_child(name, child)
         if name not in self._weights:
             raise RubricDefinitionError(
                 f"{type(self).__name__} has no weight for {name!r}; create a new one, or replace "
@@ -350,13 +342,6 @@ class _Collection(Rubric):
     def __bool__(self) -> bool:
         return True  # an empty one is still a rubric
 
-    def _accept(self, rubrics: Iterable[RubricLike]) -> list[Rubric]:
-        """Convert to rubrics, and reject those that can't be members."""
-        members = [as_rubric(rubric) for rubric in rubrics]
-        for member in members:
-            self._check_child("a member", member)
-        return members
-
     def _put(self, name: str, rubric: Rubric) -> None:
         """Register a child without the rules for the names of attributes."""
         self._adopt(name, rubric)
@@ -392,13 +377,17 @@ class RubricList(_Collection):
 
     def extend(self, rubrics: Iterable[RubricLike]) -> RubricList:
         """Add several at the end: all of them, or, if one is rejected, none."""
-        for member in self._accept(rubrics):
+        members = [as_rubric(rubric) for rubric in rubrics]
+        for member in members:
+            self._check_child("rubric_0", member)
+        for member in members:
             self._put(f"rubric_{len(self)}", member)
         return self
 
     def insert(self, index: int, rubric: RubricLike) -> None:
         """Insert a rubric before the one at `index`."""
-        (member,) = self._accept([rubric])
+        member = as_rubric(rubric)
+        self._check_child("rubric_0", member)
         members = list(self)
         members.insert(index, member)
         self._replace_all(members)
@@ -421,17 +410,15 @@ class RubricList(_Collection):
         return child
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if value is None and name in self.__dict__.get("_children", ()):
+        is_member = name in self.__dict__.get("_children", ())
+        if is_member and value is None:
             self._release(name)  # and the name is that of the one behind it
-        else:
-            super().__setattr__(name, value)
-
-    def _check_name(self, name: str) -> None:
-        super()._check_name(name)
-        if name not in self._children:
+            return
+        if isinstance(value, Rubric) and not is_member:
             raise RubricDefinitionError(
                 f"RubricList accepts no child named {name!r}; append it, or set it by its index"
             )
+        super().__setattr__(name, value)
 
     def _name(self, index: int) -> str:
         if not isinstance(index, int):
@@ -499,10 +486,10 @@ class RubricDict(_Collection):
 
     def update(self, rubrics: Named) -> None:
         """Add or replace several: all of them, or, if one is rejected, none."""
-        named = dict(rubrics)
-        for name in named:
-            self._check_key(name)
-        for name, member in zip(named, self._accept(named.values()), strict=True):
+        members = {name: as_rubric(rubric) for name, rubric in dict(rubrics).items()}
+        for name, member in members.items():
+            self._check_child(name, member)
+        for name, member in members.items():
             self._put(name, member)
 
     def keys(self) -> KeysView[str]:
@@ -528,24 +515,12 @@ class RubricDict(_Collection):
         for name in list(self._children):
             self._release(name)
 
-    def _check_key(self, key: Any) -> None:
-        if not isinstance(key, str) or not key or "." in key:
-            raise RubricDefinitionError(
-                f"{key!r} can't be a key of RubricDict: a key must be a non-empty string "
-                "without dots"
-            )
-        if self._is_reserved(key):
-            raise RubricDefinitionError(
-                f"{key!r} can't be a key of RubricDict: it would hide RubricDict.{key}"
-            )
-
     def __getitem__(self, key: str) -> Rubric:
         if key not in self._children:
             raise RubricPathError(f"no rubric at {key!r}; there are {list(self)}", path=str(key))
         return self._children[key]
 
     def __setitem__(self, key: str, rubric: RubricLike) -> None:
-        self._check_key(key)
         self._put(key, as_rubric(rubric))
 
     def __delitem__(self, key: str) -> None:

@@ -1,41 +1,193 @@
-"""The evaluator that records: trees with hooks, async members or trajectories, steps, episodes.
+"""Evaluating rubrics: the fast path, the evaluator that records, steps and episodes.
 
-`run` and `run_async` evaluate one rubric, with its hooks, into a `Frame`; the rest of the module
-is made of them: evaluating concurrently, a batch of pairs, a step of an environment, and replaying
-the steps of a recorded episode.
+The fast path evaluates plain trees that nothing records: sync trees without trajectory rubrics,
+whose root has no hooks. ``python -m benchmarks --only calls --only composer --only rollouts``
+measures it. Everywhere else, `run` and `run_async` evaluate one rubric, with its hooks, into a
+`Frame`; the rest of the module is made of them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon._validation import check_integer, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
-from guerdon.rubrics.calling import evaluate_named
-from guerdon.rubrics.failure import close_awaitable, finite, replace_note, say_caught
-from guerdon.rubrics.node import AnyNode, is_async_callable
+from guerdon.rubrics.failure import close_awaitable, finite, replace_note, say_caught, trace
 from guerdon.rubrics.recording import (
     Evaluation,
     Frame,
     Recorder,
+    add_components,
     current,
     enter,
+    is_done,
     leave,
-    score_of,
 )
+from guerdon.rubrics.state import unwrapped
 from guerdon.rubrics.step_rewards import check, exact_sum
-from guerdon.types.score import Score
 
 if TYPE_CHECKING:
     import anyio
 
 T = TypeVar("T")
 
-DEFAULT_THREADS = 32
+THREADS = 32  # of `evaluate`, for sync leaves
+
+# The values of `Rubric._mode`: how a call evaluates the rubric. The higher ones are for trees that
+# are sync, have no hooks at the root and contain no trajectory rubric.
+SLOW = 0  # by the evaluator that records; also if the traits aren't known yet
+PLAIN = 1  # by calling `forward`
+CONTAINER = 2  # a built-in container: by evaluating its children in one loop
+LEAF = 3  # without children: by calling `forward`, which its parent may do itself
+
+
+# The fast path -----------------------------------------------------------------------------------
+
+
+def call(self: Any, action: Any, observation: Any) -> Any:
+    """Evaluate this rubric: ``rubric(action, observation)``.
+
+    Args:
+        action: The action of the agent.
+        observation: The observation that it led to.
+
+    Returns:
+        A finite float; for a tree with an async member, an awaitable of one.
+
+    Raises:
+        Exception: The exception of a `forward`, with the rubric's path added.
+        InvalidScoreError: A `forward` returned something that is not a finite float.
+    """
+    mode = self._mode
+    if not mode:
+        return evaluate_call(self, action, observation)
+    parent = current()
+    if parent is not None:
+        return run(self, parent, action, observation)
+    if mode == CONTAINER:
+        return _evaluate_container(self, action, observation)
+    try:
+        value = self.forward(action, observation)
+        # x - x is 0.0 for every float but NaN and the infinities
+        if value.__class__ is not float or value - value != 0.0:
+            value = finite(self, value)
+    except Exception as error:
+        trace(self, error)
+        raise
+    self.__dict__["last_score"] = value  # past __setattr__, which looks for children
+    return value
+
+
+def evaluate_named(
+    rubric: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    handled: dict[str, Exception],
+    prefix: str = "",
+) -> float:
+    """Evaluate a sync tree, with the score of everything below the root by its dotted name.
+
+    Args:
+        rubric: The root.
+        action: The action of the agent.
+        observation: The observation that it led to.
+        named: Takes the scores, a parent's before its children's.
+        handled: Takes the exceptions that were raised in the tree and handled there.
+        prefix: Put before each name.
+    """
+    if current() is None:
+        if rubric._mode == CONTAINER:
+            return _evaluate_container(rubric, action, observation, named, handled, prefix)
+        if rubric._mode == LEAF:
+            return call(rubric, action, observation)  # type: ignore[no-any-return]
+    with Recorder() as recorder:
+        try:
+            score: float = rubric(action, observation)
+            return score
+        finally:
+            if recorder.frames:
+                add_components(named, handled, recorder.frames[-1], prefix)
+
+
+def due(container: Any, observation: Any) -> Sequence[tuple[str, Any, dict[str, Any]]]:
+    """The children that a container evaluates: their names, themselves, their attributes."""
+    at_end = container._kids_at_end
+    kids: Sequence[tuple[str, Any, dict[str, Any]]]
+    kids = at_end if at_end and is_done(observation) else container._kids
+    return kids
+
+
+# A container doesn't call its leaves: what a call would do is in the loop, since a function for it
+# would cost what that saves.
+
+
+def _evaluate_container(
+    container: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float] | None = None,
+    handled: dict[str, Exception] | None = None,
+    prefix: str = "",
+) -> float:
+    """Do what `Container.forward` does, in one loop; `named` and `handled` may be left out."""
+    scores: list[float] = []
+    stops = container._stops_at_zero
+    leaf = None
+    try:
+        for name, child, attributes in due(container, observation):
+            if child._mode == LEAF:
+                leaf = child
+                score = child.forward(action, observation)
+                if score.__class__ is not float or score - score != 0.0:
+                    score = finite(child, score)
+                attributes["last_score"] = score
+                if named is not None:
+                    named[prefix + name] = score
+            else:
+                leaf = None
+                if named is None:
+                    score = child(action, observation)
+                else:
+                    path = prefix + name
+                    score = _evaluate_named_child(child, action, observation, named, handled, path)
+            scores.append(score)
+            if stops and score == 0.0:
+                break
+        leaf = None
+        score = container._combine(scores)
+        if score.__class__ is not float or score - score != 0.0:
+            score = finite(container, score)
+    except Exception as error:
+        if leaf is not None:
+            trace(leaf, error)
+        trace(container, error)
+        raise
+    container.__dict__["last_score"] = score
+    return score
+
+
+def _evaluate_named_child(
+    child: Any,
+    action: Any,
+    observation: Any,
+    named: dict[str, float],
+    handled: Any,
+    path: str,
+) -> float:
+    named[path] = 0.0  # keeps its place before its children
+    try:
+        score = evaluate_named(child, action, observation, named, handled, f"{path}.")
+    except BaseException:
+        del named[path]
+        raise
+    named[path] = score
+    return score
 
 
 # One rubric --------------------------------------------------------------------------------------
@@ -47,7 +199,7 @@ def evaluate_call(rubric: Any, action: Any, observation: Any) -> Any:
     if rubric._mode:
         return rubric(action, observation)  # only its traits weren't known
     if rubric._written_calls and parent is not None and parent.rubric is rubric:
-        return _super_call(rubric, parent, action, observation)
+        return _inherited(rubric)(action, observation)
     if not traits.is_async:
         return run(rubric, parent, action, observation)
     limiter = parent.limiter if parent is not None else None
@@ -135,7 +287,7 @@ def _check_hooks(rubric: Any) -> None:
             )
 
 
-def _check_not_awaitable(rubric: AnyNode, result: Any) -> None:
+def _check_not_awaitable(rubric: Any, result: Any) -> None:
     if close_awaitable(result):
         raise AsyncRubricError(
             f"a hook of {type(rubric).__name__} returned an awaitable, but its tree has no async "
@@ -159,11 +311,17 @@ async def in_thread(
 # Authors who override __call__ -------------------------------------------------------------------
 
 
-def _forward(rubric: Any, action: Any, observation: Any) -> Any:
-    """Run what the author wrote, which may be a chain of ``__call__``."""
-    if rubric._written_calls:
-        return rubric._written_calls[0](rubric, action, observation)
-    return rubric.forward(action, observation)
+def evaluating(written: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Make an author's ``__call__`` evaluate the rubric: its hooks, checks and recording work."""
+
+    @functools.wraps(written)
+    def call(self: Any, action: Any, observation: Any) -> Any:
+        frame = current()
+        if frame is not None and frame.rubric is self:  # super().__call__() in that of a subclass
+            return written(self, action, observation)
+        return evaluate_call(self, action, observation)
+
+    return call
 
 
 def call_written(self: Any, action: Any, observation: Any) -> Any:
@@ -171,35 +329,30 @@ def call_written(self: Any, action: Any, observation: Any) -> Any:
     return self._written_calls[0](self, action, observation)
 
 
-def _super_call(rubric: Any, frame: Any, action: Any, observation: Any) -> Any:
-    """Run ``super().__call__(…)`` inside an author's ``__call__``: the next one, unchecked."""
-    level = frame.super_calls + 1
-    if level < len(rubric._written_calls):
-        above = rubric._written_calls[level].__get__(rubric)
-    elif type(rubric).forward is call_written:
+def _forward(rubric: Any, action: Any, observation: Any) -> Any:
+    """Run what the author wrote."""
+    if rubric._written_calls:
+        return call_written(rubric, action, observation)
+    return rubric.forward(action, observation)
+
+
+def _inherited(rubric: Any) -> Any:
+    """Return what ``super().__call__`` of an author's ``__call__`` runs: `forward`."""
+    if type(rubric).forward is call_written:
         raise RubricDefinitionError(
             f"{type(rubric).__name__}.__call__ calls super().__call__(), "
             "but no base class implements forward"
         )
-    else:
-        above = rubric.forward
+    return rubric.forward
 
-    @contextlib.contextmanager
-    def one_level_up() -> Iterator[None]:
-        frame.super_calls = level
-        try:
-            yield
-        finally:
-            frame.super_calls = level - 1
 
-    async def run_above() -> Any:
-        with one_level_up():
-            return await above(action, observation)
-
-    if is_async_callable(above):
-        return run_above()
-    with one_level_up():
-        return above(action, observation)
+def is_async_callable(function: Any) -> bool:
+    """Whether calling a function is known to return an awaitable."""
+    function = unwrapped(function)
+    # The second: an object whose __call__ is async.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004
+    )
 
 
 # Containers --------------------------------------------------------------------------------------
@@ -234,7 +387,7 @@ def adaptive(
     return adapted
 
 
-async def score_child(parent: AnyNode, child: Any, action: Any, observation: Any) -> float:
+async def score_child(parent: Any, child: Any, action: Any, observation: Any) -> float:
     """Evaluate a child in a `forward` that is `adaptive`: as the child needs it, or at once."""
     frame = current()
     if frame is not None and frame.rubric is parent and frame.awaits:
@@ -248,7 +401,7 @@ async def score_child(parent: AnyNode, child: Any, action: Any, observation: Any
 
 
 async def score_children(
-    parent: AnyNode, children: Sequence[Any], action: Any, observation: Any
+    parent: Any, children: Sequence[Any], action: Any, observation: Any
 ) -> list[float]:
     """Evaluate children that don't depend on each other, concurrently where the parent awaits."""
     frame = current()
@@ -281,34 +434,7 @@ async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     return [results[place] for place in range(len(jobs))]
 
 
-# Trees -------------------------------------------------------------------------------------------
-
-
-async def evaluate(rubric: Any, action: Any, observation: Any) -> float:
-    """See `Rubric.evaluate`."""
-    import anyio
-
-    parent = current()
-    limiter = (parent and parent.limiter) or anyio.CapacityLimiter(DEFAULT_THREADS)
-    return await run_async(rubric, parent, action, observation, limiter)
-
-
-def score(rubric: Any, action: Any, observation: Any) -> Score:
-    """See `Rubric.score`."""
-    if rubric._look().is_async:
-        raise AsyncRubricError(
-            f"{type(rubric).__name__} has an async member: use `await rubric.score_async(…)`"
-        )
-    with Recorder() as recorder, contextlib.suppress(Exception):
-        rubric(action, observation)
-    return score_of(recorder.frames[-1])
-
-
-async def score_async(rubric: Any, action: Any, observation: Any) -> Score:
-    """See `Rubric.score_async`."""
-    with Recorder() as recorder, contextlib.suppress(Exception):
-        await evaluate(rubric, action, observation)
-    return score_of(recorder.frames[-1])
+# Batches ---------------------------------------------------------------------------------------
 
 
 class _PairNote(str):
@@ -350,7 +476,7 @@ class _Batch:
     async def work_async(self) -> None:
         for place, pair in self._taken():
             try:
-                self.results[place] = await evaluate(self._rubric, *pair)
+                self.results[place] = await self._rubric.evaluate(*pair)
             except Exception as error:
                 self._failed(place, error)
 
@@ -418,7 +544,7 @@ async def evaluate_step_async(rubric: Any, action: Any, observation: Any) -> Eva
     """Like `evaluate_step`, for any tree: members that wait do so concurrently."""
     outer = current()
     with Recorder() as recorder, contextlib.suppress(Exception):
-        await evaluate(rubric, action, observation)
+        await rubric.evaluate(action, observation)
     evaluation = recorder.last(rubric)
     assert evaluation is not None
     if isinstance(outer, Recorder):

@@ -7,10 +7,9 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
-from guerdon.rubrics.node import AnyNode, Node
 
 
-def finite(rubric: AnyNode, value: Any) -> float:
+def finite(rubric: Any, value: Any) -> float:
     """Check a score; other real numbers become floats.
 
     Args:
@@ -30,10 +29,6 @@ def finite(rubric: AnyNode, value: Any) -> float:
         raise AsyncRubricError(
             f"{name} returned an awaitable, but its tree has no async member; "
             "write `async def forward`"
-        )
-    if isinstance(value, Node):
-        raise InvalidScoreError(
-            f"{name} returned a rubric; a factory of rubrics takes no arguments", value=value
         )
     if kind is not bool and isinstance(value, Real):
         try:
@@ -58,14 +53,14 @@ def close_awaitable(value: Any) -> bool:
 class _PathNote(str):
     """The note on an exception that names the rubric that raised it."""
 
-    rubric: AnyNode
+    rubric: Any
     path: str
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)  # without the rubric
 
 
-def trace(rubric: AnyNode, error: Exception) -> None:
+def trace(rubric: Any, error: Exception) -> None:
     """Prepend `rubric` to the path that an exception carries while it passes through the tree.
 
     An author's exception has the path in one note, a `RubricError` also in `rubric_path`.

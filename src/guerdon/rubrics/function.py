@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from guerdon.errors import RubricDefinitionError
-from guerdon.rubrics.node import is_async_callable, unwrapped
+from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import unwrapped
 
 __all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
 

@@ -16,6 +16,7 @@ from guerdon.rubrics.containers import Container
 from guerdon.rubrics.evaluation import adaptive, run_async, score_child
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import Frame, current, enter, leave
+from guerdon.rubrics.state import Checked
 
 __all__ = ["Guarded"]
 
@@ -57,6 +58,8 @@ class Guarded(Container):
     """
 
     state_names = ("timeout", "retries", "on_error")
+    timeout: Checked[float | None] = Checked(check_seconds, optional=True)
+    retries = Checked(check_integer, low=0, high=MAX_RETRIES)
 
     def __init__(
         self,
@@ -73,34 +76,16 @@ class Guarded(Container):
         self.on_error = on_error
 
     @property
-    def timeout(self) -> float | None:
-        """Seconds that one attempt may take."""
-        return self._timeout
-
-    @timeout.setter
-    def timeout(self, value: float | None) -> None:
-        self._timeout = None if value is None else check_seconds("Guarded.timeout", value)
-
-    @property
-    def retries(self) -> int:
-        """How many more attempts follow a failure."""
-        return self._retries
-
-    @retries.setter
-    def retries(self, value: int) -> None:
-        self._retries = check_integer("Guarded.retries", value, low=0, high=MAX_RETRIES)
-
-    @property
     def on_error(self) -> str:
         """What happens if the last attempt fails."""
         return self._on_error
 
     @on_error.setter
     def on_error(self, value: str) -> None:
-        check_choice("Guarded.on_error", value, POLICIES)
+        check_choice("on_error", value, POLICIES)
         if value == "minimum" and self._lowest() is None:
             raise InvalidArgumentError(
-                f"`Guarded.on_error` is 'minimum', but {self._children['rubric']._title()} "
+                f"`on_error` is 'minimum', but {self._children['rubric']._title()} "
                 "declares no score_range"
             )
         self._on_error = value
@@ -108,7 +93,7 @@ class Guarded(Container):
     @adaptive
     async def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the rubric within the limits."""
-        for attempt in range(self._retries + 1):
+        for attempt in range(self.retries + 1):
             try:
                 return await self._attempt(action, observation)
             except Exception as error:
@@ -123,9 +108,9 @@ class Guarded(Container):
         """After a failed attempt: raise, or record the failure and return."""
         frame = self._own_frame()
         name = self._only_child()._title()
-        if attempt < self._retries:
+        if attempt < self.retries:
             logger.info(
-                "%s failed, attempt %d of %d: %r", name, attempt + 1, self._retries + 1, error
+                "%s failed, attempt %d of %d: %r", name, attempt + 1, self.retries + 1, error
             )
             if frame is not None:
                 frame.frames.clear()
@@ -148,7 +133,7 @@ class Guarded(Container):
 
     async def _attempt(self, action: Any, observation: Any) -> float:
         child, frame = self._only_child(), self._own_frame()
-        if self._timeout is None:
+        if self.timeout is None:
             return await score_child(self, child, action, observation)
         if frame is None or not frame.awaits:
             return self._attempt_in_thread(frame, child, action, observation)
@@ -156,7 +141,7 @@ class Guarded(Container):
 
         # Only a thread leaves the loop free to watch the time.
         limiter = frame.limiter or anyio.CapacityLimiter(1)
-        with anyio.move_on_after(self._timeout):
+        with anyio.move_on_after(self.timeout):
             return await run_async(child, frame, action, observation, limiter)
         late = self._late(child)
         frame.frames[-1].error = late
@@ -182,7 +167,7 @@ class Guarded(Container):
                 leave(token)
 
         start = perf_counter()
-        self._run_for(self._timeout or 0.0, call)
+        self._run_for(self.timeout or 0.0, call)
         if frame is not None and scratch is not None and outcome:
             frame.frames.extend(scratch.frames)
         if not outcome:
@@ -214,7 +199,7 @@ class Guarded(Container):
             self._abandoned.append(thread)
 
     def _late(self, child: Any) -> GuardTimeoutError:
-        seconds = self._timeout or 0.0
+        seconds = self.timeout or 0.0
         return GuardTimeoutError(
             f"{child._title()} took longer than {seconds:g} s", seconds=seconds
         )
@@ -226,8 +211,8 @@ class Guarded(Container):
         return min(0.0, declared[0]), max(0.0, declared[1])
 
     def _needs(self, name: str) -> str | None:
-        limits = [f"within {self._timeout:g} s"] if self._timeout is not None else []
-        limits += [f"{self._retries} retries"] if self._retries else []
+        limits = [f"within {self.timeout:g} s"] if self.timeout is not None else []
+        limits += [f"{self.retries} retries"] if self.retries else []
         return ", ".join([*limits, f"on error: {self._on_error}"])
 
     def _rewards_by_step(self) -> dict[int, float]:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import AsyncRubricError
 from guerdon.rubrics.failure import finite, path_of, trace
-from guerdon.rubrics.node import AnyNode
 from guerdon.types.score import Score
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Step:
 
     _stamps = itertools.count()
 
-    def __init__(self, root: AnyNode, action: Any, observation: Any) -> None:
+    def __init__(self, root: Any, action: Any, observation: Any) -> None:
         self.root = root
         self.action = action
         self.observation = observation
@@ -71,12 +70,12 @@ class StepScore(float):
 
     __slots__ = ("pending", "rubric", "stamp")
 
-    rubric: AnyNode | None
+    rubric: Any | None
     stamp: int | None
     pending: bool
 
     def __new__(
-        cls, value: float, rubric: AnyNode | None, stamp: int | None, pending: bool
+        cls, value: float, rubric: Any | None, stamp: int | None, pending: bool
     ) -> StepScore:
         """Create the score of a rubric at the step with a stamp."""
         score = super().__new__(cls, value)
@@ -100,11 +99,11 @@ def is_pending(score: float) -> bool:
 class _Scope:
     """What evaluations are recorded into; most fields keep their defaults."""
 
-    rubric: AnyNode | None = None
+    rubric: Any | None = None
     step: Step | None = None
     limiter: anyio.CapacityLimiter | None = None  # of the threads that sync leaves run in
     awaits: bool = False  # `forward` runs in the event loop and may return an awaitable
-    unawaited: list[tuple[AnyNode, Coroutine[Any, Any, float]]] | None = None
+    unawaited: list[tuple[Any, Coroutine[Any, Any, float]]] | None = None
     frames: list[Frame]
     _token: Token[_Scope | None]
 
@@ -112,7 +111,7 @@ class _Scope:
 class Frame(_Scope):
     """The record of one evaluation of one rubric, filled inside its ``with`` block."""
 
-    rubric: AnyNode
+    rubric: Any
     observation: Any
     value: float | None = None
     error: Exception | None = None
@@ -120,10 +119,10 @@ class Frame(_Scope):
     seconds: float = 0.0
     hook_errors: tuple[tuple[str, Exception], ...] = ()  # with the names of the hooks
     pending: bool = False
-    credited: AnyNode | None = None  # the child whose score of this step was returned
+    credited: Any | None = None  # the child whose score of this step was returned
     super_calls: int = 0  # how deep super().__call__() is, for authors who override __call__
 
-    def __init__(self, rubric: AnyNode, parent: _Scope | None, observation: Any) -> None:
+    def __init__(self, rubric: Any, parent: _Scope | None, observation: Any) -> None:
         self.rubric = rubric
         self.observation = observation
         self.frames = []
@@ -161,7 +160,7 @@ class Frame(_Scope):
             step = Step(rubric, action, self.observation)
         self.step = step
         if rubric._is_trajectory:
-            rubric._see(step)  # type: ignore[attr-defined]
+            rubric._see(step)
 
     def finish(self, value: Any) -> None:
         """Take the result of `forward`."""
@@ -251,7 +250,7 @@ class Outcome:
     called: bool = False
     value: float | None = None
     error: Exception | None = None
-    credited: AnyNode | None = None
+    credited: Any | None = None
     used: bool = False
 
 
@@ -287,11 +286,11 @@ def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
         _collect(below, outcomes)
 
 
-def _concerned(rubric: AnyNode, outcomes: Mapping[int, Outcome]) -> Iterable[Any]:
+def _concerned(rubric: Any, outcomes: Mapping[int, Outcome]) -> Iterable[Any]:
     """The rubrics that a step concerns: all but those that a dispatcher passed by."""
-    seen: dict[int, AnyNode] = {}
+    seen: dict[int, Any] = {}
 
-    def visit(rubric: AnyNode) -> None:
+    def visit(rubric: Any) -> None:
         if id(rubric) in seen:
             return
         seen[id(rubric)] = rubric
@@ -303,7 +302,7 @@ def _concerned(rubric: AnyNode, outcomes: Mapping[int, Outcome]) -> Iterable[Any
     return seen.values()
 
 
-def _reached(rubric: AnyNode, outcomes: Mapping[int, Outcome]) -> bool:
+def _reached(rubric: Any, outcomes: Mapping[int, Outcome]) -> bool:
     return any(id(each) in outcomes for each in (rubric, *rubric.rubrics()))
 
 
@@ -345,13 +344,13 @@ def _ordered(frame: Frame) -> list[Frame]:
     return sorted(frame.frames, key=lambda below: places.get(id(below.rubric), len(places)))
 
 
-def _next_name(rubric: AnyNode, child: AnyNode, prefix: str, taken: dict[str, float]) -> str:
+def _next_name(rubric: Any, child: Any, prefix: str, taken: dict[str, float]) -> str:
     """The name of a child's second score: that of its second place in the parent, or a number."""
     places = [prefix + name for name, other in rubric._children.items() if other is child]
     if len(places) < 2:
         path = f"{prefix}{rubric._look().paths[id(child)]}"
         places = [path, *(f"{path}#{number}" for number in range(2, len(taken) + 3))]
-    return next((name for name in places if name not in taken), places[-1])
+    return str(next((name for name in places if name not in taken), places[-1]))
 
 
 @dataclass(slots=True)
@@ -399,7 +398,7 @@ class Recorder(_Scope):
     def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
         self.frames = []
         self.limiter = limiter
-        self._kept: list[tuple[AnyNode, Evaluation]] = []
+        self._kept: dict[int, Evaluation] = {}  # by the root's `id`
 
     def __enter__(self) -> Recorder:
         self._token = _current.set(self)
@@ -408,7 +407,7 @@ class Recorder(_Scope):
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)
 
-    def last(self, rubric: AnyNode) -> Evaluation | None:
+    def last(self, rubric: Any) -> Evaluation | None:
         """Return the latest evaluation of a rubric as the root; None if there was none."""
         for frame in reversed(self.frames):
             if frame.rubric is rubric:
@@ -417,16 +416,13 @@ class Recorder(_Scope):
                 evaluation = Evaluation(frame.observation, frame.value, error=error)
                 add_components(evaluation.components, evaluation.handled, frame)
                 return evaluation
-        for root, evaluation in reversed(self._kept):
-            if root is rubric:
-                return evaluation
-        return None
+        return self._kept.get(id(rubric))
 
-    def keep(self, rubric: AnyNode, evaluation: Evaluation) -> None:
+    def keep(self, rubric: Any, evaluation: Evaluation) -> None:
         """Take an evaluation that was made elsewhere as the last one of a rubric."""
         if self.frames:
             self.frames = [frame for frame in self.frames if frame.rubric is not rubric]
-        self._kept.append((rubric, evaluation))
+        self._kept[id(rubric)] = evaluation
 
 
 # Scores ------------------------------------------------------------------------------------------
@@ -459,7 +455,7 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
     )
 
 
-def _children(rubric: AnyNode, frame: Frame, path: str, why: str) -> tuple[Score, ...]:
+def _children(rubric: Any, frame: Frame, path: str, why: str) -> tuple[Score, ...]:
     """The scores of a rubric's children.
 
     Args:

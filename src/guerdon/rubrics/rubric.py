@@ -1,43 +1,36 @@
-"""`Rubric`: the one class that authors subclass, with its hooks and resets."""
+"""`Rubric`: the one class that authors subclass: a tree, its evaluation, hooks and resets."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import itertools
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+from weakref import WeakValueDictionary
 
-from guerdon.errors import RubricError
+from guerdon._validation import as_finite
+from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError, RubricPathError
 from guerdon.rubrics import evaluation, step_rewards
-from guerdon.rubrics.calling import call
-from guerdon.rubrics.node import Node, is_async_callable, not_initialized
-from guerdon.rubrics.recording import Frame, current
-from guerdon.rubrics.state import (
-    configuring_names,
-    fingerprint,
-    load_state_dict,
-    own_state,
-    state_dict,
-)
+from guerdon.rubrics.evaluation import CONTAINER, LEAF, PLAIN, SLOW, is_async_callable
+from guerdon.rubrics.recording import Frame, Recorder, current, score_of
+from guerdon.rubrics.state import configuring_names, fingerprint, load_state_dict, own_state
 from guerdon.types.score import Score
 
-__all__ = ["ForwardHook", "ForwardPreHook", "HookHandle", "Rubric"]
+__all__ = ["HookHandle", "Rubric"]
 
+# Called with the rubric, the action, the observation and, after `forward`, the score; may be async
+# on an async rubric.
+ForwardPreHook: TypeAlias = Callable[[Any, Any, Any], Any]
+ForwardHook: TypeAlias = Callable[[Any, Any, Any, float], Any]
 
-class ForwardPreHook(Protocol):
-    """Called before `forward`; may be async on an async rubric."""
-
-    def __call__(self, rubric: Any, action: Any, observation: Any, /) -> Any:
-        """Run before the evaluation of `rubric`."""
-
-
-class ForwardHook(Protocol):
-    """Called after `forward` with its result; may be async on an async rubric."""
-
-    def __call__(self, rubric: Any, action: Any, observation: Any, result: float, /) -> Any:
-        """Run after the evaluation of `rubric`."""
+# What a change of the configuration, or of the tree, makes invalid.
+_RECONFIGURED: dict[str, Any] = {"_scored_by": None, "_is_alike": None}
+_CHANGED: dict[str, Any] = {**_RECONFIGURED, "_traits": None, "_mode": SLOW}
 
 
 class HookHandle:
@@ -76,6 +69,52 @@ class HookHandle:
         self.remove()
 
 
+class RubricMeta(ABCMeta):
+    """Rejects a rubric without `forward`, and one whose ``__init__`` doesn't call its parent's."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Create a rubric and check that it is complete."""
+        missing = sorted(getattr(cls, "__abstractmethods__", ()))
+        if missing:
+            raise RubricDefinitionError(
+                f"{cls.__name__} can't be instantiated: implement {' and '.join(missing)}"
+            )
+        rubric = super().__call__(*args, **kwargs)
+        if "_children" not in rubric.__dict__:
+            raise not_initialized(cls)
+        return rubric
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of ``__init__``, for `help` and editors."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def not_initialized(kind: type) -> RubricDefinitionError:
+    """Return the error for a class whose ``__init__`` doesn't call ``super().__init__()``."""
+    return RubricDefinitionError(f"{kind.__name__}.__init__ must call super().__init__() first")
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Properties of a rubric and everything below it.
+
+    Attributes:
+        is_async: The tree has an async member, so that calling it returns an awaitable.
+        waits: The tree has a sync member with an async twin, ``forward_async``.
+        has_trajectory: The tree has a trajectory rubric.
+        stateful: The tree has a member with state that `reset` clears.
+        paths: The dotted path of each descendant, by the descendant's `id`.
+    """
+
+    is_async: bool
+    waits: bool
+    has_trajectory: bool
+    stateful: bool
+    paths: dict[int, str]
+
+
 # The resets that have run in the current pass: authors call super().reset(), child.reset(), both
 # or neither.
 _done: ContextVar[set[tuple[int, object]] | None] = ContextVar("guerdon_resets", default=None)
@@ -87,18 +126,17 @@ def _once_per_pass(reset: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(reset)
     def once(self: Rubric) -> None:
         done = _done.get()
-        token = None
-        if done is None:
-            token = _done.set(done := set())
-        try:
-            if (id(self), reset) not in done:
-                done.add((id(self), reset))
-                reset(self)
-                if reset is not _reset_own_and_children:
-                    _reset_tree(self)
-        finally:
-            if token is not None:
+        if done is None:  # the outermost reset
+            token = _done.set(set())
+            try:
+                once(self)
+            finally:
                 _done.reset(token)
+        elif (id(self), reset) not in done:
+            done.add((id(self), reset))
+            reset(self)
+            if reset is not _reset_own_and_children:
+                _reset_tree(self)
 
     return once
 
@@ -113,7 +151,7 @@ def _reset_own_and_children(self: Rubric) -> None:
 _reset_tree = _once_per_pass(_reset_own_and_children)
 
 
-class Rubric(Node["Rubric"]):
+class Rubric(metaclass=RubricMeta):
     """Computes a reward from an action and an observation.
 
     Implement ``__init__`` (with ``super().__init__()`` first) and `forward`, plain or async.
@@ -171,22 +209,46 @@ class Rubric(Node["Rubric"]):
 
     last_score: float | None
 
+    # Of the class itself; `Traits` combines them over the tree.
+    _is_async: bool = False
+    _waits: bool = False
+    _is_trajectory: bool = False
+    _is_stateful: bool = False
+    _is_container: bool = False  # its `forward` is the framework's own, see `adaptive`
+    _runs_inline: bool = False  # its `forward` is that of `Container`
+    _dispatches: bool = False  # children that it doesn't call do not see the step
+    _overrides_step_rewards: bool = False
+    _overrides_loading: bool = False
+    _configures: frozenset[str] = frozenset()  # attributes that are declared as configuration
+    _measured: ClassVar[tuple[str, ...]] = ()  # of the state: observed values, not configuration
+    _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # authors' __call__, in MRO order
+
+    # The children are kept in a registry, in the order of their registration, and as attributes.
+    _children: dict[str, Rubric]
+    _parents: WeakValueDictionary[int, Rubric]  # by their `id`
+    _traits: Traits | None
+    _mode: int
+    _pre_hooks: dict[int, ForwardPreHook]
+    _hooks: dict[int, ForwardHook]
+    _log: dict[int, Any]  # the outcome of each step of the episode, see `recording`
+
     # Set where an episode begins, on the root of a tree that has one.
     _scored_by: str | None = None  # the fingerprint of the configuration of the episode
     _is_alike: bool | None = None  # whether it equals the prototype of that; None: not known
     _watch: Callable[[Mapping[str, float], bool], None] | None = None  # gets the components
 
     def __init__(self) -> None:
-        super().__init__()
-        self.__dict__["last_score"] = None
+        self.__dict__.update(
+            **_CHANGED, _children={}, _parents=WeakValueDictionary(), _pre_hooks={}, _hooks={},
+            _log={}, last_score=None,
+        )  # fmt: skip
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         written = cls.__dict__.get("__call__")
         if written is not None:
-            # An author's __call__ becomes what is evaluated; the call itself stays ours.
-            del cls.__call__
             cls._written_calls = (written, *cls._written_calls)
+            cls.__call__ = evaluation.evaluating(written)  # type: ignore[method-assign]
             if getattr(cls.forward, "__isabstractmethod__", False):
                 cls.forward = evaluation.call_written  # type: ignore[method-assign]
         if "reset" in cls.__dict__:
@@ -213,9 +275,7 @@ class Rubric(Node["Rubric"]):
             A finite float, by convention in [0, 1] or [-1, 1].
         """
 
-    __call__ = call
-    _call_slow = evaluation.evaluate_call
-    _call_recorded = evaluation.run
+    __call__ = evaluation.call
 
     # Evaluating ------------------------------------------------------------------------------
 
@@ -241,7 +301,11 @@ class Rubric(Node["Rubric"]):
         Raises:
             Exception: The exception of a `forward`, with the rubric's path added.
         """
-        return await evaluation.evaluate(self, action, observation)
+        import anyio
+
+        parent = current()
+        limiter = (parent and parent.limiter) or anyio.CapacityLimiter(evaluation.THREADS)
+        return await evaluation.run_async(self, parent, action, observation, limiter)
 
     async def evaluate_batch(
         self,
@@ -297,11 +361,19 @@ class Rubric(Node["Rubric"]):
         Raises:
             AsyncRubricError: The tree has an async member; use ``await score_async()``.
         """
-        return evaluation.score(self, action, observation)
+        if self._look().is_async:
+            raise AsyncRubricError(
+                f"{type(self).__name__} has an async member: use `await rubric.score_async(…)`"
+            )
+        with Recorder() as recorder, contextlib.suppress(Exception):
+            self(action, observation)
+        return score_of(recorder.frames[-1])
 
     async def score_async(self, action: Any, observation: Any) -> Score:
         """Like `score`, for any tree, evaluated as by `evaluate`."""
-        return await evaluation.score_async(self, action, observation)
+        with Recorder() as recorder, contextlib.suppress(Exception):
+            await self.evaluate(action, observation)
+        return score_of(recorder.frames[-1])
 
     def explain(self, reason: str, *args: Any) -> None:
         """Add a reason to the score that `forward` is about to return, for `Score.reason`.
@@ -393,7 +465,10 @@ class Rubric(Node["Rubric"]):
         Returns:
             Values by dotted name, such as ``{"threshold": 0.5, "rubric.pattern": "please"}``.
         """
-        return state_dict(self)
+        state = own_state(self)
+        for name, child in self._children.items():
+            state |= {f"{name}.{key}": value for key, value in child.state_dict().items()}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Load the result of `state_dict`: all of it, or, if something doesn't fit, nothing.
@@ -420,20 +495,206 @@ class Rubric(Node["Rubric"]):
         """
         return fingerprint(self)
 
-    # What subclasses of the framework override ------------------------------------------------
+    # Traversal -------------------------------------------------------------------------------
 
-    def _forget(self) -> None:
-        super()._forget()
-        self.__dict__.update(_scored_by=None, _is_alike=None)
+    def children(self) -> Iterator[Rubric]:
+        """Iterate over the immediate children."""
+        yield from list(self._children.values())
+
+    def named_children(self) -> Iterator[tuple[str, Rubric]]:
+        """Iterate over the immediate children with their names."""
+        yield from list(self._children.items())
+
+    def rubrics(self) -> Iterator[Rubric]:
+        """Iterate over all descendants, depth first; a shared one comes once."""
+        for _, rubric in self.named_rubrics():
+            yield rubric
+
+    def named_rubrics(self, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
+        """Iterate over all descendants with their dotted names, depth first; a shared one once.
+
+        Args:
+            prefix: Put before each name, with a dot.
+        """
+        yield from _walk(self, prefix, set())
+
+    def get_rubric(self, path: str) -> Rubric:
+        """Return the descendant at a dotted path, such as ``"code.syntax"``; ``""`` is the root.
+
+        Raises:
+            RubricPathError: There is no rubric at that path; the message lists the paths. It is
+                a `KeyError`.
+        """
+        here = self
+        for name in path.split(".") if path else ():
+            if name not in here._children:
+                known = [name for name, _ in self.named_rubrics()]
+                raise RubricPathError(f"no rubric at {path!r}; there are {known}", path=path)
+            here = here._children[name]
+        return here
+
+    def __repr__(self) -> str:
+        settings = ", ".join(
+            f"{name}={value!r:.60}"
+            for name, value in own_state(self).items()
+            if name not in ("weights", "factors") and name not in self._measured
+        )
+        lines = [f"{self._title()}({settings})"]
+        for name, child in self._children.items():
+            weight = self._weight_of(name)
+            lines.append(f"{name}: " + ("" if weight is None else f"{weight:g} × ") + repr(child))
+        return "\n".join(lines).replace("\n", "\n  ")
+
+    # Registration ----------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        children = self.__dict__.get("_children")
+        if isinstance(value, Rubric):
+            if children is None:
+                raise not_initialized(type(self))
+            self._adopt(name, value)
+        elif isinstance(value, type) and issubclass(value, Rubric):
+            raise RubricDefinitionError(
+                f"{type(self).__name__}.{name} must be a rubric, got the class {value.__name__}; "
+                f"instantiate it: {value.__name__}(…)"
+            )
+        elif children and name in children:
+            if value is not None:
+                raise RubricDefinitionError(
+                    f"{type(self).__name__}.{name} is a child: assign a rubric, or None to "
+                    f"remove it, not {type(value).__name__}"
+                )
+            self._release(name)
+        object.__setattr__(self, name, value)
+        if children is not None and name in self._configures:
+            self._reconfigured()
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_children", ()):
+            self._release(name)
+        else:
+            object.__delattr__(self, name)
+
+    def _adopt(self, name: str, child: Rubric) -> None:
+        """Register `child`, replacing the one of that name."""
+        self._check_child(name, child)
+        replaced = self._children.get(name)
+        self._children[name] = child
+        child._parents[id(self)] = self
+        if replaced is not None:
+            self._disown(replaced)
+        self._changed()
+
+    def _check_child(self, name: str, child: Rubric) -> None:
+        """Reject a rubric that can't become a child under this name.
+
+        Raises:
+            RubricDefinitionError: The name is invalid or would hide an attribute, or this rubric
+                is `child` or below it.
+        """
+        where = f"{type(child).__name__} can't become {name!r} of {type(self).__name__}"
+        if not isinstance(name, str) or not name or "." in name:
+            raise RubricDefinitionError(f"{where}: a name must be a non-empty string without dots")
+        if self._is_reserved(name):
+            raise RubricDefinitionError(f"{where}: it would hide an attribute of that name")
+        if child is self or id(self) in child._look().paths:
+            raise RubricDefinitionError(f"{where}: it is that very rubric, or contains it")
+
+    @classmethod
+    def _is_reserved(cls, name: str) -> bool:
+        """Whether a child of this name would hide an attribute of the framework's classes."""
+        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith("guerdon.rubrics.")]
+        return any(name in vars(kind) or name in inspect.get_annotations(kind) for kind in kinds)
+
+    def _release(self, name: str) -> Rubric:
+        """Remove a child from the registry."""
+        child = self._children.pop(name)
+        self.__dict__.pop(name, None)
+        self._disown(child)
+        self._changed()
+        return child
+
+    def _disown(self, child: Rubric) -> None:
+        if all(other is not child for other in self._children.values()):
+            del child._parents[id(self)]
+
+    # Traits ------------------------------------------------------------------------------------
+
+    def _look(self) -> Traits:
+        """The traits of this rubric and everything below it."""
+        traits = self._traits
+        if traits is None:
+            below = [child._look() for child in self._children.values()]
+            traits = self.__dict__["_traits"] = Traits(
+                is_async=self._is_async or any(each.is_async for each in below),
+                waits=self._waits or any(each.waits for each in below),
+                has_trajectory=self._is_trajectory or any(each.has_trajectory for each in below),
+                stateful=self._is_stateful or any(each.stateful for each in below),
+                # An immediate child has its own name, even if it is also further down.
+                paths={id(child): path for path, child in self.named_rubrics()}
+                | {id(child): name for name, child in reversed(self._children.items())},
+            )
+            self._refresh()
+        return traits
+
+    def _changed(self) -> None:
+        """Invalidate the traits of this rubric and its ancestors."""
+        if self._traits is not None:  # else those of the ancestors are invalid, too
+            self.__dict__.update(_CHANGED)
+            for parent in list(self._parents.values()):
+                parent._changed()
+
+    def _refresh(self) -> None:
+        """Derive the mode from the traits and hooks."""
+        traits = self._look()
+        if (
+            traits.is_async
+            or traits.has_trajectory
+            or self._written_calls
+            or self._hooks
+            or self._pre_hooks
+        ):
+            mode = SLOW
+        elif self._runs_inline:
+            mode = CONTAINER
+        else:
+            mode = PLAIN if self._children else LEAF
+        self.__dict__["_mode"] = mode
 
     def _reconfigured(self) -> None:
-        self.__dict__.update(_scored_by=None, _is_alike=None)
-        for reference in self._parents:
-            if (parent := reference()) is not None:
-                parent._reconfigured()
+        """Invalidate what was derived from the configuration, here and in the ancestors."""
+        self.__dict__.update(_RECONFIGURED)
+        for parent in list(self._parents.values()):
+            parent._reconfigured()
+
+    # What subclasses of the framework override ---------------------------------------------------
+
+    def _title(self) -> str:
+        """The name in `repr` and ``guerdon tree``."""
+        return type(self).__name__
+
+    def _described(self) -> object:
+        """The object whose docstring and source describe what is measured."""
+        return type(self)
+
+    def _weight_of(self, name: str) -> float | None:
+        """The weight of a child: by its name or its place in the attribute ``weights``, if any."""
+        weights = getattr(self, "weights", None)
+        if isinstance(weights, (list, tuple)) and len(weights) == len(self._children):
+            weights = dict(zip(self._children, weights, strict=True))
+        return as_finite(weights.get(name)) if isinstance(weights, Mapping) else None
 
     def _range(self) -> tuple[float, float] | None:
+        """The lowest and highest score: declared, or, of a container, derived."""
         return self.score_range
+
+    def _needs(self, name: str) -> str | None:
+        """The condition under which the child `name` is evaluated, in words."""
+        return None
+
+    def _why_absent(self, name: str) -> str | None:
+        """Why the child `name` was not evaluated, if that was this rubric's decision."""
+        return None
 
     def _rewards_by_step(self) -> dict[int, float]:
         """The step rewards by stamp; see `step_rewards`."""
@@ -442,8 +703,29 @@ class Rubric(Node["Rubric"]):
     def _reset_own(self) -> None:
         """Clear the state of the episode that the framework keeps in this rubric."""
 
-    def _own_state(self) -> dict[str, Any]:
-        return own_state(self)
+    # Copies ------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_scored_by": None, "_is_alike": None, "_watch": None}
+        state = {**self.__dict__, **_CHANGED, "_watch": None}
+        del state["_parents"]  # they find their children again when they are restored
+        return {
+            name: value.copy() if name.startswith("_") and type(value) is dict else value
+            for name, value in state.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A child that refers to its parent, as by a hook, may be restored only in part.
+        for rubric in (self, *state["_children"].values()):
+            rubric.__dict__.setdefault("_parents", WeakValueDictionary())
+        self.__dict__.update(state)
+        for child in self._children.values():
+            child._parents[id(self)] = self
+
+
+def _walk(node: Rubric, prefix: str, seen: set[int]) -> Iterator[tuple[str, Rubric]]:
+    for name, child in list(node._children.items()):
+        if id(child) not in seen:
+            seen.add(id(child))
+            path = f"{prefix}.{name}" if prefix else name
+            yield path, child
+            yield from _walk(child, path, seen)

@@ -14,13 +14,12 @@ import re
 import sys
 import textwrap
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from guerdon._loading import DIGEST, file_digest
 from guerdon.errors import RubricError, StateError
-from guerdon.rubrics.node import unwrapped
 
 # How many values one attribute may contain to count as configuration.
 MAX_VALUES = 100_000
@@ -33,6 +32,37 @@ MADE_WITH = "_made_with"
 
 # How deep attributes may be nested in each other.
 MAX_DEPTH = 100
+
+
+Value = TypeVar("Value")
+
+
+class Checked(Generic[Value]):
+    """An attribute that is validated whenever it is set.
+
+    Args:
+        check: Returns the value to store, from the attribute's name and a value, or raises.
+        optional: Whether None is accepted, without a check.
+        **limits: Further arguments of `check`.
+    """
+
+    def __init__(
+        self, check: Callable[..., Value], *, optional: bool = False, **limits: Any
+    ) -> None:
+        self._check = functools.partial(check, **limits)
+        self._optional = optional
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __set__(self, rubric: Any, value: Any) -> None:
+        if value is not None or not self._optional:
+            value = self._check(self._name, value)
+        rubric.__dict__[self._name] = value
+
+    if TYPE_CHECKING:  # without __get__, Python reads the instance's dict at full speed
+
+        def __get__(self, rubric: Any, owner: type) -> Value: ...
 
 
 def own_state(rubric: Any) -> dict[str, Any]:
@@ -87,15 +117,6 @@ def fits_json(value: Any) -> bool:
         elif not (item is None or isinstance(item, (str, int))) or isinstance(item, enum.Enum):
             return False
     return True
-
-
-def state_dict(rubric: Any) -> dict[str, Any]:
-    """See `Rubric.state_dict`."""
-    state: dict[str, Any] = rubric._own_state()
-    for name, child in rubric._children.items():
-        for key, value in child.state_dict().items():
-            state[f"{name}.{key}"] = value
-    return state
 
 
 def load_state_dict(rubric: Any, state: Mapping[str, Any], strict: bool) -> None:
@@ -182,7 +203,7 @@ class FingerprintParts:
 
     def __init__(self, rubric: Any, *names: str) -> None:
         self._parts = list(_Reader().tree("", rubric))
-        state = rubric._own_state() if names else {}
+        state = own_state(rubric) if names else {}
         self._places = {name: self._parts.index(_state_part(name, state[name])) for name in names}
 
     def digest(self, **state: Any) -> str:
@@ -225,7 +246,7 @@ class _Reader:
         yield from rubric.__dict__.get(MADE_WITH, ())
         for kind in type(rubric).__mro__:
             yield self.value(kind)
-        for name, value in sorted(rubric._own_state().items()):
+        for name, value in sorted(own_state(rubric).items()):
             if name not in rubric._measured:
                 yield f"{name}={self.value(value)}"
         for name, value in sorted(rubric.__dict__.items()):
@@ -422,3 +443,10 @@ def describe(rubric: Any, path: str = "", parent: Any | None = None) -> Iterator
 def _first_line(thing: object) -> str | None:
     doc = getattr(unwrapped(thing), "__doc__", None)
     return inspect.cleandoc(doc).partition("\n")[0] if doc else None
+
+
+def unwrapped(function: Any) -> Any:
+    """The function behind any number of `functools.partial`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function

@@ -13,7 +13,6 @@ from typing import Any
 
 from guerdon.errors import TrajectoryError
 from guerdon.rubrics.failure import finite
-from guerdon.rubrics.node import AnyNode
 from guerdon.rubrics.recording import NOT_CALLED, Outcome
 
 
@@ -41,15 +40,13 @@ def compute(rubric: Any) -> list[float]:
     return [rewards[stamp] for stamp in sorted(rewards)]
 
 
-def _is_in_episodes(rubric: AnyNode) -> bool:
+def _is_in_episodes(rubric: Any) -> bool:
     """Whether a rubric contains a trajectory rubric, or is in a tree that does."""
-    parents = (reference() for reference in rubric._parents)
-    return rubric._look().has_trajectory or any(
-        _is_in_episodes(parent) for parent in parents if parent is not None
-    )
+    parents = list(rubric._parents.values())
+    return rubric._look().has_trajectory or any(map(_is_in_episodes, parents))
 
 
-def stamps(rubric: AnyNode) -> list[int]:
+def stamps(rubric: Any) -> list[int]:
     """Return the steps that a rubric, or anything below it, has seen, in order."""
     return sorted({stamp for each in (rubric, *rubric.rubrics()) for stamp in each._log})
 
@@ -72,12 +69,12 @@ def on(steps: Iterable[int], rewards: Mapping[int, float]) -> dict[int, float]:
     return {stamp: rewards.get(stamp, 0.0) for stamp in steps}
 
 
-def scores_at(rubric: AnyNode, steps: Iterable[int]) -> dict[int, float]:
+def scores_at(rubric: Any, steps: Iterable[int]) -> dict[int, float]:
     """Return the scores of a rubric as the rewards of steps."""
     return {stamp: _score(rubric, stamp) for stamp in steps}
 
 
-def failed(rubric: AnyNode, stamp: int) -> bool:
+def failed(rubric: Any, stamp: int) -> bool:
     """Whether a rubric was evaluated at a step, and raised."""
     return _outcome(rubric, stamp).error is not None
 
@@ -93,12 +90,12 @@ def final_score(rubric: Any) -> float | None:
     return _score(rubric, seen[-1])
 
 
-def was_called(rubric: AnyNode, stamp: int) -> bool:
+def was_called(rubric: Any, stamp: int) -> bool:
     """Whether a rubric, or anything below it, was evaluated at a step."""
     return any(_outcome(each, stamp).called for each in (rubric, *rubric.rubrics()))
 
 
-def of_hand_written(rubric: AnyNode) -> dict[int, float]:
+def of_hand_written(rubric: Any) -> dict[int, float]:
     """Return the step rewards of a parent whose `forward` an author wrote.
 
     If at each step at which it called a child with trajectory rubrics it returned the score of one
@@ -122,19 +119,19 @@ def of_hand_written(rubric: AnyNode) -> dict[int, float]:
     }
 
 
-def _credited(rubric: AnyNode, outcome: Outcome) -> AnyNode | None:
+def _credited(rubric: Any, outcome: Outcome) -> Any | None:
     """The child with trajectory rubrics whose score was returned, if any."""
     child = outcome.credited
     inside = child is not None and id(child) in rubric._look().paths
     return child if inside and child._look().has_trajectory else None  # type: ignore[union-attr]
 
 
-def _outcome(rubric: AnyNode, stamp: int) -> Outcome:
+def _outcome(rubric: Any, stamp: int) -> Outcome:
     outcome: Outcome = rubric._log.get(stamp, NOT_CALLED)
     return outcome
 
 
-def _score(rubric: AnyNode, stamp: int) -> float:
+def _score(rubric: Any, stamp: int) -> float:
     """The score of a rubric at a step; 0.0 if it was not called."""
     outcome = _outcome(rubric, stamp)
     if outcome.error is not None and outcome.value is None:

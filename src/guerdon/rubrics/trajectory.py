@@ -10,10 +10,11 @@ from typing import Any
 from guerdon._validation import check_number
 from guerdon.errors import TrajectoryError
 from guerdon.rubrics import step_rewards
+from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import finite
-from guerdon.rubrics.node import is_async_callable
 from guerdon.rubrics.recording import Step, current, is_done
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 
 __all__ = ["ExponentialDiscountingTrajectoryRubric", "TrajectoryRubric"]
 
@@ -70,6 +71,7 @@ class TrajectoryRubric(Rubric):
     """
 
     state_names = ("intermediate_reward",)
+    intermediate_reward = Checked(check_number)
     max_steps = 100_000
 
     _is_trajectory = True
@@ -92,15 +94,6 @@ class TrajectoryRubric(Rubric):
             )
 
     @property
-    def intermediate_reward(self) -> float:
-        """The score of the steps before the last."""
-        return self._intermediate_reward
-
-    @intermediate_reward.setter
-    def intermediate_reward(self, value: float) -> None:
-        self._intermediate_reward = check_number("intermediate_reward", value)
-
-    @property
     def trajectory(self) -> Trajectory:
         """The steps so far, pairs of an action and an observation; a copy."""
         return list(self._trajectory)
@@ -112,7 +105,7 @@ class TrajectoryRubric(Rubric):
             self._see(Step(self, action, observation))
         if is_done(observation):
             return self.score_trajectory(self._trajectory)
-        return self._intermediate_reward
+        return self.intermediate_reward
 
     @abstractmethod
     def score_trajectory(self, trajectory: Trajectory) -> Any:
@@ -201,26 +194,18 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
 
     state_names = ("gamma",)
     tunable = ("gamma",)
+    gamma = Checked(check_number, low=0, high=1)
 
     def __init__(self, gamma: float = 0.99, intermediate_reward: float = 0.0) -> None:
         super().__init__(intermediate_reward=intermediate_reward)
         self.gamma = gamma
-
-    @property
-    def gamma(self) -> float:
-        """The discount."""
-        return self._gamma
-
-    @gamma.setter
-    def gamma(self, value: float) -> None:
-        self._gamma = check_number("gamma", value, low=0, high=1)
 
     def compute_step_rewards(self) -> list[float]:
         """Return the final score, discounted from the last step back to the first."""
         if not self._trajectory:
             return []
         final, steps = self._final_score(), len(self._trajectory)
-        return [final * self._gamma ** (steps - 1 - t) for t in range(steps)]
+        return [final * self.gamma ** (steps - 1 - t) for t in range(steps)]
 
 
 def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -7,7 +7,8 @@ import pytest
 
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.inputs import Checked, ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
+from guerdon.rubrics.state import Checked
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ def test_criterion_alone_has_no_score():
     ids=str,
 )
 def test_llm_judge_rejects_invalid_criteria(criteria):
-    with pytest.raises(InvalidArgumentError, match="criteri"):
+    with pytest.raises(InvalidArgumentError, match=r"criteri|description"):
         unasked(criteria=criteria)
 
 

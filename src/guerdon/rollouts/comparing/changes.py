@@ -11,6 +11,7 @@ from guerdon.rollouts.json_forms import as_json
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import own_state
 
 if TYPE_CHECKING:
     from guerdon.config.schema import RewardConfig
@@ -223,7 +224,7 @@ def _tree_changes(path: str, before: Rubric, after: Rubric) -> Iterator[RewardCh
 def _settings(rubric: Rubric) -> dict[str, Any]:
     """The configuration of a rubric itself."""
     skipped = {*rubric._measured, *(_IN_CHILDREN if rubric._is_container else ())}
-    state = {name: value for name, value in rubric._own_state().items() if name not in skipped}
+    state = {name: value for name, value in own_state(rubric).items() if name not in skipped}
     return state if rubric._is_container else {**state, "score_range": rubric._range()}
 
 

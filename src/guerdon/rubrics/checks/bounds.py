@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from guerdon._validation import check_choice, check_integer, check_number
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.checks.inputs import Checked, text_of
+from guerdon.rubrics.checks.inputs import text_of
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 
 __all__ = ["LengthBounds", "RepetitionBounds"]
 
@@ -43,11 +44,9 @@ class LengthBounds(Rubric):
 
     score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("minimum", "maximum", "unit")
-    minimum = Checked(lambda name, value: check_integer(name, value, low=0))
-    maximum = Checked(
-        lambda name, value: None if value is None else check_integer(name, value, low=0)
-    )
-    unit = Checked(lambda name, value: check_choice(name, value, _LENGTHS))
+    minimum = Checked(check_integer, low=0)
+    maximum: Checked[int | None] = Checked(check_integer, optional=True, low=0)
+    unit = Checked(check_choice, choices=_LENGTHS)
 
     def __init__(
         self,
@@ -111,8 +110,8 @@ class RepetitionBounds(Rubric):
 
     score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("maximum", "ngram")
-    maximum = Checked(lambda name, value: check_number(name, value, low=0, high=1))
-    ngram = Checked(lambda name, value: check_integer(name, value, low=1))
+    maximum = Checked(check_number, low=0, high=1)
+    ngram = Checked(check_integer, low=1)
 
     def __init__(self, maximum: float = 0.2, *, ngram: int = 4, field: str = "content") -> None:
         super().__init__()

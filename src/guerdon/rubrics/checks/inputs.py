@@ -1,4 +1,4 @@
-"""The inputs of checks: the text of an action, the ground truth, validated settings.
+"""The inputs of checks: the text of an action, the ground truth.
 
 The two readers run once per check in a hot loop, so each has a fast path for the usual shape.
 """
@@ -6,36 +6,13 @@ The two readers run once per check in a hot loop, so each has a fast path for th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
 
-__all__ = ["Checked", "compiled_regex", "field_of", "ground_truth_of", "text_of"]
-
-Value = TypeVar("Value")
-
-
-class Checked(Generic[Value]):
-    """An attribute of a check that is validated whenever it is set.
-
-    Args:
-        validate: Returns the value to store for the attribute's name and a value, or raises.
-    """
-
-    def __init__(self, validate: Callable[[str, Any], Value]) -> None:
-        self._validate = validate
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __set__(self, check: Any, value: Any) -> None:
-        check.__dict__[self._name] = self._validate(self._name, value)
-
-    if TYPE_CHECKING:  # without __get__, Python reads the instance's dict at full speed
-
-        def __get__(self, check: Any, owner: type) -> Value: ...
+__all__ = ["compiled_regex", "field_of", "ground_truth_of", "text_of"]
 
 
 def field_of(holder: object, name: str) -> Any:

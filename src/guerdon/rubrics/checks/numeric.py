@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError, MissingInputError
 from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.inputs import Checked, ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
 from guerdon.rubrics.checks.quantity import Quantity, read_quantity
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 
 __all__ = ["NumericAnswer"]
 
@@ -55,7 +56,7 @@ class NumericAnswer(Rubric):
     score_range = (0.0, 1.0)
     reads: tuple[str, ...] = ("ground_truth",)
     state_names: ClassVar[tuple[str, ...]] = ("expected", "tolerance")
-    tolerance = Checked(lambda name, value: check_number(name, value, low=0))
+    tolerance = Checked(check_number, low=0)
 
     def __init__(
         self,

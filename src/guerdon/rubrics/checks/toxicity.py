@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.checks.inputs import Checked, compiled_regex, text_of
+from guerdon.rubrics.checks.inputs import compiled_regex, text_of
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 
 __all__ = ["Lexicon", "LexiconEntry", "ToxicityRubric", "parse_lexicon", "read_lexicon"]
 
@@ -67,7 +68,7 @@ class ToxicityRubric(Rubric):
     score_range = (0.0, 1.0)
     state_names: ClassVar[tuple[str, ...]] = ("threshold", "words")
     tunable: ClassVar[tuple[str, ...]] = ("threshold",)
-    threshold = Checked(lambda name, value: check_number(name, value, low=0, high=1))
+    threshold = Checked(check_number, low=0, high=1)
 
     def __init__(
         self,

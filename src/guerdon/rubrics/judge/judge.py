@@ -13,7 +13,14 @@ from dataclasses import asdict
 from typing import Any, ClassVar, TypeAlias
 
 from guerdon._background import on_background, run
-from guerdon._validation import check_choice, check_integer, check_number, is_finite, shown
+from guerdon._validation import (
+    check_choice,
+    check_integer,
+    check_number,
+    check_type,
+    is_finite,
+    shown,
+)
 from guerdon.errors import InvalidArgumentError, RubricError
 from guerdon.rubrics.judge.cache import Cache, cache_of
 from guerdon.rubrics.judge.question import (
@@ -35,7 +42,7 @@ from guerdon.rubrics.judge.verdict import (
     judgement_of,
 )
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.state import MADE_WITH
+from guerdon.rubrics.state import MADE_WITH, Checked
 
 __all__ = ["Criterion", "LLMJudge"]
 
@@ -64,24 +71,13 @@ class Criterion(Rubric):
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("weight",)
+    description = Checked(check_type, kind=str)
+    weight = Checked(check_number, low=0.0, low_open=True)
 
     def __init__(self, description: str = "", *, weight: float = 1.0) -> None:
         super().__init__()
-        if not isinstance(description, str):
-            raise InvalidArgumentError(
-                f"the description of a criterion must be a string, got {shown(description)}"
-            )
         self.description = description
         self.weight = weight
-
-    @property
-    def weight(self) -> float:
-        """The weight in the judge's score."""
-        return self._weight
-
-    @weight.setter
-    def weight(self, weight: float) -> None:
-        self._weight = check_number("weight", weight, low=0.0, low_open=True)
 
     def forward(self, action: Any, observation: Any) -> float:
         """Return the score in the judge's answer."""
@@ -140,6 +136,9 @@ class LLMJudge(Rubric):
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("aggregate", "prompt_template", "samples", "system")
+    samples = Checked(check_integer, low=1, high=MAX_SAMPLES)
+    aggregate = Checked(check_choice, choices=AGGREGATES)
+    system: Checked[str | None] = Checked(check_type, optional=True, kind=str)
 
     def __init__(
         self,
@@ -191,35 +190,6 @@ class LLMJudge(Rubric):
             )
         known = {*ALWAYS, *self.fields} if self.fields else None
         self._template = None if text is None else Template(text, known=known)
-
-    @property
-    def samples(self) -> int:
-        """How often each model is asked."""
-        return self._samples
-
-    @samples.setter
-    def samples(self, samples: int) -> None:
-        self._samples = check_integer("samples", samples, low=1, high=MAX_SAMPLES)
-
-    @property
-    def aggregate(self) -> str:
-        """How verdicts are aggregated."""
-        return self._aggregate
-
-    @aggregate.setter
-    def aggregate(self, aggregate: str) -> None:
-        self._aggregate = check_choice("aggregate", aggregate, AGGREGATES)
-
-    @property
-    def system(self) -> str | None:
-        """The beginning of the system message."""
-        return self._system
-
-    @system.setter
-    def system(self, system: str | None) -> None:
-        if system is not None and not isinstance(system, str):
-            raise InvalidArgumentError(f"`system` must be a string, got {shown(system)}")
-        self._system = system
 
     def _criteria(self) -> dict[str, Criterion]:
         return {
