@@ -70,4 +70,4 @@ bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks
 
 clean:  ## Remove what the other targets created.
-	rm -rf .venv .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-newest .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
