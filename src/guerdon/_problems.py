@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from guerdon._validation import did_you_mean, shown
+from guerdon.errors import StateError
 
 __all__ = [
     "Place",
@@ -19,9 +20,12 @@ __all__ = [
     "place_text",
     "problems_of",
     "unknown_key",
+    "validated_state",
     "validation_error",
     "written",
 ]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 #: Keys and positions that lead to a value, such as ``("per_turn", 2, "weight")``.
 Place = tuple[str | int, ...]
@@ -39,6 +43,8 @@ _EXPECTED = {
     "string_type": "a string",
     "none_required": "null",
 }
+
+REQUIRED, UNKNOWN = "is required", "unknown key"
 
 _OBJECTS = ("needs_python_object", "is_instance_of")
 
@@ -68,7 +74,7 @@ class Problem:
         """Return the same problem with a longer place.
 
         Example:
-            >>> Problem(("weight",), "is required").within("per_turn", 2).place
+            >>> Problem(("weight",), REQUIRED).within("per_turn", 2).place
             ('per_turn', 2, 'weight')
         """
         return Problem((*outer, *self.place), self.message, self.line)
@@ -150,6 +156,23 @@ def problems_of(error: ValidationError, data: Any) -> list[Problem]:
     return list(dict.fromkeys(found))  # the alternatives of a union may be reported alike
 
 
+def validated_state(model: type[ModelT], state: Any) -> ModelT:
+    """Return a state as an instance of its model.
+
+    Raises:
+        StateError: It is invalid.
+    """
+    try:
+        return model.model_validate(state)
+    except ValidationError as error:
+        problems = problems_of(error, state)
+        raise StateError(
+            f"the state is invalid: {'; '.join(map(str, problems))}",
+            missing=[place_text(each.place) for each in problems if each.message == REQUIRED],
+            unexpected=[place_text(each.place) for each in problems if each.message == UNKNOWN],
+        ) from None
+
+
 def validation_error(title: str, problems: Iterable[Problem], given: Any) -> ValidationError:
     """Return the error with which a validator reports several problems at their places.
 
@@ -175,7 +198,7 @@ def _message(error: ErrorDetails) -> str:
     kind, given, context = error["type"], error["input"], error.get("ctx", {})
     message = error["msg"]
     if kind in ("missing", "union_tag_not_found"):
-        return "is required"
+        return REQUIRED
     if kind in _OBJECTS:
         return f"must be a Python object, which a file can't contain, got {written(given)}"
     if kind == "value_error":
@@ -187,8 +210,8 @@ def _message(error: ErrorDetails) -> str:
             else f"at most {context['max_length']}"
         )
         return f"must have {limit} items, got {context['actual_length']}"
-    if kind == "extra_forbidden":
-        return "unknown key"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return UNKNOWN
     if kind == "union_tag_invalid":
         tags = str(context["expected_tags"]).replace("'", "").split(", ")
         return f"unknown type {written(context['tag'])}; {did_you_mean(context['tag'], tags)}"

@@ -174,12 +174,12 @@ def test_curriculum_load_state_dict_keeps_the_last_values():
     ("change", "message"),
     [
         ({"stage": "gone"}, r"`stage` must be one of \['first', 'last'\], got 'gone'"),
-        ({"stage": None}, "got None"),
-        ({"episodes": -1}, "`episodes` must be an integer >= 0, got -1"),
+        ({"stage": None}, "stage: must be a string, got null"),
+        ({"episodes": -1}, "episodes: must be greater than or equal to 0, got -1"),
         ({"episodes": 1.5}, "got 1.5"),
-        ({"recent": [math.nan]}, "`recent` must be a list of finite numbers"),
-        ({"recent": "1"}, "`recent` must be a list of finite numbers, got '1'"),
-        ({"more": 1}, "must have the keys"),
+        ({"recent": [math.nan]}, r"recent\[0\]: must be a finite number"),
+        ({"recent": "1"}, 'recent: must be a list, got "1"'),
+        ({"more": 1}, "more: unknown key"),
     ],
     ids=str,
 )
@@ -190,7 +190,7 @@ def test_curriculum_load_state_dict_refuses_an_invalid_state(change, message):
     with pytest.raises(StateError, match=message):
         made.load_state_dict({**before, "stage": "last", **change})
     assert made.state_dict() == before
-    with pytest.raises(StateError, match="must have the keys"):
+    with pytest.raises(StateError, match="must be a mapping, got a list"):
         made.load_state_dict([])
 
 

@@ -275,8 +275,8 @@ def test_log_config_update_accepts_the_change_of_a_live_reward(tmp_path, kept):
     [
         ("a.weight", {}, "`before` and `after` of 'a.weight' are required"),
         ("a.weight", {"before": 1}, "are required"),
-        ({}, {}, "`what` must be a string, or what an update returns .* got {}"),
-        (5, {}, "got 5"),
+        ({}, {}, "`what` must be a string, or what an update returns .* changes: is required"),
+        (5, {}, "must be a mapping, got 5"),
         ({"changes": [{"what": "a"}]}, {}, "`what` must be"),
         ({"changes": [{"what": 1, "from": 1, "to": 2}]}, {}, "`what` must be"),
         ({"changes": []}, {"after": 1, "who": "ann"}, "require `what` to be a string"),

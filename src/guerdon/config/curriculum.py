@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from guerdon._problems import Problem, validation_error
+from guerdon._problems import Problem, validated_state, validation_error
 from guerdon._validation import is_finite, shown
 from guerdon.config.annotations import convert
 from guerdon.config.schedules import Schedule
@@ -124,6 +124,17 @@ Stages = Annotated[
     AfterValidator(_check_order),  # the number too: pydantic counts only those that are valid
     Field(json_schema_extra={"minItems": 1, "maxItems": MAX_STAGES}),
 ]
+
+
+class _State(BaseModel):
+    """The state of a curriculum."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stage: StrictStr
+    episodes: Annotated[StrictInt, Field(ge=0)]
+    recent: list[_Finite]
+
 
 # One for all curricula, so that they can be copied and pickled; it is taken once an episode.
 _observing = threading.Lock()
@@ -243,26 +254,14 @@ class Curriculum:
         Raises:
             StateError: The state doesn't match; nothing was loaded.
         """
-        keys = {"stage", "episodes", "recent"}
-        given = set(state) if isinstance(state, Mapping) else set()
-        if given != keys:
-            raise StateError(
-                f"the state of a curriculum must have the keys {sorted(keys)}",
-                missing=sorted(keys - given),
-                unexpected=sorted(map(str, given - keys)),
-            )
+        found = validated_state(_State, state)
         names = [stage.name for stage in self.stages]
-        episodes, recent = state["episodes"], state["recent"]
-        if state["stage"] not in names:
-            raise StateError(f"`stage` must be one of {names}, got {shown(state['stage'])}")
-        if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 0:
-            raise StateError(f"`episodes` must be an integer >= 0, got {shown(episodes)}")
-        if not isinstance(recent, list) or not all(map(is_finite, recent)):
-            raise StateError(f"`recent` must be a list of finite numbers, got {shown(recent)}")
+        if found.stage not in names:
+            raise StateError(f"`stage` must be one of {names}, got {shown(found.stage)}")
         with _observing:
-            self._enter(names.index(state["stage"]))
-            self._episodes = episodes
-            self._recent.extend(map(float, recent))
+            self._enter(names.index(found.stage))
+            self._episodes = found.episodes
+            self._recent.extend(found.recent)
 
     def __repr__(self) -> str:
         return (

@@ -6,17 +6,18 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, TrackerError
-from guerdon.tracking.file_locks import locked, try_lock, write_all
 from guerdon.tracking.records import line_of
 
 __all__ = ["TrackedRun"]
@@ -478,3 +479,79 @@ class LogWriter:
                 self.log.sync()
             except OSError as error:
                 self._report(f"the disk doesn't keep the log: {error!r}")
+
+
+# Locks on files, and writes that are complete --------------------------------------------------
+
+
+def try_lock(file: Path) -> int | None:
+    """Open a file, creating it if needed, and lock it.
+
+    Returns:
+        The descriptor, which keeps the lock until it is closed or the process ends; None if the
+        file is locked already.
+
+    Raises:
+        FileNotFoundError: The folder doesn't exist, or was removed meanwhile.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        taken = _lock(descriptor, wait=False)
+        if taken and not os.path.samestat(os.stat(file), os.fstat(descriptor)):
+            raise FileNotFoundError(f"{file} was replaced while it was locked")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not taken:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextmanager
+def locked(descriptor: int) -> Iterator[None]:
+    """Lock an open file during a ``with`` block, waiting for the current owner."""
+    _lock(descriptor, wait=True)
+    try:
+        yield
+    finally:
+        _unlock(descriptor)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all data to a descriptor."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int, *, wait: bool) -> bool:
+        os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # far beyond the data
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        except OSError:
+            if wait:
+                raise
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 40, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int, *, wait: bool) -> bool:
+        # Not lockf: it releases the lock as soon as any descriptor of the file is closed.
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

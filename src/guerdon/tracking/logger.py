@@ -262,10 +262,8 @@ class RewardLogger:
             InvalidArgumentError: A value has the wrong type; nothing is logged.
             TrackerError: As for `log_step`.
         """
-        rows = list(
-            config_rows(
-                what, before=before, after=after, who=who, when=when, fingerprint=fingerprint
-            )
+        rows = config_rows(
+            what, before=before, after=after, who=who, when=when, fingerprint=fingerprint
         )
         step = self._step if step is None else checked_step(step)
         with self._counting:

@@ -6,21 +6,23 @@ import copy
 import threading
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, overload
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+from guerdon._problems import validated_state
 from guerdon._validation import check_choice, check_integer, is_finite, shown
 from guerdon.credit.columns import Floats, Integers, listed, number
 from guerdon.errors import InvalidArgumentError, StateError
-from guerdon.tracking.percentiles import Percentiles
 from guerdon.tracking.statistics import (
     LARGEST,
     ROUNDING,
     SMALLEST_SPREAD,
     Extremes,
     Moments,
+    Percentiles,
     Scale,
     Statistics,
     population_scale,
@@ -41,6 +43,32 @@ STATISTICS: dict[str, type[Statistics]] = {
     "population": Moments,
 }
 MAX_CHARACTERS = 1_000  # of an environment's id
+
+StatisticsT = TypeVar("StatisticsT")
+
+
+class _State(BaseModel, Generic[StatisticsT]):
+    """The state of a normalizer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    method: str
+    per_environment: StrictBool
+    percentiles: tuple[float, float]
+    frozen: StrictBool
+    environments: list[
+        tuple[
+            Annotated[StrictStr, Field(max_length=MAX_CHARACTERS)] | StrictInt | None, StatisticsT
+        ]
+    ]
+
+
+STATES: dict[str, type[_State[Any]]] = {
+    "running_mean_std": _State[Annotated[Moments, AfterValidator(Moments.check)]],
+    "min_max": _State[Annotated[Extremes, AfterValidator(Extremes.check)]],
+    "percentile": _State[Annotated[Percentiles, AfterValidator(Percentiles.check)]],
+    "population": _State[Annotated[Moments, AfterValidator(Moments.check)]],
+}
 
 
 class RewardNormalizer:
@@ -169,7 +197,7 @@ class RewardNormalizer:
                 known = self._known.get(key)
                 if known is None:
                     self._check_room([key])
-                    known = self._known[key] = self._new()
+                    known = self._known[key] = STATISTICS[self.method].empty()
                 known.add(reward)
             scale = self._scale(key)
         normal: float = (reward - scale.center) / _divisor(scale)
@@ -198,11 +226,6 @@ class RewardNormalizer:
 
     # Statistics -----------------------------------------------------------------------------------
 
-    def _new(self) -> Statistics:
-        if self.method == "percentile":
-            return Percentiles(*self.percentiles)
-        return STATISTICS[self.method]()
-
     def _check_room(self, env_ids: Iterable[EnvId | None]) -> None:
         new = [each for each in env_ids if each not in self._known]
         if len(self._known) + len(new) > self.max_environments:
@@ -215,7 +238,7 @@ class RewardNormalizer:
     def _add(self, added: Known) -> None:
         self._check_room(added)
         for env_id, statistics in added.items():
-            self._known.setdefault(env_id, self._new()).merge(statistics)
+            self._known.setdefault(env_id, STATISTICS[self.method].empty()).merge(statistics)
 
     def _scale(self, env_id: EnvId | None) -> Scale:
         if self.method == "population" and self._known:
@@ -226,7 +249,7 @@ class RewardNormalizer:
                 f"environment {shown(env_id)} has no rewards yet; {frozen}known: "
                 f"{shown(list(self._known))}"
             )
-        return self._known[env_id].scale()
+        return self._known[env_id].scale(*self.percentiles)
 
     def scale(self, env_id: EnvId | None = None) -> Scale:
         """Return the scale that the next rewards of an environment are normalized by when frozen.
@@ -325,47 +348,26 @@ class RewardNormalizer:
 
     def _read(self, state: Mapping[str, Any]) -> Known:
         """Return the statistics of a state, all of them validated."""
-        expected = self.state_dict()
-        keys = set(state) if isinstance(state, Mapping) else set()
-        if keys != set(expected):
-            raise StateError(
-                f"the state must have the keys {', '.join(expected)}",
-                missing=[key for key in expected if key not in keys],
-                unexpected=sorted(str(key) for key in keys - set(expected)),
-            )
+        found = validated_state(STATES[self.method], state)
         compared = ["method", "per_environment"]
         compared += ["percentiles"] if self.method == "percentile" else []
         for name in compared:
-            if state[name] != expected[name]:
+            if getattr(found, name) != getattr(self, name):
                 raise StateError(
-                    f"`{name}` of the state must be {expected[name]!r}, got {shown(state[name])}"
+                    f"`{name}` of the state must be {getattr(self, name)!r}, got "
+                    f"{shown(getattr(found, name))}"
                 )
-        if not isinstance(state["frozen"], bool):
-            raise StateError(f"`frozen` must be True or False, got {shown(state['frozen'])}")
-        environments = state["environments"]
-        if not isinstance(environments, list) or len(environments) > self.max_environments:
-            raise StateError(
-                f"`environments` must be a list of up to {self.max_environments:,} pairs of an id "
-                f"and its state, got {shown(environments)}"
-            )
         known: Known = {}
-        for index, pair in enumerate(environments):
-            env_id, statistics = self._read_environment(pair, f"environments[{index}]")
-            if env_id in known:
-                raise StateError(f"environments[{index}]: duplicate id {shown(env_id)}")
+        for env_id, statistics in found.environments:
+            if env_id in known or (env_id is None) is self.per_environment:
+                raise StateError(f"`environments` has an invalid or duplicate id {shown(env_id)}")
             known[env_id] = statistics
+        if len(known) > self.max_environments:
+            raise StateError(
+                f"`environments` must have at most {self.max_environments:,} items, got "
+                f"{len(known):,}"
+            )
         return known
-
-    def _read_environment(self, pair: Any, place: str) -> tuple[EnvId | None, Statistics]:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise StateError(f"{place} must be a pair of an id and its state, got {shown(pair)}")
-        statistics = self._new()
-        try:
-            env_id = _check_id(pair[0]) if self.per_environment else None
-            statistics.load(pair[1])
-        except (InvalidArgumentError, StateError) as error:
-            raise StateError(f"{place}: {error}") from error
-        return env_id, statistics
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

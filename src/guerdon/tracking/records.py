@@ -7,13 +7,16 @@ import math
 import operator
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
+from pydantic import BaseModel, Field, StrictStr, ValidationError
+
+from guerdon._problems import problems_of
 from guerdon._validation import is_finite, shown
 from guerdon.errors import InvalidArgumentError
 
@@ -279,15 +282,24 @@ def checked_weights(weights: Any) -> dict[str, float]:
     return found
 
 
+class _Change(BaseModel):
+    what: StrictStr
+    before: Any = Field(alias="from")
+    after: Any = Field(alias="to")
+
+
+class _Update(BaseModel):
+    """What `RewardRuntime.update` returns under ``"change"``."""
+
+    changes: list[_Change]
+    by: Any = None
+    when: Any = None
+    version: Any = None
+
+
 def config_rows(
-    what: Any,
-    *,
-    before: Any,
-    after: Any,
-    who: Any,
-    when: Any,
-    fingerprint: str | None,
-) -> Iterator[dict[str, Any]]:
+    what: Any, *, before: Any, after: Any, who: Any, when: Any, fingerprint: str | None
+) -> list[dict[str, Any]]:
     """Return the fields ``change`` and ``weights`` of each change of an update.
 
     Raises:
@@ -296,46 +308,38 @@ def config_rows(
     if isinstance(what, str):
         if before is NOT_GIVEN or after is NOT_GIVEN:
             raise InvalidArgumentError(f"`before` and `after` of {shown(what)} are required")
-        changes: list[Any] = [{"what": what, "from": before, "to": after}]
-        common = {"who": who, "when": when}
-    else:
-        if before is not NOT_GIVEN or after is not NOT_GIVEN or not (who is when is None):
-            raise InvalidArgumentError(
-                "`before`, `after`, `who` and `when` require `what` to be a string, such as "
-                "'style.weight'; an update includes them itself"
-            )
-        changes = [] if what is None else _changes_of_update(what)
-        common = {key: what[each] for key, each in _UPDATE.items() if what and each in what}
-    if common.get("when") is None:
-        common["when"] = time.time()
-    for each in changes:
-        change = {**each, **common, "fingerprint": fingerprint}
-        front, _, attribute = change["what"].rpartition(".")
-        name = front.rpartition(".")[2]
-        moved = attribute == "weight" and name and is_finite(change["to"])
-        yield {
-            "change": {key: _as_json(value) for key, value in change.items()},
-            "weights": {name: float(change["to"])} if moved else {},
-        }
-
-
-_UPDATE = {"who": "by", "when": "when", "version": "version"}  # a record's name: an update's name
-
-
-def _changes_of_update(update: Any) -> list[Any]:
-    changes = update.get("changes") if isinstance(update, Mapping) else None
-    valid = isinstance(changes, list | tuple) and all(
-        isinstance(each, Mapping)
-        and {"what", "from", "to"} <= set(each)
-        and isinstance(each["what"], str)
-        for each in changes
-    )
-    if not valid or changes is None:
+        changes = [{"what": what, "from": before, "to": after}]
+        what = {"by": who, "when": when, "changes": changes}
+    elif before is not NOT_GIVEN or after is not NOT_GIVEN or not (who is when is None):
+        raise InvalidArgumentError(
+            "`before`, `after`, `who` and `when` require `what` to be a string, such as "
+            "'style.weight'; an update includes them itself"
+        )
+    if what is None:
+        return []
+    try:
+        update = _Update.model_validate(what)
+    except ValidationError as error:
         raise InvalidArgumentError(
             '`what` must be a string, or what an update returns under "change": '
-            '{"when", "by", "version", "changes": [{"what", "from", "to"}]}, got ' + shown(update)
-        )
-    return [{key: each[key] for key in ("what", "from", "to")} for each in changes]
+            f"{'; '.join(map(str, problems_of(error, what)))}"
+        ) from error
+    when = time.time() if update.when is None else update.when
+    common = {"who": update.by, "when": when, "fingerprint": fingerprint}
+    if update.version is not None:
+        common["version"] = update.version
+    return [_config_row(each, common) for each in update.changes]
+
+
+def _config_row(change: _Change, common: Mapping[str, Any]) -> dict[str, Any]:
+    front, _, attribute = change.what.rpartition(".")
+    name = front.rpartition(".")[2]
+    is_weight = attribute == "weight" and name and is_finite(change.after)
+    values = {"what": change.what, "from": change.before, "to": change.after, **common}
+    return {
+        "change": {key: _as_json(value) for key, value in values.items()},
+        "weights": {name: float(change.after)} if is_weight else {},
+    }
 
 
 def _as_json(value: Any) -> Any:

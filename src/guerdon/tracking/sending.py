@@ -22,6 +22,8 @@ LONGEST_PAUSE_S = 30.0
 # How often it looks for records of other processes, and whether another process still sends.
 POLL_S = 1.0
 FLUSH_POLL_S = 0.05
+# What the code of a tracker may raise.
+RAISED = (Exception, SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Sender:
         return not self._thread.is_alive() and not (self._is_owner and self.waiting())
 
     def forget(self) -> None:
-        """Close the files in a forked process; the parent keeps its lock."""
+        """Close the files; after a fork, the parent process keeps its lock."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             cursor.close()
@@ -153,10 +155,12 @@ class Sender:
     def _run(self) -> None:
         self._send_all()
         if self._is_open:
-            self._guard(self.tracker.close, "can't be closed")
-        cursor, self._cursor = self._cursor, None
-        if cursor is not None:
-            cursor.close()
+            try:
+                self.tracker.close()
+            except RAISED as error:
+                self.error = repr(error)
+                logger.warning("tracker %r can't be closed: %r", self.tracker.name, error)
+        self.forget()
 
     def _send_all(self) -> None:
         pause = self.retry_s
@@ -183,33 +187,24 @@ class Sender:
         self._attempts += 1
         had_failed = self.error is not None
         found: bool | None = None
-
-        def send() -> None:
-            nonlocal found
+        try:
             found = self._send_batch()
-
-        succeeded = self._guard(send, f"failed, its records stay in {self.log}", quiet=had_failed)
+            self.error = None
+        except RAISED as error:
+            self.error = repr(error)
+            if not had_failed:
+                logger.warning(
+                    "tracker %r failed, its records stay in %s: %r",
+                    self.tracker.name, self.log, error,
+                )  # fmt: skip
         self._since = 0.0
         with self._progress:
-            if succeeded:
-                self.error = None
-            else:
+            if found is None:
                 self._failed = self._attempts
             self._progress.notify_all()
-        if succeeded and had_failed:
+        if found is not None and had_failed:
             logger.warning("tracker %r works again", self.tracker.name)
-        return found if succeeded else None
-
-    def _guard(self, call: Callable[[], None], problem: str, *, quiet: bool = False) -> bool:
-        """Call a tracker's code, which may raise anything; returns whether it succeeded."""
-        try:
-            call()
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            self.error = repr(error)
-            if not quiet:
-                logger.warning("tracker %r %s: %r", self.tracker.name, problem, error)
-            return False
-        return True
+        return found
 
     def _send_batch(self) -> bool:
         if self._cursor is None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from guerdon._validation import check_integer
-from guerdon.tracking.file_locks import write_all
-from guerdon.tracking.log import TrackedRun
+from guerdon.tracking.log import TrackedRun, write_all
 from guerdon.tracking.records import TrackedRecord, metric_name
 from guerdon.tracking.trackers import require
 

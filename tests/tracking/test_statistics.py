@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon.tracking.percentiles import CAPACITY, Percentiles
+from guerdon.tracking.statistics import CAPACITY, Percentiles
 
 PERCENTS = [0, 0.1, 1, 5, 25, 50, 75, 95, 99, 99.9, 100]
 
@@ -48,7 +48,7 @@ def shapes(size):
 
 @given(st.lists(st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=60))
 def test_percentile_of_few_rewards_is_exact(values):
-    one_by_one = Percentiles()
+    one_by_one = Percentiles.empty()
     for value in values:
         one_by_one.add(value)
     ordered = sorted(values)
@@ -73,7 +73,7 @@ def test_percentile_is_within_the_rank_error(shape, way):
     if way == "at once":
         sketch = sketch_of(values)
     elif way == "one by one":
-        sketch = Percentiles()
+        sketch = Percentiles.empty()
         for value in values.tolist():
             sketch.add(value)
     else:  # each part comes into what is there; or pairs are merged, and pairs of pairs
@@ -92,7 +92,7 @@ def test_percentile_is_within_the_rank_error(shape, way):
 def test_merge_stays_within_the_rank_error(sizes, seed):
     dice = np.random.default_rng(seed)
     parts = [dice.normal(dice.normal(), size=size) for size in sizes]
-    sketch = Percentiles()
+    sketch = Percentiles.empty()
     for part in parts:
         sketch.merge(sketch_of(part))
     told = sketch.scale().rank_error
@@ -101,7 +101,7 @@ def test_merge_stays_within_the_rank_error(sizes, seed):
 
 
 def test_percentiles_use_bounded_memory():
-    sketch = Percentiles()
+    sketch = Percentiles.empty()
     part = sketch_of(np.random.default_rng(0).normal(size=500_000))
     for _ in range(40):
         sketch.merge(part)
@@ -113,7 +113,7 @@ def test_percentiles_use_bounded_memory():
 
 def test_percentile_is_usually_far_within_the_rank_error():
     values = np.random.default_rng(1).normal(size=1_000_000)
-    sketch = Percentiles()
+    sketch = Percentiles.empty()
     for part in np.array_split(values, 100):
         sketch.merge(sketch_of(part))
     assert furthest(sketch, values) < 0.001 < sketch.scale().rank_error < bound(10**6) < 0.0049
