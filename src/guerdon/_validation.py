@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ __all__ = [
     "as_finite",
     "check_choice",
     "check_integer",
+    "check_list",
     "check_number",
     "check_seconds",
     "check_token",
@@ -148,6 +149,29 @@ def check_integer(
         expected = "an integer" + (f" >= {low}" if low is not None else "")
         expected += f" <= {high}" if high is not None else ""
     raise error(f"`{name}` must be {expected}, got {shown(value)}")
+
+
+def check_list(
+    name: str, value: object, *, error: type[GuerdonError] = InvalidArgumentError
+) -> list[Any]:
+    """Return a sequence that isn't text as a list.
+
+    Example:
+        >>> check_list("ids", "q7-0")
+        Traceback (most recent call last):
+        guerdon.errors.InvalidArgumentError: `ids` must be a list, got 'q7-0'
+
+    Args:
+        name: The argument's name, for the message.
+        value: The argument.
+        error: The exception to raise.
+
+    Raises:
+        InvalidArgumentError: The value is not a sequence, or is text.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise error(f"`{name}` must be a list, got {shown(value)}")
+    return list(value)
 
 
 def check_seconds(name: str, value: object) -> float:

@@ -325,21 +325,6 @@ def test_aligner_strict_returns_a_batch_if_everything_fits():
     assert align(result([(0, 1.0)]), {"a": steps(0)}, strict=True).final_scores == [1.0]
 
 
-@pytest.mark.parametrize(("own", "asked"), [(False, True), (True, None)])
-def test_aligner_strict_can_be_set_for_one_call(own, asked):
-    with pytest.raises(AlignmentError):
-        RLDataAligner(strict=own).align_data_for_rl_processing(
-            [], {"a": steps(0)}, ["a"], strict=asked
-        )
-
-
-def test_aligner_strict_can_be_unset_for_one_call():
-    batch = RLDataAligner(strict=True).align_data_for_rl_processing(
-        [], {"a": steps(0)}, ["a"], strict=False
-    )
-    assert len(batch.report) == 1
-
-
 # Nothing is dropped, and nothing given is changed
 
 INDEX = st.integers(-1, 4) | st.sampled_from(["0", "1", "x", "y", "", "--1", " 2 ", "²"])

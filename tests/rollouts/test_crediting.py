@@ -12,8 +12,7 @@ from guerdon.credit import ESTIMATORS, StepBatch, gigpo
 from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts import RLDataAligner, apply_credit, system_apply_gigpo_to_batch_steps
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
-from guerdon.rollouts.crediting import check_options
-from guerdon.rollouts.keys import group_key
+from guerdon.rollouts.json_forms import group_key
 
 
 def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):
@@ -439,10 +438,9 @@ def test_apply_credit_rejects_options_out_of_range(options):
             (CreditError, InvalidArgumentError), **options)  # fmt: skip
 
 
-def test_check_options_lists_the_known_options():
-    assert check_options("rloo", {}) is ESTIMATORS["rloo"]
+def test_apply_credit_of_an_unknown_option_lists_the_known_options():
     with pytest.raises(InvalidArgumentError, match=r"grpo has no option 'x'; it has .*normalize"):
-        check_options("grpo", {"x": 1})
+        apply_credit([], "grpo", x=1)
 
 
 # Properties

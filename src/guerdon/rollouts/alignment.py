@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from guerdon._validation import shown
+from guerdon._validation import check_list, shown
 from guerdon.errors import AlignmentError
 from guerdon.rubrics.functions.placement import Misfit, Problem, place_outputs, places_of
 from guerdon.types.evaluate_result import EvaluateResult
@@ -143,8 +143,6 @@ class RLDataAligner:
         eval_results_from_sandbox: EvaluateResult | Sequence[EvaluateResult | None],
         raw_rollout_step_data_map: Mapping[Any, Sequence[StepData]],
         rollout_ids_in_order: Sequence[Any],
-        *,
-        strict: bool | None = None,
     ) -> AlignedBatch:
         """Set the base reward of each step that a result names.
 
@@ -157,16 +155,17 @@ class RLDataAligner:
             eval_results_from_sandbox: One result for each rollout, or the result of one rollout.
             raw_rollout_step_data_map: The recorded steps of each rollout, by its id.
             rollout_ids_in_order: The ids, in the order of the results.
-            strict: Whether to raise if anything doesn't fit; None uses the aligner's setting.
 
         Raises:
-            AlignmentError: An argument is invalid; or something didn't fit and ``strict`` is set,
-                with all misfits as ``problems``.
+            AlignmentError: An argument is invalid; or something didn't fit and the aligner is
+                strict, with all misfits as ``problems``.
         """
         if isinstance(eval_results_from_sandbox, EvaluateResult):
             eval_results_from_sandbox = [eval_results_from_sandbox]
-        results = _listed(eval_results_from_sandbox, "eval_results_from_sandbox")
-        ids = _listed(rollout_ids_in_order, "rollout_ids_in_order")
+        results = check_list(
+            "eval_results_from_sandbox", eval_results_from_sandbox, error=AlignmentError
+        )
+        ids = check_list("rollout_ids_in_order", rollout_ids_in_order, error=AlignmentError)
         _check_steps(raw_rollout_step_data_map)
         report = AlignmentReport()
         aligned: dict[Any, AlignedRollout] = {}
@@ -184,7 +183,7 @@ class RLDataAligner:
             if not self.score_failed:
                 _mask_failed(aligned[rollout_id], report)
         _report_unmatched(results, ids, raw_rollout_step_data_map, report)
-        if report and (self.strict if strict is None else strict):
+        if report and self.strict:
             raise AlignmentError(f"{len(report)} things don't fit:\n{report}", problems=report)
         return AlignedBatch(list(aligned.values()), report)
 
@@ -200,12 +199,6 @@ def _report_unmatched(
         if rollout_id not in asked:
             text = "it has recorded steps, and its id isn't among those asked for"
             report.add("rollout not asked for", text, rollout_id)
-
-
-def _listed(given: Any, name: str) -> list[Any]:
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise AlignmentError(f"`{name}` must be a list, got {shown(given)}")
-    return list(given)
 
 
 def _check_steps(steps: Any) -> None:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from guerdon._validation import shown
+from guerdon._validation import check_list, shown
 from guerdon.errors import CreditError, InvalidArgumentError
-from guerdon.rollouts import keys
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
+from guerdon.rollouts.json_forms import group_key
+from guerdon.types.message import Message
 from guerdon.types.step_data import StepData
 
 if TYPE_CHECKING:
     from guerdon.credit import Credit
 
-__all__ = ["apply_credit", "check_options", "system_apply_gigpo_to_batch_steps"]
+__all__ = [
+    "StateKey", "apply_credit", "as_state_key", "check_options", "last_messages",
+    "system_apply_gigpo_to_batch_steps", "whole_history",
+]  # fmt: skip
+
+StateKey: TypeAlias = Callable[[StepData], Any]
 
 
 def apply_credit(
     batch: AlignedBatch | Sequence[AlignedRollout],
     method: str = "gigpo",
     *,
-    state_key: str | keys.StateKey = "last",
+    state_key: str | StateKey = "last",
     group: Callable[[AlignedRollout], Any] | Mapping[Any, Any] | None = None,
     default_step_reward: float = 0.0,
     **options: Any,
@@ -69,21 +76,36 @@ def apply_credit(
     """
     from guerdon.credit import StepBatch
 
-    rollouts = list(batch) if isinstance(batch, AlignedBatch) else _listed(batch, "batch")
+    if isinstance(batch, AlignedBatch):
+        batch = batch.rollouts
+    rollouts = check_list("batch", batch, error=CreditError)
     _check(rollouts)
     estimator = check_options(method, options)
-    key = keys.state_key(state_key)
-    needs = getattr(estimator, "needs", ())
-    columns = _columns(rollouts, _groups(rollouts, group), key, needs)
-    credit = estimator(
-        StepBatch.from_arrays(**columns, default_step_reward=default_step_reward), **options
+    needs, key = getattr(estimator, "needs", ()), as_state_key(state_key)
+    groups = map(_hashable, _groups(rollouts, group))
+    rows = [
+        (rollout, own, step)
+        for rollout, own in zip(rollouts, groups, strict=True)
+        for step in rollout.steps
+    ]
+    steps = StepBatch.from_arrays(
+        rewards=[step.base_reward for _, _, step in rows],
+        trajectory=[rollout.id for rollout, _, _ in rows],
+        step=[step.system_step_index for _, _, step in rows],
+        group=[own for _, own, _ in rows],
+        episode_score=[rollout.score for rollout, _, _ in rows],
+        valid=[rollout.is_score_valid for rollout, _, _ in rows],
+        state=[_state(key, rollout, step) for rollout, _, step in rows]
+        if "state" in needs
+        else None,
+        values=[step.policy_value_estimate for _, _, step in rows] if "values" in needs else None,
+        default_step_reward=default_step_reward,
     )
+    credit = estimator(steps, **options)
     numbers = zip(credit.advantage.tolist(), credit.returns.tolist(), credit.mask, strict=True)
-    for rollout in rollouts:
-        for step in rollout.steps:
-            advantage, return_to_go, counts = next(numbers)
-            step.advantage = advantage if counts else None
-            step.return_to_go = return_to_go if counts else None
+    for (_, _, step), (advantage, return_to_go, counts) in zip(rows, numbers, strict=True):
+        step.advantage = advantage if counts else None
+        step.return_to_go = return_to_go if counts else None
     return _with_note(credit, rollouts)
 
 
@@ -92,7 +114,7 @@ def system_apply_gigpo_to_batch_steps(
     final_scores_for_rollouts: Sequence[float | None],
     omega: float = 1.0,
     gamma: float = 1.0,
-    state_hashing_function: keys.StateKey | str = "last",
+    state_hashing_function: StateKey | str = "last",
     default_step_reward: float = 0.0,
 ) -> list[list[StepData]]:
     """Set `advantage` and `return_to_go` on lists of steps by GiGPO.
@@ -122,24 +144,21 @@ def system_apply_gigpo_to_batch_steps(
     Raises:
         CreditError: The batch is contradictory, or there isn't one score for each rollout.
     """
-    name = "batch_of_step_data_lists"
+    name, error = "batch_of_step_data_lists", CreditError
     lists = [
-        _listed(steps, f"{name}[{place}]")
-        for place, steps in enumerate(_listed(batch_of_step_data_lists, name))
+        check_list(f"{name}[{place}]", steps, error=error)
+        for place, steps in enumerate(check_list(name, batch_of_step_data_lists, error=error))
     ]
-    scores = _listed(final_scores_for_rollouts, "final_scores_for_rollouts")
+    scores = check_list("final_scores_for_rollouts", final_scores_for_rollouts, error=error)
     if len(scores) != len(lists):
         raise CreditError(
             f"`final_scores_for_rollouts` must have one score for each of {len(lists)} rollouts, "
             f"got {len(scores)}"
         )
     rollouts = [
-        AlignedRollout(number, steps, score, score is not None)
+        AlignedRollout(number, steps, score, score is not None, _group_of(steps))
         for number, (steps, score) in enumerate(zip(lists, scores, strict=True))
     ]
-    _check(rollouts)
-    for rollout in rollouts:
-        rollout.group = rollout.steps[0].step_info.get("group") if rollout.steps else None
     apply_credit(
         rollouts,
         state_key=state_hashing_function,
@@ -150,20 +169,25 @@ def system_apply_gigpo_to_batch_steps(
     return lists
 
 
+def _group_of(steps: Sequence[Any]) -> Any:
+    """The group that the first step names, if it is a step."""
+    return getattr(steps[0], "step_info", {}).get("group") if steps else None
+
+
 def check_options(method: str, options: Mapping[str, Any]) -> Callable[..., Credit]:
-    """Return the estimator of that name if it takes these options.
+    """Return the estimator of that name if it accepts these options.
 
     Raises:
-        InvalidArgumentError: There is no such estimator, or it takes no such option.
+        InvalidArgumentError: There is no such estimator, or it has no such option.
     """
     from guerdon.credit import ESTIMATORS
 
     estimator = ESTIMATORS[method]
-    _, *takes = [*inspect.signature(estimator).parameters, "default_step_reward"]
+    _, *accepted = [*inspect.signature(estimator).parameters, "default_step_reward"]
     for name in options:
-        if name not in takes:
+        if name not in accepted:
             raise InvalidArgumentError(
-                f"{method} has no option {name!r}; it has {', '.join(takes)}"
+                f"{method} has no option {name!r}; it has {', '.join(accepted)}"
             )
     return estimator
 
@@ -193,34 +217,11 @@ def _groups(
     return [rollout.group for rollout in rollouts]
 
 
-def _columns(
-    rollouts: Sequence[AlignedRollout], groups: Sequence[Any], key: keys.StateKey, needs: Any
-) -> dict[str, list[Any]]:
-    """The columns of a `StepBatch`, of all steps, rollout by rollout."""
-    rows = [
-        (rollout, _hashable(group), step)
-        for rollout, group in zip(rollouts, groups, strict=True)
-        for step in rollout.steps
-    ]
-    read: dict[str, Callable[[AlignedRollout, Any, StepData], Any]] = {
-        "rewards": lambda rollout, group, step: step.base_reward,
-        "trajectory": lambda rollout, group, step: rollout.id,
-        "step": lambda rollout, group, step: step.system_step_index,
-        "group": lambda rollout, group, step: group,
-        "episode_score": lambda rollout, group, step: rollout.score,
-        "valid": lambda rollout, group, step: rollout.is_score_valid,
-        "state": lambda rollout, group, step: _key_of(key, step, rollout),
-        "values": lambda rollout, group, step: step.policy_value_estimate,
-    }
-    unused = {"state", "values"} - {*needs}
-    return {name: list(starmap(of, rows)) for name, of in read.items() if name not in unused}
-
-
 def _hashable(group: Any) -> Hashable:
     try:
         hash(group)
     except TypeError:
-        return (keys.group_key(group),)
+        return (group_key(group),)
     return group  # type: ignore[no-any-return]
 
 
@@ -234,12 +235,6 @@ def _with_note(credit: Credit, rollouts: Sequence[AlignedRollout]) -> Credit:
     return replace(credit, diagnostics=diagnostics)
 
 
-def _listed(given: Any, name: str) -> list[Any]:
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise CreditError(f"`{name}` must be a list, got {shown(given)}")
-    return list(given)
-
-
 def _check(rollouts: Sequence[Any]) -> None:
     """Reject what is not a rollout, and steps that appear twice: a step has one advantage."""
     ids: set[Any] = set()
@@ -251,29 +246,26 @@ def _check(rollouts: Sequence[Any]) -> None:
                 "go to system_apply_gigpo_to_batch_steps"
             )
         if not isinstance(rollout.id, Hashable) or rollout.id in ids:
-            problem = "is repeated" if isinstance(rollout.id, Hashable) else "is not hashable"
-            raise CreditError(f"the id {shown(rollout.id)} of batch[{place}] {problem}")
+            raise CreditError(
+                f"the id of batch[{place}] must be hashable and unique, got {shown(rollout.id)}"
+            )
         ids.add(rollout.id)
         if rollout.is_score_valid and rollout.score is None:
             raise CreditError(f"rollout {rollout.id!r} is marked valid and has no score")
-        _check_steps(rollout, owners)
+        for step in rollout.steps:
+            if not isinstance(step, StepData):
+                raise CreditError(
+                    f"the steps of rollout {rollout.id!r} must be StepData, got {shown(step)}"
+                )
+            if id(step) in owners:
+                raise CreditError(
+                    f"a step of rollout {rollout.id!r} is the same object as one of "
+                    f"{owners[id(step)]!r}, and a step has one advantage; copy the steps"
+                )
+            owners[id(step)] = rollout.id
 
 
-def _check_steps(rollout: AlignedRollout, owners: dict[int, Any]) -> None:
-    for step in rollout.steps:
-        if not isinstance(step, StepData):
-            raise CreditError(
-                f"the steps of rollout {rollout.id!r} must be StepData, got {shown(step)}"
-            )
-        if id(step) in owners:
-            raise CreditError(
-                f"a step of rollout {rollout.id!r} is the same object as one of "
-                f"{owners[id(step)]!r}, and a step has one advantage; copy the steps"
-            )
-        owners[id(step)] = rollout.id
-
-
-def _key_of(key: keys.StateKey, step: StepData, rollout: AlignedRollout) -> Any:
+def _state(key: StateKey, rollout: AlignedRollout, step: StepData) -> Any:
     where = f"step {step.system_step_index} of rollout {rollout.id!r}"
     try:
         return key(step)
@@ -283,3 +275,110 @@ def _key_of(key: keys.StateKey, step: StepData, rollout: AlignedRollout) -> Any:
         raise CreditError(
             f"the state key raised {type(error).__name__}: {error}, at {where}"
         ) from error
+
+
+# States ------------------------------------------------------------------------------------------
+
+
+def as_state_key(name: str | StateKey) -> StateKey:
+    """Return the state key of that name; a function is returned unchanged.
+
+    Example:
+        >>> from guerdon import Message, StepData
+        >>> step = StepData(system_step_index=0, step_info={"assistant_turn_index": 0},
+        ...     resulting_messages_history=[Message(role="user", content="6 × 7?"),
+        ...                                 Message(role="assistant", content="42")])
+        >>> as_state_key("last")(step)
+        (('user', '6 × 7?'),)
+
+    Args:
+        name: ``last``, the last message before the step that isn't the assistant's; ``last-3``,
+            the last three of these; ``history``, all messages before the step, including the
+            assistant's; or a function of a `StepData`.
+
+    Raises:
+        InvalidArgumentError: There is no such state key.
+    """
+    if callable(name):
+        return name
+    if name == "history":
+        return whole_history
+    found = re.fullmatch("last(?:-([1-9][0-9]{0,8}))?", name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidArgumentError(
+            "`state_key` must be 'last', 'last-K' (such as 'last-3'), 'history' or a function of "
+            f"a step, got {shown(name)}"
+        )
+    return last_messages(int(found[1] or 1))
+
+
+def last_messages(count: int) -> StateKey:
+    """Return a key of the last messages before a step that aren't the assistant's.
+
+    Results of several tool calls of one turn count as one message. Ids of calls are left out: they
+    differ in each rollout.
+
+    Args:
+        count: How many, at least 1.
+    """
+
+    def key(step: StepData) -> Hashable:
+        history, place = step.resulting_messages_history, _own_turn(step)
+        messages: list[tuple[str, Hashable]] = []
+        counted, after = 0, ""
+        for each in reversed(history[:place]):  # most of a long history is never read
+            if each.role != "assistant":
+                counted += not (each.role == "tool" == after)
+                if counted > count:
+                    break
+                messages.append((each.role, _content(each)))
+            after = each.role
+        return tuple(reversed(messages))
+
+    return key
+
+
+def whole_history(step: StepData) -> Hashable:
+    """Return all messages before the step, with the names and arguments of tool calls."""
+    before = step.resulting_messages_history[: _own_turn(step)]
+    return tuple((each.role, _content(each), _calls(each)) for each in before)
+
+
+def _own_turn(step: StepData) -> int:
+    """The index of the step's own assistant turn in its messages; their number if it has none.
+
+    Raises:
+        CreditError: The step has no messages.
+    """
+    history = step.resulting_messages_history
+    if not history:
+        raise CreditError(
+            "it has no messages to compare; pass a `state_key` function, such as "
+            "lambda step: step.observation_data"
+        )
+    roles = [each.role for each in history]
+    turns = roles.count("assistant")
+    number = step.step_info.get("assistant_turn_index")
+    if type(number) is int and 0 <= number < turns - 1:  # the conversation went on
+        return [place for place, role in enumerate(roles) if role == "assistant"][number]
+    # The step's own turn is the last, also in a history whose beginning was cut off.
+    return len(roles) - 1 - roles[::-1].index("assistant") if turns else len(roles)
+
+
+def _content(message: Message) -> Hashable:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content or ""
+    return ("parts", json.dumps(content, sort_keys=True))
+
+
+def _calls(message: Message) -> tuple[tuple[str, str], ...]:
+    functions = [call.get("function") for call in message.tool_calls or ()]
+    if message.role == "assistant" and "function_call" in message:  # the deprecated form
+        functions.append(message["function_call"])
+    return tuple(
+        (str(each.get("name")), str(each.get("arguments")))
+        if isinstance(each, dict)
+        else ("", repr(each))
+        for each in functions
+    )

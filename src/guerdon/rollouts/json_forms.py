@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-__all__ = ["as_json", "as_text", "json_items"]
+__all__ = ["as_json", "as_text", "group_key", "json_items"]
 
 # How deep values that aren't JSON data may be nested.
 MAX_DEPTH = 20
@@ -104,3 +104,8 @@ def _text(value: Any) -> str:
         return str(value)
     except Exception as error:
         return f"(unreadable: {type(error).__name__})"
+
+
+def group_key(group: Any) -> Hashable:
+    """Return a hashable key of a group, which may be any JSON value; None is its own key."""
+    return None if group is None else json.dumps(group, sort_keys=True, default=repr)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.comparing.group_comparison import PairCounts, count_pairs
 
 few = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 0.5, 1.0])] * 2), max_size=12)
@@ -87,14 +86,3 @@ def test_count_pairs_of_a_large_group_is_fast():
     size = 20_000
     found = count_pairs(range(size), range(size, 0, -1))
     assert found == PairCounts(flipped=size * (size - 1) // 2)
-
-
-def test_pair_counts_add_up():
-    assert PairCounts(1, 2, 3, 4, 5) + PairCounts(10, 20, 30, 40, 50) == PairCounts(
-        11, 22, 33, 44, 55
-    )
-
-
-def test_count_pairs_rejects_unequal_numbers_of_scores():
-    with pytest.raises(InvalidArgumentError, match=r"`after` must have 2 scores, .* got 1"):
-        count_pairs([0.0, 1.0], [0.0])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RolloutError
-from guerdon.rollouts.keys import group_key
+from guerdon.rollouts.json_forms import group_key
 from guerdon.rollouts.scoring import reading
 from guerdon.rollouts.scoring.reading import groups_of, lines_by_group, read_batches
 from guerdon.types import Rollout

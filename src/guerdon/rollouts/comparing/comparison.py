@@ -7,20 +7,15 @@ import heapq
 import itertools
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
 from guerdon._validation import check_integer, is_finite
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.comparing.changes import RewardChange, changes_of_rewards
-from guerdon.rollouts.comparing.group_comparison import (
-    GroupComparison,
-    GroupRanks,
-    brief,
-    fields_of,
-)
+from guerdon.rollouts.comparing.group_comparison import GroupComparison, GroupRanks, brief
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rollouts.scoring.scorers import score_rollouts, scorer_of
 from guerdon.rollouts.scoring.summary import MAX_TEXT, Mean, Summary, bounded_name
@@ -157,10 +152,11 @@ class RowMove:
 
     def to_dict(self) -> dict[str, Any]:
         """The rollout as JSON data."""
-        data = fields_of(self)
-        if self.error is None:
-            del data["error"]
-        return data
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name != "error" or value is not None
+        }
 
 
 @dataclass(slots=True)
@@ -266,7 +262,12 @@ class Comparison:
             has = name in components[0] and name in components[1]
             values = (components[0][name], components[1][name]) if has else None
             self.components.setdefault(name, Movement()).add(values)
-        self._keep_furthest(before, after, abs(scores[1] - scores[0]))
+        distance = abs(other - one)
+        if self.top and distance:
+            # While it is among those that moved furthest, earlier ones first.
+            heapq.heappush(self._furthest, (distance, -self.rows, _move(before, after)))
+            if len(self._furthest) > self.top:
+                heapq.heappop(self._furthest)
 
     def _check(self, before: ResultRow, after: ResultRow) -> None:
         row = f"row {self.rows + 1}"
@@ -281,14 +282,6 @@ class Comparison:
                 raise InvalidArgumentError(
                     f"{row} must have a finite score or None {when}, got {score!r:.80}"
                 )
-
-    def _keep_furthest(self, before: ResultRow, after: ResultRow, distance: float) -> None:
-        """Keep a rollout while it is among those that moved furthest, earlier ones first."""
-        full = len(self._furthest) >= self.top
-        if not self.top or not distance or (full and distance <= self._furthest[0][0]):
-            return
-        push = heapq.heapreplace if full else heapq.heappush
-        push(self._furthest, (distance, -self.rows, _move(before, after)))
 
     def _add_failure(self, before: ResultRow, after: ResultRow) -> None:
         if before["score"] is None and after["score"] is None:
@@ -460,7 +453,8 @@ def compare_rewards(
     """
     start = perf_counter()
     changes = tuple(changes_of_rewards(before, after))
-    originals, copies = itertools.tee(_with_copies(rollouts))
+    # A copy is made before either reward has seen the rollout.
+    originals, copies = itertools.tee((each, copy.deepcopy(each)) for each in rollouts)
     comparison = compare_rows(
         score_rollouts(before, (each for each, _ in originals), score_failed=score_failed),
         score_rollouts(after, (each for _, each in copies), score_failed=score_failed),
@@ -473,9 +467,3 @@ def compare_rewards(
         scorer_of(after).fingerprint,
         seconds=perf_counter() - start,
     )
-
-
-def _with_copies(rollouts: Iterable[Rollout]) -> Iterator[tuple[Rollout, Rollout]]:
-    """Each rollout with a copy that is made before either reward has seen it."""
-    for rollout in rollouts:
-        yield rollout, copy.deepcopy(rollout)

@@ -10,18 +10,14 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.json_forms import as_text
-from guerdon.rollouts.keys import group_key
-from guerdon.rollouts.scoring.summary import Mean
+from guerdon.rollouts.json_forms import as_text, group_key
 
 __all__ = [
     "Flip", "GroupComparison", "GroupMove", "GroupRanks", "PairCounts", "brief", "count_pairs",
-    "fields_of",
 ]  # fmt: skip
 
 # How many groups are listed, and how many of the best rollouts of each.
@@ -49,20 +45,6 @@ def brief(value: Any) -> Any:
         return data
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     return data if len(text) <= MAX_ID else text[:MAX_ID] + "…"
-
-
-def fields_of(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass as JSON data; those of `PairCounts` among them."""
-    data: dict[str, Any] = {}
-    for each in fields(record):
-        value = getattr(record, each.name)
-        if isinstance(value, PairCounts):
-            data |= value.to_dict()
-        elif isinstance(value, tuple):
-            data[each.name] = [one.to_dict() if hasattr(one, "to_dict") else one for one in value]
-        else:
-            data[each.name] = value
-    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +91,6 @@ class PairCounts:
             return None
         return (self.kept - self.flipped) / math.sqrt(before * after)
 
-    def __add__(self, other: PairCounts) -> PairCounts:
-        return PairCounts(
-            self.kept + other.kept,
-            self.flipped + other.flipped,
-            self.ties_broken + other.ties_broken,
-            self.ties_made + other.ties_made,
-            self.tied + other.tied,
-        )
-
-    def to_dict(self) -> dict[str, int]:
-        """The counts as JSON data."""
-        return {"pairs": self.pairs} | {
-            each.name: getattr(self, each.name) for each in fields(self)
-        }
-
 
 def count_pairs(before: Sequence[float], after: Sequence[float]) -> PairCounts:
     """Count how the order of every pair of rollouts changed, in O(n log n).
@@ -139,14 +106,7 @@ def count_pairs(before: Sequence[float], after: Sequence[float]) -> PairCounts:
     Args:
         before: The scores before, (n,), finite.
         after: The scores of the same rollouts after, (n,), finite.
-
-    Raises:
-        InvalidArgumentError: The numbers of scores differ.
     """
-    if len(before) != len(after):
-        raise InvalidArgumentError(
-            f"`after` must have {len(before)} scores, as many as `before`, got {len(after)}"
-        )
     together = sorted(zip(before, after, strict=True))
     pairs = _pairs(len(together))
     tied_before, tied_after, tied = _ties(before), _ties(after), _ties(together)
@@ -202,10 +162,6 @@ class Flip:
         """The smaller of the two gaps between them."""
         return min(self.before[0] - self.before[1], self.after[1] - self.after[0])
 
-    def to_dict(self) -> dict[str, Any]:
-        """The pair as JSON data."""
-        return fields_of(self)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
@@ -231,10 +187,6 @@ class GroupMove:
     best: str
     best_before: tuple[Any, ...]
     best_after: tuple[Any, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The group as JSON data."""
-        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +227,16 @@ class GroupComparison:
     flips: tuple[Flip, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The groups as JSON data."""
-        return fields_of(self)
+        """The groups as JSON data; the counts of pairs are beside the others."""
+
+        def flat(items: list[tuple[str, Any]]) -> dict[str, Any]:
+            data: dict[str, Any] = {}
+            for name, value in items:
+                counts = {"pairs": sum(value.values()), **value} if name == "pairs" else None
+                data |= counts or {name: value}
+            return data
+
+        return asdict(self, dict_factory=flat)
 
 
 @dataclass(slots=True)
@@ -353,28 +313,27 @@ class GroupRanks:
             return None
         ranked = [group for group in self._groups.values() if len(group.ids) > 1]
         moves = [group.move() for group in ranked]
-        tau = Mean()
-        for move in moves:
-            if move.tau is not None:
-                tau.add(move.tau)
-        flipped = [(move, group) for move, group in zip(moves, ranked, strict=True)
-                   if move.pairs.flipped]  # fmt: skip
-        flips = (flip for _, group in flipped for flip in group.flips())
-        most = heapq.nlargest(
-            MAX_GROUPS, (move for move, _ in flipped), key=lambda move: move.pairs.flipped
+        taus = [move.tau for move in moves if move.tau is not None]
+        flipped = [move for move in moves if move.pairs.flipped]
+        flips = (
+            flip
+            for group, move in zip(ranked, moves, strict=True)
+            if move.pairs.flipped
+            for flip in group.flips()
         )
+        counts = zip(*(astuple(move.pairs) for move in moves), strict=True)
         return GroupComparison(
             groups=len(self._groups),
             compared=len(moves),
             rows_without_group=self._without,
-            pairs=sum((move.pairs for move in moves), PairCounts()),
+            pairs=PairCounts(*map(sum, counts)),
             with_flips=len(flipped),
-            mean_tau=tau.value,
-            with_tau=tau.count,
+            mean_tau=sum(taus) / len(taus) if taus else None,
+            with_tau=len(taus),
             best_changed=sum(move.best == "changed" for move in moves),
             best_tied=sum(move.best == "tied" for move in moves),
             dead_before=sum(min(group.before) == max(group.before) for group in ranked),
             dead_after=sum(min(group.after) == max(group.after) for group in ranked),
-            moved=tuple(most),
+            moved=tuple(heapq.nlargest(MAX_GROUPS, flipped, key=lambda move: move.pairs.flipped)),
             flips=tuple(heapq.nlargest(top, flips, key=lambda flip: flip.clarity)),
         )

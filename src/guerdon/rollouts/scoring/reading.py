@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias, TypeVar
 
 from guerdon._validation import check_choice
 from guerdon.errors import RolloutError
-from guerdon.rollouts.keys import group_key
+from guerdon.rollouts.json_forms import group_key
 from guerdon.types.rollout import Rollout
 
 __all__ = [

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from guerdon._loading import load_object
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.alignment import AlignedRollout
-from guerdon.rollouts.crediting import apply_credit, check_options
-from guerdon.rollouts.keys import StateKey
+from guerdon.rollouts.crediting import StateKey, apply_credit, check_options
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.rollout import Rollout

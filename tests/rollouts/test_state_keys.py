@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from guerdon import Message, StepData
 from guerdon.errors import CreditError, InvalidArgumentError
-from guerdon.rollouts.keys import last_messages, state_key, whole_history
+from guerdon.rollouts.crediting import as_state_key, last_messages, whole_history
 from guerdon.types import Rollout
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "seat", "arguments": '{"row": 3}'}}
@@ -34,27 +34,27 @@ def with_id(chat, name):
 
 def test_state_key_last_is_the_message_before_the_step():
     first, second = steps(CHAT)
-    key = state_key("last")
+    key = as_state_key("last")
     assert key(first) == (("user", "A seat?"),)
     assert key(second) == (("user", "Fine."),)
 
 
 def test_state_key_last_k_skips_the_assistant():
     first, second = steps(CHAT)
-    key = state_key("last-2")
+    key = as_state_key("last-2")
     assert key(second) == (("tool", "3A"), ("user", "Fine."))
     assert key(first) == (("system", "Be brief."), ("user", "A seat?"))
 
 
 def test_state_key_last_k_returns_all_of_fewer_messages():
-    assert state_key("last-9")(steps(CHAT)[1]) == (
+    assert as_state_key("last-9")(steps(CHAT)[1]) == (
         ("system", "Be brief."), ("user", "A seat?"), ("tool", "3A"), ("user", "Fine."),
     )  # fmt: skip
 
 
 def test_state_key_history_contains_messages_and_tool_calls():
     first, second = steps(CHAT)
-    assert state_key("history") is whole_history
+    assert as_state_key("history") is whole_history
     assert whole_history(first) == (("system", "Be brief.", ()), ("user", "A seat?", ()))
     assert whole_history(second) == (
         ("system", "Be brief.", ()),
@@ -67,13 +67,13 @@ def test_state_key_history_contains_messages_and_tool_calls():
 
 @pytest.mark.parametrize("name", ["last", "last-2", "last-5", "history"])
 def test_state_key_ignores_ids_of_tool_calls(name):
-    key = state_key(name)
+    key = as_state_key(name)
     assert [*map(key, steps(CHAT))] == [*map(key, steps(with_id(CHAT, "call_77")))]
 
 
 @pytest.mark.parametrize("name", ["last", "last-2", "history"])
 def test_state_key_ignores_the_step_and_what_follows(name):
-    key = state_key(name)
+    key = as_state_key(name)
     other = [*CHAT[:5], {"role": "assistant", "content": "No."}, {"role": "user", "content": "Oh."}]
     assert key(steps(CHAT)[1]) == key(steps(other)[1])
 
@@ -83,25 +83,27 @@ def test_state_key_history_distinguishes_the_assistants_actions():
     other[2] = {"role": "assistant", "content": None, "tool_calls": [
         {**CALL, "function": {"name": "seat", "arguments": '{"row": 4}'}}]}  # fmt: skip
     assert whole_history(steps(other)[1]) != whole_history(steps(CHAT)[1])
-    assert state_key("last-4")(steps(other)[1]) == state_key("last-4")(steps(CHAT)[1])
+    assert as_state_key("last-4")(steps(other)[1]) == as_state_key("last-4")(steps(CHAT)[1])
 
 
 def test_state_key_is_empty_if_the_assistant_begins():
     chat = [{"role": "assistant", "content": "Hello!"}]
-    assert [state_key(name)(steps(chat)[0]) for name in ("last", "last-3", "history")] == [()] * 3
+    assert [as_state_key(name)(steps(chat)[0]) for name in ("last", "last-3", "history")] == [
+        ()
+    ] * 3
 
 
 def test_state_key_distinguishes_roles():
     said = [[{"role": role, "content": "3A"}, {"role": "assistant", "content": ""}]
             for role in ("user", "tool")]  # fmt: skip
-    assert state_key("last")(steps(said[0])[0]) != state_key("last")(steps(said[1])[0])
+    assert as_state_key("last")(steps(said[0])[0]) != as_state_key("last")(steps(said[1])[0])
 
 
 def test_state_key_compares_parts_by_content():
     def chat(part):
         return [{"role": "user", "content": [part]}, {"role": "assistant", "content": "x"}]
 
-    key = state_key("last")
+    key = as_state_key("last")
     one, same, other = (
         key(steps(chat(part))[0])
         for part in (
@@ -145,20 +147,20 @@ def test_state_key_accepts_a_function_that_is_not_an_object(call):
 def test_state_key_without_a_turn_uses_the_last_turn():
     history = [Message.model_validate(each) for each in CHAT]
     step = StepData(system_step_index=0, resulting_messages_history=history)
-    assert state_key("last")(step) == (("user", "Fine."),)
+    assert as_state_key("last")(step) == (("user", "Fine."),)
 
 
 def test_state_key_without_an_assistant_turn_uses_all_messages():
     step = StepData(
         system_step_index=0, resulting_messages_history=[Message(role="user", content="A seat?")]
     )
-    assert state_key("last")(step) == (("user", "A seat?"),)
+    assert as_state_key("last")(step) == (("user", "A seat?"),)
 
 
 @pytest.mark.parametrize("name", ["last", "last-3", "history"])
 def test_state_key_rejects_a_step_without_messages(name):
     with pytest.raises(CreditError, match="it has no messages"):
-        state_key(name)(StepData(system_step_index=0, observation_data="start"))
+        as_state_key(name)(StepData(system_step_index=0, observation_data="start"))
 
 
 def test_state_key_counts_the_results_of_one_turn_once():
@@ -174,8 +176,8 @@ def test_state_key_counts_the_results_of_one_turn_once():
         step_info={"assistant_turn_index": 1},
         resulting_messages_history=said,
     )
-    assert state_key("last")(step) == (("tool", "A"), ("tool", "B"))
-    assert state_key("last-2")(step) == (("user", "Fly me."), ("tool", "A"), ("tool", "B"))
+    assert as_state_key("last")(step) == (("tool", "A"), ("tool", "B"))
+    assert as_state_key("last-2")(step) == (("user", "Fly me."), ("tool", "A"), ("tool", "B"))
 
 
 def test_state_key_of_a_truncated_history_uses_the_last_turn():
@@ -186,14 +188,14 @@ def test_state_key_of_a_truncated_history_uses_the_last_turn():
             Message(role="user", content="Where?"), Message(role="assistant", content="Here.")
         ],
     )  # fmt: skip
-    assert state_key("history")(step) == (("user", "Where?", ()),)
+    assert as_state_key("history")(step) == (("user", "Where?", ()),)
 
 
 def test_state_key_returns_a_function_unchanged():
     def room(step):
         return step.observation_data
 
-    assert state_key(room) is room
+    assert as_state_key(room) is room
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_state_key_returns_a_function_unchanged():
 )  # fmt: skip
 def test_state_key_rejects_an_unknown_name(name):
     with pytest.raises(InvalidArgumentError, match=r"'last', 'last-K' .*'history'"):
-        state_key(name)
+        as_state_key(name)
 
 
 TEXT = st.text(max_size=3)
