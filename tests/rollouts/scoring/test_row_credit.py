@@ -43,7 +43,9 @@ def rollout(score, *states, id=None, group="g", steps=None):
 def credited(rollouts, method="gigpo", state_key="last", function=told, **options):
     with FunctionScorer(function) as scorer:
         rows = scorer.score_group(rollouts)
-    RowCredit(CreditSettings(method, state_key, options)).add(rollouts, rows)
+    RowCredit(CreditSettings(method, state_key, options)).add(
+        list(zip(rollouts, rows, strict=True))
+    )
     return rows
 
 
@@ -118,7 +120,9 @@ def test_row_credit_credits_rows_of_a_rubric():
     rollouts = [rollout(0.0, "s", "l"), rollout(0.0, "s")]
     rows = list(score_rollouts(rubric, rollouts))
     assert [row["step_rewards"] for row in rows] == [[0.75, 1.25], [0.25]]
-    RowCredit(CreditSettings("gigpo", options={"normalize": "mean"})).add(rollouts, rows)
+    RowCredit(CreditSettings("gigpo", options={"normalize": "mean"})).add(
+        list(zip(rollouts, rows, strict=True))
+    )
     assert [[step["return_to_go"] for step in row["steps"]] for row in rows] == [
         [2.0, 1.25], [0.25],
     ]  # fmt: skip
@@ -160,8 +164,10 @@ def made(drawn, group="g"):
 
 def aligned(rollouts):
     """The same rollouts by the aligner."""
-    with FunctionScorer(told) as scorer:
-        results = [scorer._result(each) for each in rollouts]
+    results = [
+        told(each.messages, score=each.columns["score"], steps=each.columns["steps"])
+        for each in rollouts
+    ]
     return RLDataAligner(strict=True).align_data_for_rl_processing(
         results, {each.id: each.to_step_data() for each in rollouts}, [each.id for each in rollouts]
     )
@@ -242,7 +248,9 @@ def test_row_credit_notes_a_state_key_that_raises_and_keeps_the_scores(tmp_path,
     with FunctionScorer(told) as scorer:
         rows = scorer.score_group(rollouts)
     before = copy.deepcopy(rows)
-    RowCredit(CreditSettings("gigpo", key_spec(tmp_path, body))).add(rollouts, rows)
+    RowCredit(CreditSettings("gigpo", key_spec(tmp_path, body))).add(
+        list(zip(rollouts, rows, strict=True))
+    )
     for row, was in zip(rows, before, strict=True):
         assert any(note.startswith(said) for note in row["notes"])
         assert {**row, "notes": None} == {**was, "notes": None}

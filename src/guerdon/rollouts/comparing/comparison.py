@@ -262,7 +262,7 @@ class Comparison:
             has = name in components[0] and name in components[1]
             values = (components[0][name], components[1][name]) if has else None
             self.components.setdefault(name, Movement()).add(values)
-        distance = abs(other - one)
+        distance = abs(scores[1] - scores[0])
         if self.top and distance:
             # While it is among those that moved furthest, earlier ones first.
             heapq.heappush(self._furthest, (distance, -self.rows, _move(before, after)))

@@ -147,8 +147,8 @@ def _compare(
                     if lines is None:
                         break
                     one, other = before.score(lines), after.score(lines)
-                for pair in zip(one.rows, other.rows, one.parts, strict=True):
-                    comparison.add(*pair)
+                for (row, part), (row_after, _) in zip(one, other, strict=True):
+                    comparison.add(row, row_after, part)
                 read += sum(len(line) for _, line in lines)
                 if progress is not None and perf_counter() - reported > PROGRESS_SECONDS:
                     reported = perf_counter()

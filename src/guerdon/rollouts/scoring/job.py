@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from guerdon._validation import check_integer
 from guerdon.config.pipeline import is_pipeline_file, open_reward
@@ -26,7 +26,7 @@ from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.rollout import Rollout
 
-__all__ = ["ScoredBatch", "ScoringJob", "ScoringPipeline", "ScoringReport"]
+__all__ = ["ScoredRow", "ScoringJob", "ScoringPipeline", "ScoringReport"]
 
 # How often progress is reported.
 PROGRESS_SECONDS = 0.2
@@ -138,7 +138,9 @@ class ScoringJob:
             if self.workers > 1 or self.resume:
                 self._check_order(pipeline.scorer)
             report = ScoringReport(
-                pipeline.new_summary(), pipeline.fingerprint, sandbox=pipeline.sandbox
+                pipeline.new_summary(),
+                pipeline.fingerprint,
+                sandbox=pipeline.scorer.sandbox_data,
             )
             file = stack.enter_context(reading.open_file(self.rollouts))
             batches = reading.read_batches(
@@ -262,17 +264,8 @@ class ScoringJob:
                 progress(report.resumed + report.scored, read)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredBatch:
-    """The rows of lines that were scored together.
-
-    Attributes:
-        rows: The rows, one per line.
-        parts: The part of the breakdown that each row belongs to, if there is one.
-    """
-
-    rows: list[ResultRow]
-    parts: list[str | None]
+# A row, and the part of the breakdown that it belongs to, if there is one.
+ScoredRow: TypeAlias = "tuple[ResultRow, str | None]"
 
 
 class ScoringPipeline:
@@ -331,11 +324,6 @@ class ScoringPipeline:
     def __exit__(self, *error: object) -> None:
         self._opened.close()
 
-    @property
-    def sandbox(self) -> dict[str, Any] | None:
-        """The sandbox in effect, as JSON data; None without one."""
-        return self.scorer.described if isinstance(self.scorer, SandboxScorer) else None
-
     def new_summary(self) -> Summary:
         """An empty summary of rows of this reward."""
         gates = tuple(gates_of(self.scorer.rubric)) if isinstance(self.scorer, RubricScorer) else ()
@@ -356,7 +344,7 @@ class ScoringPipeline:
             allowed: Where ctrl-C may interrupt; the batches before it are kept.
         """
         start, interrupted = perf_counter(), False
-        scored: list[ScoredBatch] = []
+        scored: list[list[ScoredRow]] = []
         try:
             with allowed():
                 for lines in batches:
@@ -367,8 +355,8 @@ class ScoringPipeline:
         for batch in scored:
             self.count(batch, summary)
         return ScoredChunk(
-            encoded=b"".join(encode_row(row) for batch in scored for row in batch.rows),
-            rows=sum(len(batch.rows) for batch in scored),
+            encoded=b"".join(encode_row(row) for batch in scored for row, _ in batch),
+            rows=sum(map(len, scored)),
             read=sum(len(line) for lines in batches[: len(scored)] for _, line in lines),
             batches=len(scored),
             seconds=perf_counter() - start,
@@ -376,30 +364,29 @@ class ScoringPipeline:
             summary=summary if into is None else None,
         )
 
-    def score(self, lines: Sequence[Line]) -> ScoredBatch:
+    def score(self, lines: Sequence[Line]) -> list[ScoredRow]:
         """Score the rollouts of lines together."""
         rollouts = [self._read(line) for line in lines]
         rows = scorers.score_together(self.scorer, rollouts)
+        pairs = list(zip(rollouts, rows, strict=True))
         if self.credit is not None:
-            pairs = zip(rollouts, rows, strict=True)
-            readable = [(each, row) for each, row in pairs if isinstance(each, Rollout)]
-            if readable:
-                self.credit.add(*zip(*readable, strict=True))
-        return ScoredBatch(rows, [self._part(each) for each in rollouts])
+            self.credit.add([(each, row) for each, row in pairs if isinstance(each, Rollout)])
+        return [(row, self._part(each)) for each, row in pairs]
 
-    def finished(self, rows: list[ResultRow], lines: Sequence[Line]) -> ScoredBatch:
+    def finished(self, rows: Sequence[ResultRow], lines: Sequence[Line]) -> list[ScoredRow]:
         """The rows of lines that an earlier run scored."""
         if self.job.by is None:
-            return ScoredBatch(rows, [None] * len(rows))
-        return ScoredBatch(rows, [self._part(self._read(line)) for line in lines])
+            return [(row, None) for row in rows]
+        return [(row, self._part(self._read(line))) for row, line in zip(rows, lines, strict=True)]
 
-    def count(self, batch: ScoredBatch, summary: Summary) -> None:
+    def count(self, batch: Sequence[ScoredRow], summary: Summary) -> None:
         """Count the rows of a batch."""
-        for row, part in zip(batch.rows, batch.parts, strict=True):
+        for row, part in batch:
             summary.add(row, part)
         if summary.groups is not None:
             # A line that can't be read is with a group but belongs to none.
-            known = [row for row in batch.rows if row["group"] is not None] or batch.rows
+            rows = [row for row, _ in batch]
+            known = [row for row in rows if row["group"] is not None] or rows
             summary.groups.add(group_stats(known, credited=self.credit is not None))
 
     def _read(self, line: Line) -> Rollout | RolloutError:

@@ -77,12 +77,10 @@ class RowCredit:
         """What a fingerprint covers."""
         return [self.settings.method, self._key, dict(self.settings.options)]
 
-    def add(self, rollouts: Sequence[Rollout], rows: Sequence[ResultRow]) -> None:
+    def add(self, scored: Sequence[tuple[Rollout, ResultRow]]) -> None:
         """Add advantages to the rows of one group; failures are reported in their notes."""
-        aligned = [
-            _aligned(rollout, row, place)
-            for place, (rollout, row) in enumerate(zip(rollouts, rows, strict=True))
-        ]
+        aligned = [_aligned(*pair, place) for place, pair in enumerate(scored)]
+        rows = [row for _, row in scored]
         try:
             credit = apply_credit(
                 aligned,

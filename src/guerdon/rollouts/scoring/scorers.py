@@ -53,10 +53,12 @@ class Scorer(ABC):
     Attributes:
         fingerprint: The fingerprint of the reward and its parameters.
         takes_groups: Whether the rollouts of a group are scored together.
+        sandbox_data: The sandbox in effect, as JSON data; None without one.
     """
 
     fingerprint: str
     takes_groups: bool = False
+    sandbox_data: dict[str, Any] | None = None
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
@@ -219,30 +221,23 @@ class FunctionScorer(Scorer):
                     "record.to_rollout()"
                 )
         if self.takes_groups:
-            return self._score_batch(rollouts)
-        return [self._row(rollout, self._result(rollout)) for rollout in rollouts]
+            results = self._evaluate_batch(rollouts)
+        else:
+            results = [self._evaluate_one(rollout) for rollout in rollouts]
+        return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
         return super().failed(error) | {"reason": None, "notes": []}
 
-    def _result(self, rollout: Rollout) -> EvaluateResult:
-        others = {
+    def _evaluate_one(self, rollout: Rollout) -> EvaluateResult:
+        columns = {
             name: value for name, value in rollout.columns.items() if name not in _CONVERSATION
         }
-        if self.parameters:
-            others |= self.parameters
-        try:
-            result: EvaluateResult = self._evaluate(
-                rollout.messages, rollout.columns.get("ground_truth"), others
-            )
-        except _PASSED_ON:
-            raise
-        except BaseException as error:  # also a cancellation, which is the function's own here
-            result = failed(error)
-        return result
+        truth = rollout.columns.get("ground_truth")
+        return self._evaluate(rollout.messages, truth, columns)  # type: ignore[no-any-return]
 
-    def _score_batch(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+    def _evaluate_batch(self, rollouts: Sequence[Rollout]) -> list[EvaluateResult]:
         names = dict.fromkeys(name for rollout in rollouts for name in rollout.columns)
         columns: dict[str, Any] = {
             name: [rollout.columns.get(name) for rollout in rollouts]
@@ -251,17 +246,18 @@ class FunctionScorer(Scorer):
         }
         messages = [rollout.messages for rollout in rollouts]
         truths = [rollout.columns.get("ground_truth") for rollout in rollouts]
+        results = self._evaluate(messages, truths, columns)
+        return [results] * len(rollouts) if isinstance(results, EvaluateResult) else results
+
+    def _evaluate(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
+        """What the function returned; an invalid result if it couldn't be called."""
         try:
-            results = self._evaluate(messages, truths, columns | self.parameters)
+            result = self.function.evaluate(messages, ground_truth, columns | self.parameters)
+            return self._run(result, self.function.__name__) if self.function.is_async else result
         except _PASSED_ON:
             raise
-        except BaseException as error:
-            results = [failed(error) for _ in rollouts]
-        return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
-
-    def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
-        result = self.function.evaluate(messages, ground_truth, others)
-        return self._run(result, self.function.__name__) if self.function.is_async else result
+        except BaseException as error:  # also a cancellation, which is the function's own here
+            return failed(error)
 
     def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
         valid = result.is_score_valid
@@ -373,7 +369,6 @@ class SandboxScorer(FunctionScorer):
     ) -> None:
         from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
 
-        self.settings = settings
         self.sandbox = EvalSandbox(
             spec,
             level=settings.level,
@@ -387,6 +382,12 @@ class SandboxScorer(FunctionScorer):
                 _refuse_parameters(parameters)
             super().__init__(self.sandbox.function, parameters)
             opened.pop_all()
+        self.sandbox_data = {
+            "level": self.sandbox.level,
+            "promise": self.sandbox.promise,
+            "limits": asdict(settings.limits),
+            "allow_read": list(settings.allow_read),
+        }
         if self.sandbox.is_rubric:  # as without a sandbox; the level isn't part of a fingerprint
             self.fingerprint = self.function.fingerprint
 
@@ -394,16 +395,6 @@ class SandboxScorer(FunctionScorer):
         """Close the sandbox; calls that are running end at once, without a result."""
         self.sandbox.close()
         super().close()
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """The sandbox in effect, as JSON data."""
-        return {
-            "level": self.sandbox.level,
-            "promise": self.sandbox.promise,
-            "limits": asdict(self.settings.limits),
-            "allow_read": list(self.settings.allow_read),
-        }
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
@@ -486,12 +477,12 @@ def score_rollouts(
                     scorer, [unless_failed(each, score_failed) for each in group]
                 )
             return
-        score = scorer.score
         for rollout in rollouts:
-            if "ended" in rollout.columns and rollout.failure and not score_failed:
-                yield scorer.failed(RolloutError(rollout.failure, row=rollout.columns))
+            failure = rollout.failure if not score_failed and "ended" in rollout.columns else None
+            if failure is None:
+                yield scorer.score(rollout)
             else:
-                yield score(rollout)
+                yield scorer.failed(RolloutError(failure, row=rollout.columns))
 
 
 def unless_failed(
