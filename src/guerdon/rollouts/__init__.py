@@ -15,15 +15,15 @@ from guerdon.rollouts.comparing.comparison import (
 )
 from guerdon.rollouts.comparing.job import ComparisonJob
 from guerdon.rollouts.crediting import apply_credit, system_apply_gigpo_to_batch_steps
-from guerdon.rollouts.playing import (
+from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
+from guerdon.rollouts.playing.policies import (
     AgentPolicy,
-    OpenAIPolicy,
     PolicyOutput,
     ReplayPolicy,
-    RLRolloutWorker,
-    RolloutRecord,
     ScriptedPolicy,
 )
+from guerdon.rollouts.playing.record import RolloutRecord
+from guerdon.rollouts.playing.worker import RLRolloutWorker
 from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.reading import read_rollouts
 from guerdon.rollouts.scoring.result_rows import ResultRow

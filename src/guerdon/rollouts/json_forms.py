@@ -1,4 +1,4 @@
-"""Converting any value to JSON data."""
+"""Converting any value to JSON data, and reading strict JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-__all__ = ["as_json", "as_text", "group_key", "json_items"]
+__all__ = ["as_json", "as_text", "group_key", "json_items", "parse_json"]
 
 # How deep values that aren't JSON data may be nested.
 MAX_DEPTH = 20
@@ -109,3 +109,24 @@ def _text(value: Any) -> str:
 def group_key(group: Any) -> Hashable:
     """Return a hashable key of a group, which may be any JSON value; None is its own key."""
     return None if group is None else json.dumps(group, sort_keys=True, default=repr)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def parse_json(text: str) -> Any:
+    """Parse strict JSON, which has no NaN and no infinity.
+
+    Example:
+        >>> parse_json('{"n": 7}')
+        {'n': 7}
+
+    Raises:
+        ValueError: The text is not valid JSON.
+        RecursionError: It is nested too deeply.
+    """
+    return _decoder.decode(text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from guerdon._validation import check_integer, shown
+from guerdon._validation import check_integer, check_list, shown
 from guerdon.errors import InvalidArgumentError, PolicyError
-from guerdon.rollouts.json_forms import as_json
+from guerdon.rollouts.json_forms import as_json, parse_json
 from guerdon.rollouts.playing.record import RolloutRecord
 from guerdon.types.action import Action
 from guerdon.types.message import Message, read_messages
@@ -124,11 +124,7 @@ class ScriptedPolicy:
     _by_conversation = False  # whether the turn is that of the whole conversation
 
     def __init__(self, actions: Sequence[Any], *, first_turn: int = 0) -> None:
-        if isinstance(actions, (str, bytes, Mapping)) or not isinstance(actions, Sequence):
-            raise InvalidArgumentError(
-                f"`actions` must be a list with one for each turn, got {shown(actions)}"
-            )
-        self._actions = tuple(actions)
+        self._actions = check_list("actions", actions)
         self._first_turn = check_integer("first_turn", first_turn, low=0)
         self._calls = 0
 
@@ -270,20 +266,13 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return action
     try:
-        arguments = _decode(given or "{}")
+        arguments = parse_json(given or "{}")
     except (ValueError, TypeError, RecursionError) as error:
         return {**action, "arguments_error": f"the arguments are not valid JSON: {error}"}
     if not isinstance(arguments, dict):
         error_text = f"the arguments must be a JSON object, got {type(arguments).__name__}"
         return {**action, "arguments_error": error_text}
     return {**action, "arguments": arguments}
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not valid JSON")
-
-
-_decode: Callable[[str], Any] = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def calls_of(action: Any) -> list[dict[str, Any]]:

@@ -10,14 +10,15 @@ import random
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
 from guerdon._background import background_loop, run
 from guerdon._validation import check_choice, check_integer, check_seconds, shown
-from guerdon.envs.runner import EnvRunner, EnvThreads
+from guerdon.envs.runner import EnvRunner, EnvThreads, Keywords
 from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.json_forms import as_json, json_items
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
@@ -142,7 +143,8 @@ class RLRolloutWorker:
         self.tools = None if tools is None else list(tools)
         self.step_timeout = check_seconds("step_timeout", step_timeout)
         self.policy_timeout = check_seconds("policy_timeout", policy_timeout)
-        self.decide = _bind_policy(policy)
+        self.policy = policy
+        self.policy_takes = Keywords.of(policy.get_action, 2)
         self._env = env
         self._is_factory = _is_factory(env)
         self._is_lent = False  # whether an environment of the caller's plays an episode
@@ -169,11 +171,11 @@ class RLRolloutWorker:
         Raises:
             InvalidArgumentError: The task is invalid, or the environment already plays an episode.
         """
-        read = _read_task(task, ground_truth)
-        _check_seed(seed)
-        name = rollout_id or str(uuid.uuid4())
-        group = read.id if read.group is None else read.group
-        return await self._play(read, seed=seed, name=name, group=group)
+        record, reset = _read_task(task, ground_truth, seed)
+        if record.group is None:
+            record.group = record.id
+        record.id = rollout_id or str(uuid.uuid4())
+        return await self._play(record, reset)
 
     async def run_group(
         self,
@@ -211,15 +213,18 @@ class RLRolloutWorker:
                 f"{n} concurrent episodes need {n} environments, and {self._env!r:.60} is one; "
                 "pass its class, or a function that returns one"
             )
-        read = _read_task(task, ground_truth)
-        _check_seed(seed)
-        if seed is None:
-            seed = random.SystemRandom().getrandbits(31)
+        record, reset = _read_task(task, ground_truth, seed)
+        if record.seed is None:
+            record.seed = random.SystemRandom().getrandbits(31)
         if group is None:
             # With the seed: the same task begins differently with another.
-            group = read.group or (str(uuid.uuid4()) if read.id is None else f"{read.id}:{seed}")
-        names = [f"{group}-{number}" for number in range(n)]
-        episodes = [self._play(read, seed=seed, name=name, group=group) for name in names]
+            named = str(uuid.uuid4()) if record.id is None else f"{record.id}:{record.seed}"
+            group = record.group or named
+        episodes = []
+        for number in range(n):
+            own = replace(record, id=f"{group}-{number}", group=group, steps=[])
+            own.messages = list(record.messages)
+            episodes.append(self._play(own, reset))
         # Exceptions are raised after all have ended, so that none is left running.
         records = await asyncio.gather(*episodes, return_exceptions=True)
         failures = [record for record in records if isinstance(record, BaseException)]
@@ -239,22 +244,19 @@ class RLRolloutWorker:
         """Like `run_group`, for sync code."""
         return run(self.run_group(task, n, **options))
 
-    async def _play(self, task: _Task, *, seed: int | None, name: str, group: Any) -> RolloutRecord:
-        record = RolloutRecord(
-            name,
-            group,
-            messages=list(task.messages),
-            ground_truth=task.ground_truth,
-            seed=seed,
-            columns=task.columns,
-        )
-        self._lend()
+    async def _play(self, record: RolloutRecord, reset: Mapping[str, Any]) -> RolloutRecord:
+        if self._is_lent:
+            raise InvalidArgumentError(
+                f"{self._env!r:.60} already plays an episode, or hangs in an abandoned one; for "
+                "several at once pass its class, or a function that returns one"
+            )
+        self._is_lent = not self._is_factory
         threads = EnvThreads(1, name="guerdon-rollout")
         adapt = partial(self._adapt, in_background=threads.loop is background_loop())
         runner = EnvRunner(self._make, threads, timeout_s=self.step_timeout, adapt=adapt)
         try:
             await runner.open()
-            await _Episode(self, runner, record).play(task.reset)
+            await _Episode(self, runner, record).play(reset)
         except Exception as error:
             record.ended, record.error = "error", say_failure(error, "making the environment")
         finally:
@@ -273,16 +275,6 @@ class RLRolloutWorker:
         except BaseException:
             self._give_back()
             raise
-
-    def _lend(self) -> None:
-        if self._is_factory:
-            return
-        if self._is_lent:
-            raise InvalidArgumentError(
-                f"{self._env!r:.60} already plays an episode, or hangs in an abandoned one; for "
-                "several at once pass its class, or a function that returns one"
-            )
-        self._is_lent = True
 
     def _give_back(self) -> None:
         self._is_lent = False
@@ -311,44 +303,16 @@ def _pattern(given: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
         ) from None
 
 
-def _bind_policy(policy: Any) -> Callable[..., Any]:
-    """Return a function that passes a policy the conversation and the turn, if it accepts them."""
-    ask = policy.get_action
-    parameters = inspect.signature(ask).parameters.values()
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    named = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
-
-    def decide(observation: Any, tools: Any, **optional: Any) -> Any:
-        accepted = {name: each for name, each in optional.items() if takes_any or name in named}
-        return ask(observation, tools, **accepted)
-
-    return decide
-
-
 # Tasks -----------------------------------------------------------------------------------------
 
 
-class _Task(NamedTuple):
-    """A task.
+def _read_task(task: Any, ground_truth: Any, seed: Any) -> tuple[RolloutRecord, Mapping[str, Any]]:
+    """The record with which an episode begins, and the arguments of the environment's reset.
 
-    Attributes:
-        messages: How the conversation begins.
-        id: Its name.
-        group: The group of its episodes.
-        ground_truth: Its answer.
-        reset: Arguments of the environment's reset.
-        columns: All other columns.
+    The record has the task's id and group, not those of the episode.
     """
-
-    messages: list[Message]
-    id: Any
-    group: Any
-    ground_truth: Any
-    reset: dict[str, Any]
-    columns: dict[str, Any]
-
-
-def _read_task(task: Any, ground_truth: Any) -> _Task:
+    if seed is not None:
+        check_integer("seed", seed, low=0)
     if task is None or isinstance(task, str):
         task = {"prompt": task}
     if not isinstance(task, Mapping):
@@ -362,15 +326,22 @@ def _read_task(task: Any, ground_truth: Any) -> _Task:
     taken = sorted(RECORD_COLUMNS & columns.keys())
     if taken:
         raise InvalidArgumentError(f"a task must not have {taken}: rows have them of the episode")
+    reset = columns.pop("reset", None) or {}
+    if not isinstance(reset, Mapping) or not reset.keys().isdisjoint(("seed", "episode_id")):
+        raise InvalidArgumentError(
+            "task['reset'] must be a dict of arguments other than 'seed' and 'episode_id', which "
+            f"the worker passes, got {shown(reset)}"
+        )
     own_truth = columns.pop("ground_truth", None)
-    return _Task(
-        _begins(messages, "messages") or _begins(prompt, "prompt"),
+    record = RolloutRecord(
         columns.pop("id", None),
         columns.pop("group", None),
-        own_truth if ground_truth is None else ground_truth,
-        _reset_arguments(columns.pop("reset", None) or {}),
-        columns,
+        messages=_begins(messages, "messages") or _begins(prompt, "prompt"),
+        ground_truth=own_truth if ground_truth is None else ground_truth,
+        seed=seed,
+        columns=columns,
     )
+    return record, reset
 
 
 def _begins(given: Any, name: str) -> list[Message]:
@@ -379,22 +350,6 @@ def _begins(given: Any, name: str) -> list[Message]:
     if isinstance(given, str):
         return [Message(role="user", content=given)]
     return read_messages(given, f"task[{name!r}]")
-
-
-def _reset_arguments(reset: Any) -> dict[str, Any]:
-    if not isinstance(reset, Mapping):
-        raise InvalidArgumentError(f"task['reset'] must be a dict of arguments, got {shown(reset)}")
-    own = sorted({"seed", "episode_id"} & reset.keys())
-    if own:
-        raise InvalidArgumentError(
-            f"task['reset'] must not have {own}: the worker passes its seed and the rollout's id"
-        )
-    return dict(reset)
-
-
-def _check_seed(seed: Any) -> None:
-    if seed is not None:
-        check_integer("seed", seed, low=0)
 
 
 # Episodes --------------------------------------------------------------------------------------
@@ -491,14 +446,14 @@ class _Episode:
         return "max_steps" if len(record.steps) == worker.max_steps else None
 
     async def _decide(self) -> PolicyOutput:
-        record = self._record
-        asking = self._worker.decide(
-            self._result.observation, self._tools, messages=[*record.messages],
-            turn=len(record.steps),
-        )  # fmt: skip
+        record, worker = self._record, self._worker
+        optional = {"messages": [*record.messages], "turn": len(record.steps)}
+        asking: Any = worker.policy.get_action(
+            self._result.observation, self._tools, **worker.policy_takes.accepted(optional)
+        )
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action must be async, got {asking!r:.60} from it")
-        return _checked(await _within(asking, self._worker.policy_timeout))
+        return _checked(await _within(asking, worker.policy_timeout))
 
     def _open_step(self, output: PolicyOutput) -> StepData:
         record = self._record

@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias, TypeVar
 
 from guerdon._validation import check_choice
 from guerdon.errors import RolloutError
-from guerdon.rollouts.json_forms import group_key
+from guerdon.rollouts.json_forms import group_key, parse_json
 from guerdon.types.rollout import Rollout
 
 __all__ = [
@@ -141,13 +141,6 @@ FORMATS: dict[str, Callable[[IO[bytes]], Iterator[Line]]] = {
 # Rollouts ----------------------------------------------------------------------------------------
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not valid JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
 def decode_line(number: int, line: bytes) -> Any:
     """Decode a line of JSON.
 
@@ -157,7 +150,7 @@ def decode_line(number: int, line: bytes) -> Any:
     if len(line) > MAX_LINE:
         raise RolloutError(f"the line has more than {MAX_LINE:,} bytes", line=number)
     try:
-        return _decoder.decode((line.removeprefix(BOM) if number == 1 else line).decode().strip())
+        return parse_json((line.removeprefix(BOM) if number == 1 else line).decode().strip())
     except (ValueError, RecursionError) as error:
         raise RolloutError(f"the line is not valid JSON: {error}", line=number) from None
 
