@@ -52,7 +52,7 @@ def load_object(spec: str) -> Any:
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """What stands before the colon, and the name behind it.
+    """Split a spec into its source and the name after the last colon.
 
     Example:
         >>> split_spec("rewards/brief.py:brief")
@@ -71,7 +71,7 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def object_in(module: ModuleType, spec: str) -> Any:
-    """What a spec names in its module.
+    """Return the object that a spec names in its module.
 
     Raises:
         LoadError: The module has no such name.
@@ -86,7 +86,7 @@ def object_in(module: ModuleType, spec: str) -> Any:
 
 
 def module_of_text(text: str, file: str, spec: str, *, digest: str | None = None) -> ModuleType:
-    """A module made of text, whose lines are told in tracebacks.
+    """Execute text as a new module, whose lines appear in tracebacks.
 
     Example:
         >>> module_of_text("limit = 6 * 7", "<reward>", "<reward>:limit").limit
@@ -94,12 +94,12 @@ def module_of_text(text: str, file: str, spec: str, *, digest: str | None = None
 
     Args:
         text: Python.
-        file: What its file is called; there need not be one.
-        spec: What named it, for the error.
-        digest: That of the file's bytes; None is that of the text.
+        file: The module's `__file__`; it need not exist.
+        spec: The spec that named it, for errors.
+        digest: The digest of the file's bytes; None computes it from the text.
 
     Raises:
-        LoadError: It isn't Python, or raised.
+        LoadError: The text isn't Python, or raised.
     """
     digest = digest or file_digest(text.encode("utf-8", "surrogatepass"))
     module = ModuleType(f"{PREFIX}{Path(file).stem}_{digest}")
@@ -112,19 +112,19 @@ def module_of_text(text: str, file: str, spec: str, *, digest: str | None = None
 
 
 def load_module(path: str) -> ModuleType:
-    """Import a person's file.
+    """Import a user's file.
 
     Args:
-        path: That of a ``.py`` file; one that belongs to a package is imported as part of it.
+        path: A ``.py`` file; a file in a package is imported as part of the package.
 
     Raises:
-        LoadError: There is no such file, or importing it raised.
+        LoadError: The file doesn't exist, or importing it raised.
     """
     return _from_file(path, Path(path))
 
 
 def name_of(kind: Any) -> str:
-    """What a class or function is called: ``module.name``, or ``file.py:name`` of a person's file.
+    """Return the name of a class or function: ``module.name``, or ``file.py:name`` of a file.
 
     Example:
         >>> from guerdon import NumericAnswer
@@ -168,7 +168,7 @@ def _from_file(spec: str, path: Path) -> ModuleType:
         module = _from_package(spec, path)
         if module is not None:
             return module
-    # One module a file, by a name that can't be another's; pickles of its classes find it again.
+    # One module for each file, with a name that no other has; pickles of its classes find it again.
     name = f"{PREFIX}{path.stem}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]
@@ -184,7 +184,7 @@ def _from_file(spec: str, path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _registered(spec: str, module: ModuleType) -> Iterator[None]:
-    """Let a module be found while it is executed, and for good where that succeeds."""
+    """Register a module while it is executed, and keep it registered if that succeeds."""
     sys.modules[module.__name__] = module
     try:
         yield
@@ -196,9 +196,9 @@ def _registered(spec: str, module: ModuleType) -> Iterator[None]:
 
 
 def _from_package(spec: str, path: Path) -> ModuleType | None:
-    """The module of a file that belongs to a package, whose other files it may import.
+    """Import a file of a package as part of it, so that it can import the package's other files.
 
-    None where another package has that name here: then the file stands for itself.
+    Returns None if another package with that name is imported: the file is then imported alone.
     """
     parts = [] if path.stem == "__init__" else [path.stem]
     folder = path.parent
@@ -240,7 +240,7 @@ def _module(spec: str, name: str, folder: Path | None = None) -> ModuleType:
 
 
 def _importable(folder: str) -> None:
-    """Let a person's file import what lies beside it."""
+    """Let a user's file import the modules in its folder."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
@@ -250,7 +250,7 @@ def _import_failed(spec: str, error: BaseException) -> LoadError:
 
 
 def code_failed(spec: str, what: str, error: BaseException) -> LoadError:
-    """The error of a person's own code, with the traceback of that code alone."""
+    """Return the error of a user's code, with the traceback of that code alone."""
     ours = Path(__file__).parent
     frames = [
         frame
