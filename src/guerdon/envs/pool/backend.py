@@ -105,6 +105,16 @@ class PoolBackend(ABC):
         """Close every environment, and what runs them."""
 
 
+def start_task(
+    coroutine: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]
+) -> asyncio.Task[Any]:
+    """Start a task, which is among `tasks` as long as it runs."""
+    task = asyncio.ensure_future(coroutine)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
 class ThreadBackend(PoolBackend):
     """A pool's environments in this process: sync ones in threads, async ones in the event loop.
 
@@ -156,7 +166,7 @@ class ThreadBackend(PoolBackend):
                 call.finish(None, error)
                 continue
             if not started:
-                call.running = self._task(_play(call, runner))
+                call.running = start_task(_play(call, runner), self._tasks)
 
     def give_up(self, call: PoolCall) -> None:
         """Give the slot a new runner; the old environment is closed when its code has ended."""
@@ -166,13 +176,8 @@ class ThreadBackend(PoolBackend):
             call.running.cancel()
         else:
             runner.abandon()
-        self._task(runner.close(self._close_timeout_s))  # where no code was running
-
-    def _task(self, running: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(running)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        # Where no code was running.
+        start_task(runner.close(self._close_timeout_s), self._tasks)
 
     async def close(self) -> None:
         """Close every environment, each in a thread; those that hang are left behind."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from guerdon._background import SyncWrapper, run, sync_method
+from guerdon._background import SyncWrapper, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
@@ -116,8 +116,6 @@ class EnvPool:
         given = _check_seeds(seeds, len(chosen))
         extras = _check_options(options, kwargs, len(chosen))
         self._check_open()
-        if "seed" in kwargs:
-            raise InvalidArgumentError("pass `seeds`, one for each slot, instead of `seed`")
         await self._settled(chosen)
         self._check_open()
         batch = _Batch(len(chosen))
@@ -269,9 +267,8 @@ class EnvPool:
 
     def _stepped(self, actions: Sequence[Any]) -> list[tuple[int, Any]]:
         self._check_open()
-        _check_actions(actions, self.n)
         stepped = []
-        for slot, action in enumerate(actions):
+        for slot, action in enumerate(_one_each("actions", actions, self.n)):
             if action is not None:
                 self._refuse_busy(slot)
                 stepped.append((slot, _check_action(slot, action)))
@@ -377,18 +374,11 @@ class SyncEnvPool(SyncWrapper):
     ) -> Iterator[tuple[int, Observation]]:
         """See `EnvPool.as_completed`."""
         stream = self.async_pool.as_completed(actions, timeout_s=timeout_s)
-
-        async def following() -> tuple[int, Observation] | None:
-            return await anext(stream, None)
-
-        async def end() -> None:
-            await stream.aclose()  # type: ignore[attr-defined]
-
         try:
-            while (found := run(following())) is not None:
+            while (found := wait_for(anext(stream, None))) is not None:
                 yield found
         finally:
-            run(end())
+            wait_for(stream.aclose())  # type: ignore[attr-defined]
 
     def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
         """See `EnvPool.send`."""
@@ -399,15 +389,15 @@ class SyncEnvPool(SyncWrapper):
         run(sending())
 
 
-def _check_actions(actions: Any, n: int) -> None:
-    if isinstance(actions, (str, bytes)) or not isinstance(actions, Sequence):
+def _one_each(name: str, given: Any, count: int) -> Sequence[Any]:
+    """Return a list that has one value for each slot."""
+    is_list = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
+    if not is_list or len(given) != count:
+        found = len(given) if is_list else shown(given)
         raise InvalidArgumentError(
-            f"`actions` must be a list with one for each slot, got {shown(actions)}"
+            f"`{name}` must be a list with one for each of the {count} slots, got {found}"
         )
-    if len(actions) != n:
-        raise InvalidArgumentError(
-            f"`actions` must have one for each of the {n} slots, None to skip, got {len(actions)}"
-        )
+    return given
 
 
 def _check_slots(slots: Sequence[int] | None, n: int) -> list[int]:
@@ -432,37 +422,23 @@ def _check_action(slot: int, action: Any) -> Any:
 def _check_seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | None]:
     if seeds is None:
         return [None] * count
-    if isinstance(seeds, int):
-        given: list[int | None] = [seeds + place for place in range(count)]
-    else:
-        is_list = isinstance(seeds, Sequence) and not isinstance(seeds, (str, bytes))
-        given = list(seeds) if is_list else []
-    wrong = [seed for seed in given if not (seed is None or _is_seed(seed))]
-    if isinstance(seeds, bool) or wrong or len(given) != count:
-        raise InvalidArgumentError(
-            f"`seeds` must be an integer >= 0, or a list with one or None for each of the {count} "
-            f"slots, got {shown(seeds)}"
-        )
-    return given
-
-
-def _is_seed(seed: object) -> bool:
-    return isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
+    given = range(seeds, seeds + count) if type(seeds) is int else seeds
+    return [
+        None if seed is None else check_integer("seeds", seed, low=0)
+        for seed in _one_each("seeds", given, count)
+    ]
 
 
 def _check_options(
     options: Sequence[Mapping[str, Any]] | None, common: Mapping[str, Any], count: int
 ) -> list[Mapping[str, Any]]:
-    if options is None:
-        return [common] * count
-    given = options if isinstance(options, Sequence) else []
-    dicts = [each for each in given if isinstance(each, Mapping) and "seed" not in each]
-    if len(dicts) != len(given) or len(dicts) != count:
-        raise InvalidArgumentError(
-            f"`options` must be a list with one dict, without a seed, for each of the {count} "
-            f"slots, got {shown(options)}"
-        )
-    return [{**common, **each} for each in dicts]
+    given = [{}] * count if options is None else _one_each("options", options, count)
+    if not all(isinstance(each, Mapping) for each in given):
+        raise InvalidArgumentError(f"`options` must be a list of dicts, got {shown(options)}")
+    merged = [{**common, **each} for each in given]
+    if any("seed" in each for each in merged):
+        raise InvalidArgumentError("pass `seeds`, one for each slot, instead of `seed`")
+    return merged
 
 
 def _backend(

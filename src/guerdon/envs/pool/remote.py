@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from guerdon.envs.client.session import (
     parse_result,
 )
 from guerdon.envs.client.transport import websocket_url
-from guerdon.envs.pool.backend import PoolBackend, PoolCall
+from guerdon.envs.pool.backend import PoolBackend, PoolCall, start_task
 from guerdon.errors import EpisodeError, InvalidActionError, ServerError
 from guerdon.types.observation import Observation
 
@@ -63,8 +63,8 @@ class RemoteBackend(PoolBackend):
         self._n = n
         self._observation_type = observation_type
         self._sessions: list[RemoteSession] = []
-        self._playing: set[asyncio.Task[None]] = set()
-        self._dropping: set[asyncio.Task[None]] = set()
+        self._playing: set[asyncio.Task[Any]] = set()
+        self._dropping: set[asyncio.Task[Any]] = set()
         self._broken: set[int] = set()  # slots whose environment raised
 
     async def open(self) -> None:
@@ -81,7 +81,7 @@ class RemoteBackend(PoolBackend):
     def submit(self, calls: Sequence[PoolCall]) -> None:
         """Begin calls, each in its session."""
         for call in calls:
-            call.running = _begin(self._play(call), self._playing)
+            call.running = start_task(self._play(call), self._playing)
 
     async def _play(self, call: PoolCall) -> None:
         session = self._sessions[call.slot]
@@ -116,7 +116,7 @@ class RemoteBackend(PoolBackend):
         call.running.cancel()
         session = self._sessions[call.slot]
         self._sessions[call.slot] = self._new_session(reached=True)
-        _begin(session.drop(), self._dropping)
+        start_task(session.drop(), self._dropping)
 
     async def close(self) -> None:
         """End every session."""
@@ -125,13 +125,3 @@ class RemoteBackend(PoolBackend):
         await asyncio.gather(*self._playing, *self._dropping, return_exceptions=True)
         sessions, self._sessions = self._sessions, []
         await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
-
-
-def _begin(
-    playing: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
-) -> asyncio.Task[None]:
-    """Begin a task, which is among `tasks` as long as it runs."""
-    task = asyncio.ensure_future(playing)
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)
-    return task
