@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model, field_validator
 
 from guerdon import Action
-from guerdon.envs.checking.sampling import sample_actions
+from guerdon.envs.sampling import sample_actions
 from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import Deed, Move
 

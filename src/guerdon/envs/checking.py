@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from guerdon._background import as_asyncio, background_loop
 from guerdon._validation import check_integer, check_seconds, summarize
-from guerdon.envs.checking.sampling import sample_actions
 from guerdon.envs.environment import COMPONENTS, ERROR
 from guerdon.envs.runner import EnvRunner, EnvThreads
+from guerdon.envs.sampling import sample_actions
 from guerdon.envs.server.protocol import observation_json, state_json
 from guerdon.errors import (
     EnvError,
@@ -476,25 +476,31 @@ def _text(error: Exception) -> str:
     return str(error) if isinstance(error, GuerdonError) else say_failure(error)
 
 
-def difference(expected: Any, seen: Any, path: str = "") -> str:
+def difference(expected: Any, seen: Any) -> str:
     """Return where two nested values differ first, in words; ``""`` if they are equal."""
-    if isinstance(expected, dict) and isinstance(seen, dict):
-        for key in [*expected, *(key for key in seen if key not in expected)]:
-            inner = f"{path}.{key}" if path else str(key)
-            if key not in expected or key not in seen:
-                return f"{inner} is there only once"
-            found = difference(expected[key], seen[key], inner)
-            if found:
-                return found
-        return ""
-    if isinstance(expected, (list, tuple)) and isinstance(seen, (list, tuple)):
-        if type(expected) is not type(seen) or len(expected) != len(seen):
-            return f"{path} is {seen!r:.60}, not {expected!r:.60}"
-        for place, (one, other) in enumerate(zip(expected, seen, strict=True)):
-            found = difference(one, other, f"{path}[{place}]")
-            if found:
-                return found
-        return ""
-    both_nan = expected != expected and seen != seen
-    same = type(expected) is type(seen) and (expected == seen or both_nan)
-    return "" if same else f"{path} is {seen!r:.60}, not {expected!r:.60}"
+    one, other = dict(_parts(expected)), dict(_parts(seen))
+    for path in one | other:
+        where = "".join(f".{each}" if isinstance(each, str) else f"[{each!r}]" for each in path)
+        if path not in one or path not in other:
+            return f"{where.lstrip('.')} is there only once"
+        if not _are_equal(one[path], other[path]):
+            return f"{where.lstrip('.')} is {other[path]!r:.60}, not {one[path]!r:.60}"
+    return ""
+
+
+def _parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield a nested value and all of its parts, each with its path."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _parts(each, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for place, each in enumerate(value):
+            yield from _parts(each, (*path, place))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, apart from the parts of a dict, a list or a tuple."""
+    if type(one) is not type(other) or isinstance(one, (dict, list, tuple)):
+        return type(one) is type(other)
+    return bool(one == other) or (one != one and other != other)
