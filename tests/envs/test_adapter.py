@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from guerdon import Environment, Rubric, State
-from guerdon.envs.runner import EnvAdapter, make_adapter
+from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import EnvDefinitionError, EpisodeError, InvalidObservationError
 from tests.envs.worlds import AsyncHalf, Board, Down, Half, Move, World, unsigned
 
@@ -334,15 +334,15 @@ def _named(place):
 # Making one -----------------------------------------------------------------------------------
 
 
-def test_env_adapter_make_adapter_returns_the_adapter_of_an_environment():
+def test_env_adapter_contains_the_environment():
     environment = World()
-    assert make_adapter(environment).environment is environment
+    assert EnvAdapter(environment).environment is environment
 
 
 @pytest.mark.parametrize("thing", [None, Board(), World, "world"])
-def test_env_adapter_make_adapter_refuses_what_is_not_an_environment(thing):
+def test_env_adapter_refuses_what_is_not_an_environment(thing):
     with pytest.raises(EnvDefinitionError, match="the factory must return an Environment"):
-        make_adapter(thing)
+        EnvAdapter(thing)
 
 
 def test_env_adapter_a_missing_rubric_is_reported_when_the_environment_is_made():
@@ -351,4 +351,4 @@ def test_env_adapter_a_missing_rubric_is_reported_when_the_environment_is_made()
             Environment.__init__(self)
 
     with pytest.raises(EnvDefinitionError, match="Forgot has no rubric"):
-        make_adapter(Forgot())
+        EnvAdapter(Forgot())

@@ -8,7 +8,7 @@ import pytest
 
 from guerdon import EnvPool, RewardConfig, RewardPipeline
 from guerdon.envs import ConfiguredEnv
-from guerdon.envs.runner import make_adapter
+from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceUnavailableError
 from tests.envs.worlds import Half, Move, Value, World
 
@@ -170,4 +170,4 @@ def test_configured_env_a_function_that_makes_no_environment_is_reported():
         ConfiguredEnv(lambda: None, config()) as configured,
         pytest.raises(EnvDefinitionError, match="must return an Environment"),
     ):
-        make_adapter(configured())
+        EnvAdapter(configured())

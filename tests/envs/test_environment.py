@@ -102,7 +102,7 @@ def test_environment_a_method_that_lacks_is_reported_when_the_environment_is_mad
     }
     del methods[name]
     kind = type("Lacks", (Environment,), methods)
-    with pytest.raises(EnvDefinitionError, match=rf"Lacks has no {name}; write {name} or"):
+    with pytest.raises(EnvDefinitionError, match=f"Lacks must define {name} or {name}_async"):
         kind(rubric=Half())
 
 

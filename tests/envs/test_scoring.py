@@ -21,7 +21,7 @@ from guerdon import (
     TrajectoryRubric,
     WeightedSum,
 )
-from guerdon.envs.runner import EnvAdapter, make_adapter
+from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidObservationError
 from tests.envs.worlds import (
     AsyncDown,
@@ -564,14 +564,14 @@ def test_step_metadata_a_trajectory_rubric_records_for_one_environment_at_a_time
             return [1.0] * len(self.trajectory)
 
     shared = Shared()
-    first = make_adapter(Episode(shared))
+    first = EnvAdapter(Episode(shared))
     with pytest.raises(EnvDefinitionError, match="would mix their episodes"):
-        make_adapter(Episode(WeightedSum([shared], [1.0])))
+        EnvAdapter(Episode(WeightedSum([shared], [1.0])))
     first.close()
-    make_adapter(Episode(shared)).close()
+    EnvAdapter(Episode(shared)).close()
     stateless = Half()  # keeps nothing of an episode
-    make_adapter(Episode(stateless))
-    make_adapter(Episode(stateless))
+    EnvAdapter(Episode(stateless))
+    EnvAdapter(Episode(stateless))
 
 
 @pytest.mark.parametrize("way", ["without the rubric", "anew", "by hand"])
@@ -644,7 +644,7 @@ def test_step_metadata_trajectory_rubrics_that_are_equal_are_not_the_same():
         def compute_step_rewards(self):
             return [self.weight] * len(self.trajectory)
 
-    first, second = make_adapter(Episode(Equal())), make_adapter(Episode(Equal()))
+    first, second = EnvAdapter(Episode(Equal())), EnvAdapter(Episode(Equal()))
     first.close()
     second.close()
 

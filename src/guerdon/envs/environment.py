@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isfinite
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -84,14 +83,14 @@ class _EnvironmentMeta(ABCMeta):
     """Checks an environment once it is created: an author's ``__init__`` sets the rubric."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        for name in ("reset", "step"):
-            if not (_overrides(cls, name) or _overrides(cls, f"{name}_async")):
-                raise EnvDefinitionError(
-                    f"{cls.__name__} has no {name}; write {name} or {name}_async"
-                )
-        missing = sorted(cls.__abstractmethods__)
+        missing = [
+            f"{name} or {name}_async"
+            for name in ("reset", "step")
+            if not (_overrides(cls, name) or _overrides(cls, f"{name}_async"))
+        ]
+        missing += sorted(cls.__abstractmethods__)
         if missing:
-            raise EnvDefinitionError(f"{cls.__name__} has no {', '.join(missing)}; write it")
+            raise EnvDefinitionError(f"{cls.__name__} must define {', '.join(missing)}")
         environment = super().__call__(*args, **kwargs)
         environment.__dict__.setdefault("_mcp", _pipeline_services())
         rubric = environment.rubric
@@ -392,12 +391,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

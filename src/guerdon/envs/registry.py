@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from guerdon._loading import load_module, load_object
@@ -75,18 +74,7 @@ def _in_folder(folder: Path) -> Callable[[], Any]:
             f"{folder} has no {FILE}; put the environment class there, or name it as file.py:name",
             spec=str(folder),
         )
-    classes = _environment_classes(load_module(str(path)))
-    if len(classes) != 1:
-        names = [each.__name__ for each in classes] or "none"
-        raise LoadError(
-            f"{path} must contain one environment class, found {names}; name it, as in {path}:Name",
-            spec=str(folder),
-        )
-    return classes[0]
-
-
-def _environment_classes(module: ModuleType) -> list[type[Environment[Any, Any, Any]]]:
-    """The public environment classes that a module itself defines."""
+    module = load_module(str(path))
     found = [
         each
         for name, each in vars(module).items()
@@ -95,4 +83,11 @@ def _environment_classes(module: ModuleType) -> list[type[Environment[Any, Any, 
         and each.__module__ == module.__name__
         and not name.startswith("_")
     ]
-    return list(dict.fromkeys(found))  # a class with two names counts once
+    classes = list(dict.fromkeys(found))  # a class with two names counts once
+    if len(classes) != 1:
+        names = [each.__name__ for each in classes] or "none"
+        raise LoadError(
+            f"{path} must contain one environment class, found {names}; name it, as in {path}:Name",
+            spec=str(folder),
+        )
+    return classes[0]

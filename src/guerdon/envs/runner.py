@@ -14,14 +14,14 @@ import inspect
 import logging
 import math
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Never, Protocol
+from typing import TYPE_CHECKING, Any, Never
+from weakref import WeakValueDictionary
 
 import anyio
 from pydantic import ValidationError
@@ -46,13 +46,11 @@ if TYPE_CHECKING:
     from guerdon.config.runtime import RewardRuntime
 
 __all__ = [
-    "Alarm",
     "EnvAdapter",
     "EnvCall",
     "EnvRunner",
     "EnvThreads",
     "Keywords",
-    "make_adapter",
     "read_action",
 ]
 
@@ -133,7 +131,8 @@ class EnvAdapter:
         environment: The environment. No other code may call it meanwhile.
 
     Raises:
-        EnvDefinitionError: It shares a trajectory rubric with another that is still open.
+        EnvDefinitionError: It is not an `Environment`, or shares a trajectory rubric with another
+            that is still open.
 
     Attributes:
         reset_is_async: Whether `reset` returns an awaitable.
@@ -145,6 +144,10 @@ class EnvAdapter:
     close_is_async = False
 
     def __init__(self, environment: Environment[Any, Any, Any]) -> None:
+        if not isinstance(environment, Environment):
+            raise EnvDefinitionError(
+                f"the factory must return an Environment with a rubric, got {environment!r:.60}"
+            )
         self.environment = environment
         self._trajectories = _claim_trajectories(environment)
         self.action_type = environment.action_type
@@ -286,19 +289,6 @@ class EnvAdapter:
         return recorder
 
 
-def make_adapter(environment: Any) -> EnvAdapter:
-    """Return the adapter of what a factory has made.
-
-    Raises:
-        EnvDefinitionError: It is not an environment, or shares a trajectory rubric with another.
-    """
-    if not isinstance(environment, Environment):
-        raise EnvDefinitionError(
-            f"the factory must return an Environment with a rubric, got {environment!r:.60}"
-        )
-    return EnvAdapter(environment)
-
-
 def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:
     """Return a dict as an action of the environment's type.
 
@@ -313,14 +303,14 @@ def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:
         ) from error
 
 
-# The environment for which each trajectory rubric records, by the rubric's id: an author's rubrics
-# may be equal, or not hashable. All servers and pools of one process share this.
-_owners: dict[int, Callable[[], Any]] = {}
+# The open environment for which each trajectory rubric records, by the rubric's id: an author's
+# rubrics may be equal, or not hashable. All servers and pools of one process share this.
+_owners: WeakValueDictionary[int, Environment[Any, Any, Any]] = WeakValueDictionary()
 _owners_lock = threading.Lock()
 
 
-def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[int]:
-    """Have the trajectory rubrics of an environment record for it alone; return their ids."""
+def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[Rubric]:
+    """Have the trajectory rubrics of an environment record for it alone; return them."""
     rubric = environment.rubric
     if not isinstance(rubric, Rubric) or not rubric._look().has_trajectory:
         return []
@@ -328,30 +318,22 @@ def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[int]:
     mine = [(path, each) for path, each in nodes if each._is_trajectory]
     with _owners_lock:
         for path, each in mine:
-            owner = _owners.get(id(each), _no_owner)()
-            if owner is not None and owner is not environment:
+            if _owners.get(id(each), environment) is not environment:
                 what = f"the trajectory rubric {path!r}" if path else "the trajectory rubric"
                 raise EnvDefinitionError(
                     f"{what} of {type(environment).__name__} already records for another "
                     "environment, and would mix their episodes; create one for each environment, "
                     "in __init__ or in the factory"
                 )
-        for _, each in mine:
-            if id(each) not in _owners:
-                weakref.finalize(each, _owners.pop, id(each), None).atexit = False
-            _owners[id(each)] = weakref.ref(environment)
-    return [id(each) for _, each in mine]
+        _owners.update((id(each), environment) for _, each in mine)
+    return [each for _, each in mine]
 
 
-def _release_trajectories(environment: Environment[Any, Any, Any], claimed: list[int]) -> None:
+def _release_trajectories(environment: Environment[Any, Any, Any], claimed: list[Rubric]) -> None:
     with _owners_lock:
-        for key in claimed:
-            if _owners.get(key, _no_owner)() is environment:
-                _owners[key] = _no_owner
-
-
-def _no_owner() -> None:
-    """Return the owner of a rubric whose environment was closed."""
+        for rubric in claimed:
+            if _owners.get(id(rubric)) is environment:
+                del _owners[id(rubric)]
 
 
 # Threads and tasks ---------------------------------------------------------------------------
@@ -452,7 +434,7 @@ class EnvCall:
             raised = f"called sys.exit({error.code!r})"
         return EnvError(f"{self.what} {raised}", exception=error)
 
-    def ring(self, now: float) -> None:
+    def end_if_late(self, now: float) -> None:
         """End the waiting if the call's time is over."""
         waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
         if waiting is None or waiting.done():
@@ -463,17 +445,6 @@ class EnvCall:
         elif not started and waited > max(QUEUE_S, 10 * self.limit_s):
             text = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
             waiting.set_exception(EnvTimeoutError(text, seconds=waited))
-
-
-class Alarm(Protocol):
-    """An object that is called regularly while it is in `EnvThreads.alarms`."""
-
-    def ring(self, now: float) -> None:
-        """Act if it is time.
-
-        Args:
-            now: The monotonic clock.
-        """
 
 
 class EnvThreads:
@@ -489,7 +460,8 @@ class EnvThreads:
         name: The threads' name.
 
     Attributes:
-        alarms: Called every `TICK_S`: one clock for all calls costs less than one for each.
+        alarms: Called with the time on the monotonic clock every `TICK_S`: one timer for all calls
+            costs less than one for each.
         loop: The event loop.
         stuck: How many threads hang in abandoned calls.
         threads: How many threads there are.
@@ -500,7 +472,7 @@ class EnvThreads:
         self.max_stuck = max_stuck
         self.stuck = 0
         self.threads = 0
-        self.alarms: set[Alarm] = set()
+        self.alarms: set[Callable[[float], None]] = set()
         self.loop = asyncio.get_running_loop()
         self._name = name
         self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
@@ -568,8 +540,8 @@ class EnvThreads:
                 "fix what blocks them, and restart"
             )
 
-    def watch(self, alarm: Alarm) -> None:
-        """Call an alarm regularly, until it is removed from `alarms`."""
+    def watch(self, alarm: Callable[[float], None]) -> None:
+        """Call a function regularly, until it is removed from `alarms`."""
         self.alarms.add(alarm)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_S, self._tick)
@@ -586,7 +558,7 @@ class EnvThreads:
         self._ticker = None
         now = monotonic()
         for alarm in list(self.alarms):
-            alarm.ring(now)
+            alarm(now)
         if self.alarms:
             self._ticker = self.loop.call_later(TICK_S, self._tick)
 
@@ -701,7 +673,7 @@ class EnvRunner:
         threads: EnvThreads,
         *,
         timeout_s: float = 300.0,
-        adapt: Callable[[Any], Any] = make_adapter,
+        adapt: Callable[[Any], Any] = EnvAdapter,
         replaces_failed: bool = False,
         configuration: Callable[[], RewardRuntime | None] = lambda: None,
     ) -> None:
@@ -922,11 +894,11 @@ class EnvRunner:
         self._call = call = EnvCall(function, what, waiting, limit_s=limit_s, makes=makes)
         call.submitted_at = monotonic()
         threads.start(call, is_async=is_async)
-        threads.watch(call)
+        threads.watch(call.end_if_late)
         try:
             return await waiting
         finally:
-            threads.alarms.discard(call)
+            threads.alarms.discard(call.end_if_late)
             if not call.is_delivered:
                 self._abandon(call)
 

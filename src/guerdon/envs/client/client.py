@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping
-from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
@@ -433,12 +432,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             await self.close()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 

@@ -17,7 +17,7 @@ from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
 from guerdon.envs.configured import with_pipeline
 from guerdon.envs.environment import Environment
-from guerdon.envs.runner import make_adapter
+from guerdon.envs.runner import EnvAdapter
 from guerdon.envs.server.access import AccessControl, is_loopback
 from guerdon.envs.server.limits import BodyLimits, ServerLimits
 from guerdon.envs.server.openapi import EnvTypes
@@ -169,7 +169,7 @@ def _environment_class(
         return Environment
     try:
         make = factory if pipeline is None else with_pipeline(factory, pipeline)
-        adapter = make_adapter(make())
+        adapter = EnvAdapter(make())
         adapter.close()
     except GuerdonError:
         raise

@@ -506,8 +506,8 @@ class Session:
             await self._close(end)
 
     async def _serve(self) -> None:
-        manager, connection, alarms = self._manager, self._connection, self._threads.alarms
-        alarms.add(self)  # the runner starts their clock
+        manager, threads = self._manager, self._threads
+        threads.watch(self.watch)
         try:
             await self.runner.open()
         except Exception as error:
@@ -516,20 +516,20 @@ class Session:
             failure = manager.failure("factory", error, what=what, code=code, session=self.id)
             raise SessionEnd("factory failed", failure) from error
         finally:
-            alarms.discard(self)
+            threads.alarms.discard(self.watch)
             self._unwatch()
         while self._end is None:
             self.is_waiting = True
             self.last_active = monotonic()
-            text = await connection.receive()
+            text = await self._connection.receive()
             self.is_waiting = False
             self._busy_since = monotonic()
-            alarms.add(self)
+            threads.watch(self.watch)
             try:
                 await self._respond(text)
             finally:
                 self.is_sending = False
-                alarms.discard(self)
+                threads.alarms.discard(self.watch)
                 if self._watching is not None:
                     self._unwatch()
         raise self._end
@@ -600,7 +600,7 @@ class Session:
 
     # Watching the client while its environment works --------------------------------------------
 
-    def ring(self, now: float) -> None:
+    def watch(self, now: float) -> None:
         """Watch a client whose answer takes long, and leave one that doesn't read its answer."""
         seconds = now - self._busy_since
         if self.is_sending:
