@@ -24,6 +24,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeAlias, TypeV
 from guerdon.errors import AsyncRubricError
 
 __all__ = [
+    "SharedClient",
     "SyncWrapper",
     "as_asyncio",
     "background_loop",
@@ -214,6 +215,40 @@ def wait_for(awaitable: Awaitable[T]) -> T:
         if inspect.iscoroutine(awaitable):
             awaitable.close()
         raise
+
+
+class SharedClient:
+    """The base of clients whose connections all users share: each copy is the client itself."""
+
+    async def _close(self) -> None:
+        """Close the connections, on the background loop; the next call opens new ones."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        run(self._close())
+
+    async def close_async(self) -> None:
+        """Like `close`, in async code."""
+        await on_background(self._close())
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close_async()
 
 
 class SyncWrapper:

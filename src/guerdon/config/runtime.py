@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -61,7 +61,6 @@ class _Configuration:
     Attributes:
         number: How many changes there were.
         digest: A digest of the initial configuration and of the changes.
-        version: Both.
         weights: Weights by the names of entries.
         schedules: Schedules by the names of entries; None where one was removed.
         tuned: The values of the tunable fields that were changed, by their dotted names.
@@ -71,12 +70,16 @@ class _Configuration:
 
     number: int
     digest: str
-    version: str
     weights: Mapping[str, float]
     schedules: Mapping[str, Schedule | None]
     tuned: Mapping[str, Any]
     reweighted: frozenset[str]
     entries: Mapping[str, dict[str, Any]]
+
+    @property
+    def version(self) -> str:
+        """Its version, with which a client detects changes of others."""
+        return f"{self.number}-{self.digest}"
 
 
 class RewardRuntime:
@@ -133,9 +136,7 @@ class RewardRuntime:
             name: _rendered(each, weights, schedules, {}) for name, each in self._entries.items()
         }
         digest = _digest(json.dumps(list(entries.values()), sort_keys=True))
-        self._base = _Configuration(
-            0, digest, f"0-{digest}", weights, schedules, {}, frozenset(), entries
-        )
+        self._base = _Configuration(0, digest, weights, schedules, {}, frozenset(), entries)
         self._parent: RewardRuntime | None = None
         self._forget_changes()
 
@@ -250,12 +251,9 @@ class RewardRuntime:
             name: _rendered(self._entries[name], weights, schedules, tuned)
             for name in changes.entries
         }
-        number = base.number + self._number
-        digest = _digest(base.digest + self._digest) if self._digest else base.digest
         return _Configuration(
-            number,
-            digest,
-            f"{number}-{digest}",
+            base.number + self._number,
+            _digest(base.digest + self._digest) if self._digest else base.digest,
             weights,
             schedules,
             tuned,
@@ -408,34 +406,39 @@ def _brief(value: Any) -> Any:
 def _entries(prototype: _Prototype, config: RewardConfig | None) -> dict[str, Entry]:
     """The entries of a configuration, or of a tree that was written in code."""
     rubric = prototype.rubric
-    entries: list[Entry] = []
     if config is not None:
-        for key in LISTS:
-            for each in getattr(config, key):
-                name, private = _rubric_name(each.rubric), frozenset(each.private)
-                entry = Entry(each.name, key, name, True, {}, private, each.config)
-                entries.append(_with_fields(entry, prototype, each.name))
+        entries = [
+            _entry(prototype, key, each.name, _rubric_name(each.rubric), each.config, each.private)
+            for key in LISTS
+            for each in getattr(config, key)
+        ]
     elif isinstance(rubric, RubricComposer):
-        for name, child in rubric.named_children():
-            key, state = LISTS[name in rubric.episode_end], _container_state(child)
-            entry = Entry(name, key, name_of(type(child)), True, {}, frozenset(), state)
-            entries.append(_with_fields(entry, prototype, name))
+        entries = [
+            _entry(prototype, LISTS[name in rubric.episode_end], name, *_in_code(child))
+            for name, child in rubric.named_children()
+        ]
     else:
-        kind, state = name_of(type(rubric)), _container_state(rubric)
-        entry = Entry("reward", LISTS[0], kind, False, {}, frozenset(), state)
-        entries.append(_with_fields(entry, prototype, ""))
+        entries = [_entry(prototype, LISTS[0], "", *_in_code(rubric))]
     return {each.name: each for each in entries}
 
 
-def _with_fields(entry: Entry, prototype: _Prototype, path: str) -> Entry:
-    """An entry with the tunable fields of its rubric, whose dotted name is a path."""
+def _entry(
+    prototype: _Prototype,
+    key: str,
+    path: str,
+    rubric: str,
+    config: Mapping[str, Any],
+    private: Sequence[str] = (),
+) -> Entry:
+    """The entry of the rubric at a path: a component, or "" for a tree without components."""
     prefix = f"{path}." if path else ""
     tunable = {
         each.removeprefix(prefix): each for each in prototype.base if each.startswith(prefix)
     }
-    values = {**entry.config, **{key: prototype.base[each] for key, each in tunable.items()}}
-    config = {key: _as_json(value) for key, value in values.items() if not entry.hides(key)}
-    return replace(entry, tunable=tunable, config=config)
+    values = {**config, **{name: prototype.base[each] for name, each in tunable.items()}}
+    entry = Entry(path or "reward", key, rubric, bool(path), tunable, frozenset(private), {})
+    disclosed = {name: _as_json(each) for name, each in values.items() if not entry.hides(name)}
+    return replace(entry, config=disclosed)
 
 
 def _rendered(
@@ -464,13 +467,13 @@ def _rubric_name(rubric: Any) -> str:
     return getattr(rubric, "__qualname__", None) or name_of(type(rubric))
 
 
-def _container_state(rubric: Rubric) -> dict[str, Any]:
-    """The weights and thresholds of a tree that was written in code.
+def _in_code(rubric: Rubric) -> tuple[str, dict[str, Any]]:
+    """The class of a tree that was written in code, and its weights and thresholds.
 
     Attributes of the author's own classes are left out, as one may be a key, or the answer that the
     agent is to find.
     """
-    return {
+    return name_of(type(rubric)), {
         f"{path}.{name}" if path else name: getattr(node, name)
         for path, node in [("", rubric), *rubric.named_rubrics()]
         if node._is_container

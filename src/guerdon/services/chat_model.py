@@ -14,12 +14,12 @@ import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from guerdon._background import background_loop, close_at_exit, on_background, run
+from guerdon._background import SharedClient, background_loop, close_at_exit, on_background
 from guerdon._problems import problems_of
 from guerdon.errors import (
     InvalidArgumentError,
@@ -136,7 +136,7 @@ class Usage:
             )
 
 
-class ChatModel:
+class ChatModel(SharedClient):
     """A chat model: OpenAI's own, or any at a compatible endpoint (vLLM, SGLang, Ollama).
 
     It requires the extra ``judge``: ``pip install 'guerdon[judge]'``. Connections are opened on
@@ -269,14 +269,6 @@ class ChatModel:
         body |= {name: value for name, value in settings.items() if value is not None}
         return await on_background(self._complete(body | self.extra_body, schema))
 
-    def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
-        run(self._close())
-
-    async def close_async(self) -> None:
-        """Like `close`, in async code."""
-        await on_background(self._close())
-
     # On the background loop ------------------------------------------------------------------
 
     async def _close(self) -> None:
@@ -383,29 +375,11 @@ class ChatModel:
             return ServiceError, what
         return ServiceUnavailableError, f"can't be reached: {what}"
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(type(self), **self._arguments), ()
 
     def __repr__(self) -> str:
         return f"ChatModel({self.endpoint!r}, {self.model!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close_async()
 
 
 class _RefusedError(ServiceError):

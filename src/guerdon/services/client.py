@@ -7,9 +7,9 @@ import hashlib
 import json
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from guerdon._background import on_background, run
+from guerdon._background import SharedClient, on_background, run
 from guerdon._problems import Place, place_text
 from guerdon._validation import check_seconds, did_you_mean, shown
 from guerdon.errors import (
@@ -44,7 +44,7 @@ TYPES = ("mcp", "openai_llm")
 HOW_CALLED = {*CallSettings.model_fields, "connections", "private"}
 
 
-class MCPClient:
+class MCPClient(SharedClient):
     """Calls services by name: tools of MCP servers, and chat models.
 
     It requires the extra ``judge``: ``pip install 'guerdon[judge]'``. A service is connected on
@@ -201,14 +201,6 @@ class MCPClient:
         """Like `check`, in async code, on any event loop."""
         await on_background(self._check(timeout_s))
 
-    def close(self) -> None:
-        """Close the connections and stop the programs; the next call opens new ones."""
-        run(self._close())
-
-    async def close_async(self) -> None:
-        """Like `close`, in async code."""
-        await on_background(self._close())
-
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
         if self._is_named:
             return await self._service(name).call(None, arguments)
@@ -250,12 +242,6 @@ class MCPClient:
             f"there is no service {shown(name)}; {did_you_mean(name, self._services)}"
         )
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # its limits and connections are those of all its users
-
     def __getstate__(self) -> dict[str, Any]:
         return {"services": list(self._services.values()), "is_named": self._is_named}
 
@@ -264,18 +250,6 @@ class MCPClient:
 
     def __repr__(self) -> str:
         return f"MCPClient({', '.join(self._services)})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close_async()
 
 
 def _service(name: str | None, given: Any, settings: Mapping[str, Any]) -> Service:
