@@ -26,6 +26,9 @@ logger = logging.getLogger("guerdon.config")
 # Locked while an observed range grows, which is rare; shared, so that composers can be copied.
 _widening = threading.Lock()
 
+# The observed range of a component without a score.
+_NOTHING = (math.inf, -math.inf)
+
 
 class ScoreRange(NamedTuple):
     """The range of a rubric's scores.
@@ -94,10 +97,8 @@ class RubricComposer(Weighted):
     normalize = Checked(check_type, kind=bool)
 
     # Derived from the children and the configuration, for the hot path:
-    _maps: list[str] | None  # the names whose scores are mapped; None if no score is
+    _maps: bool  # whether scores are mapped to [0, 1]
     _undeclared: list[str]  # the names whose range isn't declared
-    _lows: list[float]  # the observed ranges, in the order of the children
-    _highs: list[float]
 
     def __init__(
         self,
@@ -109,11 +110,11 @@ class RubricComposer(Weighted):
     ) -> None:
         super().__init__()
         named = _named_rubrics(rubrics)
-        ordered = _matched_weights(named, weights)
-        self._at_end = _names_at_end(episode_end, named)
-        self._weights = {
-            name: ordered[name] for name in sorted(named, key=self._at_end.__contains__)
-        }
+        self._weights = _matched_weights(named, weights)
+        self._check_names(episode_end, "episode_end")
+        self._at_end = frozenset(episode_end)
+        # Those that are due at the end come last.
+        self._weights = dict(sorted(self._weights.items(), key=lambda item: item[0] in episode_end))
         self._factors: dict[str, float] = {}
         self._observed: dict[str, tuple[float, float]] = {}
         self._warned: set[str] = set()
@@ -168,10 +169,7 @@ class RubricComposer(Weighted):
         )
 
     def _own(self, named: dict[str, float]) -> dict[str, float]:
-        children = self._children
-        if len(named) <= len(children) and named.keys() <= children.keys():
-            return named
-        return {name: score for name, score in named.items() if name in children}
+        return {name: score for name, score in named.items() if name in self._children}
 
     # Weights -----------------------------------------------------------------------------------
 
@@ -220,14 +218,16 @@ class RubricComposer(Weighted):
 
     def _checked(self, given: Mapping[str, Any], what: str) -> dict[str, float]:
         """Finite numbers by the names of components."""
-        self._check_names(given, what)
-        return {name: check_number(f"{what}[{name!r}]", each) for name, each in given.items()}
-
-    def _check_names(self, given: Mapping[str, Any], what: str) -> None:
         if not isinstance(given, Mapping):
             raise InvalidArgumentError(
                 f"`{what}` must be a mapping of component names, got {shown(given)}"
             )
+        self._check_names(given, what)
+        return {name: check_number(f"{what}[{name!r}]", each) for name, each in given.items()}
+
+    def _check_names(self, given: Iterable[str], what: str) -> None:
+        if isinstance(given, str):
+            raise InvalidArgumentError(f"`{what}` must be a list of names, got {given!r}")
         unknown = [name for name in given if name not in self._weights]
         if unknown:
             raise InvalidArgumentError(
@@ -253,7 +253,6 @@ class RubricComposer(Weighted):
             low = check_number(where, ends[0])
             checked[name] = (low, check_number(where, ends[1], low=low))
         self._observed = checked
-        self._refresh()
 
     def ranges(self) -> dict[str, ScoreRange | None]:
         """Return the range of each component's scores: declared, else observed, else None."""
@@ -278,13 +277,8 @@ class RubricComposer(Weighted):
         """Extend the observed ranges to new scores."""
         with _widening:
             for name, score in zip(self._children, scores, strict=False):
-                low, high = self._observed.get(name, (score, score))
+                low, high = self._observed.get(name, _NOTHING)
                 self._observed[name] = min(low, score), max(high, score)
-            self._set_bounds()
-
-    def _set_bounds(self) -> None:
-        seen = [self._observed.get(name, (math.inf, -math.inf)) for name in self._children]
-        self._lows, self._highs = [low for low, _ in seen], [high for _, high in seen]
 
     # As a container ----------------------------------------------------------------------------
 
@@ -296,9 +290,8 @@ class RubricComposer(Weighted):
         super()._refresh()
         declared = {name: _declared_range(child) for name, child in self._children.items()}
         plain = not self.normalize or all(each == (0.0, 1.0) for each in declared.values())
-        self.__dict__["_maps"] = None if plain else list(self._children)
+        self.__dict__["_maps"] = not plain
         self.__dict__["_undeclared"] = [name for name, each in declared.items() if each is None]
-        self._set_bounds()
         if self._at_end:
             kids = self._kids
             self.__dict__["_kids_at_end"] = kids
@@ -307,17 +300,18 @@ class RubricComposer(Weighted):
     def _combine(self, scores: Sequence[float]) -> float:
         if not scores and self._at_end:
             return StepScore(0.0, None, None, True)  # nothing is due yet
-        for score, low, high in zip(scores, self._lows, self._highs, strict=False):
+        for name, score in zip(self._children, scores, strict=False):
+            low, high = self._observed.get(name, _NOTHING)
             if not low <= score <= high:
                 self._widen(scores)
                 break
-        if self._maps is not None:
-            named = zip(self._maps, scores, strict=False)
-            scores = [self._normalized(name, score) for name, score in named]
-            self._explain_observed(self._maps[: len(scores)])
+        if self._maps:
+            named = dict(zip(self._children, scores, strict=False))
+            scores = [self._normalized(name, score) for name, score in named.items()]
+            self._explain_observed(named)
         return super()._combine(scores)
 
-    def _explain_observed(self, due: Sequence[str]) -> None:
+    def _explain_observed(self, due: Collection[str]) -> None:
         """Report which components were normalized by their observed range."""
         for name in self._undeclared:
             if name not in due:
@@ -398,19 +392,6 @@ def _matched_weights(named: Collection[str], weights: Any) -> dict[str, float]:
             f"{list(weights)}, the rubrics {list(named)}"
         )
     return {name: check_number(f"weights[{name!r}]", weights[name]) for name in named}
-
-
-def _names_at_end(episode_end: Any, named: Collection[str]) -> frozenset[str]:
-    """The names of the components that are due only at the end."""
-    if isinstance(episode_end, str):
-        raise InvalidArgumentError(f"`episode_end` must be a list of names, got {episode_end!r}")
-    unknown = [name for name in episode_end if name not in named]
-    if unknown:
-        raise InvalidArgumentError(
-            f"`episode_end` has no component {', '.join(map(repr, unknown))}; there are "
-            f"{list(named)}"
-        )
-    return frozenset(episode_end)
 
 
 def _declared_range(rubric: Rubric) -> tuple[float, float] | None:

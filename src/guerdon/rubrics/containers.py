@@ -8,7 +8,14 @@ A container is a rubric like any other: its `forward` calls its children. The on
 from __future__ import annotations
 
 import math
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    Sequence,
+)
 from operator import mul
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
@@ -348,7 +355,7 @@ class _Collection(Rubric):
         self.__dict__[name] = rubric
 
 
-class RubricList(_Collection):
+class RubricList(_Collection, MutableSequence[Rubric]):
     """A list of rubrics, like ``torch.nn.ModuleList``. It has no score of its own.
 
     Example:
@@ -371,18 +378,13 @@ class RubricList(_Collection):
         super().__init__()
         self.extend(rubrics or ())
 
-    def append(self, rubric: RubricLike) -> RubricList:
-        """Add a rubric at the end."""
-        return self.extend([rubric])
-
-    def extend(self, rubrics: Iterable[RubricLike]) -> RubricList:
+    def extend(self, rubrics: Iterable[RubricLike]) -> None:
         """Add several at the end: all of them, or, if one is rejected, none."""
         members = [as_rubric(rubric) for rubric in rubrics]
         for member in members:
             self._check_child("rubric_0", member)
         for member in members:
             self._put(f"rubric_{len(self)}", member)
-        return self
 
     def insert(self, index: int, rubric: RubricLike) -> None:
         """Insert a rubric before the one at `index`."""
@@ -391,12 +393,6 @@ class RubricList(_Collection):
         members = list(self)
         members.insert(index, member)
         self._replace_all(members)
-
-    def pop(self, index: int = -1) -> Rubric:
-        """Remove a rubric and return it."""
-        rubric: Rubric = self[index]
-        del self[index]
-        return rubric
 
     def _replace_all(self, members: list[Rubric]) -> None:
         for name in list(self._children):
@@ -438,9 +434,6 @@ class RubricList(_Collection):
             raise RubricDefinitionError("RubricList can't assign to a slice; assign to one index")
         self._put(self._name(index), as_rubric(rubric))
 
-    def __iadd__(self, rubrics: Iterable[RubricLike]) -> RubricList:
-        return self.extend(rubrics)
-
     def __delitem__(self, index: int | slice) -> None:
         members = list(self)
         if not isinstance(index, slice):
@@ -451,11 +444,8 @@ class RubricList(_Collection):
     def __iter__(self) -> Iterator[Rubric]:
         return iter(list(self._children.values()))
 
-    def __contains__(self, rubric: object) -> bool:
-        return any(member is rubric for member in self._children.values())
 
-
-class RubricDict(_Collection):
+class RubricDict(_Collection, MutableMapping[str, Rubric]):
     """Rubrics by name, like ``torch.nn.ModuleDict``. It has no score of its own.
 
     A trajectory rubric in it sees only the steps at which it was called.
@@ -492,29 +482,6 @@ class RubricDict(_Collection):
         for name, member in members.items():
             self._put(name, member)
 
-    def keys(self) -> KeysView[str]:
-        """Return the names."""
-        return self._children.keys()
-
-    def values(self) -> ValuesView[Rubric]:
-        """Return the rubrics."""
-        return self._children.values()
-
-    def items(self) -> ItemsView[str, Rubric]:
-        """Return the names with the rubrics."""
-        return self._children.items()
-
-    def pop(self, key: str) -> Rubric:
-        """Remove a rubric and return it."""
-        rubric = self[key]
-        del self[key]
-        return rubric
-
-    def clear(self) -> None:
-        """Remove all."""
-        for name in list(self._children):
-            self._release(name)
-
     def __getitem__(self, key: str) -> Rubric:
         if key not in self._children:
             raise RubricPathError(f"no rubric at {key!r}; there are {list(self)}", path=str(key))
@@ -530,8 +497,9 @@ class RubricDict(_Collection):
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._children))
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._children
+    # A rubric is equal to itself alone.
+    __eq__ = Rubric.__eq__
+    __hash__ = Rubric.__hash__
 
     def _rewards_by_step(self) -> dict[int, float]:
         rewards: dict[int, float] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon._validation import check_integer, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
-from guerdon.rubrics.failure import close_awaitable, finite, replace_note, say_caught, trace
+from guerdon.rubrics.failure import close_awaitable, finite, say_caught, trace
 from guerdon.rubrics.recording import (
     Evaluation,
     Frame,
@@ -180,13 +180,11 @@ def _evaluate_named_child(
     handled: Any,
     path: str,
 ) -> float:
-    named[path] = 0.0  # keeps its place before its children
+    below: dict[str, float] = {}
     try:
-        score = evaluate_named(child, action, observation, named, handled, f"{path}.")
-    except BaseException:
-        del named[path]
-        raise
-    named[path] = score
+        score = named[path] = evaluate_named(child, action, observation, below, handled, f"{path}.")
+    finally:
+        named.update(below)
     return score
 
 
@@ -199,7 +197,12 @@ def evaluate_call(rubric: Any, action: Any, observation: Any) -> Any:
     if rubric._mode:
         return rubric(action, observation)  # only its traits weren't known
     if rubric._written_calls and parent is not None and parent.rubric is rubric:
-        return _inherited(rubric)(action, observation)
+        if type(rubric).forward is call_written:
+            raise RubricDefinitionError(
+                f"{type(rubric).__name__}.__call__ calls super().__call__(), "
+                "but no base class implements forward"
+            )
+        return rubric.forward(action, observation)
     if not traits.is_async:
         return run(rubric, parent, action, observation)
     limiter = parent.limiter if parent is not None else None
@@ -225,9 +228,7 @@ def run(rubric: Any, parent: Any, action: Any, observation: Any) -> float:
                     _check_not_awaitable(rubric, hook(rubric, action, observation, frame.value))
                 except Exception as error:
                     frame.report_hook(_name(hook), error)
-    if parent is None or parent.step is None:
-        return frame.value  # type: ignore[return-value]
-    return frame.result(parent.step)
+    return frame.result()
 
 
 async def run_async(
@@ -257,9 +258,7 @@ async def run_async(
                 await _settled(hook(rubric, action, observation, frame.value))
             except Exception as error:
                 frame.report_hook(_name(hook), error)
-    if parent is None or parent.step is None:
-        return frame.value  # type: ignore[return-value]
-    return frame.result(parent.step)
+    return frame.result()
 
 
 def _start(frame: Frame, action: Any) -> Any:
@@ -281,18 +280,19 @@ async def _settled(result: Any) -> Any:
 def _check_hooks(rubric: Any) -> None:
     for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
         if is_async_callable(hook):
-            raise AsyncRubricError(
-                f"{_name(hook)} is an async hook on {type(rubric).__name__}, whose tree is sync; "
-                "write a plain function, or use `await rubric.evaluate(…)`"
-            )
+            raise _async_hook(rubric, _name(hook))
 
 
 def _check_not_awaitable(rubric: Any, result: Any) -> None:
     if close_awaitable(result):
-        raise AsyncRubricError(
-            f"a hook of {type(rubric).__name__} returned an awaitable, but its tree has no async "
-            "member; write a plain function, or use `await rubric.evaluate(…)`"
-        )
+        raise _async_hook(rubric, "a hook that returned an awaitable")
+
+
+def _async_hook(rubric: Any, hook: str) -> AsyncRubricError:
+    return AsyncRubricError(
+        f"{hook} is an async hook on {type(rubric).__name__}, whose tree is sync; write a plain "
+        "function, or use `await rubric.evaluate(…)`"
+    )
 
 
 def _name(function: Any) -> str:
@@ -334,16 +334,6 @@ def _forward(rubric: Any, action: Any, observation: Any) -> Any:
     if rubric._written_calls:
         return call_written(rubric, action, observation)
     return rubric.forward(action, observation)
-
-
-def _inherited(rubric: Any) -> Any:
-    """Return what ``super().__call__`` of an author's ``__call__`` runs: `forward`."""
-    if type(rubric).forward is call_written:
-        raise RubricDefinitionError(
-            f"{type(rubric).__name__}.__call__ calls super().__call__(), "
-            "but no base class implements forward"
-        )
-    return rubric.forward
 
 
 def is_async_callable(function: Any) -> bool:
@@ -437,8 +427,7 @@ async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
 # Batches ---------------------------------------------------------------------------------------
 
 
-class _PairNote(str):
-    """The note on an exception that names the pair that raised it."""
+_PAIR = "in pair "  # begins the note on an exception that names the pair that raised it
 
 
 async def evaluate_batch(
@@ -504,8 +493,9 @@ class _Batch:
             self.results[place] = error
             return
         self._waiting.clear()
-        note = _PairNote(f"in pair {place} of {len(self.results)}")
-        replace_note(error, _PairNote, note)
+        # An exception that another batch has raised names the last pair alone.
+        notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_PAIR)]
+        error.__notes__ = [*notes, f"{_PAIR}{place} of {len(self.results)}"]
         raise error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 
@@ -65,7 +65,8 @@ def trace(rubric: Any, error: Exception) -> None:
 
     An author's exception has the path in one note, a `RubricError` also in `rubric_path`.
     """
-    old = replace_note(error, _PathNote, None)
+    notes = error.__dict__.setdefault("__notes__", [])
+    old = _note_of(error)
     path = ""
     if old is not None:
         path = old.path
@@ -76,31 +77,22 @@ def trace(rubric: Any, error: Exception) -> None:
     where = f"{path!r} of {type(rubric).__name__}" if path else type(rubric).__name__
     note = _PathNote(f"raised in rubric {where}")
     note.rubric, note.path = rubric, path
-    replace_note(error, _PathNote, note)
+    if old is not None:
+        notes.remove(old)
+    notes.append(note)
     if isinstance(error, RubricError):
         error.rubric_path = path
 
 
-Note = TypeVar("Note", bound=str)
-
-
-def replace_note(error: Exception, kind: type[Note], note: Note | None) -> Note | None:
-    """Replace an exception's note of a kind, and return the previous one."""
-    notes: list[str] = error.__dict__.setdefault("__notes__", [])
-    old = next((each for each in notes if isinstance(each, kind)), None)
-    if old is not None:
-        notes.remove(old)
-    if note is not None:
-        notes.append(note)
-    return old
+def _note_of(error: BaseException) -> _PathNote | None:
+    notes = getattr(error, "__notes__", ())
+    return next((each for each in notes if isinstance(each, _PathNote)), None)
 
 
 def path_of(error: BaseException) -> str | None:
     """Return the path that `trace` added: ``""`` is the root, None if the error has none."""
-    for note in getattr(error, "__notes__", ()):
-        if isinstance(note, _PathNote):
-            return note.path
-    return None
+    note = _note_of(error)
+    return note.path if note is not None else None
 
 
 def say_failure(error: BaseException, where: str | None = None) -> str:

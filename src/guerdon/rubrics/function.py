@@ -15,8 +15,10 @@ from guerdon.rubrics.state import unwrapped
 __all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
 
 RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
-# Parameters of reward functions of other libraries.
-_OF_OTHERS = frozenset(("completions", "data_source", "solution_str"))
+# Parameters of reward functions on messages, and of those of TRL and verl.
+_OF_OTHERS = frozenset(
+    ("completions", "data_source", "messages", "rollouts_messages", "solution_str")
+)
 
 RubricLike: TypeAlias = "Rubric | RewardCallable"
 
@@ -78,13 +80,12 @@ def as_rubric(rubric: RubricLike) -> Rubric:
     """
     if isinstance(rubric, Rubric):
         return rubric
-    convert = getattr(rubric, "__rubric__", None)
-    if convert is not None and not isinstance(rubric, type):  # such as a RewardFunction
-        return cast("Rubric", convert())
     if isinstance(rubric, type):
         raise RubricDefinitionError(
             f"{rubric.__name__} is a class; instantiate it: {rubric.__name__}(…)"
         )
+    if hasattr(rubric, "__rubric__"):  # such as a RewardFunction
+        return cast("Rubric", rubric.__rubric__())
     if not callable(rubric):
         raise RubricDefinitionError(
             f"{rubric!r:.80} ({type(rubric).__name__}) is not a rubric: "
@@ -107,13 +108,8 @@ def _check_parameters(function: Callable[..., Any]) -> None:
     foreign = ", ".join(sorted(parameters & _OF_OTHERS))
     if foreign:
         raise RubricDefinitionError(
-            f"{name} takes {foreign}, as a reward of TRL or verl does, instead of an action and an "
-            "observation; convert it to a reward function on messages: @reward_function"
-        )
-    if parameters & {"messages", "rollouts_messages"}:
-        raise RubricDefinitionError(
-            f"{name} takes messages, not an action and an observation; convert it to a reward "
-            "function: @reward_function"
+            f"{name} takes {foreign}, as a reward on messages or one of TRL or verl does, not an "
+            "action and an observation; convert it to a reward function: @reward_function"
         )
     try:
         signature.bind(None, None)

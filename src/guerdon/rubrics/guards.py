@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
-from collections.abc import Callable
-from time import perf_counter
+from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any
 
 from guerdon._validation import check_choice, check_integer, check_seconds
@@ -15,7 +14,7 @@ from guerdon.rubrics import step_rewards
 from guerdon.rubrics.containers import Container
 from guerdon.rubrics.evaluation import adaptive, run_async, score_child
 from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.recording import Frame, current, enter, leave
+from guerdon.rubrics.recording import Frame, current, enter
 from guerdon.rubrics.state import Checked
 
 __all__ = ["Guarded"]
@@ -93,115 +92,102 @@ class Guarded(Container):
     @adaptive
     async def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the rubric within the limits."""
-        for attempt in range(self.retries + 1):
+        frame = self._own_frame()
+        for attempt in range(self.retries):
             try:
-                return await self._attempt(action, observation)
+                return await self._attempt(frame, action, observation)
             except Exception as error:
-                self._failed(error, attempt)
-        return self._substitute()
+                logger.info(
+                    "%s failed, attempt %d of %d: %r",
+                    self._only_child()._title(), attempt + 1, self.retries + 1, error,
+                )  # fmt: skip
+                if frame is not None:
+                    frame.frames.clear()
+                    frame.reason = None
+        try:
+            return await self._attempt(frame, action, observation)
+        except Exception as error:
+            return self._substitute(frame, error)
 
     def _own_frame(self) -> Frame | None:
         frame = current()
-        return frame if isinstance(frame, Frame) and frame.rubric is self else None
+        return frame if frame is not None and frame.rubric is self else None
 
-    def _failed(self, error: Exception, attempt: int) -> None:
-        """After a failed attempt: raise, or record the failure and return."""
-        frame = self._own_frame()
-        name = self._only_child()._title()
-        if attempt < self.retries:
-            logger.info(
-                "%s failed, attempt %d of %d: %r", name, attempt + 1, self.retries + 1, error
-            )
-            if frame is not None:
-                frame.frames.clear()
-                frame.reason = None
-            return
-        if self._on_error == "raise" or (self._on_error == "minimum" and self._lowest() is None):
+    def _substitute(self, frame: Frame | None, error: Exception) -> float:
+        """Return the score of a rubric whose last attempt failed, or raise."""
+        substitute = {"zero": 0.0, "minimum": self._lowest()}.get(self._on_error)
+        if substitute is None:
             raise error
-        logger.warning("%s failed; its score is %s: %r", name, self._on_error, error)
+        logger.warning(
+            "%s failed; its score is %s: %r", self._only_child()._title(), self._on_error, error
+        )
         if frame is not None:
             frame.error = error
             frame.reason = f"on_error={self._on_error!r}"
-
-    def _substitute(self) -> float:
-        return (self._lowest() or 0.0) if self._on_error == "minimum" else 0.0
+        return substitute
 
     def _lowest(self) -> float | None:
         """The low end of the rubric's declared range; None if it declares none."""
         declared = self._only_child()._range()
         return declared[0] if declared is not None else None
 
-    async def _attempt(self, action: Any, observation: Any) -> float:
-        child, frame = self._only_child(), self._own_frame()
+    async def _attempt(self, frame: Frame | None, action: Any, observation: Any) -> float:
+        child = self._only_child()
         if self.timeout is None:
             return await score_child(self, child, action, observation)
         if frame is None or not frame.awaits:
-            return self._attempt_in_thread(frame, child, action, observation)
+            return self._attempt_in_thread(frame, self.timeout, action, observation)
         import anyio
 
         # Only a thread leaves the loop free to watch the time.
         limiter = frame.limiter or anyio.CapacityLimiter(1)
         with anyio.move_on_after(self.timeout):
             return await run_async(child, frame, action, observation, limiter)
-        late = self._late(child)
-        frame.frames[-1].error = late
+        late = frame.frames[-1].error = self._late(self.timeout)
         raise late
 
     def _attempt_in_thread(
-        self, frame: Frame | None, child: Any, action: Any, observation: Any
+        self, frame: Frame | None, seconds: float, action: Any, observation: Any
     ) -> float:
-        # A frame of its own: a call that returns too late must not write into a score.
-        scratch = None
-        if frame is not None:
-            scratch = Frame(self, None, observation)
-            scratch.step = frame.step
-        outcome: list[Any] = []
-
-        def call() -> None:
-            token = enter(scratch)
-            try:
-                outcome.append((child(action, observation), None))
-            except BaseException as error:
-                outcome.append((None, error))
-            finally:
-                leave(token)
-
-        start = perf_counter()
-        self._run_for(self.timeout or 0.0, call)
-        if frame is not None and scratch is not None and outcome:
-            frame.frames.extend(scratch.frames)
-        if not outcome:
-            late = self._late(child)
-            if frame is not None:
-                abandoned = Frame(child, None, observation)
-                abandoned.error, abandoned.seconds = late, perf_counter() - start
-                frame.frames.append(abandoned)
-            raise late
-        result, error = outcome[0]
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
-
-    def _run_for(self, seconds: float, call: Callable[[], None]) -> None:
-        """Run in a thread that is abandoned after some seconds."""
+        """Call the rubric in a thread that is abandoned after some seconds."""
+        child = self._only_child()
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         if len(self._abandoned) >= MAX_ABANDONED:
             raise GuardTimeoutError(
-                f"{MAX_ABANDONED} earlier calls of {self._children['rubric']._title()} exceeded "
-                "the timeout and are still running; no more are started",
+                f"{MAX_ABANDONED} earlier calls of {child._title()} exceeded the timeout and are "
+                "still running; no more are started",
                 seconds=seconds,
             )
-        context = contextvars.copy_context()
-        thread = threading.Thread(target=context.run, args=(call,), daemon=True)
+        # A frame of its own: a call that returns too late must not write into a score.
+        scratch = Frame(self, None, observation)
+        scratch.step = frame.step if frame is not None else None
+        outcome: Future[float] = Future()
+
+        def call() -> None:
+            enter(scratch)
+            try:
+                outcome.set_result(child(action, observation))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        thread = threading.Thread(target=copy_context().run, args=(call,), daemon=True)
         thread.start()
         thread.join(seconds)
-        if thread.is_alive():
+        if outcome.done():
+            frames = scratch.frames
+        else:
             self._abandoned.append(thread)
+            late = Frame(child, None, observation)
+            late.error, late.seconds = self._late(seconds), seconds
+            frames, outcome = [late], Future()
+            outcome.set_exception(late.error)
+        if frame is not None:
+            frame.frames.extend(frames)
+        return outcome.result()
 
-    def _late(self, child: Any) -> GuardTimeoutError:
-        seconds = self.timeout or 0.0
+    def _late(self, seconds: float) -> GuardTimeoutError:
         return GuardTimeoutError(
-            f"{child._title()} took longer than {seconds:g} s", seconds=seconds
+            f"{self._only_child()._title()} took longer than {seconds:g} s", seconds=seconds
         )
 
     def _range(self) -> tuple[float, float] | None:

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from guerdon.errors import AsyncRubricError
 from guerdon.rubrics.failure import finite, path_of, trace
@@ -96,39 +96,35 @@ def is_pending(score: float) -> bool:
     return isinstance(score, StepScore) and score.pending
 
 
-class _Scope:
-    """What evaluations are recorded into; most fields keep their defaults."""
+class Frame:
+    """The record of one evaluation of one rubric, filled inside its ``with`` block.
 
-    rubric: Any | None = None
-    step: Step | None = None
-    limiter: anyio.CapacityLimiter | None = None  # of the threads that sync leaves run in
-    awaits: bool = False  # `forward` runs in the event loop and may return an awaitable
-    unawaited: list[tuple[Any, Coroutine[Any, Any, float]]] | None = None
-    frames: list[Frame]
-    _token: Token[_Scope | None]
+    Most fields keep their defaults.
+    """
 
-
-class Frame(_Scope):
-    """The record of one evaluation of one rubric, filled inside its ``with`` block."""
-
-    rubric: Any
-    observation: Any
+    rubric: Any = None
+    observation: Any = None
     value: float | None = None
     error: Exception | None = None
     reason: str | None = None
     seconds: float = 0.0
     hook_errors: tuple[tuple[str, Exception], ...] = ()  # with the names of the hooks
+    step: Step | None = None
     pending: bool = False
     credited: Any | None = None  # the child whose score of this step was returned
-    super_calls: int = 0  # how deep super().__call__() is, for authors who override __call__
+    limiter: anyio.CapacityLimiter | None = None  # of the threads that sync leaves run in
+    awaits: bool = False  # `forward` runs in the event loop and may return an awaitable
+    unawaited: list[tuple[Any, Coroutine[Any, Any, float]]] | None = None
+    frames: list[Frame]
+    _token: Token[Frame | None]
 
-    def __init__(self, rubric: Any, parent: _Scope | None, observation: Any) -> None:
+    def __init__(self, rubric: Any, parent: Frame | None, observation: Any) -> None:
         self.rubric = rubric
         self.observation = observation
         self.frames = []
         self._parent = parent
 
-    def __enter__(self) -> Frame:
+    def __enter__(self) -> Self:
         self._token = _current.set(self)
         self._start = perf_counter()
         return self
@@ -183,10 +179,12 @@ class Frame(_Scope):
             return self.value == 0.0 and value.pending
         return self.value == 0.0 and any(below.pending for below in self.frames)
 
-    def result(self, step: Step) -> StepScore:
-        """The score for a parent that takes part in a step: credited to this rubric."""
+    def result(self) -> float:
+        """The score; for a parent that takes part in a step, it is credited to this rubric."""
         assert self.value is not None
-        return StepScore(self.value, self.rubric, step.stamp, self.pending)
+        if self._parent is None or self._parent.step is None:
+            return self.value
+        return StepScore(self.value, self.rubric, self._parent.step.stamp, self.pending)
 
     def explain(self, text: str) -> None:
         """Add a reason for the score."""
@@ -225,7 +223,7 @@ class Frame(_Scope):
         return forgotten
 
 
-_current: ContextVar[_Scope | None] = ContextVar("guerdon_frame", default=None)
+_current: ContextVar[Frame | None] = ContextVar("guerdon_frame", default=None)
 
 current = _current.get
 enter = _current.set
@@ -379,7 +377,7 @@ class Evaluation:
         return None if self.error is None else path_of(self.error) or ""
 
 
-class Recorder(_Scope):
+class Recorder(Frame):
     """Records the evaluations made in its ``with`` block, by whatever calls the rubrics.
 
     Example:
@@ -396,13 +394,9 @@ class Recorder(_Scope):
     """
 
     def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
-        self.frames = []
+        super().__init__(None, None, None)
         self.limiter = limiter
         self._kept: dict[int, Evaluation] = {}  # by the root's `id`
-
-    def __enter__(self) -> Recorder:
-        self._token = _current.set(self)
-        return self
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)

@@ -17,7 +17,7 @@ from guerdon._validation import as_finite
 from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError, RubricPathError
 from guerdon.rubrics import evaluation, step_rewards
 from guerdon.rubrics.evaluation import CONTAINER, LEAF, PLAIN, SLOW, is_async_callable
-from guerdon.rubrics.recording import Frame, Recorder, current, score_of
+from guerdon.rubrics.recording import Recorder, current, score_of
 from guerdon.rubrics.state import configuring_names, fingerprint, load_state_dict, own_state
 from guerdon.types.score import Score
 
@@ -385,7 +385,7 @@ class Rubric(metaclass=RubricMeta):
             *args: The values for the format, which is applied only if the evaluation is recorded.
         """
         frame = current()
-        if isinstance(frame, Frame) and frame.rubric is self:
+        if frame is not None and frame.rubric is self:
             frame.explain(reason % args if args else reason)
 
     def compute_step_rewards(self) -> list[float]:
@@ -603,7 +603,8 @@ class Rubric(metaclass=RubricMeta):
     @classmethod
     def _is_reserved(cls, name: str) -> bool:
         """Whether a child of this name would hide an attribute of the framework's classes."""
-        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith("guerdon.rubrics.")]
+        own = ("guerdon.rubrics.", "collections.abc")
+        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith(own)]
         return any(name in vars(kind) or name in inspect.get_annotations(kind) for kind in kinds)
 
     def _release(self, name: str) -> Rubric:
