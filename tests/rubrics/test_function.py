@@ -217,7 +217,7 @@ def messages_and_truth(messages, ground_truth=None):
     ids=["function", "partial", "batch", "wrapped"],
 )
 def test_bare_functions_on_messages_are_not_called_with_an_action(function):
-    with pytest.raises(RubricDefinitionError, match=r"takes (rollouts_)?messages, .* @reward_function"):
+    with pytest.raises(RubricDefinitionError, match=r"messages, .* @reward_function"):
         as_rubric(function)
 
 
@@ -278,7 +278,7 @@ def test_rewards_of_other_libraries_are_refused_with_a_hint(function, named):
     ids=["alone", "with columns", "by name", "batch"],
 )
 def test_functions_on_messages_of_any_signature_are_refused_with_the_hint(function):
-    with pytest.raises(RubricDefinitionError, match=r"takes (rollouts_)?messages, .* @reward_function"):
+    with pytest.raises(RubricDefinitionError, match=r"messages, .* @reward_function"):
         as_rubric(function)
 
 

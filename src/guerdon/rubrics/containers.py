@@ -429,7 +429,7 @@ class RubricList(_Collection, MutableSequence[Rubric]):
             return RubricList(list(self)[index])
         return self._children[self._name(index)]
 
-    def __setitem__(self, index: int, rubric: RubricLike) -> None:
+    def __setitem__(self, index: int, rubric: RubricLike) -> None:  # type: ignore[override]
         if not isinstance(index, int):
             raise RubricDefinitionError("RubricList can't assign to a slice; assign to one index")
         self._put(self._name(index), as_rubric(rubric))
@@ -474,7 +474,7 @@ class RubricDict(_Collection, MutableMapping[str, Rubric]):
         super().__init__()
         self.update(rubrics or ())
 
-    def update(self, rubrics: Named) -> None:
+    def update(self, rubrics: Named) -> None:  # type: ignore[override]
         """Add or replace several: all of them, or, if one is rejected, none."""
         members = {name: as_rubric(rubric) for name, rubric in dict(rubrics).items()}
         for name, member in members.items():
