@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from guerdon._validation import check_choice
 from guerdon.errors import SandboxError
@@ -97,11 +96,21 @@ class FunctionPool:
             "opening": limits_message(opening) | {"cpu": None},
             "limits": limits_message(limits),
         }
+
         # Not a method: a pool that isn't closed is closed when its last reference goes.
-        opener = _Opener(config, opening, settings)
-        self._pool = Pool(opener.open, workers)
-        self._pool.start_one()
-        self.description = opener.description
+        def start() -> Worker:
+            with contextlib.ExitStack() as stack:
+                file = sealed_file(config)
+                stack.callback(os.close, file)
+                task = Task(opening, before=[file], answer_bytes=MAX_ANSWER)
+                if reuse:
+                    return ReusedWorker(settings, task=task, seconds=opening.seconds)
+                stack.callback(task.close)
+                return Worker(settings, task=task, seconds=opening.seconds)
+
+        self._pool = Pool(start, workers)
+        with self._pool.worker() as worker:
+            self.description = worker.description
 
     def call(self, job: bytes) -> Answer:
         """Answer a job in a free worker.
@@ -140,34 +149,6 @@ class FunctionPool:
             yield task
 
 
-@dataclass(slots=True)
-class _Opener:
-    """Starts workers, and has a function imported in each."""
-
-    config: bytes
-    limits: Limits
-    settings: dict[str, Any]
-    description: bytes = b""
-
-    def open(self) -> Worker:
-        """Start one."""
-        with contextlib.ExitStack() as stack:
-            config = sealed_file(self.config)
-            stack.callback(os.close, config)
-            task = Task(self.limits, before=[config], answer_bytes=MAX_ANSWER)
-            closing = stack.enter_context(contextlib.ExitStack())
-            closing.callback(task.close)
-            assert task.answer is not None
-            reuse = self.settings["reuse"]
-            kind = ReusedWorker if reuse else Worker
-            worker = kind(self.settings, task=task, seconds=self.limits.seconds)
-            self.description = self.description or bytes(task.answer.content)
-            if reuse:  # its outputs are those of all calls
-                closing.pop_all()
-        return worker
-
-
 def _answer(task: Task, execution: Execution) -> Answer:
-    assert task.answer is not None
     whole = execution.ending == "ok" and task.answer.content
     return Answer(bytes(task.answer.content) if whole else None, execution)

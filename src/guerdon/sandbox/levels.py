@@ -7,6 +7,7 @@ It is never run by root itself, for whom it is no sandbox.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -65,11 +66,11 @@ class LocalLevel:
         for path in given:
             if not Path(path).exists():
                 raise InvalidArgumentError(f"allow_read: there is no {path}")
-        needed = list(dict.fromkeys([*interpreter_paths(), *given]))
+        system = SYSTEM.split() if sys.platform == "linux" else []
+        needed = [*interpreter_paths(), *given, *filter(os.path.exists, system)]
         return {
             "level": self.name,
-            "read": needed,
-            "optional_read": SYSTEM.split() if sys.platform == "linux" else [],
+            "read": list(dict.fromkeys(needed)),
             "bubblewrap": _bubblewrap(needed) if self.name == "strict" else None,
         }
 
@@ -157,35 +158,26 @@ def interpreter_paths() -> list[str]:
 def _bubblewrap(read: Sequence[str]) -> str | None:
     """Where bubblewrap is, if it works here with what must be readable."""
     paths = [*read, *own_paths(), *executable_paths()]
-    if os.geteuid() != 0:
-        return _working_bubblewrap(paths, None)
-    if unreachable(paths):
-        return None  # the user that it would have to run as can't read them
-    with ReservedUser() as user:
-        return _working_bubblewrap(paths, user.uid)
-
-
-def _working_bubblewrap(read: Sequence[str], uid: int | None) -> str | None:
-    """Where bubblewrap is, if it works for a user; None is the present one."""
-    if sys.platform != "linux":
-        return None
     found = shutil.which("bwrap", path=BUBBLEWRAP_PATH)
     nothing = shutil.which("true", path=BUBBLEWRAP_PATH)
-    if found is None or nothing is None:
+    root = os.geteuid() == 0
+    # As root it is run by another user, who may be unable to read them.
+    if found is None or nothing is None or (root and unreachable(paths)):
         return None
-    command = [*wrapped(found, read, None), nothing]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-            user=uid,
-            group=uid,
-            extra_groups=None if uid is None else [],
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
+    with contextlib.ExitStack() as stack:
+        uid = stack.enter_context(contextlib.closing(ReservedUser())).uid if root else None
+        try:
+            done = subprocess.run(
+                [*wrapped(found, paths, None), nothing],
+                capture_output=True,
+                timeout=PATIENCE,
+                check=False,
+                user=uid,
+                group=uid,
+                extra_groups=None if uid is None else [],
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
     return found if done.returncode == 0 else None
 
 

@@ -54,7 +54,8 @@ class LocalSandbox:
         preload = {name: str(path) for name, path in INSIDE.items()}
         config = level.config(read=allow_read) | {"kind": "programs", "preload": preload}
         self._pool = Pool(lambda: Worker(config), workers)
-        self.findings, self.facts = self._pool.start_one()
+        with self._pool.worker() as worker:
+            self.findings, self.facts = worker.findings, worker.facts
 
     def run(
         self,

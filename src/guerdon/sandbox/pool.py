@@ -15,7 +15,6 @@ from anyio.lowlevel import RunVar
 
 from guerdon._validation import check_integer
 from guerdon.errors import SandboxError
-from guerdon.sandbox.locking.canaries import Finding
 from guerdon.sandbox.protocol import Execution
 from guerdon.sandbox.task import Task
 from guerdon.sandbox.worker import Worker
@@ -51,19 +50,6 @@ class Pool:
         self._closed = False
         self._changed = threading.Condition()
         weakref.finalize(self, _close_all, self._idle)
-
-    def start_one(self) -> tuple[tuple[Finding, ...], dict[str, str]]:
-        """Start a worker, to find out whether it works.
-
-        Returns:
-            The results of the attacks on it, and what it consists of.
-
-        Raises:
-            SandboxUnavailableError: An attack succeeded.
-            SandboxError: It can't be started.
-        """
-        with self.worker() as worker:
-            return worker.findings, worker.facts
 
     @contextlib.contextmanager
     def worker(self, call: _Call | None = None) -> Iterator[Worker]:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,13 +46,13 @@ class Capture:
     """A pipe, and what has come out of it, read no further than it may go.
 
     Args:
-        piped: Whether there is a pipe; without one, `content` is set by the caller.
+        piped: Whether there is a pipe.
 
     Attributes:
-        reading: The end that is read here.
+        reading: The end that is read here; -1 if there is none.
         writing: The end that the call has; None once it is closed here.
         content: What has come.
-        ended: Whether no process can write to it any more.
+        ended: Whether no more is read, as no process can write to it any more, or it is too much.
     """
 
     def __init__(self, *, piped: bool = True) -> None:
@@ -71,13 +72,13 @@ class Capture:
 
     def read(self, most: int) -> None:
         """Read what is there, up to `most` bytes in all and one more."""
-        while not self.ended and len(self.content) <= most:
+        while not self.ended:
             try:
                 part = os.read(self.reading, min(_CHUNK, most + 1 - len(self.content)))
             except BlockingIOError:
                 return
             self.content += part
-            self.ended = not part
+            self.ended = not part or len(self.content) > most
 
     def close(self) -> None:
         """Close both ends."""
@@ -99,7 +100,7 @@ class Task:
         limits: What it may use.
         before: Descriptors that it has before its outputs.
         after: Descriptors that it has after them.
-        answer_bytes: How much it may answer; None if it doesn't answer.
+        answer_bytes: How much it may answer.
         link: Its end of a stream to another call, which is closed here once the call has it.
         job: The job, if it is sent by a stream.
         piped: Whether it has outputs of its own.
@@ -110,26 +111,25 @@ class Task:
     """
 
     limits: Limits
-    before: list[int] = field(default_factory=list)
-    after: list[int] = field(default_factory=list)
-    answer_bytes: int | None = None
+    before: Sequence[int] = ()
+    after: Sequence[int] = ()
+    answer_bytes: int = 0
     link: socket.socket | None = None
     job: bytes = b""
     piped: bool = True
     out: Capture = field(init=False)
     err: Capture = field(init=False)
-    answer: Capture | None = None
+    answer: Capture = field(init=False)
     cause: str | None = None
 
     def __post_init__(self) -> None:
         self.out, self.err = Capture(piped=self.piped), Capture(piped=self.piped)
-        if self.answer_bytes is not None:
-            self.answer = Capture(piped=self.piped)
+        self.answer = Capture(piped=self.piped and self.answer_bytes > 0)
 
     @property
     def captures(self) -> list[Capture]:
-        """Its outputs."""
-        return [self.out, self.err] if self.answer is None else [self.out, self.err, self.answer]
+        """Its outputs that are read."""
+        return [each for each in (self.out, self.err, self.answer) if each.reading >= 0]
 
     @property
     def descriptors(self) -> list[int]:
@@ -145,22 +145,19 @@ class Task:
         if self.link is not None:
             self.link.close()
 
-    def read(self) -> str | None:
-        """Read what has come, and return which limit it exceeds, if any."""
-        if self.answer is not None and self.answer_bytes is not None:
-            self.answer.read(self.answer_bytes)
-            if len(self.answer.content) > self.answer_bytes:
-                return "answer"
-        return self.read_printed()
-
-    def read_printed(self) -> str | None:
-        """Read what was printed, and return which limit it exceeds, if any."""
+    def read(self) -> bool:
+        """Read what has come, and return whether it is the first that exceeds a limit."""
         most = self.limits.output_bytes
+        self.answer.read(self.answer_bytes)
         self.out.read(most - min(most, len(self.err.content)))
         self.err.read(most - min(most, len(self.out.content)))
-        if len(self.out.content) + len(self.err.content) > most:
-            return "output"
-        return None
+        if self.cause is None and len(self.answer.content) > self.answer_bytes:
+            self.cause = "answer"
+        elif self.cause is None and len(self.out.content) + len(self.err.content) > most:
+            self.cause = "output"
+        else:
+            return False
+        return True
 
     def close(self) -> None:
         """Close those of its outputs that are still open."""
@@ -173,16 +170,15 @@ class Task:
         Args:
             report: What the supervisor reports of it; only ``problem`` if it has no report.
         """
-        status = report.get("status")
+        status, cpu = report.get("status"), report.get("cpu", 0.0)
         cause = self.cause or report.get("cause")
-        cpu = report.get("cpu", 0.0)
         most = self.limits.output_bytes
         stdout, stderr = self.out.text(most), self.err.text(most - min(most, len(self.out.content)))
         ending: Ending
-        if report.get("problem") and not cause:
-            ending, detail = "sandbox_error", report["problem"]
-        elif cause is not None:
+        if cause is not None:
             ending, detail = self._ending_of_cause(cause)
+        elif report.get("problem"):
+            ending, detail = "sandbox_error", report["problem"]
         else:
             ending, detail = _ending_of_status(status, self.limits, cpu, stderr)
         return Execution(
@@ -209,7 +205,7 @@ class Task:
             "files": ("output_limit", f"it made more than {limits.files} files"),
             "file_bytes": ("output_limit", f"it wrote more than {written} into files"),
             "output": ("output_limit", f"it printed more than {printed}"),
-            "answer": ("output_limit", f"its answer has more than {_size(self.answer_bytes or 0)}"),
+            "answer": ("output_limit", f"its answer has more than {_size(self.answer_bytes)}"),
             "over": ("ok", "it was ended when its checker had ended"),
             "meddled": ("nonzero", "it wrote to descriptors that aren't its own"),
             "left_running": ("nonzero", "it left processes or threads running"),

@@ -19,10 +19,10 @@ from guerdon.sandbox.levels import executable_paths, own_paths, unavailable, wra
 from guerdon.sandbox.locking.canaries import Finding
 from guerdon.sandbox.locking.privileges import ReservedUser
 from guerdon.sandbox.protocol import Execution
-from guerdon.sandbox.supervisor.channels import BrokenFrameError, receive, send
+from guerdon.sandbox.supervisor.channels import receive, send
 from guerdon.sandbox.supervisor.folders import empty
 from guerdon.sandbox.supervisor.processes import end_session
-from guerdon.sandbox.task import Capture, Task, limits_message
+from guerdon.sandbox.task import Task, limits_message
 
 # Seconds that a supervisor has, beyond what a call may take, for reporting how it ended; and for
 # starting. After that it is the sandbox that failed.
@@ -57,6 +57,9 @@ INTERPRETERS = {"LD_LIBRARY_PATH"}
 
 _LENGTH = struct.Struct("!Q")
 
+# The report of a reused process on a call that it has answered.
+ANSWERED = {"status": 0}
+
 
 class Worker:
     """A process that runs calls; used by one thread at a time, but for `abort`.
@@ -74,6 +77,7 @@ class Worker:
         folder: Where its calls have their folders.
         facts: What its lock consists of.
         findings: The results of the attacks on its lock.
+        description: What was answered at its setup.
         broken: Whether it is of no use any more.
     """
 
@@ -99,8 +103,10 @@ class Worker:
                     self._user = ReservedUser()
                     os.chown(self.folder, self._user.uid, self._user.uid)
                 self._process = self._start(config, theirs)
-            send(self._channel, config | {"folder": self.folder}, task.descriptors if task else ())
-            self._read_facts(config, self._open(task, monotonic() + seconds + GRACE))
+            tasks = [task] if task else []
+            self._send(config | {"folder": self.folder}, tasks)
+            self._open(config, tasks, monotonic() + seconds + GRACE)
+            self.description = bytes(task.answer.content) if task else b""
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -116,7 +122,7 @@ class Worker:
         command = [sys.executable, "-s", "-P", "-S", "-B", "-c", stub]
         uid = self._user.uid if self._user is not None else None
         if config["bubblewrap"]:
-            read = [*config["read"], *config["optional_read"], *path, *config.get("path", ())]
+            read = [*config["read"], *path, *config.get("path", ())]
             read += executable_paths()
             command = [*wrapped(config["bubblewrap"], read, self.folder), *command]
         return subprocess.Popen(
@@ -134,26 +140,21 @@ class Worker:
             extra_groups=None if uid is None else [],
         )
 
-    def _open(self, task: Task | None, deadline: float) -> dict[str, Any]:
-        message = self._listen([task] if task else [], deadline)
-        if "ready" in message:
-            return dict(message["ready"])
-        execution = None
-        if task is not None and "ended" in message:
-            execution = task.execution(message["ended"][0])
-        raise SandboxError(
-            f"a worker can't be set up: {message['failed']}{self._printed()}", execution=execution
-        )
-
-    def _printed(self) -> str:
-        """What the supervisor itself has printed, which it does only if it couldn't begin."""
-        end = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, end - 500))
-        text = self._stderr.read().decode("utf-8", "replace").strip()
-        return f" ({text})" if text else ""
-
-    def _read_facts(self, config: dict[str, Any], ready: dict[str, Any]) -> None:
-        self.facts: dict[str, str] = dict(ready.get("lock", {}))
+    def _open(self, config: dict[str, Any], tasks: Sequence[Task], deadline: float) -> None:
+        message = self._listen(tasks, deadline)
+        if "ready" not in message:
+            ended = message.get("ended")
+            # What the supervisor itself has printed, which it does only if it couldn't begin.
+            end = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, end - 500))
+            text = self._stderr.read().decode("utf-8", "replace").strip()
+            printed = f" ({text})" if text else ""
+            raise SandboxError(
+                f"a worker can't be set up: {message['failed']}{printed}",
+                execution=tasks[0].execution(ended[0]) if ended else None,
+            )
+        ready = message["ready"]
+        self.facts: dict[str, str] = ready.get("lock", {})
         self.facts["bubblewrap"] = "around it" if config["bubblewrap"] else NO_BUBBLEWRAP
         if self._user is not None:
             self.facts["calls run as"] = str(self._user.uid)
@@ -169,21 +170,17 @@ class Worker:
             SandboxError: The worker is used in another process than the one that made it.
         """
         self._check_owner()
-        limit = max(task.limits.seconds for task in tasks)
-        jobs = {"jobs": [limits_message(task.limits) for task in tasks]}
+        deadline = monotonic() + max(task.limits.seconds for task in tasks) + GRACE
         try:
-            send(self._channel, jobs, [fd for task in tasks for fd in task.descriptors])
-            message = self._listen(tasks, monotonic() + limit + GRACE)
+            self._send({"jobs": [limits_message(task.limits) for task in tasks]}, tasks)
+            message = self._listen(tasks, deadline)
         except OSError as error:
             message = {"failed": f"its worker is gone: {error}"}
         except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
             self.broken = True
             raise
-        reports = message.get("ended")
-        if reports is None:
-            reports = [{"problem": message.get("failed", "its worker is gone")}] * len(tasks)
-            self.broken = True
-        self.broken |= bool(message.get("problem"))
+        reports = message.get("ended") or [{"problem": message["failed"]}] * len(tasks)
+        self.broken |= "failed" in message or bool(message["problem"])
         return [task.execution(report) for task, report in zip(tasks, reports, strict=True)]
 
     def _check_owner(self) -> None:
@@ -192,40 +189,40 @@ class Worker:
                 "this sandbox was opened before the process was forked; open one in each process"
             )
 
-    def _listen(self, tasks: Sequence[Task], deadline: float) -> dict[str, Any]:
-        """Read what calls write, until the supervisor reports how they ended."""
+    def _send(self, message: dict[str, Any], tasks: Sequence[Task]) -> None:
+        """Send a message with the descriptors of calls, which only they are to have now."""
+        send(self._channel, message, [fd for task in tasks for fd in task.descriptors])
         for task in tasks:
             task.close_sent()
+
+    def _listen(self, tasks: Sequence[Task], deadline: float) -> dict[str, Any]:
+        """Read what calls write, until the supervisor reports how they ended."""
+        captures = {each.reading: each for task in tasks for each in task.captures}
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
-        owners: dict[int, tuple[Task, Capture]] = {}
         # Most calls are over soon, and what they write has room in a pipe until then.
-        if not poller.poll(SOON * 1000):
-            owners = {each.reading: (task, each) for task in tasks for each in task.captures}
-        for fd in owners:
+        poller.poll(SOON * 1000)
+        for fd in captures:
             poller.register(fd, select.POLLIN)
         while (left := deadline - monotonic()) > 0:
-            for fd, _ in poller.poll(left * 1000):
-                if fd not in owners:
-                    message = self._receive()
-                    for task in tasks:  # what was still in the pipes
-                        task.cause = task.cause or task.read()
-                    return message
-                task, capture = owners[fd]
-                too_much = task.read()
-                if too_much and task.cause is None:
-                    task.cause = too_much
-                    send(self._channel, {"end": too_much, "call": tasks.index(task)})
-                if capture.ended or too_much:
+            ready = dict(poller.poll(left * 1000))
+            exceeded = [number for number, task in enumerate(tasks) if task.read()]
+            if self._channel.fileno() in ready:
+                return self._receive()
+            for number in exceeded:
+                send(self._channel, {"end": tasks[number].cause, "call": number})
+            for fd in ready:
+                if captures[fd].ended:
                     poller.unregister(fd)
         return {"failed": "its worker doesn't answer"}
 
     def _receive(self) -> dict[str, Any]:
         try:
-            frame = receive(self._channel)
-        except (BrokenFrameError, OSError) as error:
+            return receive(self._channel)[0]
+        except EOFError:
+            return {"failed": "its worker was killed"}
+        except (ValueError, OSError) as error:
             return {"failed": f"its worker is gone: {error}"}
-        return {"failed": "its worker was killed"} if frame is None else frame[0]
 
     def abort(self) -> None:
         """End it, from another thread than the one that waits for it."""
@@ -276,11 +273,12 @@ class ReusedWorker(Worker):
         self._stream, theirs = socket.socketpair()
         self._outputs = task
         with theirs:
-            task.after.append(theirs.fileno())
+            task.after = [theirs.fileno()]
             try:
                 super().__init__(config, task=task, seconds=seconds)
             except BaseException:
                 self._stream.close()
+                task.close()
                 raise
         self._stream.setblocking(False)
 
@@ -288,75 +286,62 @@ class ReusedWorker(Worker):
         """Have a job answered."""
         self._check_owner()
         [task] = tasks
+        # What was printed between two calls is dropped.
+        self._outputs.read()
+        for capture in (self._outputs.out, self._outputs.err):
+            capture.content, capture.ended = bytearray(), False
+        task.out, task.err = self._outputs.out, self._outputs.err
+        task.answer.reading, task.answer.ended = self._stream.fileno(), False
         began = monotonic()
-        report: dict[str, Any] = {"status": 0}
         try:
-            self._forget_outputs()
-            if not self._exchange(task, began + task.limits.seconds):
-                self.broken = True
-                report = self._how_it_ended()
-                task.cause = task.cause or self._too_much(task)  # what was still in the pipes
+            report = self._exchange(task, began + task.limits.seconds)
         except OSError as error:
             report = {"problem": f"its worker is gone: {error}"}
         except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
             self.broken = True
             raise
-        self.broken |= task.cause is not None or "problem" in report
-        task.out.content = self._outputs.out.content
-        task.err.content = self._outputs.err.content
+        self.broken |= task.cause is not None or report != ANSWERED
         return [task.execution(report | {"seconds": monotonic() - began})]
 
-    def _forget_outputs(self) -> None:
-        """Start new captures of what is printed; what came between two calls is dropped."""
-        for capture in (self._outputs.out, self._outputs.err):
-            capture.read(self._outputs.limits.output_bytes)
-            capture.content = bytearray()
-
-    def _exchange(self, task: Task, deadline: float) -> bool:
+    def _exchange(self, task: Task, deadline: float) -> dict[str, Any]:
         """Send the job, and read the answer and what is printed meanwhile.
 
         Returns:
-            Whether the process is still there; why the call was ended is recorded in the task.
+            The report of the call; why it was ended is recorded in the task.
         """
-        job = memoryview(_LENGTH.pack(len(task.job)) + task.job)
-        reader = _AnswerReader(task)
+        captures = {each.reading: each for each in task.captures}
         poller = select.poll()
-        poller.register(self._stream, select.POLLIN | select.POLLOUT)
-        captures = (self._outputs.out, self._outputs.err)
-        for capture in captures:
-            poller.register(capture.reading, select.POLLIN)
-        while not reader.whole:
+        for fd in captures:
+            poller.register(fd, select.POLLIN)
+        self._stream.settimeout(task.limits.seconds)
+        try:
+            self._stream.sendall(_LENGTH.pack(len(task.job)) + task.job)
+        except TimeoutError:
+            deadline = 0.0
+        except OSError:
+            return self._how_it_ended(task)
+        self._stream.setblocking(False)
+        while not _is_whole(task.answer.content):
+            if task.answer.ended:
+                return self._how_it_ended(task)
             left = deadline - monotonic()
-            events = dict(poller.poll(left * 1000)) if left > 0 else {}
-            happened = events.get(self._stream.fileno(), 0)
-            if not events:
+            ready = [fd for fd, _ in poller.poll(left * 1000)] if left > 0 else []
+            if not ready:
                 task.cause = "timeout"
-            if happened & select.POLLOUT:
-                job = job[self._stream.send(job) :]
-                if not job:
-                    poller.modify(self._stream, select.POLLIN)
-            if happened & (select.POLLIN | select.POLLHUP) and not reader.read(self._stream):
-                return False
-            task.cause = task.cause or self._too_much(task)
-            for capture in captures:
-                if capture.reading in events and capture.ended:
-                    poller.unregister(capture.reading)  # the function has closed it
-            if task.cause is not None:
-                return True
-        task.cause = self._too_much(task)
-        return True
+            if task.read() or not ready:
+                return ANSWERED
+            for fd in ready:
+                if captures[fd].ended:
+                    poller.unregister(fd)  # the function has closed it
+        del task.answer.content[: _LENGTH.size]
+        return ANSWERED
 
-    def _too_much(self, task: Task) -> str | None:
-        """Read what was printed, and return which limit it exceeds, if any."""
-        self._outputs.limits = task.limits
-        return self._outputs.read_printed()
-
-    def _how_it_ended(self) -> dict[str, Any]:
+    def _how_it_ended(self, task: Task) -> dict[str, Any]:
         """The supervisor's report of the process, which has closed its stream."""
         send(self._channel, {"ask": "template"})
         message = self._listen([], monotonic() + GRACE)
-        reports = message.get("ended")
-        return dict(reports[0]) if reports else {"problem": message.get("failed")}
+        task.read()  # what was still in the pipes
+        return message["ended"][0] if "ended" in message else {"problem": message["failed"]}
 
     def close(self) -> None:
         """End all its processes."""
@@ -365,25 +350,7 @@ class ReusedWorker(Worker):
         self._outputs.close()
 
 
-class _AnswerReader:
-    """Reads an answer as it comes: its length, then its content."""
-
-    def __init__(self, task: Task) -> None:
-        assert task.answer is not None
-        self._task, self._content, self._length = task, task.answer.content, -1
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of it is there."""
-        return self._length >= 0 and len(self._content) >= self._length
-
-    def read(self, stream: socket.socket) -> bool:
-        """Read what is there; False if nothing more will come."""
-        part = stream.recv(1 << 20)
-        self._content += part
-        if self._length < 0 and len(self._content) >= _LENGTH.size:
-            (self._length,) = _LENGTH.unpack_from(self._content)
-            del self._content[: _LENGTH.size]
-            if self._length > (self._task.answer_bytes or 0):
-                self._task.cause = "answer"
-        return bool(part)
+def _is_whole(answer: bytearray) -> bool:
+    """Whether an answer has come: its length, then its content."""
+    head, content = answer[: _LENGTH.size], len(answer) - _LENGTH.size
+    return content >= 0 and content >= _LENGTH.unpack(head)[0]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from guerdon.sandbox.conformance import CASES, preamble
-from guerdon.sandbox.locking.syscall_numbers import NUMBERS as LOCKED
+from guerdon.sandbox.locking.syscalls import NUMBERS as LOCKED
 
 NUMBERS = preamble.NUMBERS
 

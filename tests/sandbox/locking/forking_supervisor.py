@@ -5,6 +5,7 @@ It is started as a supervisor is: by an interpreter that finds only the standard
 
 # ruff: noqa: E402, F401
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -42,25 +43,28 @@ if who == "old":
 if who == "container":
     privileges._set_capabilities(DOCKER)
 if who == "user" and os.geteuid() == 0:
-    with privileges.ReservedUser() as other:
+    with contextlib.closing(privileges.ReservedUser()) as other:
         os.setgroups([])
         os.setresgid(*[other.uid] * 3)
-        syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
+        syscalls.prctl(privileges.PR_SET_KEEPCAPS, 1)
         os.setresuid(*[other.uid] * 3)
         privileges._set_capabilities(READING)
     syscalls.prctl(4, 1)  # PR_SET_DUMPABLE, which the change of user took away
-user = privileges.ReservedUser() if os.geteuid() == 0 else None
 read = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *paths, "/dev/null"]
-optional = ["/lib", "/lib64", "/usr/lib", "/dev/urandom", "/etc/ld.so.cache", "/usr/share/zoneinfo"]
+read += ["/lib", "/lib64", "/usr/lib", "/dev/urandom", "/etc/ld.so.cache", "/usr/share/zoneinfo"]
 libraries = sysconfig.get_config_var("LIBDIR")
-plan = lock.LockPlan.prepare(
-    read, optional_read=[*optional, *([libraries] if libraries else [])], uid=user and user.uid
-)
+plan = lock.StrictLock([*read, *([libraries] if libraries else [])])
+limits = {"cpu": None, "memory": 1 << 40, "processes": 1000, "file_bytes": 1 << 30}
 architecture = this_architecture()
 
 
 def number(call):
     return REFUSED[call][architecture.column] if call in REFUSED else architecture.number(call)
+
+
+def make(number, *arguments):
+    """Make a system call."""
+    return syscalls.call("syscall", number, *arguments)
 
 
 def attempt(code, names):
@@ -81,9 +85,9 @@ def child(job, writing):
     if job["before"]:
         exec(job["before"], names)
     if profile == "program":
-        plan.lock_program(job["folder"])
+        plan.lock_program(limits)
     else:
-        plan.lock_template()
+        plan.lock_template(limits)
     if profile == "function_call":
         call = os.fork()
         if call:
@@ -91,25 +95,26 @@ def child(job, writing):
             if os.WIFSIGNALED(status):
                 os.write(writing, json.dumps({"signal": os.WTERMSIG(status)}).encode())
             os._exit(0)
-        plan.lock_function_call()
+        plan.lock_function_call(limits)
     names["parent"] = os.getppid()
     os.write(writing, json.dumps(attempt(job["code"], names)).encode())
 
 
 def answer(job):
     job["folder"] = tempfile.mkdtemp() if job["folder"] else None
-    if job["folder"] and user:
-        os.chown(job["folder"], user.uid, user.uid)
+    if job["folder"] and plan.uid is not None:
+        os.chown(job["folder"], plan.uid, plan.uid)
     reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            child(job, writing)
-        except BaseException:
-            broken = {"error": "Broken", "said": traceback.format_exc()}
-            os.write(writing, json.dumps(broken).encode())
-        finally:
-            os._exit(0)
+    with plan.fork(job["folder"]):
+        pid = os.fork()
+        if not pid:
+            try:
+                child(job, writing)
+            except BaseException:
+                broken = {"error": "Broken", "said": traceback.format_exc()}
+                os.write(writing, json.dumps(broken).encode())
+            finally:
+                os._exit(0)
     os.close(writing)
     text = b""
     while part := os.read(reading, 1 << 16):

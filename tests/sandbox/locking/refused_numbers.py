@@ -7,6 +7,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217),
     "bind": (49, 200),
     "bpf": (321, 280),
+    "capset": (126, 91),
     "chown": (92, None),
     "chroot": (161, 51),
     "connect": (42, 203),
@@ -47,6 +48,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "pivot_root": (155, 41),
     "process_madvise": (440, 440),
     "process_mrelease": (448, 448),
+    "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
     "quotactl": (179, 60),
@@ -76,6 +78,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "tee": (276, 77),
     "timer_create": (222, 107),
     "umount2": (166, 39),
+    "unshare": (272, 97),
     "userfaultfd": (323, 282),
     "vmsplice": (278, 75),
 }

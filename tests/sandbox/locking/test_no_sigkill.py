@@ -10,25 +10,25 @@ import pytest
 # sets `result` to what came of it; what it forks tells by its own status.
 SUICIDES = {
     "kill": "os.kill(os.getpid(), 9)",
-    "kill-high-bits": "syscalls.syscall(number('kill'), os.getpid(), (1 << 32) | 9)",
-    "tkill": "syscalls.syscall(number('tkill'), threading.get_native_id(), 9)",
-    "tgkill": "syscalls.syscall(number('tgkill'), os.getpid(), threading.get_native_id(), 9)",
+    "kill-high-bits": "make(number('kill'), os.getpid(), (1 << 32) | 9)",
+    "tkill": "make(number('tkill'), threading.get_native_id(), 9)",
+    "tgkill": "make(number('tgkill'), os.getpid(), threading.get_native_id(), 9)",
     "pthread-kill": "signal.pthread_kill(threading.get_ident(), 9)",
     "raise": "signal.raise_signal(9)",
     "queue": """
 information = (ctypes.c_int * 32)(9, 0, -1)
-syscalls.syscall(number('rt_sigqueueinfo'), os.getpid(), 9, ctypes.byref(information))
+make(number('rt_sigqueueinfo'), os.getpid(), 9, ctypes.byref(information))
 """,
-    "pidfd": "syscalls.syscall(number('pidfd_open'), os.getpid(), 0)",
+    "pidfd": "make(number('pidfd_open'), os.getpid(), 0)",
     "death-of-parent": "syscalls.prctl(1, 9)",
     "strict-mode": "syscalls.prctl(22, 1)",
-    "seccomp-strict": "syscalls.syscall(number('seccomp'), 0, 0, 0)",
+    "seccomp-strict": "make(number('seccomp'), 0, 0, 0)",
     "timer": """
 event = (ctypes.c_int * 16)(0, 0, 9, 0)
 timer = ctypes.c_int()
-syscalls.syscall(number('timer_create'), 1, ctypes.byref(event), ctypes.byref(timer))
+make(number('timer_create'), 1, ctypes.byref(event), ctypes.byref(timer))
 """,
-    "message-queue": "syscalls.syscall(number('mq_notify'), 0, 0)",
+    "message-queue": "make(number('mq_notify'), 0, 0)",
     "signal-of-descriptor": """
 import fcntl
 fcntl.fcntl(os.pipe()[0], 10, 9)
@@ -53,11 +53,11 @@ resource.setrlimit(resource.RLIMIT_CPU, (0, 0))
 import resource
 resource.setrlimit(resource.RLIMIT_RTTIME, (0, 0))
 """,
-    "end-of-a-child": "syscalls.syscall(number('clone'), 9, 0, 0, 0, 0)",
-    "end-of-a-brother": "syscalls.syscall(number('clone'), 0x8000 | 9, 0, 0, 0, 0)",
-    "clone3": "syscalls.syscall(number('clone3'), 0, 88)",
-    "perf": "syscalls.syscall(number('perf_event_open'), 0, 0, -1, -1, 0)",
-    "trace": "syscalls.syscall(number('ptrace'), 0, 0, 0, 0)",
+    "end-of-a-child": "make(number('clone'), 9, 0, 0, 0, 0)",
+    "end-of-a-brother": "make(number('clone'), 0x8000 | 9, 0, 0, 0, 0)",
+    "clone3": "make(number('clone3'), 0, 88)",
+    "perf": "make(number('perf_event_open'), 0, 0, -1, -1, 0)",
+    "trace": "make(number('ptrace'), 0, 0, 0, 0)",
     "exec": "os.execv('/bin/true', ['true'])",
 }
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ast
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -8,43 +10,44 @@ import threading
 import pytest
 
 from guerdon.sandbox.locking import rlimits
-from guerdon.sandbox.locking.rlimits import resource_limits, threads_of_user
+from guerdon.sandbox.locking.rlimits import threads_of_user
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these limits are Linux's own")
 
 
-def in_a_process(code: str) -> str:
-    lines = ["import resource", "from guerdon.sandbox.locking.rlimits import *", code]
+LIMITS = {"cpu": 1.5, "memory": 1 << 30, "processes": 16, "file_bytes": 99}
+KINDS = ["CPU", "FSIZE", "NOFILE", "CORE", "MEMLOCK", "STACK"]
+
+
+def limits_of_a_process(code: str, limits: dict[str, object]) -> list[object]:
+    """The limits of a process that runs code and then `limit_call`."""
+    lines = [
+        "import resource",
+        "from guerdon.sandbox.locking.rlimits import limit_call",
+        code,
+        f"limit_call({limits}, uid=None)",
+        f"print([resource.getrlimit(getattr(resource, 'RLIMIT_' + kind)) for kind in {KINDS}])",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
     )
-    return done.stdout.strip()
+    return list(ast.literal_eval(done.stdout))
 
 
-def test_limits_are_in_force() -> None:
-    code = """
-set_limits(resource_limits(cpu_seconds=1.5, file_bytes=100))
-kinds = "CPU FSIZE NOFILE CORE MEMLOCK STACK".split()
-print([resource.getrlimit(getattr(resource, f"RLIMIT_{kind}")) for kind in kinds])
-"""
+def test_limit_call_sets_all_limits() -> None:
     stack = (8 << 20, 8 << 20)
     same = [(100, 100), (64, 64), (0, 0), (0, 0), stack]
-    assert in_a_process(code) == str([(2, 3), *same])
+    assert limits_of_a_process("", LIMITS) == [(2, 3), *same]
 
 
-def test_what_is_lower_already_stays() -> None:
-    code = """
-resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
-set_limits(resource_limits())
-print(resource.getrlimit(resource.RLIMIT_NOFILE))
-"""
-    assert in_a_process(code) == "(10, 10)"
+def test_limit_call_keeps_a_lower_limit() -> None:
+    lower = "resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))"
+    assert limits_of_a_process(lower, LIMITS)[2] == (10, 10)
 
 
-def test_none_leaves_a_limit_as_it_is() -> None:
-    names = resource_limits()
-    kinds = ["CORE", "MEMLOCK", "MSGQUEUE", "NOFILE", "SIGPENDING", "STACK"]
-    assert sorted(names) == [f"RLIMIT_{kind}" for kind in kinds]
+def test_limit_call_without_processor_time_keeps_that_limit() -> None:
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    assert limits_of_a_process("", LIMITS | {"cpu": None})[0] == before
 
 
 def test_threads_are_counted_and_a_count_holds_for_a_while(

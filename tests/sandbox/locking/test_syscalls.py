@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.sandbox.locking.syscall_numbers import NUMBERS
-from guerdon.sandbox.locking.syscalls import ARCHITECTURES, HIGHEST, this_architecture
+from guerdon.sandbox.locking.syscalls import (
+    ARCHITECTURES,
+    HIGHEST,
+    NUMBERS,
+    this_architecture,
+)
 from tests.sandbox.locking.refused_numbers import REFUSED
 
 HEADERS = {

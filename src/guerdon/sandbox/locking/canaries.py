@@ -6,16 +6,16 @@ They are worth more than any version number.
 from __future__ import annotations
 
 import errno
+import json
 import os
-import select
 import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from guerdon.sandbox.locking.lock import LockPlan
-from guerdon.sandbox.locking.syscalls import syscall, this_architecture
+from guerdon.sandbox.locking.lock import StrictLock
+from guerdon.sandbox.locking.syscalls import call
 
 __all__ = ["Finding"]
 
@@ -24,7 +24,8 @@ Profile = Literal["program", "template", "function_call"]
 FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 CLONE_NEWUSER = 0x1000_0000
 # After that long it hangs; it takes a few milliseconds.
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 10
+LIMITS = {"cpu": PATIENCE_SECONDS, "memory": 256 << 20, "processes": 16, "file_bytes": 1 << 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,11 @@ class Finding:
     detail: str
 
 
-def release(plan: LockPlan, profile: Profile = "program") -> tuple[Finding, ...]:
+def release(lock: StrictLock, profile: Profile = "program") -> tuple[Finding, ...]:
     """Lock a process, let it attack, and collect the results.
 
     Args:
-        plan: How to lock it, made by this process.
+        lock: How to lock it, made by this process.
         profile: As what.
     """
     foreign = os.memfd_create("canary")
@@ -59,55 +60,48 @@ def release(plan: LockPlan, profile: Profile = "program") -> tuple[Finding, ...]
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        _child(plan, profile, foreign, writing)
+        try:
+            _attack(lock, profile, foreign, writing)
+        finally:
+            os._exit(0)
     os.close(writing)
     os.close(foreign)
-    try:
-        text = _until_closed(reading)
-    finally:
-        os.close(reading)
-        # It has ended, or hangs.
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    lines = [line.split("\t", 2) for line in text.decode("utf-8", "replace").splitlines()]
-    findings = {name: Finding(name, held == "held", detail) for name, held, detail in lines}
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        found = [Finding(*json.loads(line)) for line in lines]
+    _, status = os.waitpid(child, 0)
     ended = f"the attacker ended first, with status {status}"
-    missing = (name for name in _attacks(profile, foreign=-1) if name not in findings)
-    return (*findings.values(), *(Finding(name, False, ended) for name in missing))
+    missing = _attacks(profile, foreign=-1).keys() - {each.name for each in found}
+    return (*found, *(Finding(name, False, ended) for name in sorted(missing)))
 
 
-def _child(plan: LockPlan, profile: Profile, foreign: int, writing: int) -> None:
-    """Lock, attack and end; it never returns."""
+def _attack(lock: StrictLock, profile: Profile, foreign: int, writing: int) -> None:
+    """Lock this process and try everything."""
+
+    def report(name: str, held: bool, detail: str) -> None:
+        os.write(writing, json.dumps([name, held, detail]).encode() + b"\n")
+
     try:
+        signal.alarm(PATIENCE_SECONDS)
         if profile == "program":
-            plan.lock_program()
+            lock.lock_program(LIMITS)
         else:
-            plan.lock_template()
-            if profile == "function_call":
-                call = os.fork()
-                if call:
-                    os.waitpid(call, 0)
-                    os._exit(0)
-                plan.lock_function_call()
+            lock.lock_template(LIMITS)
+        if profile == "function_call":
+            if copy := os.fork():
+                os.waitpid(copy, 0)
+                return
+            signal.alarm(PATIENCE_SECONDS)
+            lock.lock_function_call(LIMITS)
         for name, attack in _attacks(profile, foreign).items():
-            finding = _tried(name, attack)
-            held = "held" if finding.held else "broke"
-            os.write(writing, f"{name}\t{held}\t{finding.detail}\n".encode())
+            try:
+                result = attack()
+                report(name, result is None, f"it got {result}" if result else "it changed nothing")
+            except OSError as error:
+                report(name, error.errno in FORBIDDEN, os.strerror(error.errno or 0))
+            except Exception as error:
+                report(name, False, type(error).__name__)
     except BaseException as error:
-        os.write(writing, f"locking\tbroke\t{type(error).__name__}: {error}\n".encode())
-    finally:
-        os._exit(0)
-
-
-def _tried(name: str, attack: Callable[[], object]) -> Finding:
-    try:
-        result = attack()
-    except OSError as error:
-        return Finding(name, error.errno in FORBIDDEN, os.strerror(error.errno or 0))
-    except Exception as error:
-        return Finding(name, False, type(error).__name__)
-    detail = "it changed nothing" if result is None else f"it got {result}"
-    return Finding(name, result is None, detail)
+        report("locking", False, f"{type(error).__name__}: {error}")
 
 
 def _attacks(profile: Profile, foreign: int) -> dict[str, Callable[[], object]]:
@@ -120,9 +114,11 @@ def _attacks(profile: Profile, foreign: int) -> dict[str, Callable[[], object]]:
         "make a TCP socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
         "make a Unix socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
         "signal the parent": lambda: _through(os.kill, parent, 0),
-        "read the parent's memory": lambda: _called("process_vm_readv", parent, 0, 0, 0, 0, 0),
+        "read the parent's memory": lambda: _through(
+            call, "process_vm_readv", parent, 0, 0, 0, 0, 0
+        ),
         "leave the session": lambda: _through(os.setsid),
-        "make a user namespace": lambda: _called("unshare", CLONE_NEWUSER),
+        "make a user namespace": lambda: _through(call, "unshare", CLONE_NEWUSER),
         "change a file's mode": lambda: _change_mode(foreign),
         "start a program": lambda: os.execv("/bin/true", ["true"]),
         # The last: nothing more would be reported.
@@ -133,8 +129,8 @@ def _attacks(profile: Profile, foreign: int) -> dict[str, Callable[[], object]]:
     return attacks
 
 
-def _through(call: Callable[..., object], *arguments: object) -> str:
-    call(*arguments)
+def _through(function: Callable[..., object], *arguments: object) -> str:
+    function(*arguments)
     return "through"
 
 
@@ -162,23 +158,3 @@ def _fork() -> str:
         os._exit(0)
     os.waitpid(child, 0)
     return "a process"
-
-
-def _called(name: str, *arguments: int) -> str:
-    architecture = this_architecture()
-    number = architecture.number(name) if architecture is not None else None
-    if number is None:
-        raise OSError(errno.EINVAL, f"{name} isn't known here")
-    return _through(syscall, number, *arguments)
-
-
-def _until_closed(descriptor: int) -> bytes:
-    text = b""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    while poll.poll(PATIENCE_SECONDS * 1000):
-        part = os.read(descriptor, 1 << 16)
-        if not part:
-            break
-        text += part
-    return text

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.sandbox.locking.syscalls import HIGHEST, Architecture, syscall
+from guerdon.sandbox.locking.syscalls import HIGHEST, Architecture, call
 
 # What the kernel does with a call (linux/seccomp.h); an errno is the low half of its answer.
 _ERRNO = 0x0005_0000
@@ -75,79 +75,47 @@ class arg:
 
     index: int
 
-    def among(self, *values: int) -> Condition:
-        """It is one of these."""
-        return Condition(self.index, values)
+    def among(self, *values: int, mask: int = _WORD) -> Condition:
+        """It is one of these, in the bits of the mask."""
+        return Condition(self.index, values, mask)
 
-    def equals(self, value: int) -> Condition:
-        """It is this."""
-        return Condition(self.index, (value,))
-
-    def is_not(self, *values: int) -> Condition:
-        """It is different from all of these."""
-        return Condition(self.index, values, negated=True)
-
-    def is_null(self) -> Condition:
-        """It is a null pointer."""
-        return Condition(self.index, (0,), wide=True)
+    def is_not(self, *values: int, mask: int = _WORD) -> Condition:
+        """It is different from all of these, in the bits of the mask."""
+        return Condition(self.index, values, mask, negated=True)
 
     def is_long(self, value: int) -> Condition:
         """It is this, in all 64 bits."""
         return Condition(self.index, (value,), wide=True)
 
-    def without(self, *flags: int) -> Condition:
-        """It has none of these flags."""
-        bits = 0
-        for flag in flags:
-            bits |= flag
-        return Condition(self.index, (0,), mask=bits)
 
-    def having(self, flag: int) -> Condition:
-        """It has this flag."""
-        return Condition(self.index, (flag,), mask=flag)
-
-    def masked(self, mask: int, *values: int) -> Condition:
-        """Of these bits it has one of these."""
-        return Condition(self.index, values, mask=mask)
-
-    def not_masked(self, mask: int, *values: int) -> Condition:
-        """Of these bits it has none of these."""
-        return Condition(self.index, values, mask=mask, negated=True)
+# What is done with a call: an answer, or the conditions of each use that is allowed.
+Alternatives = tuple[tuple[Condition, ...], ...]
+Verdict = int | Alternatives
 
 
-class Call:
-    """A system call in the uses for which all conditions are true.
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The verdict on some system calls; `allow` makes those that allow.
 
-    Several of one name in a policy are alternatives.
+    Several rules with conditions for one call are alternatives.
+
+    Attributes:
+        names: The calls, with spaces between them.
+        verdict: An answer, or the conditions under which they are allowed.
     """
 
-    __slots__ = ("name", "only")
-
-    def __init__(self, name: str, *only: Condition) -> None:
-        self.name = name
-        self.only = only
+    names: str
+    verdict: Verdict
 
 
-class Group:
-    """System calls that get the same answer.
+def allow(names: str, *conditions: Condition) -> Rule:
+    """Allow calls, where all conditions are true.
 
     Args:
-        *calls: Their names, with spaces between them, or `Call` for some uses only.
-        answer: What the kernel does with them.
-
-    Raises:
-        InvalidArgumentError: A call that isn't allowed has conditions.
+        names: The calls, with spaces between them.
+        *conditions: What their arguments must be.
     """
-
-    __slots__ = ("answer", "calls")
-
-    def __init__(self, *calls: str | Call, answer: int = ALLOW) -> None:
-        self.answer = answer
-        self.calls: list[Call] = []
-        for call in calls:
-            self.calls += [call] if isinstance(call, Call) else map(Call, call.split())
-        if answer != ALLOW and any(call.only for call in self.calls):
-            raise InvalidArgumentError("only a call that is allowed can have conditions")
+    return Rule(names, (conditions,) if conditions else ALLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,25 +124,21 @@ class Policy:
 
     Attributes:
         name: Its name.
-        groups: The calls it names.
-        otherwise: The answer to those it doesn't name, and to other uses of a `Call`.
-        newer: The answer to those that came into the kernel after these rules.
-        native_only: It ends a process that calls in the way of another architecture.
+        rules: The calls it names. It refuses their other uses.
+        on_top: Whether it is loaded on top of another filter, and so allows all that it doesn't
+            name. Otherwise it refuses that, answers to calls that came into the kernel after these
+            rules that they are absent, and ends a process that calls in the way of another
+            architecture.
     """
 
     name: str
-    groups: tuple[Group, ...]
-    otherwise: int = REFUSE
-    newer: int = ABSENT
-    native_only: bool = True
+    rules: tuple[Rule, ...]
+    on_top: bool = False
 
 
 # Code, distance if true, distance if false, value.
 Instruction = tuple[int, int, int, int]
 Block = list[Instruction]
-# What is done with a number: an answer, or the conditions of each use that is allowed.
-Alternatives = tuple[tuple[Condition, ...], ...]
-Verdict = int | Alternatives
 
 
 class _Program(ctypes.Structure):
@@ -226,7 +190,7 @@ class Filter:
         """
         self.for_process(pid)
         try:
-            syscall(*self._arguments)
+            call("syscall", *self._arguments)
         except OSError as error:
             raise SandboxError(f"the filter of system calls was refused: {error}") from error
 
@@ -248,8 +212,7 @@ def assemble(policy: Policy, architecture: Architecture) -> Filter:
     Raises:
         InvalidArgumentError: The policy names an unknown call, or one in two contrary ways.
     """
-    block = _prologue(policy, architecture)
-    block += _search(_segments(_verdicts(policy, architecture), policy), policy.otherwise)
+    block = _prologue(policy, architecture) + _search(_segments(policy, architecture))
     words = [0 if value == OWN_PID else value & _WORD for *_, value in block]
     code = b"".join(
         struct.pack("=HBBI", *instruction[:3], word)
@@ -261,7 +224,7 @@ def assemble(policy: Policy, architecture: Architecture) -> Filter:
 
 def _prologue(policy: Policy, architecture: Architecture) -> Block:
     number: Block = [(LOAD, 0, 0, NUMBER_AT)]
-    if not policy.native_only:
+    if policy.on_top:
         return number
     block: Block = [
         (LOAD, 0, 0, ARCHITECTURE_AT),
@@ -277,52 +240,53 @@ def _prologue(policy: Policy, architecture: Architecture) -> Block:
 def _verdicts(policy: Policy, architecture: Architecture) -> dict[int, Verdict]:
     """What is done with each number that the policy names."""
     verdicts: dict[int, Verdict] = {}
-    for group in policy.groups:
-        for call in group.calls:
-            number = architecture.number(call.name)
+    for rule in policy.rules:
+        for name in rule.names.split():
+            number = architecture.number(name)
             if number is None:
                 continue
-            known = verdicts.get(number, ())
-            if isinstance(known, int) or (known and not call.only):
-                raise InvalidArgumentError(f"{policy.name} has two answers to {call.name}")
-            verdicts[number] = (*known, call.only) if call.only else group.answer
+            if number not in verdicts:
+                verdicts[number] = rule.verdict
+                continue
+            known = verdicts[number]
+            if isinstance(known, int) or isinstance(rule.verdict, int):
+                raise InvalidArgumentError(f"{policy.name} has two answers to {name}")
+            verdicts[number] = known + rule.verdict
     return verdicts
 
 
-def _segments(verdicts: dict[int, Verdict], policy: Policy) -> list[tuple[int, Verdict]]:
+def _segments(policy: Policy, architecture: Architecture) -> list[tuple[int, Verdict]]:
     """The verdicts in the order of numbers, each with the first number that it applies to."""
+    verdicts = _verdicts(policy, architecture)
+    otherwise, newer = (ALLOW, ALLOW) if policy.on_top else (REFUSE, ABSENT)
     segments: list[tuple[int, Verdict]] = []
-    for number in range(HIGHEST + 1):
-        verdict = verdicts.get(number, policy.otherwise)
+    for number in range(HIGHEST + 2):
+        verdict = verdicts.get(number, otherwise) if number <= HIGHEST else newer
         if not segments or segments[-1][1] != verdict:
             segments.append((number, verdict))
-    if segments[-1][1] != policy.newer:
-        segments.append((HIGHEST + 1, policy.newer))
     return segments
 
 
-def _search(segments: list[tuple[int, Verdict]], otherwise: int) -> Block:
+def _search(segments: list[tuple[int, Verdict]]) -> Block:
     """Find the segment that a number is in."""
     if len(segments) == 1:
         verdict = segments[0][1]
-        return [(RETURN, 0, 0, verdict)] if isinstance(verdict, int) else _ways(verdict, otherwise)
+        return [(RETURN, 0, 0, verdict)] if isinstance(verdict, int) else _ways(verdict)
     # Halved by what there is to write, not by count, so that jumps stay short.
     sizes = [0]
     for _, verdict in segments:
         sizes.append(sizes[-1] + (1 if isinstance(verdict, int) else 4 * len(verdict)))
     middle = min(max(bisect_left(sizes, sizes[-1] / 2), 1), len(segments) - 1)
-    below = _search(segments[:middle], otherwise)
-    above = _search(segments[middle:], otherwise)
+    below, above = _search(segments[:middle]), _search(segments[middle:])
     pivot = segments[middle][0]
     if len(below) <= FARTHEST:
         return [(IF_AT_LEAST, len(below), 0, pivot), *below, *above]
     return [(IF_AT_LEAST, 0, 1, pivot), (JUMP, 0, 0, len(below)), *below, *above]
 
 
-def _ways(alternatives: Alternatives, otherwise: int) -> Block:
-    """Allow what fits one of the alternatives."""
-    # A policy that allows the rest refuses other uses of what it names.
-    block: Block = [(RETURN, 0, 0, REFUSE if otherwise == ALLOW else otherwise)]
+def _ways(alternatives: Alternatives) -> Block:
+    """Allow what fits one of the alternatives, and refuse the rest."""
+    block: Block = [(RETURN, 0, 0, REFUSE)]
     for conditions in reversed(alternatives):
         way: Block = [(RETURN, 0, 0, ALLOW)]
         for condition in reversed(conditions):

@@ -1,9 +1,9 @@
-"""`LockPlan`: the steps that make a process ``strict``, in their order.
+"""How processes are limited and locked, by level: `LimitsLock` for ``process``, `StrictLock`.
 
 ::
 
-    supervisor  prepare()               rules are read, filters assembled; nothing is locked
-    ├─ program  lock_program(folder)    files, user, system calls
+    supervisor  StrictLock(read)        rules are read, filters assembled; nothing is locked
+    ├─ program  lock_program()          limits, files, user, system calls
     └─ template lock_template()         the same; it may still fork and load a filter
        └─ call  lock_function_call()    no process any more, no signal but to itself
 
@@ -13,20 +13,21 @@ since it forbids all the others.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from guerdon.errors import SandboxError, SandboxUnavailableError
+from guerdon.errors import SandboxError
 from guerdon.sandbox.locking import privileges, rules
-from guerdon.sandbox.locking.filters import Filter, assemble
-from guerdon.sandbox.locking.landlock import FileRules, abi_version, restrict
+from guerdon.sandbox.locking.filters import assemble
+from guerdon.sandbox.locking.landlock import FileRules, abi_version
+from guerdon.sandbox.locking.privileges import Capability
+from guerdon.sandbox.locking.rlimits import limit_call, limit_memory
 from guerdon.sandbox.locking.syscalls import (
     ARCHITECTURES,
-    PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     prctl,
     this_architecture,
@@ -36,109 +37,155 @@ if TYPE_CHECKING:
     from landlockpy import Ruleset
 
 
-@dataclass(slots=True)
-class LockPlan:
-    """Everything that locking needs, made before the fork; `prepare` makes it.
+class LimitsLock:
+    """What a process does to itself at the level ``process``: it limits what it may use.
+
+    Attributes:
+        uid: The user that it becomes; None for the present one.
+        closed_groups: Whether no process can leave its process group.
+        descriptors: What a locked template must keep open, for limiting its calls.
+    """
+
+    uid: int | None = None
+    closed_groups = False
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def facts(self) -> dict[str, str]:
+        """What is in force on this machine, for people to read."""
+        return {}
+
+    @contextlib.contextmanager
+    def fork(self, folder: str | None) -> Iterator[None]:
+        """In the supervisor, around the fork of a program that may write into a folder."""
+        yield
+
+    def lock_program(self, limits: dict[str, Any]) -> None:
+        """In a call that runs a program.
+
+        Raises:
+            SandboxError: A step was refused; the process must end then, here as elsewhere.
+        """
+        _die_with_parent()
+        limit_call(limits, uid=None)
+
+    def lock_template(self, limits: dict[str, Any]) -> None:
+        """In a template, before it imports the user's code; here, calls are limited one by one."""
+        _die_with_parent()
+
+    def limit_calls(self, limits: dict[str, Any]) -> None:
+        """In a locked template, before it begins to answer calls, or to fork them."""
+        limit_memory(limits)
+
+    def lock_function_call(self, limits: dict[str, Any]) -> None:
+        """In a copy of a locked template."""
+        self.lock_program(limits)
+
+    def lock_reused(self) -> None:
+        """In a template that answers calls itself: no limit that adds up over calls."""
+
+    def close(self) -> None:
+        """Release what it has reserved."""
+
+
+class StrictLock(LimitsLock):
+    """The lock of the level ``strict``: files, user and system calls, beside the limits.
+
+    Args:
+        read: Files and folders that may be read, with all that is under them.
 
     Attributes:
         files: Which files may be read.
-        uid: The user to become; None stays the present one.
         keep: The capability that reading needs if other users can't read the files; usually None.
+
+    Raises:
+        SandboxError: No user is left to become, or it couldn't read the files.
     """
 
-    files: FileRules
-    uid: int | None
-    keep: int | None
-    _filters: dict[str, Filter] = field(repr=False)
-    _parent: int = field(default_factory=os.getpid, repr=False)
+    closed_groups = True
 
-    @classmethod
-    def prepare(
-        cls,
-        read: Sequence[str],
-        *,
-        optional_read: Sequence[str] = (),
-        uid: int | None = None,
-    ) -> LockPlan:
-        """Read the rules and assemble the filters.
-
-        Args:
-            read: Files and folders that may be read, with all that is under them.
-            optional_read: The same, left out where they don't exist.
-            uid: A reserved user's number; needed if this is root, and impossible otherwise.
-
-        Raises:
-            SandboxUnavailableError: Something is missing on this machine.
-            SandboxError: Root without a user to become.
-            InvalidArgumentError: A path isn't absolute, or one of ``read`` doesn't exist.
-        """
-        architecture = this_architecture()
-        missing = requirements()
-        if missing or architecture is None:
-            raise _unavailable("; ".join(missing), missing)
-        if (uid is None) != (os.geteuid() != 0):
-            need = (
-                "root needs a user to become" if uid is None else "only root becomes another user"
-            )
-            raise SandboxError(f"uid is {uid}; {need}")
-        files = FileRules(read, optional_read)
-        shut = privileges.unreachable(files.paths)
-        keep = privileges.reading_capability() if shut else None
-        if shut and uid is not None and keep is None:
-            unreadable = [f"other users can't read {path}: chmod -R o+rX {path}" for path in shut]
-            raise _unavailable(f"other users can't read {shut[0]}", unreadable)
-        abi = abi_version()
+    def __init__(self, read: Sequence[str]) -> None:
+        super().__init__()
+        self.files = FileRules(read)
+        shut = privileges.unreachable(self.files.paths)
+        self.keep = privileges.reading_capability() if shut else None
+        root = os.geteuid() == 0
+        if root and shut and self.keep is None:
+            raise SandboxError(f"other users can't read {shut[0]}: chmod -R o+rX {shut[0]}")
+        self._user = privileges.ReservedUser() if root else None
+        self.uid = self._user.uid if self._user is not None else None
+        architecture, abi = this_architecture(), abi_version()
+        assert architecture is not None  # see `requirements`
         policies = (rules.template(abi), rules.program(abi), rules.function_call())
-        filters = {policy.name: assemble(policy, architecture) for policy in policies}
-        return cls(files, uid, keep, filters)
+        self._filters = {policy.name: assemble(policy, architecture) for policy in policies}
+        self._parent = os.getpid()
+        self._built: Ruleset | None = None
 
-    def lock_template(self) -> None:
-        """Lock a process that is to import a function and to fork its calls.
+    def facts(self) -> dict[str, str]:
+        """What is in force on this machine, for people to read."""
+        found = facts() | {"calls run as": "this user" if self.uid is None else str(self.uid)}
+        return found if self.keep is None else found | {"capability kept": self.keep.name}
 
-        Raises:
-            SandboxError: A step was refused; the process must end then.
-        """
-        self._lock("template", None, None)
+    @contextlib.contextmanager
+    def fork(self, folder: str | None) -> Iterator[None]:
+        """Build the file rules of the process that is forked meanwhile."""
+        with self.files.build(folder) as self._built:
+            yield
+        self._built = None
+
+    def lock_program(self, limits: dict[str, Any]) -> None:
+        """Limit it, then lock it."""
+        self._lock("program", limits)
+
+    def lock_template(self, limits: dict[str, Any]) -> None:
+        """Limit it, then lock it."""
+        self.descriptors = [os.open("/proc/self/statm", os.O_RDONLY)]
+        self._lock("template", limits)
         self._parent = os.getpid()
 
-    def lock_program(self, write: str | None = None, built: Ruleset | None = None) -> None:
-        """Lock a process that is to run a program.
+    def limit_calls(self, limits: dict[str, Any]) -> None:
+        """Limit the memory of the template, and so that of its copies."""
+        limit_memory(limits, self.descriptors[0])
 
-        Args:
-            write: A folder that it may write in; None for none. As another user it must own it.
-            built: The rules of its files, if they were built before the fork.
-
-        Raises:
-            SandboxError: A step was refused; the process must end then.
-        """
-        self._lock("program", write, built)
-
-    def lock_function_call(self) -> None:
-        """Lock a call in a copy of a locked template, or in the template itself.
-
-        Raises:
-            SandboxError: The kernel refused the filter; the process must end then.
-        """
+    def lock_function_call(self, limits: dict[str, Any]) -> None:
+        """Load the filter of a call; it has the limits of its template."""
         # It ends with the template all the same: what ends that ends its group.
         self._filters["function_call"].load(os.getpid())
 
-    def _lock(self, name: str, write: str | None, built: Ruleset | None) -> None:
-        # No program that is started from here on gives a privilege; a filter requires that.
-        _set(PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
-        if built is None:
-            with self.files.build(write) as built:
-                restrict(built)
-        else:
-            restrict(built)
-        if self.uid is not None:
-            privileges.drop(self.uid, keep=self.keep)
-        else:
-            privileges.give_up(keep=self.keep)
-        # After the change of user, which would undo it.
-        _set(PR_SET_PDEATHSIG, signal.SIGKILL, "PR_SET_PDEATHSIG")
+    def lock_reused(self) -> None:
+        """Load the filter of a call in the template itself."""
+        self._filters["function_call"].load(os.getpid())
+
+    def close(self) -> None:
+        """Release the user."""
+        if self._user is not None:
+            self._user.close()
+
+    def _lock(self, policy: str, limits: dict[str, Any]) -> None:
+        try:
+            limit_call(limits, uid=self.uid)
+            with self._built or self.files.build() as built:
+                # No program that is started from here on gives a privilege, either; the filter
+                # requires that.
+                built.restrict()
+            if self.uid is not None:
+                privileges.drop(self.uid, keep=self.keep)
+            else:
+                privileges.give_up(keep=self.keep)
+            # After the change of user, which would undo it.
+            _die_with_parent()
+        except OSError as error:
+            raise SandboxError(f"locking was refused: {error}") from error
         if os.getppid() != self._parent:
             raise SandboxError("what started this process has ended already, or is another")
-        self._filters[name].load(os.getpid())
+        self._filters[policy].load(os.getpid())
+
+
+def _die_with_parent() -> None:
+    """Be killed when the parent ends, on Linux; a change of user undoes it."""
+    if sys.platform == "linux":
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def requirements() -> list[str]:
@@ -164,17 +211,17 @@ def requirements() -> list[str]:
     if not os.path.isdir("/proc/self/task"):
         missing.append("/proc isn't mounted: mount -t proc proc /proc")
     else:
-        missing += _missing_seccomp()
+        if not os.path.exists("/proc/sys/kernel/seccomp/actions_avail"):
+            missing.append(
+                "the kernel has no seccomp filters: use a kernel of 4.14 or later with "
+                "CONFIG_SECCOMP_FILTER=y"
+            )
         missing += _missing_for_root() if os.geteuid() == 0 else []
     return missing + _missing_landlock()
 
 
-def facts(plan: LockPlan | None = None) -> dict[str, str]:
-    """What is in force on this machine, for people to read.
-
-    Args:
-        plan: How processes are locked; None reports the machine alone.
-    """
+def facts() -> dict[str, str]:
+    """What this machine has for ``strict``, for people to read."""
     if sys.platform != "linux":
         return {"platform": sys.platform}
     found = {"architecture": os.uname().machine, "kernel": os.uname().release}
@@ -184,31 +231,16 @@ def facts(plan: LockPlan | None = None) -> dict[str, str]:
         found["Landlock"] = "landlockpy is not installed"
     except OSError as error:
         found["Landlock"] = f"refused: {error}"
-    if plan is not None:
-        found["calls run as"] = "this user" if plan.uid is None else str(plan.uid)
-        if plan.keep is not None:
-            found["capability kept"] = privileges.CAPABILITY_NAMES[plan.keep]
     return found
 
 
-def _set(option: int, value: int, name: str) -> None:
-    try:
-        prctl(option, value)
-    except OSError as error:
-        raise SandboxError(f"{name} was refused: {error}") from error
-
-
-def _unavailable(why: str, missing: Sequence[str]) -> SandboxUnavailableError:
-    return SandboxUnavailableError(
-        f"strict doesn't work here: {why}", level="strict", missing=missing
-    )
-
-
 def _missing_for_root() -> list[str]:
+    permitted = privileges.permitted_capabilities()
     missing = [
-        f"root has no {name} here: docker run --cap-add={name.removeprefix('CAP_')}, or run as an "
-        "ordinary user: docker run --user 1000"
-        for name in privileges.missing_privileges()
+        f"root has no {wanted.name} here: docker run --cap-add={wanted.name.removeprefix('CAP_')}, "
+        "or run as an ordinary user: docker run --user 1000"
+        for wanted in (Capability.CAP_SETUID, Capability.CAP_SETGID, Capability.CAP_KILL)
+        if not permitted >> wanted & 1
     ]
     if not privileges.has_spare_users():
         missing.append(
@@ -216,15 +248,6 @@ def _missing_for_root() -> list[str]:
             "map 65536 users into it (/etc/subuid, /etc/subgid)"
         )
     return missing
-
-
-def _missing_seccomp() -> list[str]:
-    if os.path.exists("/proc/sys/kernel/seccomp/actions_avail"):
-        return []
-    return [
-        "the kernel has no seccomp filters: use a kernel of 4.14 or later with "
-        "CONFIG_SECCOMP_FILTER=y"
-    ]
 
 
 def _missing_landlock() -> list[str]:

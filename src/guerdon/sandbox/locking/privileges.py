@@ -12,29 +12,26 @@ import ctypes
 import os
 import random
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
 
 from guerdon.errors import SandboxError
-from guerdon.sandbox.locking.syscalls import (
-    PR_CAP_AMBIENT,
-    PR_CAP_AMBIENT_CLEAR_ALL,
-    PR_CAPBSET_DROP,
-    PR_SET_KEEPCAPS,
-    prctl,
-    syscall,
-    this_architecture,
-)
+from guerdon.sandbox.locking.syscalls import call, prctl
 
-# linux/capability.h
-CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID = 1, 2, 5, 6, 7
-CAPABILITY_NAMES = {
-    CAP_DAC_OVERRIDE: "CAP_DAC_OVERRIDE",
-    CAP_DAC_READ_SEARCH: "CAP_DAC_READ_SEARCH",
-    CAP_KILL: "CAP_KILL",
-    CAP_SETGID: "CAP_SETGID",
-    CAP_SETUID: "CAP_SETUID",
-}
+# linux/prctl.h and linux/capability.h
+PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 8, 24, 47, 4
 CAPABILITY_VERSION_3 = 0x2008_0522
+
+
+class Capability(IntEnum):
+    """The capabilities that are needed here (linux/capability.h)."""
+
+    CAP_DAC_OVERRIDE = 1
+    CAP_DAC_READ_SEARCH = 2
+    CAP_KILL = 5
+    CAP_SETGID = 6
+    CAP_SETUID = 7
+
 
 # Numbers that by convention are not assigned: between the users that systems make and those that
 # containers map, and, in a container that has only 65536, between people and services.
@@ -66,14 +63,8 @@ class ReservedUser:
         """Release it for others."""
         self._name.close()
 
-    def __enter__(self) -> ReservedUser:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def unreachable(paths: Sequence[str]) -> list[str]:
+def unreachable(paths: Iterable[str]) -> list[str]:
     """Which of these paths a user can't read who owns no file and is in no group.
 
     Only the path itself and the folders above it are checked, not what is under it.
@@ -81,37 +72,15 @@ def unreachable(paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not _others_can_read(path)]
 
 
-def reading_capability() -> int | None:
+def reading_capability() -> Capability | None:
     """The capability to keep if files can't be read otherwise; None if this process has none.
 
     Containers lack the narrower one, which reads everything, and have the wider one. Landlock
     refuses what it allows besides.
     """
     permitted = permitted_capabilities()
-    for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
-        if permitted >> capability & 1:
-            return capability
-    return None
-
-
-def missing_privileges() -> list[str]:
-    """The capabilities that root lacks here to become another user and to kill its processes."""
-    permitted = permitted_capabilities()
-    return [
-        CAPABILITY_NAMES[capability]
-        for capability in (CAP_SETUID, CAP_SETGID, CAP_KILL)
-        if not permitted >> capability & 1
-    ]
-
-
-def has_spare_users() -> bool:
-    """Whether this user namespace has numbers that by convention are not assigned."""
-    mapped = _mapped_users()
-    return any(
-        max(numbers.start, users.start) < min(numbers.stop, users.stop)
-        for numbers in UNASSIGNED
-        for users in mapped
-    )
+    reading = (Capability.CAP_DAC_READ_SEARCH, Capability.CAP_DAC_OVERRIDE)
+    return next((capability for capability in reading if permitted >> capability & 1), None)
 
 
 def permitted_capabilities() -> int:
@@ -130,13 +99,10 @@ def give_up(*, keep: int | None = None) -> None:
         keep: One to keep.
 
     Raises:
-        SandboxError: It was refused.
+        OSError: It was refused.
     """
-    try:
-        _set_capabilities(0 if keep is None else 1 << keep)
-        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    except OSError as error:
-        raise SandboxError(f"giving up capabilities was refused: {error}") from error
+    _set_capabilities(0 if keep is None else 1 << keep)
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
 
 
 def drop(uid: int, *, keep: int | None = None) -> None:
@@ -147,18 +113,16 @@ def drop(uid: int, *, keep: int | None = None) -> None:
         keep: One capability to keep; see `reading_capability`.
 
     Raises:
-        SandboxError: A step was refused, or had no effect.
+        OSError: A step was refused.
+        SandboxError: It had no effect.
     """
-    try:
-        _empty_bounding_set()
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        if keep is not None:
-            # Else the change of user takes them all away.
-            prctl(PR_SET_KEEPCAPS, 1)
-        os.setresuid(uid, uid, uid)
-    except OSError as error:
-        raise SandboxError(f"becoming user {uid} was refused: {error}") from error
+    _empty_bounding_set()
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    if keep is not None:
+        # Else the change of user takes them all away.
+        prctl(PR_SET_KEEPCAPS, 1)
+    os.setresuid(uid, uid, uid)
     give_up(keep=keep)
     if os.getresuid() != (uid,) * 3 or os.getresgid() != (uid,) * 3 or os.getgroups():
         raise SandboxError(f"becoming user {uid} had no effect: {os.getresuid()}, {os.getresgid()}")
@@ -169,15 +133,11 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 def _set_capabilities(bits: int) -> None:
-    architecture = this_architecture()
-    number = architecture.number("capset") if architecture is not None else None
-    if number is None:
-        raise SandboxError("capabilities can't be set on this architecture")
     header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
     low, high = bits & 0xFFFF_FFFF, bits >> 32
     # Effective, permitted, inheritable, of the low 32 and then of the others.
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
-    syscall(number, ctypes.byref(header), ctypes.byref(data))
+    call("capset", ctypes.byref(header), ctypes.byref(data))
 
 
 def _empty_bounding_set() -> None:
@@ -189,14 +149,18 @@ def _empty_bounding_set() -> None:
             return
 
 
+def has_spare_users() -> bool:
+    """Whether this user namespace has numbers that by convention are not assigned."""
+    return any(_candidates())
+
+
 def _candidates() -> Iterator[int]:
     """The numbers to try, in an order that differs between processes, so that few collide."""
     mapped = _mapped_users()
     for numbers in UNASSIGNED:
         # Random: two containers don't see what the other has reserved.
         start = random.randrange(len(numbers))
-        for at in range(len(numbers)):
-            uid = numbers[(start + at) % len(numbers)]
+        for uid in (*numbers[start:], *numbers[:start]):
             if any(uid in range_ for range_ in mapped) and not _has_account(uid):
                 yield uid
 
@@ -222,15 +186,11 @@ def _has_account(uid: int) -> bool:
 def _busy_users() -> set[int]:
     """The users that processes here run as, their real and saved ones too."""
     busy: set[int] = set()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/status", "rb") as status:
-                text = status.read()
-        except OSError:
-            continue  # it has ended
-        busy.update(int(uid) for uid in text.partition(b"\nUid:")[2].partition(b"\n")[0].split())
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"Uid:"):
+                    busy.update(map(int, line.split()[1:]))
     return busy
 
 

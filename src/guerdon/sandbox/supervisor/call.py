@@ -1,4 +1,4 @@
-"""`Call`: one run that the supervisor watches, from its start to its end."""
+"""`Call`: one run that the supervisor watches, and `Calls`, which starts and ends them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from guerdon.sandbox.locking.canaries import Profile, release
+from guerdon.sandbox.locking.lock import LimitsLock, StrictLock
+from guerdon.sandbox.supervisor.channels import Started
 from guerdon.sandbox.supervisor.folders import written
-from guerdon.sandbox.supervisor.processes import Meter, deleted_files
+from guerdon.sandbox.supervisor.processes import Stat, deleted_files, memory_of, stat_of
 
 # Seconds between two searches for files without a name, which take longer than the other checks.
 SEARCH_EVERY = 0.25
@@ -22,8 +25,13 @@ class Call:
     Attributes:
         limits: ``seconds``, ``cpu``, ``memory``, ``file_bytes``, ``files``.
         pids: Returns its processes.
-        baseline: Bytes of memory that each of them shares with its parent.
+        baseline: Bytes of memory that each of them had when it was forked, and shares with its
+            parent.
+        group: Its process group; 0 if it has none of its own.
+        started: The pipe on which it reports that it has started.
         folder: Where it writes; None if it can't.
+        before: Those of its processes that ran before it, as they were then: what they had used,
+            and their threads, don't count.
         cause: Why it was ended; None if it ended by itself.
         problem: Why it couldn't be set up, which is the sandbox's fault; None if it was.
         status: Its first process's exit code, as in `subprocess`; None if it isn't known.
@@ -32,41 +40,57 @@ class Call:
     limits: dict[str, Any]
     pids: Callable[[], list[int]]
     baseline: int
+    group: int = 0
+    started: Started | None = None
     folder: str | None = None
+    before: dict[int, Stat] = field(default_factory=dict)
     cause: str | None = None
     problem: str | None = None
     status: int | None = None
     done: bool = False
     stopped: float = 0.0
-    began: float = 0.0
+    began: float = field(default_factory=monotonic)
     searched: float = 0.0
     seconds: float = 0.0
     cpu: float = 0.0
     peak: int = 0
-    meter: Meter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began, self.meter = monotonic(), Meter(self.baseline)
+    seen_cpu: float = 0.0
+    _seen: dict[tuple[int, int], float] = field(default_factory=dict)
 
     @property
-    def left(self) -> float:
-        """Seconds of wall-clock time that are left."""
-        return float(self.began + self.limits["seconds"] - monotonic())
+    def deadline(self) -> float:
+        """When its wall-clock time is over."""
+        return float(self.began + self.limits["seconds"])
 
     def exceeded(self) -> str | None:
         """The limit that it has reached, if any."""
-        limits = self.limits
-        if self.left <= 0:
+        if monotonic() >= self.deadline:
             return "timeout"
-        used = self.meter.read(self.pids())
-        self.peak = max(self.peak, used.memory + self.baseline)
-        if used.memory > limits["memory"]:
-            return "memory"
-        if used.threads > limits["processes"]:
-            return "processes"
-        if limits["cpu"] is not None and used.cpu > limits["cpu"]:
-            return "cpu"
+        memory, threads = self.measure()
+        used = {"memory": memory, "processes": threads, "cpu": self.seen_cpu}
+        for name, amount in used.items():
+            if self.limits[name] is not None and amount > self.limits[name]:
+                return name
         return self._exceeded_files()
+
+    def measure(self) -> tuple[int, int]:
+        """Bytes of memory that its processes have now, and how many threads there are in all."""
+        pids = self.pids()
+        memory = sum(max(0, memory_of(pid) - self.baseline) for pid in pids)
+        threads, waited_for = 0, 0.0
+        for pid in pids:
+            stat, before = stat_of(pid), self.before.get(pid)
+            if stat is not None and before is not None:
+                threads += stat.threads - before.threads
+                self._seen[pid, stat.began] = stat.cpu - before.cpu
+            elif stat is not None:
+                threads += 0 if stat.ended else stat.threads
+                waited_for += stat.cpu + stat.cpu_of_children
+                self._seen[pid, stat.began] = stat.cpu
+        # Children that are never waited for count only while they are seen.
+        self.seen_cpu = max(self.seen_cpu, waited_for, sum(self._seen.values()))
+        self.peak = max(self.peak, memory + self.baseline)
+        return memory, threads
 
     def _exceeded_files(self) -> str | None:
         """The limit on files that it has reached, if any."""
@@ -108,12 +132,54 @@ class Call:
         """
         self.done, self.status = True, status
         self.seconds = monotonic() - self.began
-        self.cpu = max(self.cpu + cpu, self.meter.cpu)
+        self.cpu = max(self.cpu + cpu, self.seen_cpu)
         self.peak = max(self.peak, peak)
         if self.cause is None:
             self.cause = self._exceeded_files()
+        problem = self.started.problem() if self.started is not None else None
+        # What was killed for a limit was maybe not yet set up: then the limit is the reason.
+        self.problem = None if self.cause else problem
+        self.started = None
 
     def report(self) -> dict[str, Any]:
         """What the host receives."""
         names = ("status", "cause", "problem", "seconds", "cpu", "peak")
         return {name: getattr(self, name) for name in names}
+
+
+class Calls:
+    """What starts calls and ends them.
+
+    Args:
+        config: The configuration of the worker.
+        profile: How calls are locked.
+
+    Attributes:
+        calls: Those of the request that is served.
+        wakes: Descriptors that are readable when a call has ended.
+        look_every: Seconds between two checks between requests; None needs none.
+        folder: The folder of the worker, which contains those of calls.
+        lock: How calls are limited and locked.
+        facts: What the host receives when all is ready.
+    """
+
+    look_every: float | None = None
+
+    def __init__(self, config: dict[str, Any], profile: Profile) -> None:
+        self.calls: list[Call] = []
+        self.wakes: list[int] = []
+        self.folder: str = config["folder"]
+        self.lock = LimitsLock()
+        self.facts: dict[str, Any] = {}
+        if config["level"] == "strict":
+            self.lock = lock = StrictLock(config["read"])
+            # No code of the user's runs before the lock has stopped the canaries.
+            findings = [[each.name, each.held, each.detail] for each in release(lock, profile)]
+            self.facts = {"lock": lock.facts(), "canaries": findings}
+
+    def look_idle(self) -> None:
+        """Check between requests that nothing runs."""
+
+    def last_report(self) -> dict[str, Any]:
+        """How the process ended that answers all calls itself."""
+        return {}

@@ -9,11 +9,13 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 with contextlib.suppress(ImportError):  # Windows has none
     import fcntl
+
+_Job = TypeVar("_Job")
 
 _HEADER = struct.Struct("!I")
 
@@ -26,10 +28,6 @@ _HIGH = 32
 
 _STARTED = b"\0"
 _LONGEST_PROBLEM = 2000
-
-
-class BrokenFrameError(Exception):
-    """The bytes are not a valid message."""
 
 
 def send(channel: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
@@ -49,50 +47,47 @@ def send(channel: socket.socket, message: dict[str, Any], fds: Sequence[int] = (
         channel.sendall(data)
 
 
-def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The next message with its descriptors, which the caller closes; None at the end.
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The next message with its descriptors, which the caller closes.
 
     Raises:
-        BrokenFrameError: It is not a valid message.
+        EOFError: The other end is closed.
+        ValueError: It is not a valid message.
     """
-    fds: array.array[int] = array.array("i")
-    message = None
-    try:
-        message = _receive(channel, fds)
-    finally:
-        if message is None:
-            for fd in fds:
-                os.close(fd)
-    return None if message is None else (message, list(fds))
+    head, fds, *_ = socket.recv_fds(channel, _HEADER.size, MOST_FDS)
+    with contextlib.ExitStack() as unused:
+        for fd in fds:
+            unused.callback(os.close, fd)
+        with channel.makefile("rb", buffering=0) as stream:
+            head += read_exactly(stream, _HEADER.size - len(head))
+            (length,) = _HEADER.unpack(head)
+            if length > LONGEST:
+                raise ValueError(f"a message of {length:,} bytes")
+            text = read_exactly(stream, length)
+        try:
+            message = json.loads(text)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
+        if not isinstance(message, dict):
+            raise ValueError(f"a message must be an object, got {type(message).__name__}")
+        unused.pop_all()
+    return message, fds
 
 
-def _receive(channel: socket.socket, fds: array.array[int]) -> dict[str, Any] | None:
-    data = b""
-    while len(data) < _HEADER.size:
-        room = socket.CMSG_SPACE(MOST_FDS * fds.itemsize)
-        part, control, _, _ = channel.recvmsg(_HEADER.size - len(data), room)
-        for level, kind, received in control:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                fds.frombytes(received[: len(received) - len(received) % fds.itemsize])
-        if not part:
-            return None
-        data += part
-    (length,) = _HEADER.unpack(data)
-    if length > LONGEST:
-        raise BrokenFrameError(f"a message of {length:,} bytes")
-    text = bytearray()
-    while len(text) < length:
-        part = channel.recv(length - len(text))
-        if not part:
-            return None
-        text += part
-    try:
-        message = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BrokenFrameError(str(error)) from None
-    if not isinstance(message, dict):
-        raise BrokenFrameError(f"it is {type(message).__name__}")
-    return message
+def read_exactly(stream: Any, length: int) -> bytes:
+    """So many bytes of a stream without a buffer.
+
+    Raises:
+        EOFError: It ends before.
+    """
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        count = stream.readinto(view)
+        if not count:
+            raise EOFError
+        view = view[count:]
+    return bytes(data)
 
 
 class Started:
@@ -138,6 +133,33 @@ def report_started(fd: int, problem: BaseException | None = None) -> None:
     os.close(fd)
 
 
+def start_call(fds: Sequence[int], lock: Callable[[], None], read: Callable[[int], _Job]) -> _Job:
+    """In the call: be locked, take over its descriptors, read its job, and report that it is ready.
+
+    If that fails, the process ends.
+
+    Args:
+        fds: Its descriptors from 0 on, of which the last two are those of its job, and of the pipe
+            on which it reports that it has started.
+        lock: Locks this process; it may need other descriptors.
+        read: Reads the job from its descriptor.
+    """
+    report = fds[-1]
+    try:
+        lock()
+        report = take_over(fds)
+        job = read(report - 1)
+    except MemoryError:  # the job itself is larger than it may be
+        report_started(report)
+        os.write(2, b"MemoryError\n")
+        os._exit(1)
+    except BaseException as error:
+        report_started(report, error)
+        os._exit(70)
+    report_started(report)
+    return job
+
+
 def take_over(fds: Sequence[int]) -> int:
     """Move the descriptors to 0, 1, 2 and so on, and close all others.
 
@@ -163,16 +185,6 @@ def open_streams() -> None:
     sys.stdin = sys.__stdin__ = given  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = err  # type: ignore[misc]
-
-
-def read_all(fd: int) -> bytes:
-    """The content of a file; the descriptor is closed."""
-    size = os.lseek(fd, 0, os.SEEK_END)
-    data = b""
-    while len(data) < size:  # mostly once: the kernel reads up to 2 GB
-        data += os.pread(fd, size - len(data), len(data))
-    os.close(fd)
-    return data
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -15,19 +15,19 @@ import traceback
 from time import monotonic, sleep
 from typing import Any, Protocol
 
-from guerdon.sandbox.supervisor.call import Call
+from guerdon.sandbox.locking.lock import LimitsLock
+from guerdon.sandbox.supervisor.call import Call, Calls
 from guerdon.sandbox.supervisor.channels import (
     MOST_FDS,
     Started,
     open_streams,
-    read_all,
+    read_exactly,
     receive,
-    report_started,
+    start_call,
     take_over,
     write_all,
 )
 from guerdon.sandbox.supervisor.folders import empty
-from guerdon.sandbox.supervisor.locks import LimitsLock, open_lock
 from guerdon.sandbox.supervisor.processes import (
     Stat,
     end_descendants,
@@ -56,7 +56,7 @@ SUPERVISOR, CONFIG, DESCRIPTION, JOBS = 3, 4, 5, 6
 
 # Those of a call: the standard ones, where the answer goes, the job, and last the pipe on which it
 # reports that it has started.
-ANSWER, JOB = 3, 4
+ANSWER = 3
 
 # What it reports to the supervisor: that it is ready, and of each call its exit code, the seconds
 # of processor time, and the bytes of memory at most. No more is done between two forks than must
@@ -84,6 +84,10 @@ class Callee(Protocol):
         ...
 
 
+# Why a call fails whose template has ended.
+LOST = "the process that has imported the function has ended"
+
+
 class OpeningFailedError(Exception):
     """A template that ended, or took too long, before it was ready.
 
@@ -96,7 +100,7 @@ class OpeningFailedError(Exception):
         self.report = report
 
 
-class FunctionCalls:
+class FunctionCalls(Calls):
     """Starts calls of a function, one at a time, and ends them; see `ProgramCalls`.
 
     The template has run the function's file: its reports are believed no further than they concern
@@ -104,16 +108,13 @@ class FunctionCalls:
     """
 
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
-        self.calls: list[Call] = []
+        super().__init__(config, "function_call")
         self._final: dict[str, Any] | None = None
-        self._started: Started | None = None
-        self._base = config["folder"]
-        self._lock = open_lock(config)
         self._channel, theirs = socket.socketpair()
         self._group = os.fork()
         if self._group == 0:
             try:
-                serve(config, theirs, fds, self._lock)
+                serve(config, theirs, fds, self.lock)
             finally:
                 os._exit(70)
         theirs.close()
@@ -125,7 +126,7 @@ class FunctionCalls:
         self.wakes = [self._channel.fileno()]
         self._await_opening(config["opening"], host)
         self._limits, self._reuse = config["limits"], config["reuse"]
-        self.look_every: float | None = REUSED_LOOK if self._reuse else IDLE_LOOK
+        self.look_every = REUSED_LOOK if self._reuse else IDLE_LOOK
         self._looked, self._called = monotonic(), False
         self._baseline, self._stat = memory_of(self._group), stat_of(self._group)
 
@@ -135,22 +136,23 @@ class FunctionCalls:
         poller = select.poll()
         for channel in (self._channel, host):
             poller.register(channel, select.POLLIN)
-        while call.cause is None:
+        ended = False
+        while call.cause is None and not ended:
             ready = [fd for fd, _ in poller.poll(20)]
             if host.fileno() in ready:
-                frame = receive(host)
-                call.cause = "host" if frame is None else str(frame[0].get("end", "host"))
-            elif ready:
-                report = self._report()
-                if report == READY and self._alone():
-                    return
-                if report == READY:
-                    # No limit would count what an import leaves running.
-                    call.cause = "left_running"
-                elif not self._ends():
-                    call.cause = "meddled"
-                break
-            call.cause = call.cause or call.exceeded()
+                try:
+                    call.cause = receive(host)[0]["end"]
+                except EOFError:
+                    call.cause = "host"
+            elif not ready:
+                call.cause = call.exceeded()
+            elif self._report() != READY:
+                ended = self._ends()
+                call.cause = None if ended else "meddled"
+            elif self._alone():
+                return
+            else:  # no limit would count what an import leaves running
+                call.cause = "left_running"
         self._end(call)
         raise OpeningFailedError(call.report())
 
@@ -166,14 +168,13 @@ class FunctionCalls:
         found = (pid for pid in members(os.getpid()) if pid != self._group)
         return [pid for pid in found if (stat := stat_of(pid)) is not None and not stat.ended]
 
+    def _pids(self) -> list[int]:
+        return [self._group, *self._others()]
+
     def _alone(self) -> bool:
         """Whether the template is one thread, without other processes."""
         stat = stat_of(self._group)
         return stat is None or (stat.threads == 1 and not self._others())
-
-    def facts(self) -> dict[str, Any]:
-        """What the host receives when all is ready."""
-        return self._lock.facts()
 
     def look_idle(self) -> None:
         """Between requests: end a template in which something runs."""
@@ -223,15 +224,12 @@ class FunctionCalls:
         if monotonic() - self._looked > IDLE_LOOK:
             self.look_idle()
         self._called = True
-        call = Call(job, lambda: [self._group, *self._others()], self._baseline)
         # The template waits meanwhile; what it does instead counts, too.
-        if (stat := stat_of(self._group)) is not None:
-            call.meter.leave_out(self._group, stat)
+        stat = stat_of(self._group)
+        before = {} if stat is None else {self._group: stat}
+        started = Started()
+        call = Call(job, self._pids, self._baseline, started=started, before=before)
         self.calls.append(call)
-        if not self._group:
-            self._lost(call)
-            return
-        started = self._started = Started()
         try:
             socket.send_fds(self._channel, [b"\0"], [*fds, started.writing])
         except OSError:
@@ -252,18 +250,13 @@ class FunctionCalls:
             assert 0 <= peak < MOST
         except (AssertionError, struct.error):
             self._lost(call)
-            return
-        call.ended(status, cpu, peak)
-        assert self._started is not None
-        problem = self._started.problem()
-        self._started = None
-        call.problem = None if call.cause else problem
+        else:
+            call.ended(status, cpu, peak)
 
     def _lost(self, call: Call) -> None:
         """Record that the template has ended."""
-        call.problem = "the process that holds the imported function has ended"
         self._end(call)
-        call.done = True
+        call.problem, call.done = LOST, True
 
     def stop(self, call: Call) -> None:
         """Kill what the template has forked."""
@@ -272,14 +265,15 @@ class FunctionCalls:
 
     def end_all(self) -> str | None:
         """End what is left of the call, and return what failed."""
-        if self._started is not None:
-            self._started.close()
-            self._started = None
+        for call in self.calls:
+            if call.started is not None:
+                call.started.close()
+                call.started = None
         if self._group == 0:
-            return "the process that holds the imported function has ended"
-        if not self._lock.closed_groups:  # elsewhere a call can neither fork nor write
+            return LOST
+        if not self.lock.closed_groups:  # elsewhere a call can neither fork nor write
             self.stop(self.calls[0])
-            empty(self._base)
+            empty(self.folder)
         return None
 
     def last_report(self) -> dict[str, Any]:
@@ -296,7 +290,7 @@ class FunctionCalls:
         self._channel.close()
         self._end()
         end_descendants(os.getpid())
-        self._lock.close()
+        self.lock.close()
 
 
 # In the template ----------------------------------------------------------------------------------
@@ -328,33 +322,50 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
     lock.descriptors = list(range(last + 1 - len(kept), last + 1))
     supervisor = socket.socket(fileno=SUPERVISOR)
     open_streams()
-    callee: Callee = load(read_all(CONFIG))
+    with open(CONFIG, "rb") as file:
+        callee: Callee = load(file.read())
     with open(DESCRIPTION, "wb") as file:
         file.write(callee.description)
+    lock.limit_calls(config["limits"])
     if config["reuse"]:
-        lock.lock_reused(config["limits"])
+        lock.lock_reused()
         supervisor.send(READY)
-        _answer_here(callee)
+        with contextlib.suppress(EOFError), open(JOBS, "r+b", buffering=0) as stream:
+            while True:
+                (length,) = _LENGTH.unpack(read_exactly(stream, _LENGTH.size))
+                answer = callee.answer(read_exactly(stream, length))
+                write_all(JOBS, _LENGTH.pack(len(answer)) + answer)
     else:
-        lock.limit_calls(config["limits"])
         callee.warm_up()
         gc.disable()  # a call is over before there is much to collect
         gc.collect()
         gc.freeze()  # nothing of it is visited, and so copied, in the calls
         supervisor.send(READY)
         while fds := socket.recv_fds(supervisor, 1, MOST_FDS)[1]:
-            _fork(callee, supervisor, fds, lock)
+            _fork(callee, supervisor, fds, lock, config["limits"])
     os._exit(0)
 
 
-def _fork(callee: Callee, supervisor: socket.socket, fds: list[int], lock: LimitsLock) -> None:
+def _fork(
+    callee: Callee,
+    supervisor: socket.socket,
+    fds: list[int],
+    lock: LimitsLock,
+    limits: dict[str, Any],
+) -> None:
     """Fork a call, wait for it, and report how it ended."""
     pid = os.fork()
     if pid == 0:
+        code = 70
         try:
-            _call(callee, fds, lock)
+            given = [os.open(os.devnull, os.O_RDONLY), *fds]
+            job = start_call(given, lambda: lock.lock_function_call(limits), _content)
+            write_all(ANSWER, callee.answer(job))
+            code = 0
+        except BaseException:  # it answers whatever the function does: this is not its doing
+            traceback.print_exc()
         finally:
-            os._exit(70)
+            os._exit(code)
     _, status, used = os.wait4(pid, 0)  # first: what is touched before it has ended is copied
     for fd in fds:
         os.close(fd)
@@ -362,45 +373,6 @@ def _fork(callee: Callee, supervisor: socket.socket, fds: list[int], lock: Limit
     supervisor.send(ENDED.pack(code, used.ru_utime + used.ru_stime, used.ru_maxrss << 10))
 
 
-def _call(callee: Callee, fds: list[int], lock: LimitsLock) -> None:
-    """In a copy of the template: answer one job, and end."""
-    report = fds[-1]
-    try:
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        lock.lock_function_call()
-        report = take_over([nothing, *fds])
-        job = read_all(JOB)
-    except MemoryError:  # the job itself is larger than it may be
-        report_started(report)
-        os.write(2, b"MemoryError\n")
-        os._exit(1)
-    except BaseException as error:
-        report_started(report, error)
-        os._exit(70)
-    report_started(report)
-    try:
-        write_all(ANSWER, callee.answer(job))
-    except BaseException:  # it answers whatever the function does, so that this is not its doing
-        traceback.print_exc()
-        os._exit(70)
-    os._exit(0)
-
-
-def _answer_here(callee: Callee) -> None:
-    """Answer one job after the other, without a process of its own for each."""
-    with open(JOBS, "r+b", buffering=0) as stream:
-        while head := _exactly(stream, _LENGTH.size):
-            answer = callee.answer(_exactly(stream, _LENGTH.unpack(head)[0]))
-            write_all(JOBS, _LENGTH.pack(len(answer)) + answer)
-
-
-def _exactly(stream: Any, length: int) -> bytes:
-    """So many bytes; none if the stream has ended."""
-    data = bytearray(length)
-    view, got = memoryview(data), 0
-    while got < length:
-        count = stream.readinto(view[got:])
-        if not count:
-            return b""
-        got += count
-    return bytes(data)
+def _content(fd: int) -> bytes:
+    with open(fd, "rb", buffering=0) as file:
+        return file.read()

@@ -48,10 +48,7 @@ def main(fd: int, own: Sequence[str]) -> None:
     sys.path[:] = [each for each in sys.path if each not in own]
     channel = socket.socket(fileno=fd)
     channel.set_inheritable(False)
-    first = receive(channel)
-    if first is None:
-        return
-    config, fds = first
+    config, fds = receive(channel)
     adopt_orphans()
     try:
         supervise(channel, config, fds)
@@ -65,7 +62,7 @@ def supervise(channel: socket.socket, config: dict[str, Any], fds: list[int]) ->
     """Start what calls are copies of, and serve the host until it goes."""
     kind = ProgramCalls if config["kind"] == "programs" else FunctionCalls
     try:
-        starter = kind(config, fds, channel)
+        calls = kind(config, fds, channel)
     except OpeningFailedError as error:
         reply(channel, {"failed": str(error), "ended": [error.report]})
         return
@@ -73,26 +70,19 @@ def supervise(channel: socket.socket, config: dict[str, Any], fds: list[int]) ->
         reply(channel, {"failed": f"{type(error).__name__}: {error}"})
         return
     with contextlib.ExitStack() as stack:
-        stack.callback(starter.close)
+        stack.callback(calls.close)
         woken = stack.enter_context(wakes_on_child())
-        send(channel, {"ready": starter.facts()})
-        supervisor = Supervisor(channel, starter, woken)
-        while supervisor.serve_one():
-            pass
+        send(channel, {"ready": calls.facts})
+        supervisor = Supervisor(channel, calls, woken)
+        with contextlib.suppress(EOFError):  # the host has closed its end
+            while supervisor.serve_one():
+                pass
 
 
 def reply(host: socket.socket, message: dict[str, Any]) -> None:
     """Send the host a message, if it is still there."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         send(host, message)
-
-
-class HostGoneError(Exception):
-    """The host has closed its end."""
-
-
-class StuckError(Exception):
-    """A process that can't be ended."""
 
 
 class Supervisor:
@@ -113,43 +103,32 @@ class Supervisor:
             self.poller.register(fd, select.POLLIN)
 
     def serve_one(self) -> bool:
-        """Serve a request; False if the host has gone."""
+        """Serve a request; False if no other can be served.
+
+        Raises:
+            EOFError: The host has closed its end.
+        """
         self.wait_for_request()
-        request = receive(self.channel)
-        if request is None:
-            return False
-        message, fds = request
-        if "end" in message:
-            return True  # of a call that had ended meanwhile
+        message, fds = receive(self.channel)
         if "ask" in message:
             reply(self.channel, {"ended": [self.starter.last_report()]})
             return False
+        if "end" in message:
+            return True  # of a call that had ended meanwhile
         try:
             self.start(message["jobs"], fds)
-        except (OSError, EOFError, MemoryError) as error:
-            self.starter.end_all()
-            reply(self.channel, {"failed": f"{type(error).__name__}: {error}"})
-            return True
-        finally:
-            for fd in fds:
-                os.close(fd)
-        try:
             self.watch()
-        except HostGoneError:
-            return False
-        except StuckError as error:
-            reply(self.channel, {"failed": str(error)})
+        except (OSError, MemoryError) as error:
+            reply(self.channel, {"failed": f"{type(error).__name__}: {error}"})
             return False
         finally:
             problem = self.starter.end_all()
-        answer: dict[str, Any] = {"ended": [call.report() for call in self.starter.calls]}
-        if problem:
-            answer["problem"] = problem
-        reply(self.channel, answer)
+        reports = [call.report() for call in self.starter.calls]
+        reply(self.channel, {"ended": reports, "problem": problem})
         return problem is None
 
     def wait_for_request(self) -> None:
-        """Wait for a message of the host, and look now and then at what should be idle."""
+        """Wait for a message of the host, and check now and then what should be idle."""
         every = self.starter.look_every
         poller = select.poll()
         poller.register(self.channel, select.POLLIN)
@@ -160,50 +139,54 @@ class Supervisor:
         """Start the calls of a request, which share its descriptors out among them."""
         self.starter.calls.clear()
         each = len(fds) // len(jobs)
-        for number, job in enumerate(jobs):
-            # Their processes are counted together. The last one checks the others, and has room
-            # for its own whatever they do.
-            others = sum(other["processes"] for other in jobs[:-1])
-            job["others"] = others if number == len(jobs) - 1 else 1
-            self.starter.start(job, fds[number * each : (number + 1) * each])
+        try:
+            for number, job in enumerate(jobs):
+                # Their processes are counted together. The last one checks the others, and has
+                # room for its own whatever they do.
+                others = sum(other["processes"] for other in jobs[:-1])
+                job["others"] = others if number == len(jobs) - 1 else 1
+                self.starter.start(job, fds[number * each : (number + 1) * each])
+        finally:
+            for fd in fds:
+                os.close(fd)
         for call in self.starter.calls:
             call.began = self.starter.calls[0].began  # the time is for all of them
 
     def watch(self) -> None:
-        """Wait until the last call has ended, and with it the others."""
+        """Wait until the last call has ended, and with it the others.
+
+        Raises:
+            TimeoutError: A call that was killed does not end.
+            EOFError: The host has closed its end.
+        """
         calls = self.starter.calls
         looked = monotonic()
         while not calls[-1].done:
-            running = [call for call in calls if not call.done]
-            left = min(call.left for call in running)
-            wait = max(0.001, min(LOOK_EVERY, left)) if left > 0 else LOOK_EVERY
+            look_at = looked + LOOK_EVERY
+            if looked < calls[-1].deadline < look_at:
+                look_at = calls[-1].deadline
+            wait = max(0.001, look_at - monotonic())
             ready = [fd for fd, _ in self.poller.poll(wait * 1000)]
-            if self.channel.fileno() in ready:
-                self.obey()
+            if self.channel.fileno() in ready:  # the host's message in the middle of a call
+                message, _ = receive(self.channel)
+                self.stop(calls[message["call"]], message["end"])
             if self.woken in ready:
                 os.read(self.woken, 512)
             self.starter.collect()
-            if (now := monotonic()) - looked >= LOOK_EVERY or left <= 0.002:
-                looked = now
-                self.look(running)
+            if monotonic() >= look_at:
+                looked = monotonic()
+                self.look()
         for call in calls:
             if not call.done and call.cause is None:
                 call.cause = "over"
 
-    def obey(self) -> None:
-        """Read the host's message in the middle of a call: to end it."""
-        frame = receive(self.channel)
-        if frame is None:
-            raise HostGoneError
-        self.stop(self.starter.calls[frame[0]["call"]], frame[0]["end"])
-
-    def look(self, running: list[Call]) -> None:
+    def look(self) -> None:
         """End what has reached a limit."""
-        for call in running:
+        for call in self.starter.calls:
             if call.done:
                 continue
             if call.stopped and monotonic() - call.stopped > ENDING:
-                raise StuckError("a call that was killed does not end")
+                raise TimeoutError("a call that was killed does not end")
             if call.stopped:
                 self.starter.stop(call)  # it may have been forked since
             elif (cause := call.exceeded()) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import stat
@@ -12,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, sleep
 from typing import Any, NamedTuple
+
+from guerdon.sandbox.locking.syscalls import prctl
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -24,10 +25,8 @@ MOST_OF_MAPS = 1 << 16
 # Seconds that the kernel has for ending what was killed.
 ENDING = 5.0
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-if sys.platform == "linux":
-    _prctl = ctypes.CDLL(None).prctl
+# linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
 
 
 # What the kernel reports --------------------------------------------------------------------------
@@ -172,67 +171,6 @@ def _mapped_deleted(pid: int, device: int) -> Iterable[int]:
                     yield int(fields[4])
 
 
-class Usage(NamedTuple):
-    """What processes use.
-
-    Attributes:
-        memory: Bytes that are theirs alone or shared among them.
-        cpu: Seconds.
-        threads: How many there are in all.
-    """
-
-    memory: int
-    cpu: float
-    threads: int
-
-
-class Meter:
-    """What the processes of one call use, including those that have ended meanwhile.
-
-    Args:
-        baseline: Bytes that each process had when it was forked, and shares with its parent.
-
-    Attributes:
-        cpu: The most seconds that were seen.
-    """
-
-    def __init__(self, baseline: int) -> None:
-        self.cpu = 0.0
-        self._baseline = baseline
-        self._seen: dict[tuple[int, int], float] = {}
-        self._before: dict[int, Stat] = {}
-
-    def leave_out(self, pid: int, before: Stat) -> None:
-        """Leave out what a process has used up to now, and the thread that it is.
-
-        Args:
-            pid: Its id.
-            before: What the kernel reports of it now.
-        """
-        self._before[pid] = before
-
-    def read(self, pids: list[int]) -> Usage:
-        """What they use now, and have used.
-
-        Args:
-            pids: Those that there are.
-        """
-        memory = sum(max(0, memory_of(pid) - self._baseline) for pid in pids)
-        threads, waited_for = 0, 0.0
-        for pid in pids:
-            stat, before = stat_of(pid), self._before.get(pid)
-            if stat is not None and before is not None:
-                threads += stat.threads - before.threads
-                self._seen[pid, stat.began] = stat.cpu - before.cpu
-            elif stat is not None:
-                threads += 0 if stat.ended else stat.threads
-                waited_for += stat.cpu + stat.cpu_of_children
-                self._seen[pid, stat.began] = stat.cpu
-        # Children that are never waited for count only while they are seen.
-        self.cpu = max(self.cpu, waited_for, sum(self._seen.values()))
-        return Usage(memory, self.cpu, threads)
-
-
 # This process and its children --------------------------------------------------------------------
 
 
@@ -248,13 +186,7 @@ def reset_signals() -> None:
 def adopt_orphans() -> None:
     """Become the parent of what descendants leave behind, on Linux."""
     if sys.platform == "linux":
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Be killed when the parent ends, on Linux; a change of user undoes it."""
-    if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def has_ended(child: int) -> bool:
@@ -353,24 +285,19 @@ def end_session(session: int) -> None:
         session: The id of its leader, which is a child that hasn't been waited for: so the number
             can't belong to another.
     """
+    if sys.platform != "linux":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(session, signal.SIGKILL)
+        return
     deadline = monotonic() + ENDING
     while monotonic() < deadline:
-        found = _in_session(session)
+        pids = set(map(int, filter(str.isdigit, os.listdir("/proc")))) - {session}
+        found = [pid for pid in pids if _runs_in(pid, session)]
         for pid in found:
             kill_if(pid, lambda pid=pid: _runs_in(pid, session))  # type: ignore[misc]
         if not found:
             return
         sleep(0.001)
-
-
-def _in_session(session: int) -> list[int]:
-    """The processes of a session that run, without its leader."""
-    if sys.platform != "linux":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(session, signal.SIGKILL)
-        return []
-    numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return [pid for pid in numbers if pid != session and _runs_in(pid, session)]
 
 
 def _runs_in(pid: int, session: int) -> bool:

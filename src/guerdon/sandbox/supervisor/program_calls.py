@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.util
@@ -18,10 +19,9 @@ import traceback
 from types import ModuleType
 from typing import Any
 
-from guerdon.sandbox.supervisor.call import Call
-from guerdon.sandbox.supervisor.channels import Started, open_streams, report_started, take_over
+from guerdon.sandbox.supervisor.call import Call, Calls
+from guerdon.sandbox.supervisor.channels import Started, open_streams, start_call
 from guerdon.sandbox.supervisor.folders import empty, empty_folder, remove_tree
-from guerdon.sandbox.supervisor.locks import open_lock
 from guerdon.sandbox.supervisor.processes import (
     children,
     end_descendants,
@@ -46,22 +46,11 @@ OURS = ("guerdon", "landlockpy")
 _hidden: list[ModuleType] = []
 
 
-class ProgramCalls:
-    """Starts programs, each in a fork of the supervisor, and ends them.
-
-    Attributes:
-        calls: Those of the request that is served.
-        look_every: Seconds between two looks between requests; None needs none.
-        wakes: Descriptors that are readable when a call has ended.
-    """
+class ProgramCalls(Calls):
+    """Starts programs, each in a fork of the supervisor, and ends them."""
 
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
-        self.calls: list[Call] = []
-        self.wakes: list[int] = []
-        self.look_every: float | None = None
-        self._groups: dict[int, tuple[Call, Started]] = {}
-        self._base = config["folder"]
-        self._lock = open_lock(config)
+        super().__init__(config, "program")
         for name in COMMON.split():
             importlib.import_module(name)
         for name, path in config["preload"].items():
@@ -71,26 +60,20 @@ class ProgramCalls:
         gc.freeze()  # nothing of it is visited, and so copied, in the calls
         self._baseline = memory_of(self._pid)
 
-    def facts(self) -> dict[str, Any]:
-        """What the host receives when all is ready."""
-        return self._lock.facts()
-
-    def look_idle(self) -> None:
-        """Check that nothing runs between requests; nothing can."""
-
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
         """Fork, and run the program there.
 
         Args:
             job: Its limits.
-            fds: Its descriptors; the caller closes them.
+            fds: Its descriptors: the three standard ones, in a pair the stream, and the job. The
+                caller closes them.
         """
         with contextlib.ExitStack() as unused:
-            folder = empty_folder(self._base, self._lock.uid)
-            unused.callback(remove_tree, self._base, folder)
+            folder = empty_folder(self.folder, self.lock.uid)
+            unused.callback(remove_tree, self.folder, folder)
             started = Started()
             unused.callback(started.close)
-            with self._lock.fork(folder if job["files"] else None):
+            with self.lock.fork(folder if job["files"] else None):
                 pid = os.fork()
                 if pid == 0:
                     code = 70  # if it couldn't even be set up
@@ -101,35 +84,20 @@ class ProgramCalls:
             unused.pop_all()
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # it does so itself, too: whichever comes first
-        call = Call(job, lambda: self._pids(pid), self._baseline, folder)
-        self._groups[pid] = call, started
-        self.calls.append(call)
+        pids = functools.partial(self._pids, pid)
+        self.calls.append(Call(job, pids, self._baseline, pid, started, folder))
 
     def _run(self, job: dict[str, Any], fds: list[int], folder: str) -> int:
-        """In the child: be locked, then run the program.
+        """In the child: be locked, then run the program."""
 
-        The descriptors are the three standard ones, in a pair the stream, the job, and the pipe on
-        which it reports that it has started.
-        """
-        report = fds[-1]
-        try:
+        def lock() -> None:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir(folder)
-            # Before the descriptors are closed, some of which it needs.
-            self._lock.lock_program(job, folder if job["files"] else None)
-            report = take_over(fds)
-            source = read_program(report - 1, folder)
-        except MemoryError:  # the program itself is larger than it may be
-            report_started(report)
-            os.write(2, b"MemoryError\n")
-            return 1
-        except BaseException as error:
-            report_started(report, error)
-            raise
-        report_started(report)
-        return run_program(source)
+            self.lock.lock_program(job)
+
+        return run_program(start_call(fds, lock, lambda fd: read_program(fd, folder)))
 
     def _pids(self, group: int) -> list[int]:
         """The processes of a call, including those that have lost their parent."""
@@ -142,63 +110,48 @@ class ProgramCalls:
 
     def collect(self) -> None:
         """Wait for the calls that have ended, and end what they have left."""
-        for group, (call, _) in self._groups.items():
-            if not call.done and has_ended(group):
-                self._finish(group)
+        for call in self.calls:
+            if not call.done and has_ended(call.group):
+                self._finish(call)
 
     def stop(self, call: Call) -> None:
         """Kill a call's group; `collect` records its end."""
-        for group, (each, _) in self._groups.items():
-            if each is call:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(call.group, signal.SIGKILL)
 
-    def _finish(self, group: int) -> bool:
-        call, started = self._groups[group]
-
+    def _finish(self, call: Call) -> bool:
         def reaped(pid: int, status: int, used: Any) -> None:
             cpu = used.ru_utime + used.ru_stime
-            if pid == group:
+            if pid == call.group:
                 call.ended(status, cpu, used.ru_maxrss << 10)
             else:
                 call.cpu += cpu
 
-        ended = end_group(group, reaped)
-        if call.done:
-            problem = started.problem()
-            # What was killed for a limit was maybe not yet set up: then the limit is the reason.
-            call.problem = None if call.cause else problem
-        return ended
+        return end_group(call.group, reaped)
 
     def end_all(self) -> str | None:
         """End what is left, remove what was written, and return what failed."""
         problem = None
-        for group, (call, started) in self._groups.items():
-            if not call.done and not self._finish(group):
-                problem = f"process group {group} can't be ended"
-                started.close()
-        self._groups.clear()
-        if not self._lock.closed_groups:
+        for call in self.calls:
+            if not call.done and not self._finish(call):
+                problem = f"process group {call.group} can't be ended"
+        if not self.lock.closed_groups:
             end_descendants(self._pid)
         try:
             for call in self.calls:
                 if call.folder is not None:
-                    remove_tree(self._base, call.folder)
-            if not self._lock.closed_groups:
-                empty(self._base)  # it may have moved its folder
+                    remove_tree(self.folder, call.folder)
+            if not self.lock.closed_groups:
+                empty(self.folder)  # it may have moved its folder
         except OSError as error:
             problem = f"what a call has written can't be removed: {error}"
         return problem
-
-    def last_report(self) -> dict[str, Any]:
-        """Programs are copies of the supervisor alone, which is running."""
-        raise NotImplementedError("programs are forked from the supervisor")
 
     def close(self) -> None:
         """End everything."""
         self.end_all()
         end_descendants(self._pid)
-        self._lock.close()
+        self.lock.close()
 
 
 def _load(name: str, path: str) -> None:
