@@ -1,1 +1,1 @@
-"""An environment in which an agent writes programs, and hidden tests judge them."""
+"""An environment in which an agent writes programs that must pass hidden tests."""

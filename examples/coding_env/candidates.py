@@ -1,4 +1,4 @@
-"""Programs of every kind for a task, without a model: for demonstrations and tests."""
+"""Right, wrong and broken programs for a task, for demos and tests without a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["candidates"]
 
 HALF = '''\
 def reference():
-    """Define the reference solution, out of the way of what counts its calls."""
+    """Define the reference solution in its own scope: recursive calls aren't counted."""
 {solution}
     return {name}
 
@@ -20,7 +20,7 @@ CALLS = []
 
 
 def {name}(*args, **kwargs):
-    """Answer rightly as long as patience lasts."""
+    """Answer rightly for the first calls only."""
     CALLS.append(args)
     if len(CALLS) > {patience}:
         raise NotImplementedError("out of patience")
@@ -29,20 +29,20 @@ def {name}(*args, **kwargs):
 
 WRONG = '''\
 def {name}(*args, **kwargs):
-    """Give the same answer to everything."""
+    """Give the same answer to all arguments."""
     return "guess"
 '''
 
 ENDLESS = '''\
 def {name}(*args, **kwargs):
-    """Never come to an end."""
+    """Run forever."""
     while True:
         pass
 '''
 
 
 def candidates(task: Task) -> dict[str, str]:
-    """Programs for a task, by their kind.
+    """Return programs for a task, by kind.
 
     Example:
         >>> from examples.coding_env.candidates import candidates
@@ -51,12 +51,12 @@ def candidates(task: Task) -> dict[str, str]:
         ['broken', 'endless', 'half', 'right', 'wrong']
 
     Args:
-        task: One of this example's own: with several tests, each of which calls the entry point.
+        task: A task of this example, with several tests that each call the entry point.
 
     Returns:
-        ``"right"``, the reference; ``"half"``, which passes at least half of the tests and not
-        all; ``"wrong"``, which passes less than half; ``"broken"``, which doesn't compile;
-        ``"endless"``, whose function never returns.
+        ``"right"`` is the reference solution, ``"half"`` passes at least half of the tests but not
+        all, ``"wrong"`` passes less than half, ``"broken"`` doesn't compile, and ``"endless"``
+        never returns.
     """
     patience = sum(_calls(test, task.entry_point) for test in task.tests[: _half(task)])
     half = HALF.format(
@@ -78,7 +78,7 @@ def _half(task: Task) -> int:
 
 
 def _calls(test: str, name: str) -> int:
-    """How often a test calls the entry point, as it is written."""
+    """Count the calls of the entry point in the source of a test."""
     return sum(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
         for node in ast.walk(ast.parse(test))

@@ -1,4 +1,4 @@
-"""The demo: serve the environment, play its tasks over the wire in a pool, and tell what came."""
+"""Serves the environment, plays its tasks in a pool of sessions, and prints the results."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ KINDS = ("right", "half", "wrong", "broken", "endless")
 SESSIONS = 16
 SPEC = "examples/coding_env/demo.py:quick"
 
-Game = tuple[int, str, str]  # a task's number, the kind of the program, and the program
-Played = tuple[str, Observation]  # the kind of the program, and what came of it
+Game = tuple[int, str, str]  # the number of the task, the kind of the program, the program
+Played = tuple[str, Observation]  # the kind of the program, and the last observation
 
 
 def quick() -> CodingEnvironment:
-    """The environment, for programs that never end: they are stopped after half a second."""
+    """Return an environment that stops endless programs after half a second."""
     return CodingEnvironment(limits=Limits(seconds=0.5))
 
 
 def games() -> Iterator[Game]:
-    """Every task with programs of every kind."""
+    """Yield every task with a program of each kind."""
     for number, task in enumerate(load_tasks()):
         programs = candidates(task)
         for kind in KINDS:
@@ -44,8 +44,8 @@ def games() -> Iterator[Game]:
 
 
 async def play(url: str) -> list[Played]:
-    """Play every game, a pool of sessions at a time, each slot going on when it is done."""
-    left = list(reversed(list(games())))
+    """Play all games in a pool; each slot begins the next game as soon as it is free."""
+    remaining = list(reversed(list(games())))
     playing: dict[int, Game] = {}
     played: list[Played] = []
 
@@ -53,9 +53,9 @@ async def play(url: str) -> list[Played]:
 
         async def begin(slots: list[int]) -> list[dict[str, str] | None]:
             actions: list[dict[str, str] | None] = [None] * SESSIONS
-            slots = slots[: len(left)]
+            slots = slots[: len(remaining)]
             for slot in slots:
-                playing[slot] = left.pop()
+                playing[slot] = remaining.pop()
             tasks = [{"task": playing[slot][0]} for slot in slots]
             await pool.reset_batch(slots=slots, options=tasks)
             for slot in slots:
@@ -64,7 +64,7 @@ async def play(url: str) -> list[Played]:
 
         async for slot, observation in pool.as_completed(await begin(list(range(SESSIONS)))):
             played.append((playing[slot][1], observation))
-            if left:
+            if remaining:
                 action = (await begin([slot]))[slot]
                 assert action is not None
                 pool.send(slot, action)
@@ -72,19 +72,19 @@ async def play(url: str) -> list[Played]:
 
 
 def gates_of(tree: list[dict[str, Any]]) -> dict[str, str]:
-    """The gates of a reward by path, each called as what it holds, from what ``/config`` tells."""
+    """Return the gates of a reward by path, named after their child, from ``/config``."""
     titles = {node["path"]: node["rubric"] for node in tree}
     return {path: titles[f"{path}.rubric"] for path, title in titles.items() if title == "Gate"}
 
 
 def stopped_by(observation: Observation, gates: dict[str, str]) -> str:
-    """Which gate stopped the evaluation, by what it was told to let through."""
+    """Return the name of the gate that stopped the evaluation, or an empty text."""
     components = observation.metadata["reward_components"]
     return next((name for path, name in gates.items() if components.get(path) == 0.0), "")
 
 
 def table(played: list[Played], tree: list[dict[str, Any]]) -> Table:
-    """What came of the programs, by kind."""
+    """Return a table of the results by kind of program."""
     gates = gates_of(tree)
     leaves = {node["path"]: node["rubric"] for node in tree if not _has_children(node, tree)}
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -98,15 +98,18 @@ def table(played: list[Played], tree: list[dict[str, Any]]) -> Table:
         out.add_column(heading, justify="right")
     out.add_column("failed", justify="right")
     for kind in KINDS:
-        seen = [observation for each, observation in played if each == kind]
-        stops = Counter(stopped_by(observation, gates) for observation in seen)
+        observations = [observation for each, observation in played if each == kind]
+        stops = Counter(stopped_by(observation, gates) for observation in observations)
         out.add_row(
             kind,
-            str(len(seen)),
-            _mean(observation.reward for observation in seen),
-            *(_mean(_component(observation, path) for observation in seen) for path in leaves),
+            str(len(observations)),
+            _mean(observation.reward for observation in observations),
+            *(
+                _mean(_component(observation, path) for observation in observations)
+                for path in leaves
+            ),
             *(str(stops[name]) for name in gates.values()),
-            str(sum(observation.reward is None for observation in seen)),
+            str(sum(observation.reward is None for observation in observations)),
         )
     return out
 
@@ -127,7 +130,7 @@ def _mean(values: Iterable[float | None]) -> str:
 
 
 async def run() -> int:
-    """Serve, play, and print."""
+    """Serve the environment, play all games, and print the results."""
     start = time.perf_counter()
     print(f"$ guerdon serve {SPEC} --port 0", flush=True)
     async with GenericEnvClient.from_module(SPEC) as client:
@@ -143,12 +146,12 @@ async def run() -> int:
         f"{len(played) / seconds:.0f} a second"
     )
     example = next(observation for kind, observation in played if kind == "half")
-    print(f"\nOne of them, half right:\n{json.dumps(example.metadata, indent=2)}")
+    print(f"\nMetadata of a half-right program:\n{json.dumps(example.metadata, indent=2)}")
     return 1 if any(observation.reward is None for _, observation in played) else 0
 
 
 def main() -> int:
-    """Run the demo; 1 where something could not be scored."""
+    """Run the demo; return 1 if a program could not be scored."""
     return asyncio.run(run())
 
 

@@ -1,4 +1,4 @@
-"""`CodingEnvironment`: an agent writes a program, and may try again."""
+"""`CodingEnvironment`: an agent writes a program in one or more attempts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from guerdon.sandbox import Verdict
 
 __all__ = ["CodingEnvironment"]
 
-# Beside the first failure, which may have been another.
-CUT = {
+# Added to the first failure, which may have another cause.
+EARLY_END = {
     "timeout": "stopped: out of time",
     "memory": "out of memory",
     "output_limit": "stopped: too much output",
@@ -32,17 +32,17 @@ CUT = {
 
 @functools.cache
 def _shared(level: str) -> SharedSandbox:
-    """That of a level; it is opened when an environment needs it first."""
+    """Return the sandbox of a level; it is opened when the first environment needs it."""
     return SharedSandbox(level)
 
 
 class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
-    """Write a program that passes hidden tests, with a few submissions for it.
+    """Write a program that passes hidden tests, within a few submissions.
 
     Example:
         >>> from examples.coding_env.environment import CodingEnvironment
         >>> from examples.coding_env.models import CodeAction
-        >>> environment = CodingEnvironment(sandbox="process")  # for programs that are known
+        >>> environment = CodingEnvironment(sandbox="process")  # only for trusted programs
         >>> first = environment.reset(task=0)
         >>> broken = environment.step(CodeAction(program="def"))
         >>> broken.feedback
@@ -52,17 +52,17 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         >>> environment.close()
 
     Args:
-        tasks: What an episode is drawn from; by default `load_tasks()`.
-        max_submissions: How many programs an agent may submit in an episode, at least 1.
-        limits: What each program may use.
-        sandbox: Where programs run: one that is open, which stays so, or the level of one of its
-            own, which all environments of this process share. ``"auto"`` holds what is written to
-            do harm, or refuses.
+        tasks: The tasks to choose from; by default `load_tasks()`.
+        max_submissions: The number of submissions per episode, at least 1.
+        limits: The resource limits of each program.
+        sandbox: The sandbox that runs the programs: an open one, which the environment doesn't
+            close, or the level of a sandbox that all environments of this process share.
+            ``"auto"`` contains hostile programs, or raises.
         rubric: The reward; by default `reward()`.
 
     Raises:
-        InvalidArgumentError: There is no task, two have the same id, or an agent could submit
-            nothing.
+        InvalidArgumentError: `tasks` is empty or has two tasks with the same ID, or
+            `max_submissions` is less than 1.
     """
 
     def __init__(
@@ -80,27 +80,29 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         self._numbers = {task.id: number for number, task in enumerate(self.tasks)}
         if not self.tasks or len(self._numbers) < len(self.tasks):
             raise InvalidArgumentError(
-                f"CodingEnvironment takes at least one task, each with an id of its own; "
-                f"there are {len(self.tasks)} tasks and {len(self._numbers)} ids"
+                f"CodingEnvironment takes at least one task, each with its own ID; "
+                f"got {len(self.tasks)} tasks and {len(self._numbers)} IDs"
             )
         if max_submissions < 1:
-            raise InvalidArgumentError(f"max_submissions is {max_submissions}; it is at least 1")
+            raise InvalidArgumentError(
+                f"`max_submissions` must be at least 1, got {max_submissions}"
+            )
         self.max_submissions = max_submissions
         self._sandbox = _shared(sandbox) if isinstance(sandbox, str) else sandbox
-        self._taken: Sandbox | None = None
+        self._acquired: Sandbox | None = None
         self._task: Task | None = None
         self._over = True
         self._state = CodeState(max_submissions=max_submissions)
 
     def close(self) -> None:
-        """Let go of the sandbox, where it is shared with other environments."""
-        if self._taken is not None and isinstance(self._sandbox, SharedSandbox):
-            self._sandbox.give_back()
-            self._taken = None
+        """Release the sandbox if other environments share it."""
+        if self._acquired is not None and isinstance(self._sandbox, SharedSandbox):
+            self._sandbox.release()
+            self._acquired = None
 
     @property
     def state(self) -> CodeState:
-        """Where the episode stands."""
+        """The state of the episode."""
         return self._state
 
     def reset(
@@ -114,16 +116,16 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         """Begin an episode with a task.
 
         Args:
-            seed: Chooses the task, always the same one; without it, chance does.
-            episode_id: What to call the episode.
-            task: The task's number, from 0, or its id; it counts more than the seed.
-            **kwargs: Nothing else is taken.
+            seed: The seed of the choice of a task; by default the choice is random.
+            episode_id: The ID of the episode; generated by default.
+            task: The task's number, from 0, or its ID; overrides `seed`.
+            **kwargs: None are accepted.
 
         Returns:
-            The task.
+            The first observation, with the task.
 
         Raises:
-            InvalidArgumentError: There is no such task.
+            InvalidArgumentError: The task is unknown.
         """
         if kwargs:
             raise InvalidArgumentError(
@@ -147,26 +149,26 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
 
         Args:
             action: The program.
-            timeout_s: At most how long it may run, in seconds, where that is less than the limit.
-            **kwargs: Nothing else is taken; ignored.
+            timeout_s: The longest run time in seconds, if less than that of `limits`.
+            **kwargs: Ignored.
 
         Returns:
-            What came of it. The episode is done when all tests pass or nothing is left to submit.
+            The result. The episode ends when all tests pass or the submissions are used up.
 
         Raises:
             EpisodeError: No episode is running.
             SandboxUnavailableError: The sandbox's level doesn't work on this machine.
-            InvalidArgumentError: `timeout_s` isn't above 0.
+            InvalidArgumentError: `timeout_s` isn't greater than 0.
         """
         task = self._running()
         limits = self.limits
         if timeout_s is not None:
             if not timeout_s > 0:
-                raise InvalidArgumentError(f"timeout_s is {timeout_s}; it is above 0")
+                raise InvalidArgumentError(f"`timeout_s` must be greater than 0, got {timeout_s}")
             limits = replace(limits, seconds=min(limits.seconds, timeout_s))
         verdict: Verdict | SandboxError
         try:
-            verdict = run_tests(self._opened(), action.program, task, limits)
+            verdict = run_tests(self._open_sandbox(), action.program, task, limits)
         except SandboxUnavailableError:
             raise
         except SandboxError as error:
@@ -178,16 +180,16 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         self._over = self._state.solved or self._state.step_count >= self.max_submissions
         return self.score(action, self._observe(task, verdict))
 
-    def _opened(self) -> Sandbox:
+    def _open_sandbox(self) -> Sandbox:
         if not isinstance(self._sandbox, SharedSandbox):
             return self._sandbox
-        if self._taken is None:
-            self._taken = self._sandbox.take()
-        return self._taken
+        if self._acquired is None:
+            self._acquired = self._sandbox.acquire()
+        return self._acquired
 
     def _choose(self, seed: int | None) -> Task:
         if seed is not None and seed < 0:
-            raise InvalidArgumentError(f"seed is {seed}; it is at least 0")
+            raise InvalidArgumentError(f"`seed` must be at least 0, got {seed}")
         return random.Random(seed).choice(self.tasks)
 
     def _find(self, task: int | str) -> Task:
@@ -195,8 +197,8 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         if type(number) is int and 0 <= number < len(self.tasks):
             return self.tasks[number]
         raise InvalidArgumentError(
-            f"there is no task {task!r:.80}; task is a number from 0 to {len(self.tasks) - 1} "
-            f"or an id such as {self.tasks[0].id!r}"
+            f"`task` must be a number from 0 to {len(self.tasks) - 1} or an ID such as "
+            f"{self.tasks[0].id!r}, got {task!r:.80}"
         )
 
     def _running(self) -> Task:
@@ -221,19 +223,19 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         )
         if isinstance(verdict, Verdict):
             observation._verdict = verdict
-            observation.feedback = _say(verdict)
+            observation.feedback = _feedback(verdict)
             observation.passed, observation.total = verdict.passed, verdict.total
         elif verdict is not None:
             observation._failure = verdict
-            observation.feedback = "The program could not be run; that is not its fault."
+            observation.feedback = "The program could not be run, for a reason outside the program."
         return observation
 
 
-def _say(verdict: Verdict) -> str:
-    """A verdict as the agent reads it."""
+def _feedback(verdict: Verdict) -> str:
+    """Return the text of a verdict for the agent."""
     if not verdict.compiled:
         return f"The program does not compile: {verdict.compile_error}"
     if verdict.passed == verdict.total:
         return f"All {verdict.total} tests passed."
-    said = f"{verdict.passed} of {verdict.total} tests passed. First failure: {verdict.failure}"
-    return f"{said} ({CUT[verdict.ended]})" if verdict.ended in CUT else said
+    text = f"{verdict.passed} of {verdict.total} tests passed. First failure: {verdict.failure}"
+    return f"{text} ({EARLY_END[verdict.ended]})" if verdict.ended in EARLY_END else text

@@ -1,8 +1,8 @@
 """Reads problems in HumanEval's format into tasks.
 
-The layout: a line a problem, with ``task_id``, ``prompt`` (the beginning of a program),
-``entry_point``, ``canonical_solution`` (what follows the prompt) and ``test``, which defines
-``check(candidate)``. The whole check is one test. None of the problems stands in this repository.
+Each line is a problem with ``task_id``, ``prompt`` (the beginning of a program), ``entry_point``,
+``canonical_solution`` (the rest of the program) and ``test``, which defines ``check(candidate)``.
+The whole check is one test. The problems are not part of this repository.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from guerdon.errors import InvalidArgumentError
 __all__ = ["complete", "problems_path", "read_problems"]
 
 ASKED = (
-    "Complete the function `{name}`. Submit the whole program: what stands here, and what follows."
-    "\n\n{code}"
+    "Complete the function `{name}`. Submit the whole program, this beginning included.\n\n{code}"
 )
 
 
 def problems_path() -> Path | None:
-    """Where the problems are, None where they are not at hand.
+    """Return the path of HumanEval's problems, or None if the file is missing.
 
-    They are looked for in ``$GUERDON_DATA/humaneval``, then in ``shared/data/humaneval`` beside
+    It is searched in ``$GUERDON_DATA/humaneval``, then in ``shared/data/humaneval`` beside
     the checkout.
 
     Example:
@@ -43,7 +42,7 @@ def problems_path() -> Path | None:
 
 
 def read_problems(path: Path) -> Iterator[Task]:
-    r"""The tasks of a file in HumanEval's format.
+    r"""Read the tasks of a file in HumanEval's format.
 
     Example:
         >>> import json, tempfile
@@ -67,10 +66,10 @@ def read_problems(path: Path) -> Iterator[Task]:
         path: The file.
 
     Yields:
-        A task a line; `Task.starter` is the prompt as it stands in the file.
+        A task for each line; `Task.starter` is the prompt in the file.
 
     Raises:
-        InvalidArgumentError: A line is no problem.
+        InvalidArgumentError: A line is not a problem in this format.
     """
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
@@ -87,12 +86,12 @@ def read_problems(path: Path) -> Iterator[Task]:
                 )
             except (ValueError, KeyError, TypeError) as error:
                 raise InvalidArgumentError(
-                    f"{path}, line {number} is no problem in HumanEval's format: {error!r}"
+                    f"{path}, line {number} is not a problem in HumanEval's format: {error!r}"
                 ) from error
 
 
 def complete(task: Task, text: str) -> str:
-    r"""The whole program, of what a model gave: a whole one, or only what follows the starter.
+    r"""Return a whole program: add the starter to a model's text unless it is included.
 
     Example:
         >>> from dataclasses import replace
@@ -103,8 +102,8 @@ def complete(task: Task, text: str) -> str:
         'def add(a, b):\n    return a + b\n'
 
     Args:
-        task: Whose program.
-        text: What the model gave.
+        task: The task.
+        text: The model's text: a whole program, or the part after the starter.
     """
     whole = any(line.startswith(f"def {task.entry_point}(") for line in text.splitlines())
     return text if whole else task.starter + text

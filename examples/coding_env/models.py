@@ -1,4 +1,4 @@
-"""What goes between an agent and the coding environment."""
+"""The action, observation and state of the coding environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CodeAction(Action):
 
 
 class CodeObservation(Observation):
-    """What an agent sees of its task, and of its last submission. The tests stay hidden.
+    """The task and the result of the last submission. The tests stay hidden.
 
     Example:
         >>> from examples.coding_env.models import CodeObservation
@@ -40,15 +40,15 @@ class CodeObservation(Observation):
         ['entry_point', 'prompt', 'submissions_left', 'task_id']
 
     Attributes:
-        task_id: Which task it is.
-        prompt: What is asked.
-        entry_point: What the program must define.
-        difficulty: Of the task, from 1.
-        starter: Code that the program begins with, where the task gives any.
-        feedback: What came of the last submission, in words; empty after a reset.
-        passed: How many tests it passed.
-        total: How many there are; 0 after a reset.
-        submissions_left: How many submissions the agent still has.
+        task_id: The ID of the task.
+        prompt: The text of the task.
+        entry_point: The function or class that the program must define.
+        difficulty: The difficulty of the task, from 1.
+        starter: The code that the program begins with; empty for most tasks.
+        feedback: The result of the last submission as text; empty after a reset.
+        passed: The number of tests that the last submission passed.
+        total: The number of tests; 0 after a reset.
+        submissions_left: The number of remaining submissions.
     """
 
     task_id: str
@@ -61,13 +61,13 @@ class CodeObservation(Observation):
     total: int = Field(default=0, ge=0)
     submissions_left: int = Field(ge=0)
 
-    # For the rubrics; neither goes over the wire. One of them is set after each step.
+    # For the rubrics, not sent to clients. Each step sets one of them.
     _verdict: Verdict | None = PrivateAttr(default=None)
     _failure: SandboxError | None = PrivateAttr(default=None)
 
 
 class CodeState(State):
-    """Where an episode stands.
+    """The state of an episode.
 
     Example:
         >>> from examples.coding_env.models import CodeState
@@ -75,11 +75,11 @@ class CodeState(State):
         False
 
     Attributes:
-        task_id: Which task it is; None before the first reset.
-        difficulty: Of the task.
+        task_id: The ID of the task; None before the first reset.
+        difficulty: The difficulty of the task.
         best: The largest share of tests that a submission passed.
-        solved: Whether one passed them all.
-        max_submissions: How many submissions an episode has.
+        solved: Whether a submission passed all tests.
+        max_submissions: The number of submissions per episode.
     """
 
     task_id: str | None = None

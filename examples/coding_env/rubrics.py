@@ -1,4 +1,4 @@
-"""The reward of a program: it compiles, it passes at least half of the tests, and it reads well."""
+"""The reward of a program: it compiles, passes at least half of the tests, and has good style."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ __all__ = ["Compiles", "PassesTests", "Style", "reward"]
 
 
 def verdict_of(observation: CodeObservation) -> Verdict:
-    """What the environment found out about the program, once for all rubrics.
+    """Return the environment's verdict on the program, which all rubrics share.
 
     Args:
-        observation: Of a step, in the process of the environment that made it.
+        observation: The observation of a step, in the process of its environment.
 
     Raises:
-        SandboxError: The program couldn't be run; that says nothing about the program.
-        MissingInputError: It is no observation of a step, or it came over a wire.
+        SandboxError: The program couldn't be run, for a reason outside the program.
+        MissingInputError: The observation has no verdict.
     """
     if observation._failure is not None:
         raise observation._failure
     if observation._verdict is None:
         raise MissingInputError(
-            "the observation holds no verdict; CodingEnvironment.step puts it there, "
-            "and it doesn't go over the wire"
+            "the observation has no verdict; CodingEnvironment.step adds it, "
+            "and it isn't sent over the wire"
         )
     return observation._verdict
 
 
 class Compiles(Rubric):
-    """The program is Python: it compiles."""
+    """The program compiles."""
 
     score_range = (0.0, 1.0)
 
     def forward(self, action: CodeAction, observation: CodeObservation) -> float:
-        """Read the verdict."""
+        """Return whether the program compiled."""
         verdict = verdict_of(observation)
         if verdict.compile_error is not None:
             self.explain("%s", verdict.compile_error)
@@ -50,7 +50,7 @@ class PassesTests(Rubric):
     score_range = (0.0, 1.0)
 
     def forward(self, action: CodeAction, observation: CodeObservation) -> float:
-        """Read the verdict."""
+        """Return the share of passed tests."""
         verdict = verdict_of(observation)
         self.explain("%d of %d tests passed", verdict.passed, verdict.total)
         if verdict.failure is not None:
@@ -59,12 +59,12 @@ class PassesTests(Rubric):
 
 
 class Style(Rubric):
-    """The program reads well: the share of simple checks that it meets."""
+    """The share of simple style checks that the program passes."""
 
     score_range = (0.0, 1.0)
 
     def forward(self, action: CodeAction, observation: CodeObservation) -> float:
-        """Look for faults in the program's text and syntax tree."""
+        """Check the program's text and syntax tree."""
         found = faults(action.program, observation.entry_point)
         broken = [fault for fault in found.values() if fault]
         self.explain("%s", "; ".join(broken) or "no faults")
@@ -72,7 +72,7 @@ class Style(Rubric):
 
 
 def reward() -> Sequential:
-    """A new tree of the reward.
+    """Return a new reward.
 
     Example:
         >>> from examples.coding_env.rubrics import reward

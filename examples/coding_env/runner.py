@@ -1,4 +1,4 @@
-"""The one seam behind which programs run: `run_tests`."""
+"""`run_tests`: runs a program against a task's tests in a sandbox."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ __all__ = ["run_tests"]
 
 
 def run_tests(sandbox: Sandbox, program: str, task: Task, limits: Limits | None = None) -> Verdict:
-    """Run a program against a task's tests; several threads may do so at the same time.
+    """Run a program against a task's tests; thread-safe.
 
     Example:
         >>> from examples.coding_env.runner import run_tests
         >>> from examples.coding_env.tasks import load_tasks
         >>> from guerdon import open_sandbox
         >>> task = load_tasks()[0]
-        >>> with open_sandbox("process") as sandbox:  # for a program that is known
+        >>> with open_sandbox("process") as sandbox:  # only for a trusted program
         ...     verdict = run_tests(sandbox, task.solution, task)
         >>> verdict.passed == verdict.total, verdict.ended
         (True, 'ok')
 
     Args:
-        sandbox: Where it runs.
-        program: Python source, which may be anything.
-        task: Whose tests.
-        limits: What it may use; None takes the sandbox's own.
+        sandbox: The sandbox that runs the program.
+        program: The program's source, which need not be valid.
+        task: The task with the tests.
+        limits: The resource limits; by default the sandbox's.
 
     Returns:
-        The verdict; what the program did wrong is in there.
+        The verdict, which includes the program's own failures.
 
     Raises:
         SandboxError: The program couldn't be run.
-        InvalidArgumentError: The task's tests or its starter are no Python.
+        InvalidArgumentError: The task's tests or its starter are not valid Python.
     """
     return check_program(
         sandbox,

@@ -1,4 +1,4 @@
-"""One sandbox for all environments of a process: they are many, and its workers are processes."""
+"""A sandbox that all environments of a process share, because its workers are processes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["SharedSandbox"]
 
 
 class SharedSandbox:
-    """Opened when the first of its users takes it, and closed when the last one gives it back.
+    """A sandbox that the first `acquire` opens and the last `release` closes.
 
     Example:
         >>> from examples.coding_env.shared_sandbox import SharedSandbox
         >>> shared = SharedSandbox("process")
-        >>> one, other = shared.take(), shared.take()
+        >>> one, other = shared.acquire(), shared.acquire()
         >>> one is other
         True
-        >>> shared.give_back(), shared.give_back()
+        >>> shared.release(), shared.release()
         (None, None)
 
     Args:
-        level: As `open_sandbox` takes it.
+        level: The level to open, see `open_sandbox`.
     """
 
     def __init__(self, level: str) -> None:
@@ -30,8 +30,8 @@ class SharedSandbox:
         self._sandbox: Sandbox | None = None
         self._lock = threading.Lock()
 
-    def take(self) -> Sandbox:
-        """Become a user of it.
+    def acquire(self) -> Sandbox:
+        """Return the sandbox, and count one more user.
 
         Raises:
             SandboxUnavailableError: The level doesn't work on this machine.
@@ -42,8 +42,8 @@ class SharedSandbox:
             self._users += 1
             return self._sandbox
 
-    def give_back(self) -> None:
-        """Be no longer a user of it."""
+    def release(self) -> None:
+        """Count one user less, and close the sandbox after the last one."""
         with self._lock:
             self._users -= 1
             if not self._users and self._sandbox is not None:

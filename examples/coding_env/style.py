@@ -1,4 +1,4 @@
-"""Whether a program reads well: a handful of checks that need no taste."""
+"""Simple style checks of a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def faults(program: str, entry_point: str) -> dict[str, str]:
-    r"""What is wrong with a program's style.
+    r"""Check a program's style.
 
     Example:
         >>> from examples.coding_env.style import faults
@@ -29,15 +29,15 @@ def faults(program: str, entry_point: str) -> dict[str, str]:
 
     Args:
         program: Python source.
-        entry_point: What it must define.
+        entry_point: The function or class that the program must define.
 
     Returns:
-        What each check found, an empty text where it found nothing.
+        The fault that each check found; an empty text if it found none.
     """
     try:
         nodes = list(ast.walk(ast.parse(program)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {"syntax": "it can't be parsed"}
+        return {"syntax": "the program can't be parsed"}
     return {
         "lines": _first(_lines(program)),
         "docstring": _first(_docstring(nodes, entry_point)),
@@ -58,9 +58,9 @@ def _lines(program: str) -> Iterator[str]:
         if len(line) > LONGEST_LINE:
             yield f"line {number} is longer than {LONGEST_LINE} characters"
         if line != line.rstrip() or "\t" in line:
-            yield f"line {number} has a tab, or spaces at its end"
+            yield f"line {number} has a tab or trailing spaces"
         if re.fullmatch(r"[^'\"#]*;[^'\"#]*", line):
-            yield f"line {number} holds more than one statement"
+            yield f"line {number} has more than one statement"
 
 
 def _docstring(nodes: list[ast.AST], entry_point: str) -> Iterator[str]:
@@ -85,11 +85,11 @@ def _shadows(nodes: list[ast.AST]) -> Iterator[str]:
     for node in nodes:
         for name in _bound(node):
             if name in BUILTIN:
-                yield f"{name} hides what Python calls so"
+                yield f"{name} shadows a built-in name"
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """The name that a node gives to something, other than a class or a method."""
+    """Yield the names that a node binds, other than classes and methods."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.id
     elif isinstance(node, ast.arg):

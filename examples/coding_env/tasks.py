@@ -1,7 +1,8 @@
-"""`Task`: what is asked of an agent, and the hidden tests that judge its program.
+"""`Task`: a programming task with hidden tests.
 
-The tasks stand in ``problems/``, a file for each level of difficulty: a heading with the name that
-a program must define, the prompt, a reference solution, and tests with empty lines between them.
+The tasks are in ``problems/``, in files whose names begin with the difficulty. Each task is a
+heading with the name that a program must define, the prompt, a reference solution, and tests
+separated by empty lines.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ class Task:
         2
 
     Args:
-        id: Its name among others.
-        prompt: What the agent reads.
+        id: The unique ID.
+        prompt: The text for the agent.
         entry_point: The function or class that a program must define.
-        tests: Pieces of Python, at least one, that pass where they raise nothing. Each finds the
-            entry point and what `starter` defines, and no other name of the program.
-        solution: A program that passes them all.
-        difficulty: From 1, the lowest.
-        starter: Code that a program begins with, where the task gives any.
+        tests: At least one piece of Python code that passes if it raises nothing. It can use the
+            entry point and the names that `starter` defines, but no other name of the program.
+        solution: A program that passes all tests.
+        difficulty: The difficulty, from 1.
+        starter: The code that a program begins with.
 
     Raises:
-        InvalidArgumentError: It has no tests.
+        InvalidArgumentError: `tests` is empty.
     """
 
     id: str
@@ -63,12 +64,12 @@ class Task:
 
     def __post_init__(self) -> None:
         if not self.tests:
-            raise InvalidArgumentError(f"task {self.id!r} has no tests; it takes at least one")
+            raise InvalidArgumentError(f"task {self.id!r} must have at least one test")
 
 
 @functools.cache
 def load_tasks() -> tuple[Task, ...]:
-    """The tasks of this example, the easy ones first.
+    """Return the tasks of this example, easy ones first.
 
     Example:
         >>> from examples.coding_env.tasks import load_tasks
@@ -88,7 +89,7 @@ def _read(text: str, difficulty: int) -> list[Task]:
         parts = LAYOUT.fullmatch(section)
         if parts is None:
             raise InvalidArgumentError(
-                f"the section {section[:40]!r} of level {difficulty} is not laid out as "
+                f"the section {section[:40]!r} of level {difficulty} must consist of "
                 "name, prompt, ```python and ```python tests"
             )
         tasks.append(

@@ -1,1 +1,1 @@
-"""A chat with a simulated user, judged at its end: both are models behind service names."""
+"""A chat with a simulated user, scored by a judge at its end; both models are services."""

@@ -1,4 +1,4 @@
-"""The demo: a conversation over the wire, with models that say what a script tells them to.
+"""Plays a conversation with scripted models against a served environment.
 
 Run it::
 
@@ -20,7 +20,7 @@ __all__ = ["ACTIONS", "TRAVELLER", "VERDICT", "main", "reward", "reward_at"]
 
 HERE = Path(__file__).parent
 
-# What a good agent does.
+# The actions of a good agent.
 ACTIONS: list[dict[str, Any]] = [
     {"content": "Gladly. What is the code of your booking?"},
     {"type": "tool_call", "name": "read_booking", "arguments": {"code": "RZ4K"}},
@@ -38,7 +38,7 @@ ACTIONS: list[dict[str, Any]] = [
     {"content": "Done: AL 214 on 13 June, 10:05. Anything else?"},
 ]
 
-# What the traveller's model says, from the first call on.
+# The replies of the traveller's model.
 TRAVELLER = [
     "I have to fly to Porto a day later, in the morning.",
     "RZ4K. Quickly, please.",
@@ -46,11 +46,11 @@ TRAVELLER = [
     "No. Thank you. [hangs up]",
 ]
 
-VERDICT = json.dumps({"score": 0.9, "reasoning": "It named the price and waited for the yes."})
+VERDICT = json.dumps({"score": 0.9, "reasoning": "It stated the price and waited for the yes."})
 
 
 def reward(services: Mapping[str, Any]) -> dict[str, Any]:
-    """The reward of ``reward.yaml``, with other services behind its names.
+    """Return the reward configuration in ``reward.yaml`` with some services replaced.
 
     Example:
         >>> from examples.tau_chat.demo import reward
@@ -59,18 +59,18 @@ def reward(services: Mapping[str, Any]) -> dict[str, Any]:
         'mcp'
 
     Args:
-        services: By name; those that aren't named stay as they are.
+        services: The services to replace, by name.
     """
     config = RewardConfig.from_file(HERE / "reward.yaml").to_dict()
     return config | {"mcp_services": config["mcp_services"] | dict(services)}
 
 
 def reward_at(endpoint: str, **settings: Any) -> dict[str, Any]:
-    """The same reward, with its models at another address.
+    """Return the reward configuration with its models at another address.
 
     Args:
         endpoint: The address.
-        **settings: What else is different of both services, such as ``retries``.
+        **settings: Further settings of both services, such as ``retries``.
     """
     services = reward({})["mcp_services"]
     return reward(
@@ -80,7 +80,7 @@ def reward_at(endpoint: str, **settings: Any) -> dict[str, Any]:
 
 def main() -> int:
     """Serve the environment, play the conversation, and print it with its reward."""
-    # The traveller's model has too much to do once; the client asks again.
+    # The first request gets a 429, which the client retries.
     script = {"traveller": [Failed(429), *TRAVELLER], "judge": [VERDICT]}
     with ScriptedModel(script) as model:
         served = GenericEnvClient.from_module(str(HERE), config=reward_at(model.endpoint))

@@ -1,4 +1,4 @@
-"""What goes between an agent and the chat."""
+"""The action, observation and state of the chat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = 10_000  # characters of a message
 
 
 class ChatAction(Action):
-    """What an agent says to the user, or the tool that it calls; `OpenAIPolicy` gives just that.
+    """A message to the user or a tool call, in the layout that `OpenAIPolicy` returns.
 
     Example:
         >>> from examples.tau_chat.models import ChatAction
@@ -24,12 +24,12 @@ class ChatAction(Action):
         'read_booking'
 
     Attributes:
-        type: Which of the two.
-        content: What it says.
-        name: The tool.
-        arguments: The tool's arguments; text where a model wrote what is no JSON object.
-        arguments_error: Why they are none.
-        id: What the call is known by.
+        type: Whether the action is a message or a tool call.
+        content: The text of the message.
+        name: The tool's name.
+        arguments: The tool's arguments; the model's text if it isn't a JSON object.
+        arguments_error: Why the text couldn't be read as a JSON object.
+        id: The ID of the tool call.
     """
 
     type: Literal["message", "tool_call"] = "message"
@@ -41,7 +41,7 @@ class ChatAction(Action):
 
 
 class ChatObservation(Observation):
-    """What the agent hears next.
+    """The user's reply or a tool's result.
 
     Example:
         >>> from examples.tau_chat.models import ChatObservation
@@ -49,11 +49,11 @@ class ChatObservation(Observation):
         False
 
     Attributes:
-        speaker: Who says it: the user, or a tool.
-        content: What is said.
-        refused: Whether it is a tool that couldn't do what it was asked.
-        rules: What the agent has to keep to; told after a reset.
-        transcript: The whole conversation, once it is over.
+        speaker: Whether the content comes from the user or from a tool.
+        content: The text.
+        refused: Whether the tool call failed.
+        rules: The agent's rules; set after a reset only.
+        transcript: The whole conversation; set at its end only.
     """
 
     speaker: Literal["user", "tool"]
@@ -62,12 +62,12 @@ class ChatObservation(Observation):
     rules: str = ""
     transcript: str = ""
 
-    # For the rubrics: whether the bookings are as they should be. It doesn't go over the wire.
+    # For the rubrics: whether the bookings are as expected. Not sent to clients.
     _settled: bool | None = PrivateAttr(default=None)
 
 
 class ChatState(State):
-    """Where a conversation stands.
+    """The state of a conversation.
 
     Example:
         >>> from examples.tau_chat.models import ChatState
@@ -75,7 +75,7 @@ class ChatState(State):
         False
 
     Attributes:
-        turns: How often user and agent have spoken.
+        turns: The number of messages between user and agent.
         over: Whether the conversation is over.
     """
 

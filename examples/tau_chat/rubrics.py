@@ -1,4 +1,4 @@
-"""What the bookings tell: whether they are as they should be, and what the desk refused."""
+"""Rubrics on bookings: whether they are as expected, and whether a tool call failed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ __all__ = ["Refused", "Settled"]
 
 
 class Refused(Rubric):
-    """1 where a tool couldn't do what the agent asked of it: a fault, for a weight below 0."""
+    """The agent's tool call failed; give it a negative weight."""
 
     score_range = (0.0, 1.0)
 
     def forward(self, action: ChatAction, observation: ChatObservation) -> float:
-        """Look whether the tool refused."""
+        """Return whether the tool call failed."""
         if observation.refused:
             self.explain("%s", observation.content)
         return float(observation.refused)
 
 
 class Settled(Rubric):
-    """The bookings are what they should be when the conversation is over."""
+    """The bookings are as expected at the end of the conversation."""
 
     score_range = (0.0, 1.0)
 
     def forward(self, action: ChatAction, observation: ChatObservation) -> float:
-        """Read what the environment found."""
+        """Return the environment's comparison of the bookings."""
         if observation._settled is None:
             raise MissingInputError(
-                "the observation doesn't say how the bookings are; TauChatEnvironment.step puts "
-                "that there at the end, and it doesn't go over the wire"
+                "the observation has no comparison of the bookings; TauChatEnvironment.step adds "
+                "it to the last observation, and it isn't sent over the wire"
             )
         return float(observation._settled)

@@ -1,42 +1,42 @@
-"""The scenario: who calls, what they want, what the agent has to keep to, and what is right."""
+"""The scenario: the traveller's request, the agent's rules, and the expected booking."""
 
 from __future__ import annotations
 
-from examples.tau_chat.desk import CHANGE_FEE, Booking, Desk, Flight
+from examples.tau_chat.booking_system import CHANGE_FEE, Booking, BookingSystem, Flight
 
-__all__ = ["GOODBYE", "GREETING", "RULES", "SETTLED", "USER", "open_desk"]
+__all__ = ["GOODBYE", "GREETING", "RULES", "SETTLED", "USER", "new_system"]
 
-# What the simulated user says when nothing is left to say.
+# The simulated user ends the conversation with these words.
 GOODBYE = "[hangs up]"
 
-GREETING = "Booking desk, good morning. What can I do for you?"
+GREETING = "Bookings, good morning. What can I do for you?"
 
-RULES = f"""You work at an airline's booking desk, and change flights for travellers.
-- Ask for the code of the booking, and read it before anything else.
-- A change costs the difference in fare, never less than 0, and a fee of {CHANGE_FEE} euros.
-- Before you change a flight, say what the change costs in all, and wait for the traveller's yes.
-- Say nothing that a tool hasn't told you."""
+RULES = f"""You work for an airline and change flights for travellers.
+- Ask for the booking code, and read the booking before you do anything else.
+- A change costs the fare difference, if positive, plus a fee of {CHANGE_FEE} euros.
+- Before you change a flight, state the total cost of the change and wait for a yes.
+- State only facts that a tool returned."""
 
-USER = f"""You play a traveller who calls an airline's booking desk. You are Salome Brun, and your \
-booking is RZ4K. You fly from Basel to Porto on 12 June and want to fly a day later, in the \
-morning. You pay at most 90 euros for that, the fee included; if it costs more, you keep your \
-flight. You mention the price only when it is named. You are in a hurry and a little impatient. \
-Say one thing at a time, in one or two sentences, and make nothing up. When your wish is done, or \
-when it can't be done, take your leave with the words {GOODBYE}"""
+USER = f"""You play a traveller who calls an airline to change a booking. You are Salome Brun, \
+and your booking is RZ4K. You fly from Basel to Porto on 12 June and want to fly a day later, in \
+the morning. You pay at most 90 euros for that, including the fee; if it costs more, you keep your \
+flight. Don't mention the price before the agent does. You are in a hurry and a little impatient. \
+Make one point at a time, in one or two sentences, and invent nothing. When the change is made, or \
+turns out to be impossible, end the conversation with the words {GOODBYE}"""
 
-#: What the booking has to be at the end.
+#: The expected booking at the end.
 SETTLED = Booking("RZ4K", "Salome Brun", "AL 214", 194)
 
 
-def open_desk() -> Desk:
-    """The desk as the traveller finds it.
+def new_system() -> BookingSystem:
+    """Return a booking system in its initial state.
 
     Example:
-        >>> from examples.tau_chat.scenario import open_desk
-        >>> open_desk().bookings["RZ4K"].flight
+        >>> from examples.tau_chat.scenario import new_system
+        >>> new_system().bookings["RZ4K"].flight
         'AL 210'
     """
-    return Desk(
+    return BookingSystem(
         [
             Flight("AL 210", "Basel-Porto", "12 June", "09:40", 119),
             Flight("AL 212", "Basel-Porto", "13 June", "06:15", 139, seats=0),

@@ -1,7 +1,7 @@
 """`ScriptedModel`: a server with OpenAI's protocol whose answers are scripted.
 
-It replaces a chat model in tests and examples that need known answers, delays and failures: a real
-server on a real port, asked by the real client.
+It replaces a chat model in tests and examples that need known answers, delays and failures, and is
+a real server on a real port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Replied:
     Attributes:
         text: The text.
         delay_s: Seconds before the reply.
-        is_held: Whether it waits for `ScriptedModel.release` first.
+        is_held: Whether the server waits for `ScriptedModel.release` before it replies.
         finish_reason: ``"length"`` for a reply that was cut off.
         choice: Further fields of the choice, such as ``{"message": {"refusal": "…"}}``.
     """
@@ -41,7 +41,7 @@ class Replied:
 
 @dataclass(frozen=True)
 class Failed:
-    """An answer with a status such as 429, and optionally ``Retry-After``."""
+    """An error response with a status such as 429, and optionally ``Retry-After``."""
 
     status: int = 500
     retry_after: str | None = None
@@ -50,14 +50,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Broken:
-    """An answer 200 whose body is not a completion."""
+    """A response with status 200 whose body is not a completion."""
 
     body: str = '{"choices": [{"mess'
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """The server ends the connection, before or within its answer."""
+    """The server closes the connection before or within its response."""
 
     within: bool = False
 
@@ -108,7 +108,7 @@ class ScriptedModel:
                 raise TimeoutError(f"the condition was false for {SOON_S:g} s")
 
     def release(self) -> None:
-        """Send the held answers, and hold no further ones."""
+        """Send the replies that wait; later ones don't wait."""
         self._loop.call_soon_threadsafe(self._released.set)
 
     # The server ------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class ScriptedModel:
                 if not kept:
                     break
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the client went, or the test ended
+            pass  # the client disconnected, or the test ended
         finally:
             writer.transport.abort()
             self._count(open=-1)
@@ -205,7 +205,7 @@ class ScriptedModel:
         return True
 
     async def _think(self, answer: Replied, reader: asyncio.StreamReader) -> bool:
-        """Wait as long as a reply takes; return whether the client is still connected."""
+        """Wait until a reply is due; return whether the client is still connected."""
         if not answer.is_held and not answer.delay_s:
             return True
         waiting = asyncio.ensure_future(
@@ -229,7 +229,7 @@ def _next_of(script: Script) -> Callable[[dict[str, Any]], Answer]:
 
 
 def _unknown_model(body: dict[str, Any]) -> Answer:
-    return Failed(404, text=f"there is no model {body.get('model')!r}")
+    return Failed(404, text=f"unknown model {body.get('model')!r}")
 
 
 async def _read(

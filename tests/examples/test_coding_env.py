@@ -33,7 +33,7 @@ SHORT = Limits(seconds=0.3)
 
 @pytest.fixture(scope="module")
 def sandbox():
-    """The strictest that works here: what is run in these tests is known."""
+    """The strictest sandbox that works on this machine; the programs here are trusted."""
     try:
         opened = open_sandbox("strict", workers=2)
     except SandboxUnavailableError:
@@ -43,7 +43,7 @@ def sandbox():
 
 
 def play(sandbox, task, program, **kwargs):
-    """The observation after one submission."""
+    """Return the observation after one submission."""
     environment = CodingEnvironment([task], sandbox=sandbox, **kwargs)
     environment.reset(task=0)
     return environment.step(CodeAction(program=program))
@@ -54,8 +54,8 @@ def in_two_threads(function, items):
         return list(pool.map(function, items))
 
 
-def shown(environment, programs, **reset):
-    """All that an agent sees of an episode."""
+def observations_json(environment, programs, **reset):
+    """Return all observations of an episode as JSON."""
     observations = [environment.reset(**reset)]
     observations += [environment.step(CodeAction(program=program)) for program in programs]
     return [observation.model_dump_json() for observation in observations]
@@ -64,7 +64,7 @@ def shown(environment, programs, **reset):
 # The tasks ---------------------------------------------------------------------------------------
 
 
-def test_there_are_at_least_thirty_two_tasks_of_rising_difficulty():
+def test_load_tasks_returns_tasks_of_rising_difficulty():
     assert len(TASKS) >= 32
     assert len({task.id for task in TASKS}) == len(TASKS)
     levels = [task.difficulty for task in TASKS]
@@ -72,35 +72,45 @@ def test_there_are_at_least_thirty_two_tasks_of_rising_difficulty():
     assert set(levels) == {1, 2, 3, 4, 5, 6}
 
 
-def test_each_task_has_six_tests_and_says_what_to_define():
+def test_load_tasks_prompts_name_the_entry_point_and_hide_the_tests():
     for task in TASKS:
         assert len(task.tests) >= 6, task.id
         assert f"`{task.entry_point}(" in task.prompt, task.id
         assert not any(test in task.prompt for test in task.tests), task.id
 
 
-def test_reference_solutions_pass_and_score_at_least_nine_tenths(sandbox):
-    for seen in in_two_threads(lambda task: play(sandbox, task, task.solution), TASKS):
-        assert seen.passed == seen.total > 0, (seen.task_id, seen.feedback)
-        assert seen.reward >= 0.9, (seen.task_id, seen.metadata)
-        assert seen.done
+def test_coding_environment_scores_reference_solutions_at_least_0_9(sandbox):
+    for observation in in_two_threads(lambda task: play(sandbox, task, task.solution), TASKS):
+        assert observation.passed == observation.total > 0, (
+            observation.task_id,
+            observation.feedback,
+        )
+        assert observation.reward >= 0.9, (observation.task_id, observation.metadata)
+        assert observation.done
 
 
-def test_wrong_candidates_pass_less_than_half_and_stop_at_the_second_gate(sandbox):
-    for seen in in_two_threads(lambda task: play(sandbox, task, candidates(task)["wrong"]), TASKS):
-        assert seen.passed < seen.total / 2, seen.task_id
-        assert seen.reward == 0.0, seen.task_id
+def test_coding_environment_scores_wrong_candidates_0(sandbox):
+    for observation in in_two_threads(
+        lambda task: play(sandbox, task, candidates(task)["wrong"]), TASKS
+    ):
+        assert observation.passed < observation.total / 2, observation.task_id
+        assert observation.reward == 0.0, observation.task_id
 
 
-def test_half_right_candidates_pass_at_least_half_and_not_all(sandbox):
-    for seen in in_two_threads(lambda task: play(sandbox, task, candidates(task)["half"]), TASKS):
-        assert seen.total / 2 <= seen.passed < seen.total, (seen.task_id, seen.feedback)
-        assert 0.35 <= seen.reward < 0.95, seen.task_id
-        assert not seen.done
+def test_coding_environment_scores_half_right_candidates_in_between(sandbox):
+    for observation in in_two_threads(
+        lambda task: play(sandbox, task, candidates(task)["half"]), TASKS
+    ):
+        assert observation.total / 2 <= observation.passed < observation.total, (
+            observation.task_id,
+            observation.feedback,
+        )
+        assert 0.35 <= observation.reward < 0.95, observation.task_id
+        assert not observation.done
 
 
 @pytest.mark.parametrize("task", TASKS[::5], ids=lambda task: task.id)
-def test_broken_and_endless_candidates_score_nothing(sandbox, task):
+def test_coding_environment_scores_broken_and_endless_candidates_0(sandbox, task):
     broken = play(sandbox, task, candidates(task)["broken"])
     assert broken.feedback.startswith("The program does not compile: line ")
     endless = play(sandbox, task, candidates(task)["endless"], limits=SHORT)
@@ -108,15 +118,15 @@ def test_broken_and_endless_candidates_score_nothing(sandbox, task):
     assert (broken.reward, endless.reward) == (0.0, 0.0)
 
 
-def test_a_task_without_tests_is_refused():
-    with pytest.raises(InvalidArgumentError, match="task 'x' has no tests"):
+def test_task_rejects_empty_tests():
+    with pytest.raises(InvalidArgumentError, match="task 'x' must have at least one test"):
         Task(id="x", prompt="", entry_point="x", tests=(), solution="")
 
 
 # The reward --------------------------------------------------------------------------------------
 
 
-def test_the_tree_is_what_it_should_be():
+def test_reward_gates_a_weighted_sum_of_tests_and_style():
     compiles, passes, quality = reward()
     assert isinstance(compiles, Gate)
     assert isinstance(compiles.rubric, Compiles)
@@ -128,10 +138,12 @@ def test_the_tree_is_what_it_should_be():
     assert [type(rubric) for rubric in quality.children()] == [PassesTests, Style]
 
 
-def test_gates_stop_the_evaluation(sandbox):
+def test_reward_stops_at_the_first_closed_gate(sandbox):
     kinds = candidates(ADD)
-    seen = {kind: play(sandbox, ADD, kinds[kind]) for kind in ("broken", "wrong", "half")}
-    names = {kind: each.metadata["reward_components"] for kind, each in seen.items()}
+    names = {
+        kind: play(sandbox, ADD, kinds[kind]).metadata["reward_components"]
+        for kind in ("broken", "wrong", "half")
+    }
     assert "rubric_1" not in names["broken"]
     assert "rubric_2" not in names["wrong"]
     half = names["half"]
@@ -140,7 +152,7 @@ def test_gates_stop_the_evaluation(sandbox):
     assert half["rubric_2"] == pytest.approx(quality)
 
 
-def test_the_score_says_why(sandbox):
+def test_reward_score_has_reasons(sandbox):
     action = CodeAction(program=candidates(ADD)["half"])
     environment = CodingEnvironment([ADD], sandbox=sandbox)
     environment.reset()
@@ -153,7 +165,7 @@ def test_the_score_says_why(sandbox):
     assert score["rubric_2"]["rubric_1"].reason == "no faults"
 
 
-def test_tests_run_once_a_step(sandbox, monkeypatch):
+def test_coding_environment_step_runs_the_tests_once(sandbox, monkeypatch):
     calls = []
 
     def counting(sandbox, program, task, limits):
@@ -174,16 +186,16 @@ class Failing:
         raise SandboxError("the worker was killed from outside")
 
 
-def test_a_sandbox_that_fails_gives_no_reward():
-    seen = play(Failing(), ADD, GOOD)
-    assert seen.reward is None
-    assert "the worker was killed from outside" in str(seen.metadata["reward_error"])
-    assert seen.feedback == "The program could not be run; that is not its fault."
+def test_step_with_a_failing_sandbox_gives_no_reward():
+    observation = play(Failing(), ADD, GOOD)
+    assert observation.reward is None
+    assert "the worker was killed from outside" in str(observation.metadata["reward_error"])
+    assert observation.feedback == "The program could not be run, for a reason outside the program."
     with pytest.raises(SandboxError):
-        PassesTests()(CodeAction(program=GOOD), seen)
+        PassesTests()(CodeAction(program=GOOD), observation)
 
 
-def test_a_level_that_does_not_work_here_is_no_feedback(monkeypatch):
+def test_step_with_an_unavailable_sandbox_level_raises(monkeypatch):
     def unavailable(level):
         raise SandboxUnavailableError(f"{level} doesn't work here", level=level)
 
@@ -194,7 +206,7 @@ def test_a_level_that_does_not_work_here_is_no_feedback(monkeypatch):
         environment.step(CodeAction(program=GOOD))
 
 
-def test_environments_share_a_sandbox_that_the_last_one_closes(sandbox, monkeypatch):
+def test_coding_environments_share_a_sandbox_that_the_last_one_closes(sandbox, monkeypatch):
     opened = []
 
     def opening(level):
@@ -208,30 +220,30 @@ def test_environments_share_a_sandbox_that_the_last_one_closes(sandbox, monkeypa
         assert environment.step(CodeAction(program=GOOD)).reward == 1.0
     assert len(opened) == 1
     one.close()
-    one.close()  # counts once
+    one.close()  # closing twice counts once
     assert opened[0].run("").ending == "ok"
     other.close()
     with pytest.raises(SandboxError):
         opened[0].run("")
 
 
-def test_a_sandbox_that_was_given_stays_open(sandbox):
+def test_coding_environment_leaves_a_passed_sandbox_open(sandbox):
     with CodingEnvironment([ADD], sandbox=sandbox) as environment:
         environment.reset()
         environment.step(CodeAction(program=GOOD))
     assert sandbox.run("").ending == "ok"
 
 
-def test_tests_that_are_no_python_are_the_tasks_fault(sandbox):
+def test_run_tests_rejects_tests_that_are_not_python(sandbox):
     task = Task(id="x", prompt="", entry_point="x", tests=("assert (",), solution="x = 1")
     with pytest.raises(InvalidArgumentError, match="test 1 of 1 is no Python"):
         run_tests(sandbox, "x = 1", task)
 
 
-def test_rubrics_need_the_environments_own_observation(sandbox):
-    seen = CodeObservation.model_validate_json(play(sandbox, ADD, GOOD).model_dump_json())
+def test_reward_rejects_an_observation_without_verdict(sandbox):
+    observation = CodeObservation.model_validate_json(play(sandbox, ADD, GOOD).model_dump_json())
     with pytest.raises(MissingInputError, match="no verdict"):
-        reward()(CodeAction(program=GOOD), seen)
+        reward()(CodeAction(program=GOOD), observation)
 
 
 @pytest.mark.parametrize(
@@ -240,18 +252,18 @@ def test_rubrics_need_the_environments_own_observation(sandbox):
         (GOOD, ""),
         ("def add(a, b):\n    return a + b\n", "add has no docstring"),
         (GOOD + "def badName():\n    pass\n", "badName is not in snake_case"),
-        (GOOD + "list = 3\n", "list hides what Python calls so"),
+        (GOOD + "list = 3\n", "list shadows a built-in name"),
         (GOOD + "# " + "x" * 99 + "\n", "line 4 is longer than 100 characters"),
-        (GOOD + "x = 1 \n", "line 4 has a tab, or spaces at its end"),
+        (GOOD + "x = 1 \n", "line 4 has a tab or trailing spaces"),
         (GOOD + "try:\n    x = 1\nexcept:\n    pass\n", "line 6 catches every exception"),
         (GOOD + "from math import *\n", "line 4 imports everything"),
         ("add = lambda a, b: a + b\n", "add is not defined by def or class"),
         (GOOD + "class low:\n    pass\n", "the class low is not in CamelCase"),
         (GOOD + "def f():\n" + "    x = 1\n" * 50, "f has 51 lines, more than 40"),
-        ("-" * 100_000 + "1", "it can't be parsed"),
+        ("-" * 100_000 + "1", "the program can't be parsed"),
     ],
 )
-def test_style_names_faults(sandbox, program, fault):
+def test_faults_names_each_style_fault(sandbox, program, fault):
     assert fault in "; ".join(each for each in faults(program, "add").values() if each)
 
 
@@ -276,7 +288,7 @@ def verdict(sandbox, program, limits=None):
         ("print('passed 6 of 6')", "ok", "NameError: name 'add' is not defined"),
     ],
 )
-def test_what_a_program_does_wrong_is_in_its_verdict(sandbox, program, ended, failure):
+def test_run_tests_reports_a_programs_failure_in_the_verdict(sandbox, program, ended, failure):
     found = verdict(sandbox, program, SHORT if ended == "timeout" else None)
     assert found.compiled
     assert found.passed == 0
@@ -284,14 +296,14 @@ def test_what_a_program_does_wrong_is_in_its_verdict(sandbox, program, ended, fa
     assert failure in found.failure
 
 
-def test_exit_in_a_test_keeps_what_was_passed_before(sandbox):
+def test_run_tests_counts_the_tests_passed_before_an_exit(sandbox):
     program = "import os\ndef add(a, b): return a + b if a >= 0 else os._exit(0)"
     found = verdict(sandbox, program)
     assert (found.passed, found.total, found.ended) == (2, 6, "ok")
     assert found.failure == "test 3 of 6: its process ended by itself (exit code 0)"
 
 
-def test_a_test_that_fails_does_not_stop_the_others(sandbox):
+def test_run_tests_goes_on_after_a_failed_test(sandbox):
     found = verdict(sandbox, "def add(a, b): return 1 / 0 if a == 1 else a + b")
     assert (found.passed, found.ended) == (5, "ok")
     assert (
@@ -299,7 +311,7 @@ def test_a_test_that_fails_does_not_stop_the_others(sandbox):
     )
 
 
-def test_several_threads_run_programs_at_the_same_time(sandbox):
+def test_run_tests_is_thread_safe(sandbox):
     programs = [GOOD, "def (", "raise OSError", candidates(ADD)["half"]] * 5
     with ThreadPoolExecutor(5) as pool:
         passed = [found.passed for found in pool.map(lambda each: verdict(sandbox, each), programs)]
@@ -309,12 +321,12 @@ def test_several_threads_run_programs_at_the_same_time(sandbox):
 # Episodes ----------------------------------------------------------------------------------------
 
 
-def test_an_episode_ends_when_it_is_solved():
+def test_coding_environment_episode_ends_when_solved():
     environment = CodingEnvironment()
     first = environment.reset(task="add", episode_id="mine")
     assert (first.reward, first.done, first.submissions_left) == (None, False, 5)
     assert first.prompt == ADD.prompt
-    second = environment.step(CodeAction(program="def (This is no Python"))
+    second = environment.step(CodeAction(program="def (not Python"))
     assert (second.done, second.submissions_left) == (False, 4)
     third = environment.step(CodeAction(program=GOOD))
     assert (third.done, third.reward, third.feedback) == (True, 1.0, "All 6 tests passed.")
@@ -324,36 +336,37 @@ def test_an_episode_ends_when_it_is_solved():
         environment.step(CodeAction(program=GOOD))
 
 
-def test_an_episode_ends_when_the_submissions_are_used_up():
+def test_coding_environment_episode_ends_after_max_submissions():
     environment = CodingEnvironment()
     environment.reset(task="add")
-    seen = [environment.step(CodeAction(program="x = 1")) for _ in range(5)]
-    assert [each.done for each in seen] == [False] * 4 + [True]
-    assert [each.submissions_left for each in seen] == [4, 3, 2, 1, 0]
+    observations = [environment.step(CodeAction(program="x = 1")) for _ in range(5)]
+    assert [each.done for each in observations] == [False] * 4 + [True]
+    assert [each.submissions_left for each in observations] == [4, 3, 2, 1, 0]
     with pytest.raises(EpisodeError, match="has used up its submissions"):
         environment.step(CodeAction(program=GOOD))
     assert not environment.reset(task="add").done
     assert environment.step(CodeAction(program=GOOD)).reward == 1.0
 
 
-def test_a_step_before_the_first_reset_is_refused():
+def test_coding_environment_step_before_reset_raises():
     with pytest.raises(EpisodeError, match=r"call reset\(\) before step\(\)"):
         CodingEnvironment().step(CodeAction(program=GOOD))
 
 
-def test_what_an_agent_sees_holds_no_tests_and_repeats_itself(sandbox):
+def test_coding_environment_observations_are_reproducible_and_hide_the_tests(sandbox):
     kinds = candidates(ADD)
     programs = [kinds["broken"], kinds["half"], "add = {'a', 'b'}\nprint(object())", GOOD]
     programs.insert(3, "def add(a, b): raise ValueError(object(), {'a', 'b', 'c'})")
     once, again = (
-        shown(CodingEnvironment(sandbox=sandbox), programs, task="add") for _ in range(2)
+        observations_json(CodingEnvironment(sandbox=sandbox), programs, task="add")
+        for _ in range(2)
     )
     assert once == again
     assert not any(test in text for test in ADD.tests for text in once)
     assert "add(-5" not in "".join(once)
 
 
-def test_a_seed_chooses_the_task():
+def test_coding_environment_reset_chooses_the_task_by_seed():
     environment = CodingEnvironment()
     chosen = [environment.reset(seed=seed).task_id for seed in range(60)]
     assert chosen == [CodingEnvironment().reset(seed=seed).task_id for seed in range(60)]
@@ -362,40 +375,40 @@ def test_a_seed_chooses_the_task():
 
 
 @pytest.mark.parametrize("task", ["nothing", -1, len(TASKS), True, 1.0, ["add"]])
-def test_an_unknown_task_is_refused_with_what_there_is(task):
-    with pytest.raises(InvalidArgumentError, match=f"a number from 0 to {len(TASKS) - 1} or an id"):
+def test_coding_environment_reset_rejects_an_unknown_task(task):
+    with pytest.raises(InvalidArgumentError, match=f"a number from 0 to {len(TASKS) - 1} or an ID"):
         CodingEnvironment().reset(task=task)
 
 
-def test_wrong_arguments_are_refused():
-    with pytest.raises(InvalidArgumentError, match="there are 2 tasks and 1 ids"):
+def test_coding_environment_rejects_invalid_arguments():
+    with pytest.raises(InvalidArgumentError, match="got 2 tasks and 1 IDs"):
         CodingEnvironment([ADD, ADD])
-    with pytest.raises(InvalidArgumentError, match="max_submissions is 0"):
+    with pytest.raises(InvalidArgumentError, match="`max_submissions` must be at least 1, got 0"):
         CodingEnvironment(max_submissions=0)
     environment = CodingEnvironment()
     with pytest.raises(InvalidArgumentError, match=r"not \['taks'\]"):
         environment.reset(taks=3)
-    with pytest.raises(InvalidArgumentError, match="seed is -1"):
+    with pytest.raises(InvalidArgumentError, match="`seed` must be at least 0, got -1"):
         environment.reset(seed=-1)
     environment.reset(task=0)
-    with pytest.raises(InvalidArgumentError, match="timeout_s is 0"):
+    with pytest.raises(InvalidArgumentError, match="`timeout_s` must be greater than 0, got 0"):
         environment.step(CodeAction(program=GOOD), timeout_s=0)
     with pytest.raises(ValueError, match="at most 50000 characters"):
         CodeAction(program="x" * 50_001)
 
 
-def test_feedback_tells_of_the_first_failure_and_of_how_it_ended(sandbox):
+def test_feedback_states_the_first_failure_and_how_the_program_ended(sandbox):
     program = "def add(a, b):\n    while not a: pass\n    return None"
     assert play(sandbox, ADD, program, limits=SHORT).feedback == (
         "0 of 6 tests passed. First failure: test 1 of 6: AssertionError (stopped: out of time)"
     )
 
 
-def test_timeout_s_bounds_the_run(sandbox):
+def test_coding_environment_step_stops_a_program_after_timeout_s(sandbox):
     environment = CodingEnvironment(sandbox=sandbox)
     environment.reset(task="add")
-    seen = environment.step(CodeAction(program="while True: pass"), timeout_s=0.2)
-    assert "it was not done within 0.2 s" in seen.feedback
+    observation = environment.step(CodeAction(program="while True: pass"), timeout_s=0.2)
+    assert "it was not done within 0.2 s" in observation.feedback
 
 
 # HumanEval ---------------------------------------------------------------------------------------
@@ -405,17 +418,17 @@ def test_timeout_s_bounds_the_run(sandbox):
 def problems():
     path = problems_path()
     if path is None:
-        pytest.skip("HumanEval's problems are not here: set GUERDON_DATA to their folder")
+        pytest.skip("HumanEval's problems are missing: set GUERDON_DATA to their folder")
     return list(read_problems(path))
 
 
-def test_canonical_solutions_pass(sandbox, problems):
+def test_run_tests_passes_canonical_solutions(sandbox, problems):
     found = in_two_threads(lambda task: run_tests(sandbox, task.solution, task), problems)
     assert [task.id for task, each in zip(problems, found, strict=True) if each.passed < 1] == []
     assert len(found) == 60
 
 
-def test_canonical_solutions_without_their_last_line_do_not_pass(sandbox, problems):
+def test_run_tests_fails_canonical_solutions_without_their_last_line(sandbox, problems):
     def shortened(task):
         program = "".join(task.solution.rstrip().splitlines(keepends=True)[:-1])
         return run_tests(sandbox, program, task)
@@ -424,22 +437,22 @@ def test_canonical_solutions_without_their_last_line_do_not_pass(sandbox, proble
     assert [task.id for task, each in zip(problems, found, strict=True) if each.passed] == []
 
 
-def test_problems_play_in_the_environment(sandbox, problems):
+def test_coding_environment_plays_humaneval_problems(sandbox, problems):
     environment = CodingEnvironment(problems, sandbox=sandbox)
     first = environment.reset(task="HumanEval/0")
     assert first.starter in first.prompt
     body = problems[0].solution.removeprefix(first.starter)
-    seen = environment.step(CodeAction(program=complete(problems[0], body)))
-    assert seen.done
-    assert seen.metadata["reward_components"]["rubric_1"] == 1.0
+    observation = environment.step(CodeAction(program=complete(problems[0], body)))
+    assert observation.done
+    assert observation.metadata["reward_components"]["rubric_1"] == 1.0
     assert complete(problems[0], problems[0].solution) == problems[0].solution
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"task_id": 1, "prompt": 2}'])
-def test_a_line_that_is_no_problem_is_named(tmp_path, line):
+def test_read_problems_names_an_invalid_line(tmp_path, line):
     path = tmp_path / "problems.jsonl"
     path.write_text(line, encoding="utf-8")
-    with pytest.raises(InvalidArgumentError, match=r"problems\.jsonl, line 1 is no problem"):
+    with pytest.raises(InvalidArgumentError, match=r"problems\.jsonl, line 1 is not a problem"):
         list(read_problems(path))
 
 
@@ -447,6 +460,6 @@ MODULES = "candidates environment humaneval models rubrics runner style tasks"
 
 
 @pytest.mark.parametrize("name", MODULES.split())
-def test_examples_in_docstrings_run(name):
+def test_docstring_examples_run(name):
     result = doctest.testmod(importlib.import_module(f"examples.coding_env.{name}"))
     assert (result.failed, result.attempted > 0) == (0, True)

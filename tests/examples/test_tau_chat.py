@@ -1,4 +1,4 @@
-"""A chat with a simulated user and a judge at its end: real sockets, scripted models."""
+"""The chat with a simulated user and a judge: real sockets, scripted models."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,12 @@ import json
 import pytest
 from mcp.server import MCPServer
 
+from examples.tau_chat.booking_system import CHANGE_FEE, TOOLS, BookingError
 from examples.tau_chat.demo import ACTIONS, TRAVELLER, VERDICT, main, reward, reward_at
-from examples.tau_chat.desk import CHANGE_FEE, TOOLS, DeskError
 from examples.tau_chat.environment import TauChatEnvironment
 from examples.tau_chat.models import ChatAction, ChatObservation
 from examples.tau_chat.rubrics import Settled
-from examples.tau_chat.scenario import GOODBYE, GREETING, RULES, SETTLED, USER, open_desk
+from examples.tau_chat.scenario import GOODBYE, GREETING, RULES, SETTLED, USER, new_system
 from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Replied, ScriptedModel
 from guerdon import (
     EnvClient,
@@ -39,7 +39,15 @@ from tests.envs.client.servers import Served
 
 pytestmark = pytest.mark.edge  # real servers and processes
 
-MODULES = ["demo", "desk", "environment", "models", "rubrics", "scenario", "scripted_model"]
+MODULES = [
+    "booking_system",
+    "demo",
+    "environment",
+    "models",
+    "rubrics",
+    "scenario",
+    "scripted_model",
+]
 
 HELLO, CODE, YES, BYE = TRAVELLER
 COMPONENTS = {"refused": 0.0, "settled": 1.0, "conduct": 0.9}
@@ -70,7 +78,7 @@ def over_the_wire(config):
 
 
 class TauChatClient(EnvClient):
-    """Observations with what they are told beside their fields."""
+    """A client with untyped observations."""
 
 
 both = pytest.mark.parametrize("opened", [here, over_the_wire])
@@ -85,7 +93,7 @@ def play(reset, step, actions=ACTIONS):
 
 
 @both
-def test_a_conversation_is_played_and_judged_at_its_end(opened):
+def test_tau_chat_environment_scores_the_conversation_at_its_end(opened):
     with scripted() as model, opened(reward_at(model.endpoint)) as (reset, step):
         first = reset()
         observations = [step(action) for action in ACTIONS]
@@ -104,25 +112,25 @@ def test_a_conversation_is_played_and_judged_at_its_end(opened):
     assert observations[-1].metadata["reward_components"] == COMPONENTS
 
 
-def test_the_travellers_model_is_told_the_whole_conversation_each_time():
+def test_step_sends_the_whole_conversation_to_the_user_service():
     with scripted() as model, here(reward_at(model.endpoint)) as (reset, step):
         play(reset, step)
-    *asked, judged = model.asked
-    said = [GREETING, HELLO, ACTIONS[0]["content"], CODE, ACTIONS[3]["content"], YES]
-    said.append(ACTIONS[5]["content"])
+    *user_requests, judge_request = model.asked
+    texts = [GREETING, HELLO, ACTIONS[0]["content"], CODE, ACTIONS[3]["content"], YES]
+    texts.append(ACTIONS[5]["content"])
     roles = ["user", "assistant"] * 4
-    talk = [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
-    for number, body in enumerate(asked):
+    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+    for number, body in enumerate(user_requests):
         system, *rest = body["messages"]
         assert system == {"role": "system", "content": USER}
-        assert rest == talk[: 2 * number + 1]
+        assert rest == messages[: 2 * number + 1]
         assert (body["model"], body["temperature"]) == ("traveller", 0.7)
-    question = judged["messages"][-1]["content"]
+    question = judge_request["messages"][-1]["content"]
     assert "agent calls change_flight" in question
     assert f"traveller: {BYE}" in question
 
 
-def test_nothing_of_an_episode_is_left_in_the_next():
+def test_reset_begins_an_independent_conversation():
     with (
         scripted([*TRAVELLER, *TRAVELLER, Failed(503)], [VERDICT] * 2) as model,
         here(reward_at(model.endpoint, retries=0)) as (reset, step),
@@ -138,14 +146,14 @@ def test_nothing_of_an_episode_is_left_in_the_next():
     assert asked[:5] == asked[5:10]
 
 
-def test_services_may_be_mcp_tools_without_the_environment_knowing():
+def test_tau_chat_environment_uses_mcp_tools_as_services():
     replies = iter(TRAVELLER)
-    heard = []
+    calls = []
     player = MCPServer("player", log_level="CRITICAL")
 
     @player.tool()
     def traveller(messages: list[dict[str, str]]) -> str:
-        heard.append(messages)
+        calls.append(messages)
         return next(replies)
 
     config = RewardConfig.from_dict(reward({}) | {"mcp_services": {}})
@@ -159,12 +167,12 @@ def test_services_may_be_mcp_tools_without_the_environment_knowing():
     ):
         last = play(reset, step)[-1]
     assert (last.reward, last.metadata["reward_components"]) == (REWARD, COMPONENTS)
-    assert [len(messages) for messages in heard] == [2, 4, 6, 8]
+    assert [len(messages) for messages in calls] == [2, 4, 6, 8]
     assert "agent calls read_booking" in model.asked[0]["messages"][-1]["content"]
 
 
-def test_a_model_plays_the_agent_in_a_rollout():
-    def says(action):
+def test_rollout_worker_plays_a_model_in_tau_chat_environment():
+    def reply_with(action):
         if "content" in action:
             return Replied(action["content"])
         function = {"name": action["name"], "arguments": json.dumps(action["arguments"])}
@@ -175,7 +183,7 @@ def test_a_model_plays_the_agent_in_a_rollout():
         async with OpenAIPolicy("agent", base_url=endpoint, system=RULES) as policy:
             return await RLRolloutWorker(make, policy, max_steps=9).run()
 
-    scripts = {"traveller": TRAVELLER, "judge": [VERDICT], "agent": map(says, ACTIONS)}
+    scripts = {"traveller": TRAVELLER, "judge": [VERDICT], "agent": map(reply_with, ACTIONS)}
     with (
         ScriptedModel(scripts) as model,
         ConfiguredEnv(TauChatEnvironment, reward_at(model.endpoint)) as make,
@@ -185,12 +193,12 @@ def test_a_model_plays_the_agent_in_a_rollout():
     assert next(body for body in model.asked if body["model"] == "agent")["tools"] == TOOLS
 
 
-# Models that fail ------------------------------------------------------------------------------
+# Failing models --------------------------------------------------------------------------------
 
 
 @both
-def test_delays_429s_broken_json_and_dropped_connections_pass(opened, monkeypatch):
-    monkeypatch.setattr("random.uniform", lambda low, high: 0.0)  # tries again at once
+def test_step_retries_temporary_failures_of_services(opened, monkeypatch):
+    monkeypatch.setattr("random.uniform", lambda low, high: 0.0)  # retries at once
     slow = Replied(CODE, delay_s=0.01)
     traveller = [HELLO, Failed(429, retry_after="0"), slow, Dropped(within=True), YES, BYE]
     with (
@@ -203,24 +211,24 @@ def test_delays_429s_broken_json_and_dropped_connections_pass(opened, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("opened", "answer", "told"),
+    ("opened", "answer", "message"),
     [
         (here, Failed(429), "answered 429"),
         (here, Broken(), "invalid JSON"),
         (here, Dropped(), "can't be reached"),
-        (here, Replied(""), "not a text"),
+        (here, Replied(""), "non-empty text"),
         (over_the_wire, Dropped(), "can't be reached"),
     ],
-    ids=["429", "broken", "dropped", "silent", "dropped, over the wire"],
+    ids=["429", "broken", "dropped", "empty", "dropped, over the wire"],
 )
-def test_a_traveller_who_dies_is_a_steps_error_and_nothing_was_said(opened, answer, told):
+def test_step_with_a_failing_user_service_raises_and_can_be_repeated(opened, answer, message):
     traveller = [HELLO, answer, *TRAVELLER[1:]]
     with (
         scripted(traveller) as model,
         opened(reward_at(model.endpoint, retries=0)) as (reset, step),
     ):
         reset()
-        with pytest.raises((ServiceError, ServerError), match=told) as raised:
+        with pytest.raises((ServiceError, ServerError), match=message) as raised:
             step(ACTIONS[0])
         assert "'user'" in str(raised.value)
         last = [step(action) for action in ACTIONS][-1]
@@ -229,7 +237,7 @@ def test_a_traveller_who_dies_is_a_steps_error_and_nothing_was_said(opened, answ
     assert model.asked[1]["messages"] == model.asked[2]["messages"]
 
 
-def test_a_server_that_ends_within_an_episode_is_told_and_the_desk_goes_on():
+def test_tools_work_after_the_user_service_has_stopped():
     with contextlib.ExitStack() as serving:
         model = serving.enter_context(scripted())
         with here(reward_at(model.endpoint, retries=0)) as (reset, step):
@@ -241,7 +249,7 @@ def test_a_server_that_ends_within_an_episode_is_told_and_the_desk_goes_on():
     assert (observation.reward, observation.refused) == (0.0, False)
 
 
-def test_a_traveller_who_does_not_even_call_leaves_no_conversation():
+def test_reset_with_a_failing_user_service_raises_and_can_be_repeated():
     with (
         scripted([Failed(503), *TRAVELLER]) as model,
         here(reward_at(model.endpoint, retries=0)) as (reset, step),
@@ -254,7 +262,7 @@ def test_a_traveller_who_does_not_even_call_leaves_no_conversation():
 
 
 @pytest.mark.parametrize(
-    ("opened", "answer", "told"),
+    ("opened", "answer", "message"),
     [
         (here, Failed(500), "500"),
         (here, Dropped(), "can't be reached"),
@@ -264,7 +272,7 @@ def test_a_traveller_who_does_not_even_call_leaves_no_conversation():
     ],
     ids=["500", "dropped", "no verdict", "out of range", "dropped, over the wire"],
 )
-def test_a_judge_that_is_down_makes_the_reward_invalid_and_nothing_else(opened, answer, told):
+def test_failing_judge_invalidates_the_reward_of_that_episode_only(opened, answer, message):
     with (
         scripted([*TRAVELLER, *TRAVELLER], [answer, VERDICT]) as model,
         opened(reward_at(model.endpoint, retries=0)) as (reset, step),
@@ -272,12 +280,12 @@ def test_a_judge_that_is_down_makes_the_reward_invalid_and_nothing_else(opened, 
         last = play(reset, step)[-1]
         assert (last.reward, last.done) == (None, True)
         assert "conduct" in last.metadata["reward_error"]
-        assert told in last.metadata["reward_error"]
+        assert message in last.metadata["reward_error"]
         assert "conduct" not in last.metadata["reward_components"]
         assert play(reset, step)[-1].reward == REWARD
 
 
-def test_a_judge_of_every_step_that_is_down_at_one_lets_the_episode_go_on():
+def test_failing_per_turn_judge_invalidates_the_reward_of_that_step_only():
     with scripted(judge=[VERDICT, Failed(502)] + [VERDICT] * 4) as model:
         config = reward_at(model.endpoint, retries=0)
         judged = config["episode_end"].pop()
@@ -289,14 +297,14 @@ def test_a_judge_of_every_step_that_is_down_at_one_lets_the_episode_go_on():
     assert observations[-1].metadata["reward_components"] == COMPONENTS
 
 
-def test_services_that_are_not_there_are_named_at_the_start():
+def test_configured_env_raises_at_once_if_services_are_unavailable():
     with scripted() as model:
         config = reward_at(model.endpoint)
     with pytest.raises(ServiceUnavailableError, match=r"'user'.*'judge'"):
         ConfiguredEnv(TauChatEnvironment, config)
 
 
-def test_an_environment_without_services_says_where_they_come_from():
+def test_reset_without_services_raises_and_names_mcp_services():
     config = {"per_turn": [{"name": "brief", "rubric": lambda action, observation: 1.0}]}
     with (
         ConfiguredEnv(TauChatEnvironment, config) as make,
@@ -305,56 +313,56 @@ def test_an_environment_without_services_says_where_they_come_from():
         make().reset()
 
 
-# The desk, and the rules of a conversation -----------------------------------------------------
+# The booking system ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "message"),
     [
-        ("cancel_booking", {}, "there is no tool"),
+        ("cancel_booking", {}, "unknown tool"),
         ("read_booking", {}, "takes code"),
         ("read_booking", {"code": 1}, "takes code"),
         ("read_booking", "RZ4K", "takes code"),
-        ("read_booking", {"code": "RZ4X"}, "no booking"),
+        ("read_booking", {"code": "RZ4X"}, "unknown booking"),
         ("change_flight", {"code": "RZ4K", "number": "AL 210"}, "already"),
         ("change_flight", {"code": "RZ4K", "number": "AL 212"}, "no seats"),
         ("change_flight", {"code": "RZ4K", "number": "AL 330"}, "doesn't fly Basel-Porto"),
-        ("change_flight", {"code": "RZ4K", "number": "AL 9"}, "no flight"),
+        ("change_flight", {"code": "RZ4K", "number": "AL 9"}, "unknown flight"),
     ],
 )
-def test_the_desk_refuses_what_cannot_be_and_changes_nothing(name, arguments, told):
-    desk = open_desk()
-    with pytest.raises(DeskError, match=told):
-        desk.call(name, arguments)
-    assert desk == open_desk()
+def test_booking_system_call_rejects_invalid_calls_and_changes_nothing(name, arguments, message):
+    system = new_system()
+    with pytest.raises(BookingError, match=message):
+        system.call(name, arguments)
+    assert system == new_system()
 
 
 @pytest.mark.parametrize(("number", "paid"), [("AL 214", 119 + 35 + CHANGE_FEE), ("AL 216", 159)])
-def test_a_change_costs_the_difference_and_the_fee_and_is_never_paid_out(number, paid):
-    desk = open_desk()
-    changed = json.loads(desk.call("change_flight", {"code": "RZ4K", "number": number}))
+def test_change_flight_charges_a_fare_increase_and_the_fee(number, paid):
+    system = new_system()
+    changed = json.loads(system.call("change_flight", {"code": "RZ4K", "number": number}))
     assert (changed["flight"], changed["paid"]) == (number, paid)
-    assert (desk.bookings["RZ4K"] == SETTLED) == (number == "AL 214")
+    assert (system.bookings["RZ4K"] == SETTLED) == (number == "AL 214")
 
 
 @pytest.mark.parametrize(
-    ("action", "told"),
+    ("action", "message"),
     [
-        ({"name": "read_booking", "arguments": {"code": "X"}}, "no booking 'X'"),
+        ({"name": "read_booking", "arguments": {"code": "X"}}, "unknown booking 'X'"),
         ({"name": "read_booking", "arguments": {"code": GOODBYE}}, GOODBYE),
-        ({"name": "read_booking", "arguments": "{code", "arguments_error": "no JSON"}, "no JSON"),
+        ({"name": "read_booking", "arguments": "{code", "arguments_error": "not JSON"}, "not JSON"),
     ],
-    ids=["no booking", "the traveller's goodbye", "no JSON"],
+    ids=["unknown booking", "the traveller's goodbye", "not JSON"],
 )
-def test_what_the_desk_refuses_costs_and_is_told(action, told):
+def test_step_reports_and_penalizes_a_failed_tool_call(action, message):
     with scripted() as model, here(reward_at(model.endpoint)) as (reset, step):
         reset()
         observation = step({"type": "tool_call", **action})
-    assert told in observation.content
+    assert message in observation.content
     assert (observation.refused, observation.reward, observation.done) == (True, -0.1, False)
 
 
-def test_the_wrong_flight_is_not_what_was_asked_for():
+def test_settled_scores_0_for_the_wrong_flight():
     actions = [dict(each) for each in ACTIONS]
     actions[4] = {**actions[4], "arguments": {"code": "RZ4K", "number": "AL 216"}}
     with scripted() as model, here(reward_at(model.endpoint)) as (reset, step):
@@ -362,13 +370,13 @@ def test_the_wrong_flight_is_not_what_was_asked_for():
     assert last.metadata["reward_components"] == {**COMPONENTS, "settled": 0.0}
 
 
-def test_how_the_bookings_are_is_not_told_over_a_wire():
+def test_settled_rejects_an_observation_from_the_wire():
     observation = ChatObservation(speaker="user", content=BYE, done=True)
     with pytest.raises(MissingInputError, match="over the wire"):
         Settled()(ChatAction(content="Bye."), observation)
 
 
-def test_saying_nothing_is_refused_and_too_many_steps_end_it():
+def test_step_rejects_an_empty_message_and_max_steps_ends_the_conversation():
     with (
         scripted() as model,
         ConfiguredEnv(lambda: TauChatEnvironment(max_steps=1), reward_at(model.endpoint)) as make,
@@ -389,11 +397,11 @@ def test_saying_nothing_is_refused_and_too_many_steps_end_it():
         TauChatEnvironment(max_steps=0)
 
 
-def test_the_demo_plays_on_a_server_of_its_own(capsys):
+def test_tau_chat_demo_prints_the_conversation_and_its_reward(capsys):
     assert main() == 0
-    said = capsys.readouterr().out
-    assert f"traveller: {HELLO}" in said
-    assert f"reward 0.97, of {COMPONENTS}" in said
+    output = capsys.readouterr().out
+    assert f"traveller: {HELLO}" in output
+    assert f"reward 0.97, of {COMPONENTS}" in output
 
 
 @pytest.mark.parametrize("name", MODULES)
