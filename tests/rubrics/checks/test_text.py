@@ -1,13 +1,15 @@
-"""Checks of what a text says."""
+"""Checks of a text: pattern, exact text, length, repetition."""
 
 import copy
 import pickle
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError, MissingInputError, StateError
-from guerdon.rubrics.checks import ExactMatch, RegexMatch
+from guerdon.rubrics.checks import ExactMatch, LengthBounds, RegexMatch, RepetitionBounds
 
 
 def truth(value):
@@ -111,3 +113,93 @@ def test_exact_match_state_is_checked_on_loading():
 
 def test_exact_match_explains_both_texts():
     assert ExactMatch("a").score("b", None).reason == "found 'b', wanted 'a'"
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "length"),
+    [
+        ("characters", "a b\nc", 5),
+        ("characters", "", 0),
+        ("words", " a  b\nc ", 3),
+        ("lines", "a\nb\n", 2),
+        ("lines", "a\n\nb", 3),
+        ("lines", "", 0),
+    ],
+)
+def test_length_bounds_count_their_unit_and_include_both_ends(unit, text, length):
+    assert LengthBounds(length, length, unit=unit)(text, None) == 1.0
+    assert LengthBounds(length + 1, unit=unit)(text, None) == 0.0
+    if length:
+        assert LengthBounds(0, length - 1, unit=unit)(text, None) == 0.0
+
+
+def test_length_bounds_explain_the_length():
+    reason = LengthBounds(2, 3, unit="words").score("one", None).reason
+    assert reason == "1 words, wanted 2 to 3"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"minimum": -1}, {"minimum": 1.0}, {"minimum": True}, {"minimum": None},
+        {"maximum": -1}, {"maximum": "9"}, {"minimum": 3, "maximum": 2}, {"unit": "tokens"},
+    ],
+)  # fmt: skip
+def test_length_bounds_reject_invalid_arguments(arguments):
+    with pytest.raises(InvalidArgumentError, match="must be"):
+        LengthBounds(**arguments)
+
+
+def test_length_bounds_that_nothing_meets_raise_instead_of_scoring_zero():
+    rubric = LengthBounds(0, 5)
+    rubric.minimum = 9
+    with pytest.raises(InvalidArgumentError, match="`maximum` must be >= `minimum`"):
+        rubric("seven77", None)
+
+
+def test_length_bounds_state_goes_into_another_in_any_order():
+    one, other = LengthBounds(50, 60, unit="words"), LengthBounds(1, 2)
+    other.load_state_dict(dict(reversed(one.state_dict().items())))
+    assert other.state_dict() == one.state_dict()
+    assert pickle.loads(pickle.dumps(other))("word " * 55, None) == 1.0
+
+
+def test_repetition_bounds_share_is_that_of_repeated_ngrams():
+    # Bigrams: a-b, b-a, a-b, b-a: two of four are repeats.
+    assert RepetitionBounds(0.5, ngram=2)("a b a b a", None) == 1.0
+    assert RepetitionBounds(0.49, ngram=2)("a b a b a", None) == 0.0
+
+
+def test_repetition_bounds_make_no_difference_of_case():
+    assert RepetitionBounds(0.0, ngram=1)("Again again", None) == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "one", "one two three"])
+def test_repetition_bounds_accept_texts_shorter_than_an_ngram(text):
+    assert RepetitionBounds(0.0, ngram=4)(text, None) == 1.0
+
+
+def test_repetition_bounds_reject_a_loop_and_explain_the_share():
+    score = RepetitionBounds().score("so it goes on and " * 20, None)
+    assert score.value == 0.0
+    assert "of the 4-grams are repeats" in score.reason
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"maximum": 1.1}, {"maximum": float("nan")}, {"maximum": True}, {"ngram": 0}, {"ngram": 2.0}],
+)
+def test_repetition_bounds_reject_invalid_arguments(arguments):
+    with pytest.raises(InvalidArgumentError, match="must be"):
+        RepetitionBounds(**arguments)
+
+
+@given(st.text(alphabet="ab ", max_size=60), st.integers(1, 5))
+def test_repetition_bounds_of_one_accept_everything(text, ngram):
+    assert RepetitionBounds(1.0, ngram=ngram)(text, None) == 1.0
+
+
+@pytest.mark.parametrize("rubric", [LengthBounds(), RepetitionBounds()])
+def test_bounds_raise_where_there_is_no_text(rubric):
+    with pytest.raises(MissingInputError):
+        rubric(None, None)

@@ -6,12 +6,11 @@ with a reason; an action without a text or an observation without a usable groun
 """
 
 from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.bounds import LengthBounds, RepetitionBounds
 from guerdon.rubrics.checks.code import PythonCompiles
 from guerdon.rubrics.checks.numeric import NumericAnswer
 from guerdon.rubrics.checks.quantity import parse_number
 from guerdon.rubrics.checks.structured import ValidJson
-from guerdon.rubrics.checks.text import ExactMatch, RegexMatch
+from guerdon.rubrics.checks.text import ExactMatch, LengthBounds, RegexMatch, RepetitionBounds
 from guerdon.rubrics.checks.toxicity import ToxicityRubric
 
 __all__ = [

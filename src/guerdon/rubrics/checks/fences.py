@@ -64,7 +64,8 @@ def _all_blocks(text: str) -> Iterator[tuple[str, FencedBlock]]:
             yield opened[3].lower(), FencedBlock("\n".join(inside), start)
             opened = None
         else:
-            inside.append(_without_indent(line, len(opened[1])))
+            indent = len(line) - len(line.lstrip(" \t"))
+            inside.append(line[min(indent, len(opened[1])) :])
     if opened is not None:
         yield opened[3].lower(), FencedBlock("\n".join(inside), start)
 
@@ -72,10 +73,3 @@ def _all_blocks(text: str) -> Iterator[tuple[str, FencedBlock]]:
 def _closes(line: str, fence: str) -> bool:
     bare = line.strip()
     return len(bare) >= len(fence) and not bare.strip(fence[0])
-
-
-def _without_indent(line: str, width: int) -> str:
-    taken = 0
-    while taken < width and line[taken : taken + 1] in (" ", "\t"):
-        taken += 1
-    return line[taken:]

@@ -100,25 +100,8 @@ class NumericAnswer(Rubric):
             return 0.0
         if found == wanted or _agree(found, wanted, Fraction(repr(self.tolerance))):
             return 1.0
-        self.explain("found %s, wanted %s", _Shown(found), _Shown(wanted))
+        self.explain("found %s, wanted %s", found, wanted)
         return 0.0
-
-
-class _Shown:
-    """A quantity whose text is made only if an explanation is read."""
-
-    def __init__(self, quantity: Quantity) -> None:
-        self._quantity = quantity
-
-    def __str__(self) -> str:
-        value, percent = self._quantity
-        if value.numerator.bit_length() > 1000:
-            shown = f"a number of about {value.numerator.bit_length() * 3 // 10} digits"
-        elif value.denominator == 1:
-            shown = str(value)
-        else:
-            shown = repr(float(value))
-        return f"{shown:.80}{'%' if percent else ''}"
 
 
 def _agree(found: Quantity, wanted: Quantity, allowance: Fraction) -> bool:

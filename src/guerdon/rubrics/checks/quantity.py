@@ -121,6 +121,14 @@ class Quantity(NamedTuple):
     value: Fraction
     percent: bool
 
+    def __str__(self) -> str:
+        bits = self.value.numerator.bit_length()
+        if bits > 1000:
+            shown = f"a number of about {bits * 3 // 10} digits"
+        else:
+            shown = str(self.value if self.value.denominator == 1 else float(self.value))
+        return f"{shown:.80}{'%' if self.percent else ''}"
+
 
 def parse_number(text: str) -> Fraction | None:
     r"""Return the number in a text, or None if the text is not one number.

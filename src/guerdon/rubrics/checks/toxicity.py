@@ -151,12 +151,11 @@ class Lexicon:
     def __init__(self, entries: list[LexiconEntry]) -> None:
         self.entries = tuple(entries)
         words = {e.text.lower(): e for e in entries if not e.is_pattern}
-        self._words = tuple(words.values())
         trie = _Trie()
-        for number, word in enumerate(words, start=1):
-            _plant(trie, word, number)
-        self._trie_groups: list[int] = []
-        source = _written_out(trie, self._trie_groups)
+        for word, entry in words.items():
+            _plant(trie, word, entry)
+        self._groups: list[LexiconEntry] = []  # those of the expression
+        source = _written_out(trie, self._groups)
         self._regex = re.compile(f"{_BEFORE}(?:{source})") if words else None
         self._patterns = tuple((compiled_regex(e.text), e) for e in entries if e.is_pattern)
 
@@ -171,7 +170,7 @@ class Lexicon:
                 group = match.lastindex
                 # Digits alone are a number, not a look-alike of a word.
                 if group is not None and any(map(str.isalpha, match[0])):
-                    found[self._words[self._trie_groups[group - 1] - 1]] = None
+                    found[self._groups[group - 1]] = None
         for pattern, entry in self._patterns:
             if pattern.search(text):
                 found[entry] = None
@@ -179,15 +178,15 @@ class Lexicon:
 
 
 class _Trie(dict[str, "_Trie"]):
-    """Units of a regular expression by what may follow them; `number` if a word ends here."""
+    """Units of a regular expression by what may follow them; `entry` if its word ends here."""
 
-    number: int = 0
+    entry: LexiconEntry | None = None
 
 
-def _plant(trie: _Trie, word: str, number: int) -> None:
+def _plant(trie: _Trie, word: str, entry: LexiconEntry) -> None:
     for token in _TOKEN.finditer(word):
         trie = trie.setdefault(_unit(token[0]), _Trie())
-    trie.number = number
+    trie.entry = entry
 
 
 def _unit(token: str) -> str:
@@ -205,11 +204,11 @@ def _unit(token: str) -> str:
     return f"{alike}(?:{letter}{{2,{_MOST_REPEATS}}}+)?+" if letter.isalpha() else alike
 
 
-def _written_out(trie: _Trie, groups: list[int]) -> str:
+def _written_out(trie: _Trie, groups: list[LexiconEntry]) -> str:
     """The trie as one expression; an empty group marks the end of a word, the longest first."""
     branches = [unit + _written_out(below, groups) for unit, below in trie.items()]
-    if trie.number:
-        groups.append(trie.number)
+    if trie.entry is not None:
+        groups.append(trie.entry)
         branches.append(f"{_AFTER}()")
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
