@@ -487,12 +487,12 @@ def test_llm_judge_rejects_an_invalid_argument(settings, why):
 @pytest.mark.parametrize(
     ("endpoint", "why"),
     [
-        ("http://localhost:8000", "is the address .*; pass a ChatModel"),
-        ("style", "is the service 'style', but there are no services"),
-        (5, "must be a ChatModel, the name of a service"),
-        (["style", 5], "there are no services"),
+        ("http://localhost:8000", "not its address; .* got 'http://localhost:8000'"),
+        ("style", "with `mcp_client`, the name of a service"),
+        (5, "must be a ChatModel.* got 5"),
+        (["style", 5], "must be a ChatModel.* got 'style'"),
         ([], "must not be empty"),
-        ("", "must be a ChatModel, the name of a service"),
+        ("", "must be a ChatModel.* got ''"),
     ],
     ids=str,
 )

@@ -209,17 +209,15 @@ def _draft_of(schema: dict[str, Any] | bool) -> type[Validator]:
     if isinstance(schema, bool) or "$schema" not in schema:
         return Draft202012Validator
     name = schema["$schema"]
-    cls = validator_for({"$schema": str(name)}, Draft202012Validator)
-    if not isinstance(name, str) or name.rstrip("#") != _dialect_of(cls).rstrip("#"):
+    cls: type[Validator] | None = None
+    if isinstance(name, str):
+        cls = validator_for(schema, default=None)  # type: ignore[arg-type]
+    if cls is None:
         raise InvalidArgumentError(
             "`schema['$schema']` must be the address of a draft from 3 to 2020-12, such as "
             f"'https://json-schema.org/draft/2020-12/schema', got {name!r:.80}"
         )
     return cls
-
-
-def _dialect_of(cls: type[Validator]) -> str:
-    return str(cast(Mapping[str, Any], cls.META_SCHEMA)["$schema"])
 
 
 def _check_references(schema: dict[str, Any], cls: type[Validator]) -> None:
@@ -228,7 +226,8 @@ def _check_references(schema: dict[str, Any], cls: type[Validator]) -> None:
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
 
-    root = specification_with(_dialect_of(cls)).create_resource(schema)
+    dialect = cast(Mapping[str, Any], cls.META_SCHEMA)["$schema"]
+    root = specification_with(dialect).create_resource(schema)
     waiting = [(root, REGISTRY.resolver_with_root(root))]
     while waiting:
         resource, resolver = waiting.pop()

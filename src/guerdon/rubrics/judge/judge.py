@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -10,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from guerdon._background import on_background, run
@@ -22,6 +22,7 @@ from guerdon._validation import (
     shown,
 )
 from guerdon.errors import InvalidArgumentError, RubricError
+from guerdon.rubrics.evaluation import together
 from guerdon.rubrics.judge.cache import Cache, cache_of
 from guerdon.rubrics.judge.question import (
     PROMPT_VERSION,
@@ -285,19 +286,11 @@ class LLMJudge(Rubric):
 
     async def _ask_all(self, question: Question) -> list[JudgeVerdict]:
         """Ask every model, as often as there are samples; the first failure ends the others."""
-        keys = self._keys(question) if self._cache is not None else []
         asked = [each for each in self._asked for _ in range(self.samples)]
-        asking = [self._fetch(keys[index], each, question) if keys else self._ask(each, question)
-                  for index, each in enumerate(asked)]  # fmt: skip
-        if len(asking) == 1:
-            return [await asking[0]]
-        tasks = [asyncio.ensure_future(each) for each in asking]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        if self._cache is None:
+            return await together([partial(self._ask, each, question) for each in asked])
+        pairs = zip(self._keys(question), asked, strict=True)
+        return await together([partial(self._fetch, *pair, question) for pair in pairs])
 
     async def _ask(self, asked: str | ChatClient, question: Question) -> JudgeVerdict:
         if not isinstance(asked, str):
@@ -318,13 +311,9 @@ class LLMJudge(Rubric):
         """All verdicts, if the cache has them."""
         if self._cache is None:
             return None
-        verdicts = []
-        for key in self._keys(question):
-            stored = self._cache.get(key)
-            if stored is None:
-                return None
-            verdicts.append(JudgeVerdict(**json.loads(stored)))
-        return verdicts
+        stored = [self._cache.get(key) for key in self._keys(question)]
+        found = [JudgeVerdict(**json.loads(text)) for text in stored if text is not None]
+        return found if len(found) == len(stored) else None
 
     async def _fetch(self, key: str, asked: str | ChatClient, question: Question) -> JudgeVerdict:
         assert self._cache is not None
@@ -369,20 +358,11 @@ def _check_range(given: Any) -> Bounds:
 def _check_asked(endpoint: Any, client: ServiceClient | None) -> tuple[str | ChatClient, ...]:
     asked = tuple(endpoint) if isinstance(endpoint, (list, tuple)) else (endpoint,)
     for each in asked:
-        if isinstance(each, str) and "://" in each:
+        is_service = isinstance(each, str) and each and "://" not in each and client is not None
+        if not is_service and not isinstance(each, ChatClient):
             raise InvalidArgumentError(
-                f"`endpoint` is the address {shown(each)}; pass a ChatModel, or describe the model "
-                "under mcp_services and pass the name of that service"
-            )
-        if isinstance(each, str) and each and client is None:
-            raise InvalidArgumentError(
-                f"`endpoint` is the service {shown(each)}, but there are no services: pass "
-                "`mcp_client`"
-            )
-        if not isinstance(each, ChatClient) and not (isinstance(each, str) and each):
-            raise InvalidArgumentError(
-                f"`endpoint` must be a ChatModel, the name of a service, or a list of these, got "
-                f"{shown(each)}"
+                "`endpoint` must be a ChatModel, or, with `mcp_client`, the name of a service, not "
+                f"its address; or a list of these; got {shown(each)}"
             )
     if not asked:
         raise InvalidArgumentError("`endpoint` must not be empty")
