@@ -58,17 +58,20 @@ def imports() -> dict[str, set[str]]:
         parts = ["guerdon", *path.relative_to(ROOT).with_suffix("").parts]
         paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
 
-    def imported(tree):
+    def imported(name, tree):
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
+                package = name.split(".")[: -node.level] if node.level else []
+                module = ".".join([*package, *filter(None, [node.module])])
                 for alias in node.names:
-                    submodule = f"{node.module}.{alias.name}"
-                    yield submodule if submodule in paths else node.module
+                    submodule = f"{module}.{alias.name}"
+                    yield submodule if submodule in paths else module
 
     return {
-        name: {each for each in imported(ast.parse(path.read_text())) if each in paths} - {name}
+        name: {each for each in imported(name, ast.parse(path.read_text())) if each in paths}
+        - {name}
         for name, path in paths.items()
     }
 

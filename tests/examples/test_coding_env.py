@@ -236,7 +236,7 @@ def test_coding_environment_leaves_a_passed_sandbox_open(sandbox):
 
 def test_run_tests_rejects_tests_that_are_not_python(sandbox):
     task = Task(id="x", prompt="", entry_point="x", tests=("assert (",), solution="x = 1")
-    with pytest.raises(InvalidArgumentError, match="test 1 of 1 is no Python"):
+    with pytest.raises(InvalidArgumentError, match="test 1 of 1 is not valid Python"):
         run_tests(sandbox, "x = 1", task)
 
 

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from guerdon.sandbox.opening import *
     from guerdon.sandbox.protocol import *
     from guerdon.sandbox.testing.checking import *
-    from guerdon.sandbox.testing.verdict import *
 
 # Imported when they are first used: a worker's processes load as little as they can.
 __getattr__, __dir__ = lazy_names(
-    __name__, "protocol", "opening", "locking.canaries", "testing.verdict", "testing.checking"
+    __name__, "protocol", "opening", "locking.canaries", "testing.checking"
 )

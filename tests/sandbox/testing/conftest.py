@@ -6,7 +6,7 @@ from guerdon.errors import SandboxUnavailableError
 
 @pytest.fixture(scope="session")
 def sandbox():
-    """The strictest that works here: what these tests run is bold, but harmless."""
+    """The strictest sandbox that works here; the programs are hostile, but harmless."""
     try:
         opened = open_sandbox("strict", workers=1)
     except SandboxUnavailableError:
@@ -16,7 +16,7 @@ def sandbox():
 
 
 class Bare:
-    """A sandbox that knows nothing of the modules that run inside, as a plug-in's doesn't."""
+    """A sandbox without preloaded modules, such as a plug-in's."""
 
     def __init__(self, sandbox):
         self.name, self.promise = sandbox.name, sandbox.promise

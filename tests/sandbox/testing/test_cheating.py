@@ -1,4 +1,4 @@
-"""What a program tries in order to pass tests that it doesn't pass: nothing of it may help."""
+"""Attempts of programs to pass tests by cheating, none of which may succeed."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TESTS = [
 GOOD = "def add(a, b): return a + b\n"
 WRONG = "def add(a, b): return 9\n"
 
-# What is told on descriptor 3 by a program that knows how the link works.
+# A program that knows the messages on descriptor 3.
 SPEAK = """
 import json, os
 def say(**message):
@@ -63,7 +63,7 @@ CHEATS = {
         "        vars(sys.modules[name]).clear()\ndef add(a, b): return 9"
     ),
     "writes_the_tests": (
-        "import os\nfor name in ['tests.py', 'guerdon_checker.py', 'test.py']:\n"
+        "import os\nfor name in ['tests.py', 'guerdon_testing.py', 'test.py']:\n"
         "    open(name, 'w').write('print(\"+\")')\ndef add(a, b): return 9"
     ),
     "looks_at_frames": (
@@ -122,7 +122,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_a_cheat_passes_no_test(sandbox, name):
+def test_check_program_passes_no_cheat(sandbox, name):
     tests = ["assert add(1, 2) == 3", "assert add(1, 1) == 2", "assert add(-7, 3) == -4"]
     verdict = check_program(sandbox, CHEATS[name], tests, entry_point="add")
     assert verdict.passed == 0, verdict
@@ -146,7 +146,7 @@ WEAK = {
     "a key": "assert {1: 2}[f()] == 2",
     "a set": "assert {1} == {f()}",
     "a dictionary": "assert {'a': f()} == {'a': 1}",
-    "a list": "assert [f()] == [1]",
+    "must be a list": "assert [f()] == [1]",
     "nothing": "assert f() is None",
     "true": "assert f() is True",
     "all but": "assert not f() != 3",
@@ -173,16 +173,16 @@ def f(): return Anything()
 
 
 @pytest.mark.parametrize("test", WEAK.values(), ids=WEAK)
-def test_an_object_that_fits_everything_fits_nothing(sandbox, test):
+def test_check_program_with_an_object_that_equals_everything(sandbox, test):
     verdict = check_program(sandbox, ANYTHING, [test], entry_point="f")
     assert verdict.passed == 0
     starter = "def f():\n    '''Return a number.'''\n"
-    # Nor where the program makes a class of what the task says is a function.
+    # Nor if the program defines a class where the task has a function.
     program = ANYTHING + "f = Anything"
     assert check_program(sandbox, program, [test], entry_point="f", starter=starter).passed == 0
 
 
-def test_an_object_of_the_tested_class_is_no_number_that_fits(sandbox):
+def test_check_program_with_a_tested_class_that_equals_every_number(sandbox):
     program = """
 class Mean:
     def __init__(self, *items): pass
@@ -209,12 +209,12 @@ SWALLOWS = "\ntry:\n    f()\nexcept BaseException:\n    pass\n"
 @pytest.mark.parametrize(
     "body", ["os._exit(0)", "os.close(3)", "raise SystemExit", "os.write(3, bytes(99))"]
 )
-def test_a_test_that_catches_everything_does_not_pass_by_it(sandbox, body):
+def test_check_program_with_a_test_that_catches_everything(sandbox, body):
     program = f"import os\ndef f(): {body}"
     assert check_program(sandbox, program, [SWALLOWS], entry_point="f").passed == 0
 
 
-def test_only_the_entry_point_comes_from_the_program(sandbox):
+def test_check_program_takes_only_the_entry_point_from_the_program(sandbox):
     starter = "import math\n\ndef poly(x):\n    return x * x\n\ndef root(y):\n    '''Doc.'''\n"
     program = "math = None\ndef poly(x): return 0\ndef root(y): return 99\ndef abs(x): return 0\n"
     tests = ["assert abs(poly(root(4)) - 4) < 1e-3", "assert math.pi > 3 and poly(2) == 4"]
@@ -224,7 +224,7 @@ def test_only_the_entry_point_comes_from_the_program(sandbox):
     assert check_program(sandbox, right, tests, entry_point="root", starter=starter).passed == 2
 
 
-def test_the_entry_point_is_not_taken_from_the_starter(sandbox):
+def test_check_program_does_not_take_the_entry_point_from_the_starter(sandbox):
     starter = "def one():\n    return 1\n"
     verdict = check_program(
         sandbox, "x = 1", ["assert one() == 1"], entry_point="one", starter=starter
@@ -232,7 +232,7 @@ def test_the_entry_point_is_not_taken_from_the_starter(sandbox):
     assert verdict.failure == "test 1 of 1: NameError: name 'one' is not defined"
 
 
-def test_a_function_of_the_tests_leads_nowhere(sandbox):
+def test_check_program_hides_attributes_of_functions_of_the_tests(sandbox):
     program = """
 def use(function):
     found = []
@@ -252,9 +252,9 @@ def use(function):
     assert verdict.passed == 3, verdict.failure
 
 
-def test_a_module_of_the_tests_is_not_handed_out(sandbox):
+def test_check_program_refuses_to_pass_a_module(sandbox):
     verdict = check_program(sandbox, "def f(x): return 1", ["import sys; f(sys)"], entry_point="f")
-    assert "TypeError: the program is given no module" in verdict.failure
+    assert "TypeError: a test can't pass this to the program: module" in verdict.failure
 
 
 # Endings -----------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_a_module_of_the_tests_is_not_handed_out(sandbox):
         ("import os; raise OSError(os.listdir())", "ok", "test: OSError: [] (line 1 of"),
     ],
 )
-def test_what_a_program_does_wrong_is_in_its_verdict(sandbox, program, ended, failure):
+def test_check_program_reports_how_a_program_ended(sandbox, program, ended, failure):
     limits = Limits(seconds=0.5) if ended == "timeout" else None
     verdict = check_program(sandbox, program, TESTS, entry_point="add", limits=limits)
     assert verdict.compiled
@@ -300,34 +300,34 @@ def test_what_a_program_does_wrong_is_in_its_verdict(sandbox, program, ended, fa
     ],
     ids=["syntax", "null", "surrogate", "parentheses", "signs"],
 )
-def test_a_program_that_does_not_compile(sandbox, program, error):
+def test_check_program_reports_compile_errors(sandbox, program, error):
     verdict = check_program(sandbox, program, TESTS, entry_point="add")
     assert (verdict.compiled, verdict.passed, verdict.total) == (False, 0, 3)
     assert error in verdict.compile_error
     assert verdict.failure is None
 
 
-def test_what_was_passed_before_the_end_counts(sandbox):
+def test_check_program_counts_tests_passed_before_the_end(sandbox):
     program = "import os\ndef add(a, b): return a + b if a >= 0 else os._exit(0)"
     verdict = check_program(sandbox, program, TESTS, entry_point="add")
     assert verdict.tests == (True, True, False)
     assert verdict.failure == "test 3 of 3: its process ended by itself (exit code 0)"
 
 
-def test_a_test_that_fails_does_not_stop_the_others(sandbox):
+def test_check_program_continues_after_a_failed_test(sandbox):
     program = "def add(a, b): return 1 / 0 if a == 0 else a + b"
     verdict = check_program(sandbox, program, TESTS, entry_point="add")
     assert verdict.tests == (True, False, True)
-    said = "test 2 of 3: ZeroDivisionError: division by zero (line 1 of the program)"
-    assert verdict.failure == said
+    failure = "test 2 of 3: ZeroDivisionError: division by zero (line 1 of the program)"
+    assert verdict.failure == failure
 
 
-def test_tests_do_not_see_each_others_names(sandbox):
+def test_check_program_isolates_the_names_of_tests(sandbox):
     tests = ["x = 1\nassert add(x, 2) == 3", "assert 'x' not in dir()\nadd = None", TESTS[0]]
     assert check_program(sandbox, GOOD, tests, entry_point="add").passed == 3
 
 
-def test_what_a_program_prints_is_kept_and_what_tests_print_is_not(sandbox):
+def test_check_program_returns_the_output_of_the_program_only(sandbox):
     program = (
         "import sys\ndef add(a, b):\n    print(a)\n    print(b, file=sys.stderr)\n    return a + b"
     )
@@ -336,62 +336,62 @@ def test_what_a_program_prints_is_kept_and_what_tests_print_is_not(sandbox):
     assert (verdict.passed, verdict.output) == (1, "1\n2\n")
 
 
-def test_a_fork_does_not_answer_as_well(sandbox):
+def test_check_program_ignores_a_fork_of_the_program(sandbox):
     program = "import os\nos.fork()\n" + GOOD
     assert check_program(sandbox, program, TESTS, entry_point="add").passed == 3
 
 
-def test_a_program_may_misbehave_later(sandbox):
+def test_check_program_with_a_program_that_misbehaves_later(sandbox):
     program = "n = []\ndef add(a, b):\n    n.append(1)\n    return a + b if len(n) < 3 else 9"
     assert check_program(sandbox, program, TESTS, entry_point="add").passed == 2
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "message"),
     [
         ("'x' * (40 << 20)", "a result of more than 32 MiB"),
         ("t", "nested too deeply"),
     ],
 )
-def test_answers_that_are_too_much_fail_a_test(sandbox, reply, said):
+def test_check_program_fails_tests_with_too_large_results(sandbox, reply, message):
     program = f"t = ()\nfor _ in range(9000): t = (t,)\ndef f(): return {reply}"
     verdict = check_program(sandbox, program, ["f()"], entry_point="f")
-    assert said in verdict.failure
+    assert message in verdict.failure
 
 
-def test_a_large_answer_is_no_fault(sandbox):
+def test_check_program_accepts_large_results(sandbox):
     program = "def f(n): return list(range(n))"
     tests = ["assert f(10**6) == list(range(10**6))", "assert f(3) == [0, 1, 2]"]
     assert check_program(sandbox, program, tests, entry_point="f").passed == 2
 
 
-# The task's own faults ---------------------------------------------------------------------------
+# Invalid tasks ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
-        ({"tests": ["assert ("]}, "test 1 of 1 is no Python"),
+        ({"tests": ["assert ("]}, "test 1 of 1 is not valid Python"),
         ({"tests": []}, "at least one"),
-        ({"tests": "assert True"}, "a list"),
-        ({"starter": "def ("}, "the starter is no Python"),
-        ({"starter": "import nothing_of_the_kind"}, "the starter doesn't run: ModuleNotFoundError"),
-        ({"entry_point": "a b"}, "it takes a name"),
+        ({"tests": "assert True"}, "must be a list"),
+        ({"starter": "def ("}, "the starter is not valid Python"),
+        ({"starter": "import nothing_of_the_kind"}, "the starter fails: ModuleNotFoundError"),
+        ({"entry_point": "a b"}, "must be a name"),
     ],
 )
-def test_a_task_that_is_none_is_refused(sandbox, changed, said):
+def test_check_program_rejects_an_invalid_task(sandbox, changed, message):
     arguments = {"tests": TESTS, "entry_point": "add"} | changed
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         check_program(sandbox, GOOD, **arguments)
 
 
-def test_tests_that_die_by_themselves_are_no_verdict(sandbox):
-    with pytest.raises(SandboxError, match="the tests came to no end"):
+def test_check_program_raises_if_the_tests_end_their_process(sandbox):
+    with pytest.raises(SandboxError, match="the tests didn't finish"):
         check_program(sandbox, GOOD, ["import os; os._exit(3)"], entry_point="add")
 
 
-def test_tests_that_die_of_what_the_program_gave_are_its_fault(sandbox):
+def test_check_program_with_a_result_that_ends_the_process_of_the_tests(sandbox):
     tests = ["import os\nif add(1, 2) != 3: os._exit(3)"]
     verdict = check_program(sandbox, "def add(a, b): return 9", tests, entry_point="add")
     assert verdict.passed == 0
-    assert "what it gave ended the tests' process" in verdict.failure
+    assert "what it returned ended the tests' process" in verdict.failure

@@ -4,14 +4,13 @@ import random
 import pytest
 
 from guerdon.sandbox.protocol import Limits
-from guerdon.sandbox.testing.checking import check_program, check_program_async
-from guerdon.sandbox.testing.verdict import Verdict
+from guerdon.sandbox.testing.checking import Verdict, check_program, check_program_async
 
 GOOD = "def add(a, b): return a + b\n"
 TESTS = ["assert add(1, 2) == 3", "assert add(0, 0) == 1"]
 
 
-def test_a_sandbox_that_has_nothing_loaded_does_as_well(bare):
+def test_check_program_in_a_sandbox_without_preloaded_modules(bare):
     program = "import os\nassert os.listdir() == []\n" + GOOD
     verdict = check_program(bare, program, TESTS, entry_point="add")
     assert verdict.tests == (True, False)
@@ -20,7 +19,7 @@ def test_a_sandbox_that_has_nothing_loaded_does_as_well(bare):
     assert verdict.tests == (True, False)
 
 
-def test_several_at_a_time(sandbox):
+def test_check_program_async_runs_concurrently(sandbox):
     async def both():
         programs = [GOOD, "def (", GOOD]
         checks = [check_program_async(sandbox, p, TESTS, entry_point="add") for p in programs]
@@ -29,12 +28,12 @@ def test_several_at_a_time(sandbox):
     assert asyncio.run(both()) == [1, 0, 1]
 
 
-def test_a_verdict_of_nothing_is_nothing():
+def test_verdict_fraction_without_passed_tests():
     assert Verdict(compiled=False, passed=0, total=3).fraction == 0.0
     assert Verdict(compiled=False, passed=0, total=0).fraction == 0.0
 
 
-def test_many_tests_are_told_within_little_output(sandbox):
+def test_check_program_reports_many_tests_despite_a_low_output_limit(sandbox):
     tests = [f"assert add({n}, 1) == {n + 1 + n % 2}" for n in range(3000)]
     limits = Limits(output_bytes=10)
     verdict = check_program(sandbox, GOOD, tests, entry_point="add", limits=limits)
@@ -46,7 +45,7 @@ def test_many_tests_are_told_within_little_output(sandbox):
     assert (loud.passed, loud.ended, loud.output) == (0, "output_limit", "x" * 10)
 
 
-def test_the_same_program_has_the_same_verdict(sandbox):
+def test_check_program_is_reproducible(sandbox):
     program = "def add(a, b): raise ValueError(object(), {'a', 'b', 'c'})"
     once, again = (check_program(sandbox, program, TESTS, entry_point="add") for _ in range(2))
     assert once.failure == again.failure
@@ -54,9 +53,9 @@ def test_the_same_program_has_the_same_verdict(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("program", "test", "said"),
+    ("program", "test", "message"),
     [
-        # Eight of these are more than the tests' process may hold.
+        # Eight of these exceed the memory of the tests' process.
         ("def f(): return 'x' * (30 << 20)", "kept = [f() for _ in range(20)]", "256 MiB"),
         ("def f(): return 'x' * (30 << 20)", "print(f())", "it printed more than"),
         ("def f(n): return [f(n)] if n else []", "f(1)", "RecursionError"),
@@ -68,11 +67,11 @@ def test_the_same_program_has_the_same_verdict(sandbox):
     ],
     ids=["memory", "prints", "recursion", "bomb", "mutual", "endless", "digits", "cycle"],
 )
-def test_what_a_program_gives_can_not_make_its_failure_invalid(sandbox, program, test, said):
-    limits = Limits(seconds=1.0 if said == "within 1 s" or not said else 5.0)
+def test_check_program_fails_tests_with_hostile_results(sandbox, program, test, message):
+    limits = Limits(seconds=1.0 if message == "within 1 s" or not message else 5.0)
     verdict = check_program(sandbox, program, [test], entry_point="f", limits=limits)
     assert verdict.passed == 0
-    assert said in verdict.failure
+    assert message in verdict.failure
 
 
 SPEAK = """
@@ -105,7 +104,7 @@ say(whole)
 
 
 @pytest.mark.parametrize("start", range(0, 100, 25))
-def test_whatever_a_program_says_no_test_passes_by_it(sandbox, start):
+def test_check_program_passes_no_test_with_random_messages(sandbox, start):
     seeds = random.Random(start).sample(range(10**6), 25)
     for seed in seeds:
         program = SPEAK.format(seed=seed)

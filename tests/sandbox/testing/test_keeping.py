@@ -1,4 +1,4 @@
-"""Objects of the program that are handed in where plain values were expected."""
+"""Objects of the program that are returned where plain values were expected."""
 
 import pytest
 
@@ -27,12 +27,12 @@ def f(*args): return Turns()
     ["float(r)", "int(r)", "[5, 6, 7, 8, 9, 1, 2, 3][r]", "len(r)", "bool(r)", "str(r)", "repr(r)",
      "f'{r:>3}'", "list(r)", "r[0]", "r['a']", "7 in r", "sum(r)", "max(r)"],
 )  # fmt: skip
-def test_an_object_answers_the_same_each_time(sandbox, asked):
+def test_check_program_keeps_the_answers_of_an_object(sandbox, asked):
     test = f"r = f()\nassert len({{repr({asked}) for _ in range(6)}}) == 1"
     assert check_program(sandbox, TURNS, [test], entry_point="f").failure is None
 
 
-def test_what_a_test_changes_is_asked_anew(sandbox):
+def test_check_program_asks_again_after_a_change(sandbox):
     program = """
 class Stack:
     def __init__(self): self.items = []
@@ -57,25 +57,25 @@ def f(): return Stack()
 
 
 @pytest.mark.parametrize("name", ["count", "find", "index", "difference", "replace", "startswith"])
-def test_an_object_is_not_asked_as_a_text_or_a_set_is(sandbox, name):
+def test_check_program_calls_no_methods_of_texts_and_sets(sandbox, name):
     program = f"class R:\n    def {name}(self, *args): return 0\ndef f(): return R()"
     verdict = check_program(sandbox, program, [f"f().{name}('x')"], entry_point="f")
     assert "where a plain value was expected" in verdict.failure
 
 
-def test_attributes_of_such_names_are_read(sandbox):
+def test_check_program_reads_attributes_with_names_of_such_methods(sandbox):
     program = "class Book:\n    title, count, index = 'T', 3, [1]\ndef f(): return Book()"
     test = "b = f()\nassert (b.title, b.count, b.index) == ('T', 3, [1])"
     assert check_program(sandbox, program, [test], entry_point="f").failure is None
 
 
-def test_what_never_ends_holds_nothing(sandbox):
+def test_check_program_with_an_endless_iterator_contains_nothing(sandbox):
     program = "def f():\n    n = 0\n    while True:\n        yield n\n        n += 1"
     verdict = check_program(sandbox, program, ["assert 3 in f()"], entry_point="f")
     assert verdict.passed == 0
 
 
-def test_a_generator_goes_on_after_what_was_found(sandbox):
+def test_check_program_continues_a_generator_after_the_found_item(sandbox):
     program = "def f(n): yield from range(n)"
     tests = [
         "g = f(5)\nassert next(g) == 0 and 2 in g and next(g) == 3 and list(g) == [4]",
@@ -95,12 +95,12 @@ STOPS = [
 
 @pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
 @pytest.mark.parametrize("test", STOPS)
-def test_an_error_of_the_program_ends_no_loop_of_a_test(sandbox, test, kind):
+def test_check_program_errors_end_no_loop_of_a_test(sandbox, test, kind):
     program = f"class Own({kind}): pass\ndef f(x): raise Own"
     assert check_program(sandbox, program, [test], entry_point="f").passed == 0
 
 
-def test_an_attribute_ends_no_loop_either(sandbox):
+def test_check_program_errors_of_attributes_end_no_loop_of_a_test(sandbox):
     program = """
 class R:
     @property
@@ -112,7 +112,7 @@ def f(x): return R()
     assert check_program(sandbox, program, tests, entry_point="f").passed == 0
 
 
-def test_a_list_of_objects_is_in_no_order_of_their_own(sandbox):
+def test_check_program_objects_have_no_order(sandbox):
     program = """
 class R:
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = lambda self, other: True
@@ -125,7 +125,7 @@ def f(items): return [R() for _ in items]
     assert check_program(sandbox, program, tests, entry_point="f").passed == 0
 
 
-def test_what_the_class_under_test_makes_is_of_it(sandbox):
+def test_check_program_objects_made_by_the_class_under_test(sandbox):
     program = """
 class V:
     def __init__(self, x): self.x = x
@@ -145,7 +145,7 @@ class V:
     assert check_program(sandbox, program, tests, entry_point="V").failure is None
 
 
-def test_a_program_skips_no_test(sandbox):
+def test_check_program_skips_no_test(sandbox):
     program = "import unittest\ndef f(x): raise unittest.SkipTest('x')"
     test = (
         "import unittest as u\n"

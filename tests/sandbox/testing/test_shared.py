@@ -1,4 +1,4 @@
-"""Classes that the starter defines: their objects are the tests' and the program's alike."""
+"""Classes that both the starter and the program define."""
 
 import pytest
 
@@ -133,13 +133,13 @@ def f(n):
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_what_the_starter_defines_is_the_same_class(sandbox, name):
+def test_check_program_shares_the_classes_of_the_starter(sandbox, name):
     starter, program, tests = SAME[name]
     verdict = check_program(sandbox, starter + program, tests, entry_point="f", starter=starter)
     assert verdict.failure is None
 
 
-def test_the_checkers_class_is_the_one_of_the_starter(sandbox):
+def test_check_program_uses_the_class_of_the_starter_in_the_tests(sandbox):
     starter = "class P:\n    def __init__(self, x): self.x = x\n"
     starter += "    def __eq__(self, other): return type(other) is P and self.x == other.x\n"
     program = """
@@ -154,7 +154,7 @@ def f(x): p = P(9); p.solved = 1; return p
     assert verdict.passed == 0
 
 
-def test_an_object_with_something_private_stays_with_the_tests(sandbox):
+def test_check_program_objects_with_private_attributes_stay(sandbox):
     starter = "class Judge:\n    def __init__(self): self._secret = 5\n"
     program = starter + "def f(j): return getattr(j, '_secret', None), hasattr(j, '__dict__')"
     tests = ["assert f(Judge()) == (None, False)"]
@@ -168,7 +168,7 @@ def test_an_object_with_something_private_stays_with_the_tests(sandbox):
     assert verdict.failure is None
 
 
-def test_a_program_puts_nothing_for_what_an_object_does(sandbox):
+def test_check_program_replaces_no_callable_of_a_shared_object(sandbox):
     starter = "class B:\n    def __init__(self): self.cells, self.check = [1], lambda: False\n"
     tests = ["b = B()\ntry: f(b)\nexcept Exception: pass\nassert b.check()"]
     program = starter + "def f(b): b.check = lambda: True"
@@ -176,7 +176,7 @@ def test_a_program_puts_nothing_for_what_an_object_does(sandbox):
     assert verdict.passed == 0
 
 
-def test_tests_share_nothing_that_the_starter_made(sandbox):
+def test_check_program_runs_the_starter_for_each_test(sandbox):
     starter = "T = {1: 10, 2: 20}\n"
     tests = ["assert f(T) == T[1]", "assert T == {1: 10, 2: 20} and f({}) == T[2]"]
     program = "def f(t):\n    t.clear(); t.update(dict.fromkeys(range(9), 0))\n    return 0"
@@ -185,7 +185,7 @@ def test_tests_share_nothing_that_the_starter_made(sandbox):
 
 
 @pytest.mark.parametrize("deep", [50, 100])
-def test_calls_wait_for_each_other_as_deep_as_in_one_process(sandbox, deep):
+def test_check_program_nests_calls_as_deep_as_one_process(sandbox, deep):
     program = """
 def f(function):
     kept = {}
@@ -215,14 +215,14 @@ def f(function):
         "datetime.timezone(datetime.timedelta(hours=2), 'X')",
     ],
 )
-def test_results_of_the_standard_library_arrive_by_value(sandbox, value):
+def test_check_program_returns_values_of_the_standard_library(sandbox, value):
     imports = "import array, collections, datetime, pathlib, types\n"
     program = f"{imports}def f(): return {value}"
     tests = [f"{imports}assert f() == {value} and type(f()) is type({value})"]
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
 
-def test_namedtuples_of_the_program_have_their_fields(sandbox):
+def test_check_program_returns_namedtuples_with_their_fields(sandbox):
     program = """
 from collections import namedtuple
 from functools import lru_cache
@@ -242,13 +242,13 @@ f.odd = lambda: Q(lambda x: 1)
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
 
-def test_an_error_knows_its_file(sandbox):
+def test_check_program_errors_have_their_filename(sandbox):
     program = "def f(): open('no/thing')"
     tests = ["try: f()\nexcept FileNotFoundError as e: assert e.filename == 'no/thing'"]
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
 
-def test_a_class_of_the_program_has_no_classes_below_it_in_a_test(sandbox):
+def test_check_program_refuses_a_class_derived_from_the_programs(sandbox):
     tests = ["class W(V): pass"]
     verdict = check_program(sandbox, "class V: pass", tests, entry_point="V")
     assert "a test can't derive a class" in verdict.failure
@@ -275,6 +275,6 @@ class Cache(OrderedDict):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_an_object_of_the_class_under_test_is_no_container(sandbox, name):
+def test_check_program_with_a_class_under_test_that_is_a_container(sandbox, name):
     program, test = CLASSES[name]
     assert check_program(sandbox, program, [test], entry_point="Cache").failure is None

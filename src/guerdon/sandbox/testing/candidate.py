@@ -1,9 +1,9 @@
 """The process of the program that is tested: it runs the program, then serves its entry point.
 
-Nothing that this process says makes a test pass: it only answers the checker's questions, and the
-program may as well answer them itself.
+Nothing that this process sends makes a test pass: it only answers the checker's questions, and the
+program could answer them itself.
 
-Runs inside of a sandbox: the standard library only, and little of it.
+Runs inside a sandbox, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,10 @@ import importlib
 import json
 import os
 import sys
-from collections import ChainMap
-from types import MappingProxyType, ModuleType, SimpleNamespace
+from types import ModuleType
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import link, raised, stream
-else:  # inside of a sandbox, where there is no guerdon
-    import guerdon_link as link
-    import guerdon_raised as raised
-    import guerdon_stream as stream
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from guerdon.sandbox.testing import codec
+from . import link, raised
 
 __all__ = ["Candidate", "main"]
 
@@ -35,127 +24,92 @@ __all__ = ["Candidate", "main"]
 class Candidate(link.Link):
     """The program's end of the link."""
 
+    copies = True
+
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self._here, self._getpid, self._leave = os.getpid(), os.getpid, os._exit
+        # Kept here, where the program can't replace them by accident.
+        self._pid, self._getpid, self._exit = os.getpid(), os.getpid, os._exit
         self._folder = os.getcwd()
 
-    def receive(self, largest: int = stream.LARGEST) -> dict[str, Any]:
-        """The next message; a process that the program has forked gets none."""
-        self._stay()
+    def receive(self, largest: int = link.LARGEST) -> dict[str, Any]:
+        """Return the next message; a process that the program has forked gets none."""
+        self._end_forks()
         return super().receive(largest)
 
     def present(self, names: dict[str, Any], job: dict[str, Any]) -> None:
-        """Tell that the program is loaded, what its entry point is, and its classes."""
+        """Report that the program is loaded, with its entry point and its classes."""
         entry_point = job["entry_point"]
         message, _ = self._message()
         message["classes"] = self.shared.fill(names, job["classes"])
         if entry_point in names:
             if job["is_class"] and isinstance(names[entry_point], type):
                 self.stays = names[entry_point]
-            # It stays here, whatever it is: ``f = sorted`` too.
+            # It doesn't travel, whatever it is: ``f = sorted`` too.
             message["nodes"].append(self._export(names[entry_point], message["kinds"]))
             message["entry"] = [0]
-        self.tell(message | {"loaded": True})
-
-    def _message(self, known: dict[int, int] | None = None) -> tuple[dict[str, Any], codec.Encoder]:
-        message, encoder = super()._message(known)
-        export = encoder.export
-        encoder.export = lambda value: _valued(encoder, value) or export(value)
-        return message, encoder
+        self.send(message | {"loaded": True})
 
     def imported(self, module: str, name: str) -> Any:
-        """What the tests have given of the standard library: here it is this process's own."""
+        """Return this process's own object of the standard library."""
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
         return found
 
     def describe(self, error: BaseException) -> str:
-        """An error in a line, without what differs from run to run."""
-        return self._tidy(raised.describe(error))
+        """Return an error in a line, without the folder, which differs from run to run."""
+        return self._without_folder(raised.describe(error))
 
     def _write(self, frame: bytes) -> None:
-        self._stay()
-        for stream in (sys.stdout, sys.stderr):  # it may be killed before its own end
+        self._end_forks()
+        for stream in (sys.stdout, sys.stderr):  # the process may be killed before they are flushed
             try:
                 stream.flush()
             except BaseException:
                 continue  # the program has closed or replaced it
         super()._write(frame)
 
-    def _told(self, error: BaseException) -> dict[str, Any]:
-        told = super()._told(error)
-        told["text"] = self._tidy(told["text"])
-        return told
+    def _report(self, error: BaseException) -> dict[str, Any]:
+        report = super()._report(error)
+        return report | {"text": self._without_folder(report["text"])}
 
-    def _tidy(self, text: str) -> str:
+    def _without_folder(self, text: str) -> str:
         return text.replace(self._folder, ".") if len(self._folder) > 1 else text
 
-    def _stay(self) -> None:
-        if self._getpid() != self._here:
-            self._leave(1)  # a fork that came back out of the program
-
-
-def _valued(encoder: codec.Encoder, value: Any) -> list[Any] | None:
-    """The node of what the tests get a copy of; handed in by them, it stays theirs."""
-    kind = type(value)
-    if kind in _VIEWS:
-        return [_VIEWS[kind], encoder.values_of(value)]
-    if kind is MappingProxyType:
-        return ["mappingproxy", encoder.values_of([dict(value)])]
-    if kind is ChainMap and all(isinstance(each, dict) for each in value.maps):
-        return ["chainmap", encoder.values_of(value.maps)]
-    if kind is SimpleNamespace:
-        return [
-            "namespace",
-            encoder.values_of(vars(value)),
-            encoder.values_of(vars(value).values()),
-        ]
-    if kind is memoryview and (value.ndim, value.format) == (1, "B"):
-        return ["memoryview", value.hex()]
-    if (kind.__module__, kind.__name__) == ("array", "array"):
-        return ["array", value.typecode, value.tobytes().hex()]
-    return None
-
-
-_VIEWS: dict[type, str] = {
-    type({}.keys()): "keys",
-    type({}.items()): "items",
-    type({}.values()): "values",
-}
+    def _end_forks(self) -> None:
+        if self._getpid() != self._pid:
+            self._exit(1)  # a fork that has returned from the program
 
 
 def main() -> None:
-    """Run the program that stands on the standard input, and serve it on descriptor 3."""
+    """Run the program of the job on standard input, and serve it on descriptor 3."""
     job = json.loads(sys.stdin.buffer.read())
-    here = Candidate(3)
+    candidate = Candidate(3)
     leave = os._exit
-    with contextlib.suppress(stream.LinkLost):  # the checker is done
-        _serve(job, here)
-    leave(0)  # threads and exit handlers of the program have no say
+    with contextlib.suppress(link.LinkLost):  # the checker has ended
+        _serve(job, candidate)
+    leave(0)  # without the program's threads and exit handlers
 
 
-def _serve(job: dict[str, Any], here: Candidate) -> None:
+def _serve(job: dict[str, Any], candidate: Candidate) -> None:
     execute = exec
     try:
         code = compile(job["program"], "<program>", "exec", dont_inherit=True)
-    except BaseException as error:  # also RecursionError, MemoryError: it can't be compiled
-        here.tell({"compile": _syntax(error, here)})
+    except BaseException as error:  # also RecursionError and MemoryError
+        text = candidate.describe(error)
+        if isinstance(error, SyntaxError) and error.filename == "<program>":
+            text = f"line {error.lineno}: {error.msg}"[: raised.LONGEST]
+        candidate.send({"compile": text})
         return
-    # By its name it is no script, and dataclasses find its module.
+    # A name other than __main__; dataclasses find its module.
     module = sys.modules["program"] = ModuleType("program")
     try:
         execute(code, module.__dict__)
-    except BaseException as error:  # SystemExit too: leaving is not passing
-        here.tell({"load": here.describe(error), "memory": isinstance(error, MemoryError)})
+    except BaseException as error:  # SystemExit too: a program that exits doesn't pass
+        memory = isinstance(error, MemoryError)
+        candidate.send({"load": candidate.describe(error), "memory": memory})
         return
-    here.present(module.__dict__, job)
+    candidate.present(module.__dict__, job)
     while True:
-        here.serve(here.receive())
-
-
-def _syntax(error: BaseException, here: Candidate) -> str:
-    if isinstance(error, SyntaxError) and error.filename == "<program>":
-        return f"line {error.lineno}: {error.msg}"[: raised.LONGEST]
-    return here.describe(error)
+        candidate.serve(candidate.receive())

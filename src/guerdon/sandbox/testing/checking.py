@@ -1,8 +1,8 @@
-"""`check_program`: whether a program that nobody trusts passes tests.
+"""`check_program`: whether an untrusted program passes tests.
 
-Two processes, each in a sandbox of its own: one runs the program and serves its entry point, the
-other runs the tests and calls the entry point through a proxy. The tests, what they expect, and the
-word on each of them never are where the program is.
+There are two processes, each in a sandbox of its own: one runs the program and serves its entry
+point, the other runs the tests and calls the entry point through a proxy. The tests, what they
+expect, and their results are never in the program's process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,49 @@ from typing import Any
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.protocol import Ending, Execution, Limits, Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
-from guerdon.sandbox.testing.stream import GONE
-from guerdon.sandbox.testing.verdict import Verdict
+from guerdon.sandbox.testing.link import GONE
 
-__all__ = ["check_program", "check_program_async"]
+__all__ = ["Verdict", "check_program", "check_program_async"]
 
-OVERHEAD = 4 << 10  # bytes that the checker says beside a few for each test
+OVERHEAD = 4 << 10  # bytes of the checker's report beside two for each test
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of testing a program.
+
+    Example:
+        >>> from guerdon.sandbox import Verdict
+        >>> Verdict(compiled=True, passed=6, total=8).fraction
+        0.75
+
+    Attributes:
+        compiled: Whether it is a valid Python program.
+        passed: How many tests it passed.
+        total: How many there are.
+        ended: How its process ended; ``ok`` if it ran until the last test, whether or not tests
+            failed, or if it exited with code 0 before, which passes no test.
+        compile_error: Why it doesn't compile.
+        failure: The first failure, in a line.
+        seconds: How long it took.
+        output: What it printed, up to the limit.
+        tests: For each test, whether it passed.
+    """
+
+    compiled: bool
+    passed: int
+    total: int
+    ended: Ending = "ok"
+    compile_error: str | None = None
+    failure: str | None = None
+    seconds: float = 0.0
+    output: str = ""
+    tests: tuple[bool, ...] = ()
+
+    @property
+    def fraction(self) -> float:
+        """The share of tests that it passed; 0 without tests."""
+        return self.passed / self.total if self.total else 0.0
 
 
 def check_program(
@@ -37,25 +74,24 @@ def check_program(
 ) -> Verdict:
     r"""Run tests against a program that may try to cheat.
 
-    Each test runs in a fresh copy of the names: the entry point, as a proxy of the program's; what
-    `starter` defines; Python's own. All else that a program defines is not seen by the tests.
+    Each test runs with a fresh copy of its names: the entry point, as a proxy of the program's
+    object; what `starter` defines; Python's own. The tests see nothing else of the program.
 
-    What goes through the proxy: plain values of Python's built-in types, containers, namedtuples,
-    `Decimal`, `Fraction`, dates, times and `UUID`, by value; a value of a class derived from one of
-    these (a text that equals everything) as the plain one. Enumerations, dataclasses, namedtuples,
-    exceptions and classes without methods (`ListNode`) that the starter defines, and the program
-    too, travel by value as well, each side using its own class. Functions of the standard library
-    that the tests hand over are the program's own. Any other object stays where it is, and is asked
-    from afar. What a call changes in its arguments is changed in the test's too, when the call is
-    over.
+    Plain values of Python's built-in types, containers, namedtuples, `Decimal`, `Fraction`, dates,
+    times and `UUID` travel by value; a value of a class derived from one of these (a text that
+    equals everything) travels as the plain one. Enumerations, dataclasses, namedtuples, exceptions
+    and classes without methods (`ListNode`) that both the starter and the program define travel by
+    value as well, and each side uses its own class. A function of the standard library that a test
+    passes is the program's own. Any other object stays where it is, and is used through a proxy.
+    After a call, what it changed in its arguments is changed in the test's, too.
 
     An object of the program never equals a plain value, and has no order with one. Unless the tests
-    have made it by the class that is tested, it can't be added to or subtracted from one either;
-    whether it contains one is found by going through it; what it tells as a number, a text, or a
-    list is asked once and kept until the tests change it; and it isn't asked as a text or a set is
-    (``find``, ``issubset``). `StopIteration` out of a call is a `RuntimeError`. An entry point is a
-    class where the starter defines it by ``class``, or where there is no starter and its name has a
-    capital first.
+    have made it by the class that is tested, it can't be added to or subtracted from a plain value
+    either; whether it contains one is found by reading its items; its conversions to a number, a
+    text or a list are called once and kept until the tests change it; and methods that a text or a
+    set would have (``find``, ``issubset``) aren't called. `StopIteration` out of a call is a
+    `RuntimeError`. An entry point is a class if the starter defines it by ``class``, or if there is
+    no starter and its name begins with a capital letter.
 
     Example:
         >>> from guerdon import check_program, open_sandbox
@@ -68,22 +104,22 @@ def check_program(
 
     Args:
         sandbox: Where both processes run.
-        program: Python source, which may be anything.
-        tests: Pieces of Python, at least one; each passes where it raises nothing.
+        program: Python source, which is untrusted.
+        tests: Python source of at least one test; a test passes if it raises nothing.
         entry_point: The function or class that the program must define.
         starter: The trusted code that the task begins with; its last function may lack a body.
         limits: What each of the two processes may use, and the time for both together; None takes
             the sandbox's own.
 
     Returns:
-        The verdict; whatever the program did wrong is in there.
+        The verdict, which reports whatever the program did wrong.
 
     Raises:
-        InvalidArgumentError: The tests or the starter are no Python, or there are no tests.
-        SandboxError: The sandbox failed, or the tests did, without the program's doing.
+        InvalidArgumentError: The tests or the starter are not valid Python, or there are no tests.
+        SandboxError: The sandbox failed, or the tests did, and the program isn't the cause.
     """
-    job = _Job.of(program, tests, entry_point, starter, limits or _own(sandbox))
-    pair = sandbox.run_pair(*job.programs(sandbox), limits=job.given)
+    job = _Job.of(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
+    pair = sandbox.run_pair(*job.programs(sandbox), limits=job.checker_limits)
     return _Reading(job, *pair).verdict()
 
 
@@ -96,7 +132,7 @@ async def check_program_async(
     starter: str = "",
     limits: Limits | None = None,
 ) -> Verdict:
-    """The same as `check_program`; cancelled, it ends both processes.
+    """The same as `check_program`; if it is cancelled, it ends both processes.
 
     Example:
         >>> import asyncio
@@ -112,18 +148,17 @@ async def check_program_async(
         >>> asyncio.run(passed("def double(n): return 2 * n"))
         1
     """
-    job = _Job.of(program, tests, entry_point, starter, limits or _own(sandbox))
-    pair = await sandbox.run_pair_async(*job.programs(sandbox), limits=job.given)
+    job = _Job.of(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
+    pair = await sandbox.run_pair_async(*job.programs(sandbox), limits=job.checker_limits)
     return _Reading(job, *pair).verdict()
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is to be run.
+    """The arguments of a check.
 
     Attributes:
-        limits: What was asked for.
-        given: What the sandbox is given: enough output for the checker's own words.
+        checker_limits: The limits with enough output for the checker's report.
     """
 
     program: str
@@ -131,45 +166,48 @@ class _Job:
     entry_point: str
     starter: str
     limits: Limits
-    given: Limits
+    checker_limits: Limits
 
     @classmethod
     def of(
-        cls, program: str, tests: Sequence[str], entry_point: str, starter: str, limits: Limits
+        cls,
+        sandbox: Sandbox,
+        program: str,
+        tests: Sequence[str],
+        *,
+        entry_point: str,
+        starter: str,
+        limits: Limits | None,
     ) -> _Job:
-        """Check what the caller, who is trusted, has given."""
+        """Validate the arguments."""
         if isinstance(tests, str) or not tests:
-            raise InvalidArgumentError(f"tests is {tests!r:.60}; it takes a list of at least one")
+            raise InvalidArgumentError(f"`tests` must be a list of at least one, got {tests!r:.60}")
         if not entry_point.isidentifier():
-            raise InvalidArgumentError(f"entry_point is {entry_point!r:.60}; it takes a name")
+            raise InvalidArgumentError(f"`entry_point` must be a name, got {entry_point!r:.60}")
         for number, test in enumerate(tests, start=1):
-            _compiles(test, f"test {number} of {len(tests)}")
-        room = max(limits.output_bytes, OVERHEAD + 2 * len(tests))
-        given = replace(limits, output_bytes=room)
-        return cls(program, tuple(tests), entry_point, _completed(starter), limits, given)
-
-    def is_class(self) -> bool:
-        """Whether the task takes its entry point for a class."""
-        if not self.starter.strip():
-            return self.entry_point[0].isupper()
-        return self.entry_point in _defined(self.starter)[0]
-
-    def classes(self) -> list[str]:
-        """Names that may be those of the starter's classes: ``class X``, ``X = make(...)``."""
-        return [
-            name for each in _defined(self.starter) for name in each if name != self.entry_point
-        ]
+            _compile(test, f"test {number} of {len(tests)}")
+        own = getattr(sandbox, "limits", None)
+        limits = limits or (own if isinstance(own, Limits) else Limits())
+        output = max(limits.output_bytes, OVERHEAD + 2 * len(tests))
+        checker_limits = replace(limits, output_bytes=output)
+        starter = _completed(starter)
+        return cls(program, tuple(tests), entry_point, starter, limits, checker_limits)
 
     def programs(self, sandbox: Sandbox) -> tuple[Program, Program]:
-        """The program and its checker, as the sandbox runs them."""
-        there: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
-        shared = {"entry_point": self.entry_point, "is_class": self.is_class()}
+        """Return the program and its checker, as the sandbox runs them."""
+        preloaded: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
+        defined = _defined(self.starter)
+        is_class = self.entry_point[0].isupper()
+        if self.starter.strip():
+            is_class = defined.get(self.entry_point) == "class"
+        shared = {"entry_point": self.entry_point, "is_class": is_class}
+        classes = [name for name in defined if name != self.entry_point]
         jobs = {
-            "candidate": shared | {"program": self.program, "classes": self.classes()},
+            "candidate": shared | {"program": self.program, "classes": classes},
             "checker": shared | {"tests": self.tests, "starter": self.starter},
         }
         candidate, checker = (
-            Program(program_of(side, there), stdin=json.dumps(job).encode("ascii"))
+            Program(program_of(side, preloaded), stdin=json.dumps(job).encode("ascii"))
             for side, job in jobs.items()
         )
         return candidate, checker
@@ -181,143 +219,137 @@ class _Reading:
     def __init__(self, job: _Job, candidate: Execution, checker: Execution) -> None:
         self.job, self.candidate, self.checker = job, candidate, checker
         self.total = len(job.tests)
-        self.words = checker.stdout.splitlines()
-        self.told: dict[str, Any] = {}
-        for line in self.words:
+        self.lines = checker.stdout.splitlines()
+        self.report: dict[str, Any] = {}
+        for line in self.lines:
             if line.startswith("{") and line.endswith("}"):
-                self.told |= json.loads(line)
-        self.tests = [word == "+" for word in self.words if word in ("+", "-")][: self.total]
+                self.report |= json.loads(line)
+        self.tests = [line == "+" for line in self.lines if line in ("+", "-")][: self.total]
 
     def verdict(self) -> Verdict:
-        """What it all means."""
-        if "starter" in self.told:
-            raise InvalidArgumentError(f"the starter doesn't run: {self.told['starter']}")
+        """Return the verdict."""
+        if "starter" in self.report:
+            raise InvalidArgumentError(f"the starter fails: {self.report['starter']}")
         ended = self.ended()
-        seconds = max(self.candidate.seconds, self.checker.seconds)
-        output = self.candidate.stdout + self.candidate.stderr
-        output = output.encode("utf-8", "replace")[: self.job.limits.output_bytes].decode(
-            "utf-8", "ignore"
-        )
-        if "compile" in self.told:
-            error = _tidy(self.told["compile"])
-            none = (False,) * self.total
-            return Verdict(False, 0, self.total, ended, error, None, seconds, output, none)
-        # How far it came before it had printed too much depends on the machine.
+        error = self.report.get("compile")
+        # How many tests passed before it had printed too much depends on the machine.
         passed = [] if ended == "output_limit" else self.tests
         tests = (*passed, *(False,) * (self.total - len(passed)))
-        failure = self.failure(ended, sum(tests))
-        return Verdict(True, sum(tests), self.total, ended, None, failure, seconds, output, tests)
+        printed = (self.candidate.stdout + self.candidate.stderr).encode("utf-8", "replace")
+        return Verdict(
+            compiled=error is None,
+            passed=sum(tests),
+            total=self.total,
+            ended=ended,
+            compile_error=None if error is None else _printable(error),
+            failure=self.failure(ended, sum(tests)) if error is None else None,
+            seconds=max(self.candidate.seconds, self.checker.seconds),
+            output=printed[: self.job.limits.output_bytes].decode("utf-8", "ignore"),
+            tests=tests,
+        )
 
     def ended(self) -> Ending:
-        """How the program ended; where the checker came to no end by it, that."""
+        """Return how the program ended, or how the checker did if the program ended it."""
         program, checker = self.candidate, self.checker
-        said = len(program.stdout.encode("utf-8", "replace")) + len(
-            program.stderr.encode("utf-8", "replace")
-        )
-        if program.ending == "output_limit" or said > self.job.limits.output_bytes:
+        printed = len((program.stdout + program.stderr).encode("utf-8", "replace"))
+        if program.ending == "output_limit" or printed > self.job.limits.output_bytes:
             return "output_limit"
         if "timeout" in (program.ending, checker.ending):
             return "timeout"
-        if "lost" in self.told:
-            killed = self.told["lost"] != GONE and program.ending in ("nonzero", "signal")
+        if "lost" in self.report:
+            killed = self.report["lost"] != GONE and program.ending in ("nonzero", "signal")
             return "ok" if killed else program.ending
-        if "done" not in self.words:
+        if "done" not in self.lines:
             if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
                 return program.ending
-            self.blame()
+            self.raise_for_tests()
             return checker.ending
-        if program.ending == "memory" or "memory" in self.words or self.told.get("memory"):
+        if program.ending == "memory" or "memory" in self.lines or self.report.get("memory"):
             return "memory"
         return "ok"
 
-    def blame(self) -> None:
-        """Refuse to judge where the tests failed by themselves, before the program had a say."""
-        if "heard" not in self.words:
-            said = self.checker.detail or self.checker.stderr[-500:].strip() or "it said nothing"
+    def raise_for_tests(self) -> None:
+        """Raise if the tests failed by themselves, before the program had answered."""
+        if "heard" not in self.lines:
+            checker = self.checker
+            why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
             raise SandboxError(
-                f"the tests came to no end ({self.checker.ending}): {said}", execution=self.checker
+                f"the tests didn't finish ({checker.ending}): {why}", execution=checker
             )
 
     def failure(self, ended: Ending, passed: int) -> str | None:
-        """What was wrong first, in a line."""
+        """Return the first failure in a line."""
         if ended == "output_limit":
-            return self.how(ended)
-        if "load" in self.told:
-            return f"before the first test: {_tidy(self.told['load'])}"
-        if "failed" in self.told:
+            return self.reason(ended)
+        if "load" in self.report:
+            return f"before the first test: {_printable(self.report['load'])}"
+        if "failed" in self.report:
             first = self.tests.index(False) + 1 if False in self.tests else len(self.tests) + 1
-            return f"test {first} of {self.total}: {_tidy(self.told['failed'])}"
+            return f"test {first} of {self.total}: {_printable(self.report['failed'])}"
         if passed == self.total:
             return None
-        if "loaded" not in self.words:
-            return f"before the first test: {self.how(ended)}"
-        return f"test {len(self.tests) + 1} of {self.total}: {self.how(ended)}"
+        if "loaded" not in self.lines:
+            return f"before the first test: {self.reason(ended)}"
+        return f"test {len(self.tests) + 1} of {self.total}: {self.reason(ended)}"
 
-    def how(self, ended: Ending) -> str:
-        """In words, what a program did that didn't come to its end."""
-        limits, program = self.job.limits, self.candidate
-        if ended == "timeout":
-            return f"it was not done within {limits.seconds:g} s"
-        if ended == "output_limit":
-            return f"it printed more than {limits.output_bytes} bytes"
-        if ended == "memory":
-            return f"it used more than {limits.memory_bytes >> 20} MiB"
-        lost = self.told.get("lost")
+    def reason(self, ended: Ending) -> str:
+        """Return why a program didn't run to the end."""
+        limits, lost = self.job.limits, self.report.get("lost")
+        exceeded = {
+            "timeout": f"it was not done within {limits.seconds:g} s",
+            "output_limit": f"it printed more than {limits.output_bytes} bytes",
+            "memory": f"it used more than {limits.memory_bytes >> 20} MiB",
+        }
+        if ended in exceeded:
+            return exceeded[ended]
         if lost is None:
-            return f"what it gave ended the tests' process ({self.checker.ending})"
+            return f"what it returned ended the tests' process ({self.checker.ending})"
         if lost != GONE:
             return str(lost)
-        code = program.exit_code
-        by = "exit code unknown" if code is None else f"exit code {code}"
-        by = f"signal {-code}" if code is not None and code < 0 else by
-        return f"{GONE} ({by})"
+        code = self.candidate.exit_code
+        if code is None:
+            return f"{GONE} (exit code unknown)"
+        return f"{GONE} (exit code {code})" if code >= 0 else f"{GONE} (signal {-code})"
 
 
-def _own(sandbox: Sandbox) -> Limits:
-    own = getattr(sandbox, "limits", None)
-    return own if isinstance(own, Limits) else Limits()
-
-
-def _compiles(source: object, what: str) -> None:
+def _compile(source: object, what: str) -> None:
     try:
         compile(source, f"<{what}>", "exec", dont_inherit=True)  # type: ignore[call-overload]
     except (SyntaxError, ValueError, TypeError) as error:
-        raise InvalidArgumentError(f"{what} is no Python: {error}") from error
+        raise InvalidArgumentError(f"{what} is not valid Python: {error}") from error
 
 
 @functools.lru_cache(maxsize=1024)
 def _completed(starter: str) -> str:
-    """A starter that compiles: where its last function lacks a body it gets one."""
-    lines = starter.rstrip().splitlines()
-    last = lines[-1] if lines else ""
-    indent = re.match(r"\s*", last)[0]  # type: ignore[index]
+    """Return a starter that compiles: its last function may lack a body."""
+    starter = starter.rstrip()
+    last = starter.splitlines()[-1] if starter else ""
+    indent = last[: len(last) - len(last.lstrip())]
     for body in ("", f"\n{indent}pass", f"\n{indent}    pass"):
         try:
-            compile(starter.rstrip() + body + "\n", "<starter>", "exec", dont_inherit=True)
+            compile(f"{starter}{body}\n", "<starter>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
             continue
-        return starter.rstrip() + body + "\n"
-    _compiles(starter, "the starter")
+        return f"{starter}{body}\n"
+    _compile(starter, "the starter")
     return starter
 
 
 @functools.lru_cache(maxsize=1024)
-def _defined(starter: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a starter's classes, and those that stand for what a call gives."""
-    body = ast.parse(starter).body
-    made = [
-        node.targets
-        for node in body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-    ]
-    return (
-        tuple(node.name for node in body if isinstance(node, ast.ClassDef)),
-        tuple(each.id for targets in made for each in targets if isinstance(each, ast.Name)),
-    )
+def _defined(starter: str) -> dict[str, str]:
+    """Return the names that may be a starter's classes: of ``class X``, and ``X = make(...)``."""
+    found = {}
+    for node in ast.parse(starter).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = "class"
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            found |= dict.fromkeys(names, "call")
+    return found
 
 
-def _tidy(text: str) -> str:
-    """A message without what differs from run to run, and which can be printed anywhere."""
+def _printable(text: str) -> str:
+    """Return a message without addresses, which differ from run to run, in printable characters."""
     text = re.sub(r"\b0x[0-9a-f]{6,}", "0x…", text)
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text

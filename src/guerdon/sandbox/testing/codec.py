@@ -1,50 +1,43 @@
-"""Plain values on a wire: a flat table of nodes in JSON, which may hold cycles and any depth.
+"""Plain values on a wire: a flat table of nodes in JSON, with cycles and any depth.
 
-Nothing else is ever made of what comes in: no pickle, and no name but those of `plain.NAMES`.
+The decoder makes nothing else of a message: no pickle, and no names but those of `plain.NAMES`.
 
-A node is a list of a tag and what belongs to it. None, booleans, floats, integers of 64 bits and
-texts stand where they are; everything else is the number of its node, in a list of its own:
-``[3]``. ``[-1 - k]`` is node ``k`` of the message that is answered, so that an argument that comes
-back is the same object.
+A node is a list of a tag and its data. None, booleans, floats, integers of 64 bits and texts are
+written as they are. Everything else is referred to by the number of its node, in a list of its own:
+``[3]``. ``[-1 - k]`` is node ``k`` of the message that is answered, so that an argument that is
+returned is the same object.
 
-Runs inside of a sandbox too: the standard library only, and little of it.
+Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import plain
-    from guerdon.sandbox.testing.shared import Shared
-else:  # inside of a sandbox, where there is no guerdon
-    import guerdon_plain as plain
-    from guerdon_shared import Shared
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+from . import plain
+from .shared import Shared
 
 __all__ = ["Decoder", "Encoder", "index_of", "is_changing"]
 
-HOLDING = frozenset({"tuple", "frozenset", "range", "slice", "error", "record", *plain.HELD})
-DEEPEST = 2000  # of values that can't be changed: the interpreter hashes them by recursion in C
+DEEPEST = 2000  # levels of values that can't be changed: the interpreter hashes them recursively
+LEAVES = frozenset({"bytes", "global", "int", "member", "mine", "name", "str", "yours"})
 
 
 def is_changing(tag: Any) -> bool:
-    """Whether what a node of a tag stands for can be changed."""
+    """Return whether the value of a node with a tag can be changed."""
     return tag in plain.EMPTY or tag == "object"
 
 
 def index_of(number: Any, table: Sequence[Any]) -> int:
-    """A number that came in, where it is one of a table's."""
-    plain.expect(type(number) is int and 0 <= number < len(table), "a number of nothing")
+    """Return a received number if it is an index of a table."""
+    plain.expect(type(number) is int and 0 <= number < len(table), "a number out of range")
     return int(number)
 
 
 def _sendable(text: str) -> bool:
-    """Whether JSON keeps a text: two lone surrogates side by side would become one character."""
+    """Return whether JSON keeps a text: it would join two lone surrogates to one character."""
     if text.isascii():
         return True
     try:
@@ -58,76 +51,76 @@ class Encoder:
     """Turns values into nodes.
 
     Args:
-        export: Gives the node of an object that has no plain value.
-        guard: Refuses tables that may not be sent.
+        export: Returns the node of an object that has no plain value.
+        guard: Raises for dictionaries that may not be sent.
         shared: The classes that the other side has, too.
-        stays: A class whose objects aren't sent, though they are containers or numbers.
+        stays: A class whose objects aren't sent, even if they are containers or numbers.
+        copies: Whether values of the standard library that can be changed travel as copies.
         known: The nodes of the message that is answered, by the `id` of their objects.
 
     Attributes:
         nodes: The table.
-        objects: What each node stands for.
+        objects: The object of each node.
     """
 
     def __init__(
         self,
         export: Callable[[Any], list[Any]],
         *,
-        guard: Callable[[Any], None] | None = None,
+        guard: Callable[[Any], None] = lambda table: None,
         shared: Shared | None = None,
         stays: type | None = None,
+        copies: bool = False,
         known: dict[int, int] | None = None,
     ) -> None:
-        self.export = export
-        self.guard = guard
-        self.shared = shared or Shared()
-        self.stays = stays
-        self.known = known or {}
+        self._export = export
+        self._guard = guard
+        self._shared = shared or Shared()
+        self._stays = stays
+        self._copies = copies
+        self._known = known or {}
         self.nodes: list[Any] = []
         self.objects: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._done = 0
 
     def value(self, value: Any) -> Any:
-        """Encode a value: what stands for it, with nodes for all that it holds."""
-        told = self._told(value)
+        """Encode a value: return its reference, and add nodes for all that it contains."""
+        reference = self._reference(value)
         self._finish()
-        return told
+        return reference
 
-    def again(self, value: Any) -> list[Any]:
-        """A node of its own for a container of the message that is answered."""
+    def node(self, value: Any) -> list[Any]:
+        """Return a node for a container of the message that is answered, with its contents."""
         node = self._node(value)
         self._finish()
         return node
 
     def _finish(self) -> None:
-        while self._done < len(self.nodes):  # in no recursion: lists may be nested to any depth
+        while self._done < len(self.nodes):  # no recursion: lists may be nested to any depth
             self.nodes[self._done] = self._node(self.objects[self._done])
             self._done += 1
 
-    def _told(self, value: Any) -> Any:  # noqa: C901  one branch per kind of value
+    def _stays_here(self, kind: type) -> bool:
+        return self._stays is not None and self._stays in plain.mro_of(kind)
+
+    def _reference(self, value: Any) -> Any:
         kind = type(value)
-        if kind not in plain.ATOMS:
+        if kind not in _EXACT and kind not in plain.ATOMS and kind not in self._shared.kinds:
             mro = plain.mro_of(kind)
-            if kind in self.shared.kinds or (self.stays is not None and self.stays in mro):
-                pass
-            elif int in mro:
-                value, kind = int.__int__(value), int
-            elif float in mro:
-                value, kind = float.__float__(value), float
-            elif str in mro:
-                value, kind = str.__str__(value), str
+            base = next((base for base in _CONVERTED if base in mro), None)
+            if base is not None and not self._stays_here(kind):
+                value, kind = _CONVERTED[base](value), base
+        is_atom = kind in plain.ATOMS
         if kind is int:
-            if -plain.SMALL <= value < plain.SMALL:
-                return value
+            is_atom = -plain.SMALL <= value < plain.SMALL
         elif kind is str:
-            if _sendable(value):
-                return value
-        elif kind in plain.ATOMS:
+            is_atom = _sendable(value)
+        if is_atom:
             return value
         key = id(value)
-        if key in self.known:
-            return [-1 - self.known[key]]
+        if key in self._known:
+            return [-1 - self._known[key]]
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.nodes)
@@ -135,104 +128,101 @@ class Encoder:
             self.objects.append(value)
         return [number]
 
-    def values_of(self, items: Iterable[Any]) -> list[Any]:
-        """What stands for several values."""
+    def _references(self, items: Iterable[Any]) -> list[Any]:
         values = list(items)
         kinds = set(map(type, values))
-        # A million numbers are looked at by C alone.
+        # A million numbers are checked by C alone.
         if kinds <= {int, bool}:
             if not values or -plain.SMALL <= min(values) <= max(values) < plain.SMALL:
                 return values
         elif kinds <= {float, bool, type(None)} or (kinds == {str} and _sendable("".join(values))):
             return values
-        return [self._told(value) for value in values]
+        return [self._reference(value) for value in values]
 
-    def _common(self, value: Any) -> list[Any] | None:
-        """The node of an object of a class that the other side has, too."""
-        name, what = self.shared.name_of(value), self.shared.kinds[type(value)]
+    def _node(self, value: Any) -> list[Any]:
+        kind = type(value)
+        if kind not in _EXACT:
+            if self._stays_here(kind):
+                return self._export(value)
+            if kind in self._shared.kinds and (node := self._shared_node(value)) is not None:
+                return node
+            mro = plain.mro_of(kind)
+            kind = next((base for base in plain.BASES if base in mro), kind)
+        if kind in _NODES:
+            return [kind.__name__, *_NODES[kind](self, value, kind)]
+        if kind is tuple:
+            return self._tuple_node(value)
+        if (name := plain.NAMED.get(id(value))) is not None:
+            return ["name", name]
+        if (parts := plain.parts_of(value, kind, copies=self._copies)) is not None:
+            return [parts[0], self._references(parts[1])]
+        if (name := plain.error_name(kind)) is not None:
+            return ["error", name, self._references(value.args)]
+        return self._export(value)
+
+    def _shared_node(self, value: Any) -> list[Any] | None:
+        """Return the node of an object of a class that the other side has, too."""
+        name, what = self._shared.name_of(value), self._shared.kinds[type(value)]
         if what == "record":
-            return ["record", name, self.values_of(tuple.__iter__(value))]
+            return ["record", name, self._references(tuple.__iter__(value))]
         if what == "member" and value.name in type(value).__members__:
             return ["member", name, value.name]
         if what == "object" and plain.is_open(value):
             state = plain.state(value)
-            return ["object", self.values_of(state), self.values_of(state.values()), name]
+            return ["object", self._references(state), self._references(state.values()), name]
         return None
 
-    def _node(self, value: Any) -> list[Any]:  # noqa: C901  one branch per kind of value
+    def _tuple_node(self, value: Any) -> list[Any]:
         kind = type(value)
-        if self.stays is not None and self.stays in plain.mro_of(kind):
-            return self.export(value)
-        if kind in self.shared.kinds:
-            common = self._common(value)
-            if common is not None:
-                return common
-        if not (kind in _TELLERS or kind in plain.SEQUENCES or kind in plain.MAPPINGS):
-            mro = plain.mro_of(kind)
-            kind = next((base for base in plain.BASES if base in mro), kind)
-        if kind is tuple and type(value) is not tuple:
-            fields = plain.fields_of(type(value))
-            if fields is not None:
-                told = [[type(value).__name__], fields, self.values_of(tuple.__iter__(value))]
-                return ["named", *told]
-        if kind in plain.SEQUENCES:
-            items = self.values_of(kind.__iter__(value))
-            if kind is deque:
-                return ["deque", items, value.maxlen]
-            return [plain.SEQUENCES[kind], items]
-        if kind in plain.MAPPINGS:
-            if self.guard is not None:
-                self.guard(value)
-            pairs = [self.values_of(dict.keys(value)), self.values_of(dict.values(value))]
-            if kind is defaultdict:
-                return ["defaultdict", *pairs, self._told(value.default_factory)]
-            return [plain.MAPPINGS[kind], *pairs]
-        if kind in _TELLERS:
-            return _TELLERS[kind](self, value)
-        name = plain.NAMED.get(id(value))
-        if name is not None:
-            return ["name", name]
-        stated = plain.stated(value, kind)
-        if stated is not None:
-            return stated
-        if plain.error_name(kind):
-            return ["error", plain.error_name(kind), self.values_of(value.args)]
-        return self.export(value)
+        fields = None if kind is tuple else plain.fields_of(kind)
+        if fields is None:
+            return ["tuple", self._references(tuple.__iter__(value))]
+        parts = [kind.__name__, tuple(fields), *tuple.__iter__(value)]
+        return ["namedtuple", self._references(parts)]
+
+    def _sequence(self, value: Any, kind: Any) -> list[Any]:
+        items = self._references(kind.__iter__(value))
+        return [items, value.maxlen] if kind is deque else [items]
+
+    def _mapping(self, value: Any, kind: type) -> list[Any]:
+        self._guard(value)
+        pairs = [self._references(dict.keys(value)), self._references(dict.values(value))]
+        return [*pairs, self._reference(value.default_factory)] if kind is defaultdict else pairs
 
 
-_TELLERS: dict[type, Callable[[Encoder, Any], list[Any]]] = {
-    int: lambda encoder, value: ["int", hex(value)],
-    str: lambda encoder, value: ["str", value.encode("utf-8", "surrogatepass").hex()],
-    bytes: lambda encoder, value: ["bytes", bytes.hex(value)],
-    bytearray: lambda encoder, value: ["bytearray", bytearray.hex(value)],
-    complex: lambda encoder, value: ["complex", value.real, value.imag],
-    range: lambda encoder, value: [
-        "range",
-        encoder.values_of((value.start, value.stop, value.step)),
-    ],
-    slice: lambda encoder, value: [
-        "slice",
-        encoder.values_of((value.start, value.stop, value.step)),
-    ],
-    type(...): lambda encoder, value: ["constant", "Ellipsis"],
-    type(NotImplemented): lambda encoder, value: ["constant", "NotImplemented"],
+#: How an object of a derived class becomes a plain one.
+_CONVERTED: dict[type, Callable[[Any], Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
 }
+#: The data of a node, by the class of its value.
+_NODES: dict[type, Callable[[Encoder, Any, type], list[Any]]] = {
+    **dict.fromkeys(plain.MAPPINGS, Encoder._mapping),
+    **dict.fromkeys((list, set, frozenset, deque), Encoder._sequence),
+    int: lambda encoder, value, kind: [hex(value)],
+    str: lambda encoder, value, kind: [value.encode("utf-8", "surrogatepass").hex()],
+    bytes: lambda encoder, value, kind: [bytes.hex(value)],
+    bytearray: lambda encoder, value, kind: [bytearray.hex(value)],
+}
+#: The classes of most values: for these no other class needs to be found.
+_EXACT = frozenset({*_NODES, tuple})
 
 
 class Decoder:
-    """Makes values of nodes, and refuses what is none.
+    """Makes values of nodes, and rejects invalid ones.
 
     Args:
         nodes: The table, as JSON gave it.
-        accept: Gives the object that a node of tag ``mine``, ``yours`` or ``global`` stands for.
-        known: What the nodes of the message that is answered stand for.
+        accept: Returns the object of a node with the tag ``mine``, ``yours`` or ``global``.
+        known: The objects of the nodes of the message that is answered.
         shared: The classes that the other side has, too.
 
     Attributes:
-        objects: What each node stands for.
+        objects: The object of each node.
 
     Raises:
-        CodecError: It is no such table.
+        CodecError: The table is invalid.
     """
 
     def __init__(
@@ -243,9 +233,7 @@ class Decoder:
         *,
         shared: Shared | None = None,
     ) -> None:
-        plain.expect(
-            type(nodes) is list and all(_is_node(node) for node in nodes), "no table of nodes"
-        )
+        plain.expect(type(nodes) is list and all(map(_is_node, nodes)), "an invalid table of nodes")
         self._nodes: list[list[Any]] = nodes
         self._accept = accept
         self._shared = shared or Shared()
@@ -257,128 +245,120 @@ class Decoder:
         except plain.CodecError:
             raise
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            raise plain.CodecError(f"a value that can't be: {str(error)[:100]}") from None
+            raise plain.CodecError(f"an invalid value: {str(error)[:100]}") from None
 
     def _make(self) -> None:
-        for number, (tag, *rest) in enumerate(self._nodes):
-            if tag in plain.EMPTY:
-                self.objects[number] = (
-                    deque(maxlen=rest[1]) if tag == "deque" else plain.EMPTY[tag]()
-                )
+        for number, (tag, *data) in enumerate(self._nodes):
+            if is_changing(tag):
                 self._depths[number] = 1
-            elif tag == "object":
-                self.objects[number] = self._shared.blank(rest[-1])
-                self._depths[number] = 1
+                self.objects[number] = self._empty(tag, data)
         for number in range(len(self._nodes)):
-            self._fix(number)
-        # Objects first: what has one for a key asks for its hash.
+            self._make_fixed(number)
+        # Objects first: a container that has one as a key asks for its hash.
         for changing in ({"object"}, plain.EMPTY):
-            for number, node in enumerate(self._nodes):
+            for value, node in zip(self.objects, self._nodes, strict=True):
                 if node[0] in changing:
-                    self._fill(number, node)
+                    if node[0] == "defaultdict":
+                        value.default_factory = self.value(node[3])
+                    plain.refill(value, self.contents(node))
 
-    def _fill(self, number: int, node: list[Any]) -> None:
-        value = self.objects[number]
-        if node[0] == "defaultdict":
-            value.default_factory = self.value(node[3])
-        plain.refill(value, self.again(node))
+    def _empty(self, tag: str, data: list[Any]) -> Any:
+        if tag == "object":
+            return self._shared.blank(data[-1])
+        return deque(maxlen=data[1]) if tag == "deque" else plain.EMPTY[tag]()
 
-    def again(self, node: Any) -> Any:
-        """What stands in a node that can be changed, in a container of its own."""
-        plain.expect(_is_node(node) and is_changing(node[0]), "no container")
+    def contents(self, node: Any) -> Any:
+        """Return the contents of a container's node, in a new container."""
+        plain.expect(_is_node(node) and is_changing(node[0]), "a node that is no container")
         tag = node[0]
         if tag == "bytearray":
             return bytes.fromhex(node[1])
         items = self.values(node[1])
-        if tag in ("list", "deque"):
-            return items
-        if tag == "set":
-            return set(items)
-        others = self.values(node[2])
-        plain.expect(len(items) == len(others), "no pairs")
-        return dict(zip(items, others, strict=True))
+        if tag in ("list", "deque", "set"):
+            return set(items) if tag == "set" else items
+        return dict(zip(items, self.values(node[2]), strict=True))
 
-    def values(self, told: Any) -> list[Any]:
-        """The values of a list of them."""
-        plain.expect(type(told) is list, "no list")
-        if set(map(type, told)) <= plain.ATOMS:
-            return list(told)
-        return [self.value(each) for each in told]
+    def values(self, references: Any) -> list[Any]:
+        """Return the values of a list of references."""
+        plain.expect(type(references) is list, "a value that is no list")
+        if set(map(type, references)) <= plain.ATOMS:
+            return list(references)
+        return [self.value(each) for each in references]
 
-    def value(self, told: Any) -> Any:
-        """The value that something stands for."""
-        if type(told) in plain.ATOMS:
-            return told
-        number = self._number(told)
-        if number < 0:
-            return self._known[-1 - number]
-        return self.objects[number]
+    def value(self, reference: Any) -> Any:
+        """Return the value of a reference."""
+        if type(reference) in plain.ATOMS:
+            return reference
+        number = self._number(reference)
+        return self.objects[number] if number >= 0 else self._known[-1 - number]
 
-    def _number(self, told: Any) -> int:
-        plain.expect(type(told) is list and len(told) == 1 and type(told[0]) is int, "no reference")
-        number: int = told[0]
-        plain.expect(-len(self._known) <= number < len(self._nodes), "a reference to nothing")
+    def _number(self, reference: Any) -> int:
+        is_number = type(reference) is list and len(reference) == 1 and type(reference[0]) is int
+        plain.expect(is_number, "an invalid reference")
+        number: int = reference[0]
+        plain.expect(-len(self._known) <= number < len(self._nodes), "a reference to no node")
         return number
 
-    def _fix(self, number: int) -> None:
-        """Make a node that can't be changed, after those that it holds."""
+    def _make_fixed(self, number: int) -> None:
+        """Make the value of a node that can't be changed, after those that it contains."""
         waiting = [number]
         while waiting:
             number = waiting[-1]
-            tag, *rest = self._nodes[number]
+            tag, *data = self._nodes[number]
             if self._depths[number] > 0:
                 waiting.pop()
                 continue
-            held = self._held(rest) if tag in HOLDING else []
-            missing = [each for each in held if self._depths[each] < 1]
+            parts = [] if tag in LEAVES else self._parts(data)
+            missing = [part for part in parts if self._depths[part] < 1]
             if missing:
-                plain.expect(self._depths[number] == 0, "a value that holds itself")
+                in_itself = self._depths[number] or any(self._depths[part] for part in missing)
+                plain.expect(not in_itself, "a value that contains itself")
                 self._depths[number] = -1
-                plain.expect(all(self._depths[each] == 0 for each in missing), "a value in itself")
                 waiting += dict.fromkeys(missing)
                 continue
-            depth = 1 + max(
-                (self._depths[each] for each in held if not self._empty(each)), default=0
-            )
+            fixed = (part for part in parts if not is_changing(self._nodes[part][0]))
+            depth = 1 + max((self._depths[part] for part in fixed), default=0)
             plain.expect(depth <= DEEPEST, "it is nested too deeply")
-            self.objects[number] = self._fixed(tag, rest)
+            self.objects[number] = self._fixed(tag, data)
             self._depths[number] = depth
             waiting.pop()
 
-    def _empty(self, number: int) -> bool:
-        return is_changing(self._nodes[number][0])
-
-    def _held(self, rest: list[Any]) -> list[int]:
-        plain.expect(bool(rest) and type(rest[-1]) is list, "no list")
-        numbers = [self._number(each) for each in rest[-1] if type(each) is list]
+    def _parts(self, data: list[Any]) -> list[int]:
+        plain.expect(bool(data) and type(data[-1]) is list, "a value that is no list")
+        numbers = (self._number(each) for each in data[-1] if type(each) is list)
         return [number for number in numbers if number >= 0]
 
-    def _fixed(self, tag: str, rest: list[Any]) -> Any:
-        if tag == "tuple":
-            return tuple(self.values(*rest))
-        if tag == "record":
-            return self._shared.record(rest[0], self.values(rest[1]))
-        if tag in plain.HELD:
-            return plain.HELD[tag](*map(self.values, rest))
-        if tag == "member":
-            return self._shared.member(*rest)
-        if tag == "frozenset":
-            return frozenset(self.values(*rest))
+    def _fixed(self, tag: str, data: list[Any]) -> Any:
+        if tag in plain.COMPOSED:
+            return plain.COMPOSED[tag](self.values(*data))
         if tag in ("mine", "yours", "global"):
-            return self._accept([tag, *rest])
-        if tag == "name":
-            return plain.NAMES[rest[0]]
-        if tag == "error":
-            kind = plain.NAMES[rest[0]]
-            plain.expect(
-                isinstance(kind, type) and plain.error_name(kind) is not None, "no exception"
-            )
-            return kind(*self.values(rest[1]))
-        if tag in ("range", "slice"):
-            return plain.NAMES[tag](*self.values(rest[0]))
-        plain.expect(tag in plain.MAKERS, "a node of no kind")
-        plain.expect(all(type(each) in plain.ATOMS for each in rest), "no value")
-        return plain.MAKERS[tag](*rest)
+            return self._accept([tag, *data])
+        plain.expect(tag in _FIXED, "an unknown tag")
+        return _FIXED[tag](self, *data)
+
+    def _error(self, name: str, arguments: Any) -> Any:
+        kind = plain.NAMES[name]
+        is_error = isinstance(kind, type) and plain.error_name(kind) is not None
+        plain.expect(is_error, "an error that is no exception")
+        return kind(*self.values(arguments))
+
+    def _record(self, name: Any, items: Any) -> Any:
+        return self._shared.record(name, self.values(items))
+
+    def _member(self, name: Any, member: Any) -> Any:
+        return self._shared.member(name, member)
+
+
+#: What makes a value that can't be changed of the data of its node, by its tag.
+_FIXED: dict[str, Callable[..., Any]] = {
+    "bytes": lambda decoder, text: bytes.fromhex(text),
+    "error": Decoder._error,
+    "int": lambda decoder, text: int(text, 16),
+    "member": Decoder._member,
+    "name": lambda decoder, name: plain.NAMES[name],
+    "record": Decoder._record,
+    "str": lambda decoder, text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
+}
 
 
 def _is_node(node: Any) -> bool:

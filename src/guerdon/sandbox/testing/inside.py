@@ -1,4 +1,4 @@
-"""The modules that run inside of a sandbox, and the programs that are made of them."""
+"""The modules that run inside a sandbox, and the programs that consist of them."""
 
 from __future__ import annotations
 
@@ -8,40 +8,44 @@ from pathlib import Path
 
 __all__ = ["INSIDE", "program_of"]
 
-#: By the names that they have there, each after those that it needs. A sandbox that has them loaded
-#: says so by its attribute ``preloaded``, a set of such names.
-INSIDE = {
-    f"guerdon_{name}": Path(__file__).with_name(f"{name}.py")
-    for name in (
-        *("plain", "shared", "codec", "remote", "raised", "stream", "link", "candidate"),
-        *("reach", "keeping", "checker"),
-    )
+_PACKAGE = "guerdon_testing"
+_NAMES = (
+    *("plain", "shared", "codec", "remote", "raised", "link", "candidate"),
+    *("reach", "keeping", "checker"),
+)
+#: The files of the package there, each after those that it imports. Its modules import each other
+#: relatively, so that they work in `guerdon` as well. A sandbox that has them loaded lists their
+#: names in its attribute ``preloaded``.
+INSIDE = {_PACKAGE: Path(__file__).with_name("__init__.py")} | {
+    f"{_PACKAGE}.{name}": Path(__file__).with_name(f"{name}.py") for name in _NAMES
 }
 
-LOADED = """\
+_LOAD = """\
 import sys
 from types import ModuleType
 for name, text in {texts!r}.items():
     module = sys.modules[name] = ModuleType(name)
+    module.__package__, module.__path__ = {package!r}, []
     exec(compile(text, name, "exec"), module.__dict__)
 """
-CALLED = "import {name}\n{name}.main()\n"
+_CALL = "from {package} import {name}\n{name}.main()\n"
 
 
 def program_of(side: str, preloaded: AbstractSet[str]) -> str:
-    """The program of a side, which brings along what the sandbox hasn't loaded already.
+    """Return the program of a side, with the modules that the sandbox hasn't loaded already.
 
-    It brings them in its own text and not in files, so that the program that is tested has its
-    folder for itself.
+    They are in its text and not in files, so that the folder of the program that is tested stays
+    empty.
 
     Args:
         side: ``candidate`` or ``checker``.
         preloaded: Names of modules.
     """
     needed = tuple(name for name in INSIDE if name not in preloaded)
-    return (_loaded(needed) if needed else "") + CALLED.format(name=f"guerdon_{side}")
+    return (_loading(needed) if needed else "") + _CALL.format(package=_PACKAGE, name=side)
 
 
 @functools.lru_cache(maxsize=8)
-def _loaded(names: tuple[str, ...]) -> str:
-    return LOADED.format(texts={name: INSIDE[name].read_text(encoding="utf-8") for name in names})
+def _loading(names: tuple[str, ...]) -> str:
+    texts = {name: INSIDE[name].read_text(encoding="utf-8") for name in names}
+    return _LOAD.format(texts=texts, package=_PACKAGE)

@@ -1,41 +1,51 @@
 """`Link`: two processes that call each other's objects over a stream.
 
-Each asks and answers in turn. While one waits for its answer it answers what the other asks, so
-that a function may call a function that it was given. A question has an id that its answer must
-carry; the checker's can't be guessed.
+Messages are JSON, each with its size before it. Each process asks and answers in turn. While one
+waits for its answer it answers what the other asks, so that a function may call a function that it
+received. A question has an ID that its answer must repeat; the checker's can't be guessed.
 
-Runs inside of a sandbox too: the standard library only, and little of it.
+Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import operator
 import sys
 from _thread import RLock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import read, write
+from typing import Any, NoReturn
 
-TYPE_CHECKING = False
-if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import codec, plain, raised, remote, shared, stream
-else:  # inside of a sandbox, where there is no guerdon
-    import guerdon_codec as codec
-    import guerdon_plain as plain
-    import guerdon_raised as raised
-    import guerdon_remote as remote
-    import guerdon_shared as shared
-    import guerdon_stream as stream
+from . import codec, plain, raised, remote, shared
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+__all__ = ["GONE", "LARGEST", "Link", "LinkLost"]
 
-__all__ = ["Link"]
+LARGEST = 32 << 20  # bytes of a message
+GONE = "its process ended by itself"
+DEEPEST = 800  # nested calls
+FRAMES = 16  # that a nested call takes here: the limits of the program and the tests stay the same
+HEADROOM = 60  # frames that a question needs: one that runs out of them isn't asked at all
 
-DEEPEST = 800  # calls that wait for each other
-FRAMES = (
-    16  # that each of them takes here: the program's and the tests' own limit stays what it was
-)
-HEADROOM = 60  # frames that asking needs: nothing is asked by what runs out of them half-way
+_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
+
+
+class LinkLost(BaseException):
+    """The other process has ended or sent an invalid message; a test that catches it fails."""
+
+
+def _frame(message: dict[str, Any], what: str = "a message") -> bytes:
+    """Return a message as it is sent.
+
+    Raises:
+        ValueError: It is too large.
+    """
+    body = _dumps(message).encode("ascii")
+    if len(body) > LARGEST:
+        raise ValueError(f"{what} of more than {LARGEST >> 20} MiB")
+    return len(body).to_bytes(4, "big") + body
 
 
 def _headroom(frames: int) -> None:
@@ -43,23 +53,26 @@ def _headroom(frames: int) -> None:
         _headroom(frames - 1)
 
 
-class Link(stream.Stream):
+class Link:
     """One end.
 
     Args:
         descriptor: Of the stream.
 
     Attributes:
+        broken: Why nothing can be asked any more; empty while it can.
         shared: The classes that both sides have.
-        stays: The class under test, whose objects stay where they are.
+        stays: The class under test, whose objects don't travel.
     """
 
-    keeps_errors = False  # whether an error that comes back is raised as the object that it was
+    copies = False  # whether values of the standard library that can be changed travel as copies
+    keeps_errors = False  # whether an error that comes back is raised as the same object
 
     def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor)
+        self.broken = ""
         self.shared = shared.Shared()
         self.stays: type | None = None
+        self._descriptor = descriptor
         self._lock = RLock()
         self._depth = 0
         self._loop: Any = None  # of asyncio; made when something is awaited
@@ -68,6 +81,56 @@ class Link(stream.Stream):
         self._numbers: dict[int, int] = {}
         self._remotes: dict[int, remote.Remote] = {}
         self._origins: dict[int, tuple[BaseException, int]] = {}
+
+    # Messages ------------------------------------------------------------------------------------
+
+    def receive(self, largest: int = LARGEST) -> dict[str, Any]:
+        """Return the next message."""
+        size = int.from_bytes(self._read(4), "big")
+        if size > largest:
+            self.lose(f"it sent more than {largest >> 10} KiB at once")
+        try:
+            message = _loads(self._read(size).decode("ascii"))
+        except (MemoryError, RecursionError):
+            self.lose("it sent too much")
+        except ValueError:
+            message = None
+        if type(message) is not dict:
+            self.lose("it sent an invalid message")
+        return message
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message that has no answer."""
+        self._write(_frame(message))
+
+    def lose(self, why: str) -> NoReturn:
+        """Give up.
+
+        Raises:
+            LinkLost: Always.
+        """
+        self.broken = self.broken or why
+        raise LinkLost(self.broken)
+
+    def _read(self, size: int) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            try:
+                chunk = read(self._descriptor, min(size - len(got), 1 << 20))
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.lose(GONE)
+            got += chunk
+        return bytes(got)
+
+    def _write(self, frame: bytes) -> None:
+        left = memoryview(frame)
+        while left:
+            try:
+                left = left[write(self._descriptor, left) :]
+            except OSError:
+                self.lose(GONE)
 
     # Asking --------------------------------------------------------------------------------------
 
@@ -84,7 +147,7 @@ class Link(stream.Stream):
         return self.ask("do", target, name, args)
 
     def contains(self, target: remote.Remote, sought: Any) -> bool:
-        """Whether an object of the other process holds a value, which only can be walked."""
+        """Return whether an object of the other process that can only be iterated has a value."""
         return any(each is sought or each == sought for each in iter(target))
 
     def ask(
@@ -95,46 +158,47 @@ class Link(stream.Stream):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Ask for something and wait for the answer.
+        """Ask for something and return the answer.
 
         Raises:
-            stream.LinkLost: There is none, and there will be none.
+            LinkLost: There is none, and there will be none.
             BaseException: What the other process raised.
         """
         _headroom(HEADROOM)
         with self._lock:
             if self.broken:
-                raise stream.LinkLost(self.broken)
+                raise LinkLost(self.broken)
             if self._depth >= DEEPEST:
-                raise RecursionError(f"more than {DEEPEST} calls wait for each other")
+                raise RecursionError(f"more than {DEEPEST} nested calls")
             message, encoder = self._message()
             message |= {"ask": self._token(), "what": what, "name": name}
             message["on"] = target._guerdon_number
             message["args"] = [encoder.value(arg) for arg in args]
             message["named"] = {key: encoder.value(arg) for key, arg in (kwargs or {}).items()}
-            frame = stream.frame(message)
-            if frame is None:
-                raise ValueError(f"arguments of more than {stream.LARGEST >> 20} MiB")
-            self._deeper(1)
-            try:
+            frame = _frame(message, "arguments")
+            with self._deeper():
                 self._write(frame)
-                answer = self._awaited(message["ask"])
-                return self._answered(answer, encoder)
-            finally:
-                self._deeper(-1)
+                return self._result(self._answer(message["ask"]), encoder.objects)
 
-    def _deeper(self, by: int) -> None:
+    @contextlib.contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._extend(1)
+        try:
+            yield
+        finally:
+            self._extend(-1)
+
+    def _extend(self, by: int) -> None:
         self._depth += by
-        with contextlib.suppress(
-            RecursionError, OverflowError
-        ):  # the program has set a limit of its own
+        # It fails if the program has set a limit of its own.
+        with contextlib.suppress(RecursionError, OverflowError):
             sys.setrecursionlimit(sys.getrecursionlimit() + by * FRAMES)
 
     def _token(self) -> str:
         self._count += 1
         return str(self._count)
 
-    def _awaited(self, token: str) -> dict[str, Any]:
+    def _answer(self, token: str) -> dict[str, Any]:
         while True:
             message = self.receive()
             if "ask" in message:
@@ -142,28 +206,34 @@ class Link(stream.Stream):
             elif message.get("re") == token:
                 return message
             else:
-                self.lose("it spoke without being asked")
+                self.lose("it answered without being asked")
 
-    def _answered(self, answer: dict[str, Any], encoder: codec.Encoder) -> Any:
-        try:
-            decoder = self._decoder(answer, encoder.objects)
+    def _result(self, answer: dict[str, Any], sent: list[Any]) -> Any:
+        with self._valid("its answer is invalid", "its answer is too large"):
+            decoder = self._decoder(answer, sent)
             changed = []
             for number, node in _list(answer, "back"):
-                value = encoder.objects[number] if type(number) is int and number >= 0 else None
-                common = self.shared.kinds.get(type(value)) == "object"
-                if not (common or isinstance(value, plain.CHANGEABLE)):
-                    raise plain.CodecError("no argument that can be changed")
-                changed.append((value, decoder.again(node)))
+                value = sent[codec.index_of(number, sent)]
+                is_object = self.shared.kinds.get(type(value)) == "object"
+                can_change = is_object or isinstance(value, plain.CHANGEABLE)
+                plain.expect(can_change, "an argument that can't be changed")
+                changed.append((value, decoder.contents(node)))
             for value, new in changed:
                 self.refill(value, new)
             if "no" not in answer:
                 return decoder.value(answer.get("ok"))
             error = self._error(answer["no"], decoder)
-        except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
-            self.lose(f"its answer is no message: {str(fault)[:100]}")
-        except (MemoryError, RecursionError):
-            self.lose("its answer is too large")
         raise error
+
+    @contextlib.contextmanager
+    def _valid(self, invalid: str, too_large: str) -> Iterator[None]:
+        """Give up if a message turns out to be invalid."""
+        try:
+            yield
+        except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
+            self.lose(f"{invalid}: {str(fault)[:100]}")
+        except (MemoryError, RecursionError):
+            self.lose(too_large)
 
     def refill(self, value: Any, new: Any) -> None:
         """Change an argument as the other side did."""
@@ -172,70 +242,57 @@ class Link(stream.Stream):
     # Answering -----------------------------------------------------------------------------------
 
     def serve(self, message: dict[str, Any]) -> None:
-        """Do what was asked, and answer."""
-        decoder, target, what, name, args, kwargs = self._question(message)
+        """Answer a question."""
+        decoder, perform = self._question(message)
         before = [
             (number, value, plain.contents(value))
             for number, value in enumerate(decoder.objects)
             if codec.is_changing(message["nodes"][number][0])
         ]
-        self._deeper(1)
+        result, error = None, None
         try:
-            result, error = self.perform(what, target, name, args, kwargs), None
-        except stream.LinkLost:
+            with self._deeper():
+                result = perform()
+        except LinkLost:
             raise
-        except BaseException as raised:
-            result, error = None, raised
-        finally:
-            self._deeper(-1)
+        except BaseException as fault:
+            error = fault
         known = {id(value): number for number, value in enumerate(decoder.objects)}
         try:
             frame = self._reply(message["ask"], known, before, result, error)
-            if frame is None:
-                raise ValueError(f"a result of more than {stream.LARGEST >> 20} MiB")
         except Exception as fault:
             frame = self._reply(message["ask"], {}, [], None, fault)
-            assert frame is not None
         self._write(frame)
 
-    def _question(self, message: dict[str, Any]) -> tuple[Any, ...]:
-        """What a question asks for."""
-        try:
+    def _question(self, message: dict[str, Any]) -> tuple[codec.Decoder, Callable[[], Any]]:
+        """Return the values of a question, and the function that does what it asks for."""
+        with self._valid("it sent an invalid question", "it asked for too much"):
             decoder = self._decoder(message, ())
-            token, what, name = (message.get(key) for key in ("ask", "what", "name"))
-            if not all(type(each) is str and len(each) <= 1000 for each in (token, what, name)):
-                raise plain.CodecError("a question without an id, a kind or a name")
+            texts = [message.get(key) for key in ("ask", "what", "name")]
+            are_texts = all(type(text) is str and len(text) <= 1000 for text in texts)
+            plain.expect(are_texts, "a question without an ID, a kind or a name")
             target = self._exported[codec.index_of(message.get("on"), self._exported)]
             args = decoder.values(message.get("args"))
             named = message.get("named")
-            if type(named) is not dict:
-                raise plain.CodecError("a question without arguments")
-            kwargs = {key: decoder.value(value) for key, value in named.items()}
-        except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
-            self.lose(f"it asked for what can't be: {str(fault)[:100]}")
-        except (MemoryError, RecursionError):
-            self.lose("it asked for too much")
-        return decoder, target, what, name, args, kwargs
+            plain.expect(type(named) is dict, "a question without arguments")
+            kwargs = {key: decoder.value(value) for key, value in message["named"].items()}
+        return decoder, lambda: self.perform(message["what"], target, message["name"], args, kwargs)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what was asked."""
         if what == "call":
             return target(*args, **kwargs)
-        if what == "get":
-            return getattr(target, name)
-        if what == "set":
-            return setattr(target, name, *args)
-        if what == "del":
-            return delattr(target, name)
+        if what in _ACCESS:
+            return _ACCESS[what](target, name, *args)
         if name == "__await__":
             return self._wait(target)
         if name not in remote.FORWARDED:
-            raise TypeError(f"nothing of the name {name!r:.40} can be done from afar")
+            raise TypeError(f"{name!r:.40} can't be called from another process")
         result = getattr(type(target), name)(target, *args)
         return self._wait(result) if name in remote.AWAITED else result
 
     def _wait(self, value: Any) -> Any:
-        """What comes of something that is awaited, in a loop that goes on where it was."""
+        """Return the result of an awaitable, in a loop that continues where it was."""
         from asyncio import events
 
         running = events._get_running_loop()
@@ -245,7 +302,7 @@ class Link(stream.Stream):
         loop = events.new_event_loop() if nested else self._loop
         events._set_running_loop(None)
         try:
-            return loop.run_until_complete(_waited(value))
+            return loop.run_until_complete(_awaiting(value))
         finally:
             events._set_running_loop(running)
             if nested:
@@ -258,71 +315,70 @@ class Link(stream.Stream):
         before: list[tuple[int, Any, Any]],
         result: Any,
         error: BaseException | None,
-    ) -> bytes | None:
+    ) -> bytes:
         message, encoder = self._message(known)
         message["re"] = token
         if error is None:
             message["ok"] = encoder.value(result)
         else:
             state = raised.state_of(error)
-            message["no"] = self._told(error) | {
+            message["no"] = self._report(error) | {
                 "state": {name: encoder.value(value) for name, value in state.items()}
             }
         message["back"] = [
-            [number, encoder.again(value)]
+            [number, encoder.node(value)]
             for number, value, old in before
             if not _same(old, plain.contents(value))
         ]
-        return stream.frame(message)
+        return _frame(message, "a result")
 
     # Errors --------------------------------------------------------------------------------------
 
-    def _told(self, error: BaseException) -> dict[str, Any]:
-        """An error, for the other side."""
+    def _report(self, error: BaseException) -> dict[str, Any]:
+        """Return what the other side receives about an error."""
         origin = self._origins.get(id(error))
-        return raised.told_of(error) | {
+        return raised.report(error) | {
             "yours": -1 if origin is None else origin[1],
             "mine": self._number(error) if self.keeps_errors else -1,
         }
 
-    def _error(self, told: Any, decoder: codec.Decoder) -> BaseException:
-        """An error of the other side, as it is raised here."""
-        plain.expect(type(told) is dict, "no error")
-        yours = told.get("yours")
+    def _error(self, report: Any, decoder: codec.Decoder) -> BaseException:
+        """Return an error of the other side, to be raised here."""
+        plain.expect(type(report) is dict, "an invalid error")
+        yours = report.get("yours")
         if type(yours) is int and 0 <= yours < len(self._exported):
             own = self._exported[yours]
             if isinstance(own, BaseException):
-                return own  # what was raised here, and went through the other process
-        state = told.get("state") or {}
-        plain.expect(type(state) is dict, "no attributes")
+                return own  # raised here, it has passed through the other process
+        state = report.get("state") or {}
+        plain.expect(type(state) is dict, "an error with invalid attributes")
         values = {name: decoder.value(value) for name, value in state.items()}
-        error = raised.rebuild(told, self._class_of, values)
-        mine = told.get("mine")
+        error = raised.rebuild(report, self._class_of, values)
+        mine = report.get("mine")
         if type(mine) is int and mine >= 0:
             self._origins[id(error)] = (error, mine)
         return error
 
     def _class_of(self, module: Any, name: Any) -> type | None:
-        """The class here of errors whose class there has a name."""
+        """Return the class here of errors, by module and name of the class there."""
         if module in ("program", "tests"):
-            found = self.shared.named.get(name) if type(name) is str else None
-            return found if found is not None and self.shared.kinds[found] == "error" else None
+            found: type | None = self.shared.get(name, "error")
+            return found
         return raised.library_error(module, name)
 
     # Objects -------------------------------------------------------------------------------------
 
     def _message(self, known: dict[int, int] | None = None) -> tuple[dict[str, Any], codec.Encoder]:
         kinds: list[Any] = []
-        message: dict[str, Any] = {"kinds": kinds}
         encoder = codec.Encoder(
             lambda value: self._export(value, kinds),
             guard=self.guard,
             shared=self.shared,
             stays=self.stays,
+            copies=self.copies,
             known=known,
         )
-        message["nodes"] = encoder.nodes
-        return message, encoder
+        return {"kinds": kinds, "nodes": encoder.nodes}, encoder
 
     def _export(self, value: Any, kinds: list[Any]) -> list[Any]:
         if remote.Remote in plain.mro_of(type(value)):
@@ -333,14 +389,14 @@ class Link(stream.Stream):
         return ["mine", self._number(value), kinds.index(kind)]
 
     def kind_of(self, value: Any) -> list[Any]:
-        """What the other side is told of an object's class."""
+        """Return what the other side receives about an object's class."""
         return remote.kind_of(value)
 
     def guard(self, table: Any) -> None:
-        """Refuse to send a dictionary that the other side may not have."""
+        """Raise for a dictionary that the other side may not receive."""
 
     def imported(self, module: str, name: str) -> Any:
-        """What the other side means by something of the standard library."""
+        """Return an object of the standard library that the other side names."""
         raise plain.CodecError("a name of the standard library")
 
     def _number(self, value: Any) -> int:
@@ -366,24 +422,25 @@ class Link(stream.Stream):
         found = self._remotes.get(number)
         if found is None:
             name, methods = kind
-            if type(number) is not int or type(name) is not str or len(name) > 100:
-                raise plain.CodecError("an object of no kind")
-            if not remote.FORWARDED.issuperset(methods):
-                raise plain.CodecError("an object of a kind that can't be")
+            is_kind = type(number) is int and type(name) is str and len(name) <= 100
+            plain.expect(is_kind, "an object without a class")
+            plain.expect(remote.FORWARDED.issuperset(methods), "an object with unknown methods")
             made = remote.remote_class(name, frozenset(methods))
             found = self._remotes[number] = made(self, number)
         return found
 
 
-async def _waited(value: Any) -> Any:
+_ACCESS: dict[str, Callable[..., Any]] = {"get": getattr, "set": setattr, "del": delattr}
+
+
+async def _awaiting(value: Any) -> Any:
     return await value
 
 
 def _list(message: dict[str, Any], key: str) -> list[Any]:
-    value = message.get(key)
-    if type(value) is not list:
-        raise plain.CodecError(f"a message without {key}")
-    return value
+    value: Any = message.get(key)
+    plain.expect(type(value) is list, f"a message without {key}")
+    return list(value)
 
 
 def _same(old: Any, new: Any) -> bool:

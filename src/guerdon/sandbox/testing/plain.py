@@ -1,33 +1,30 @@
-"""The plain values that travel: which there are, and how those of the standard library are told.
+"""Plain values: those that travel between the two processes, and what they are made of.
 
-Runs inside of a sandbox too: the standard library only, and little of it.
+Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from operator import index
 from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from typing import Any
 
 __all__ = [
     "ATOMS",
     "BASES",
     "CHANGEABLE",
+    "COMPOSED",
     "CodecError",
     "EMPTY",
     "ERRORS",
-    "HELD",
-    "MAKERS",
     "MAPPINGS",
     "NAMED",
     "NAMES",
-    "PATHS",
-    "SEQUENCES",
     "SMALL",
     "attributes",
     "contents",
@@ -37,15 +34,14 @@ __all__ = [
     "is_data",
     "is_open",
     "mro_of",
+    "parts_of",
     "refill",
     "state",
-    "stated",
 ]
 
-#: The classes that a class derives from, whatever it says of itself.
+#: The method resolution order of a class, which the class can't override.
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
-PATHS = frozenset({"PosixPath", "PurePosixPath", "PureWindowsPath"})
 ATOMS = frozenset({type(None), bool, int, float, str})
 SMALL = 1 << 63
 #: The built-in exceptions.
@@ -54,55 +50,47 @@ ERRORS: dict[str, type[BaseException]] = {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 }
-_PLAIN = (
-    "abs all any ascii bin bool bytearray bytes chr complex dict divmod float frozenset hash hex "
-    "int len list max min oct ord pow range repr round set slice sorted str sum tuple"
+_BUILTINS = (
+    "Ellipsis NotImplemented abs all any ascii bin bool bytearray bytes chr complex dict divmod "
+    "float frozenset hash hex int len list max min oct ord pow range repr round set slice sorted "
+    "str sum tuple"
 )
-#: The types and functions that travel by their names, whoever sends them. The program names no
-#: others in the tests' process, where any function that it is given may call them for it.
-NAMES: dict[str, Any] = ERRORS | {name: getattr(builtins, name) for name in _PLAIN.split()}
+#: What travels by its name, whoever sends it. The program can name nothing else in the tests'
+#: process, where any function that it receives may call it.
+NAMES: dict[str, Any] = ERRORS | {name: getattr(builtins, name) for name in _BUILTINS.split()}
 NAMED = {id(value): name for name, value in reversed(NAMES.items())}  # OSError, not IOError
 
-SEQUENCES: dict[type, str] = {
-    list: "list",
-    tuple: "tuple",
-    set: "set",
-    frozenset: "frozenset",
-    deque: "deque",
-}
-MAPPINGS: dict[type, str] = {
-    dict: "dict",
-    OrderedDict: "ordereddict",
-    Counter: "counter",
-    defaultdict: "defaultdict",
-}
+MAPPINGS = (dict, OrderedDict, Counter, defaultdict)
+#: Containers that can be changed, by the tags of their nodes.
 EMPTY: dict[str, Callable[[], Any]] = {
-    "list": list,
-    "set": set,
-    "dict": dict,
-    "bytearray": bytearray,
-    "deque": deque,
-    "ordereddict": OrderedDict,
-    "counter": Counter,
-    "defaultdict": defaultdict,
+    kind.__name__: kind for kind in (list, set, bytearray, deque, *MAPPINGS)
 }
 CHANGEABLE = (list, set, dict, bytearray, deque)
-#: What a value is taken for that is of a class of its own; the first that fits.
+#: The first of these that a class derives from is the class as which its objects travel.
 BASES = (int, float, complex, str, bytes, bytearray, deque, list, tuple, dict, set, frozenset)
 
 
 class CodecError(ValueError):
-    """What came in is no message."""
+    """A message is invalid."""
+
+
+def expect(condition: bool, fault: str) -> None:
+    """Raise a `CodecError` if a condition of a valid message isn't met."""
+    if not condition:
+        raise CodecError(fault)
+
+
+# Objects -----------------------------------------------------------------------------------------
 
 
 def error_name(kind: type) -> str | None:
-    """The name of a built-in exception that may travel as itself."""
+    """Return the name of a built-in exception that may travel as itself."""
     name = NAMED.get(id(kind))
     return name if name is not None and issubclass(kind, Exception) else None
 
 
 def is_data(kind: type, name: Any) -> bool:
-    """Whether a public attribute of a class's objects is but data: no method, no property."""
+    """Return whether a public attribute of a class's objects is data: no method, no property."""
     if type(name) is not str or not name.isidentifier() or name.startswith("_"):
         return False
     own = next((vars(each)[name] for each in mro_of(kind) if name in vars(each)), None)
@@ -112,43 +100,40 @@ def is_data(kind: type, name: Any) -> bool:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """What an object of a plain class holds, in slots too."""
+    """Return the attributes of an object, including those in slots."""
     found: dict[str, Any] = {}
     for kind in mro_of(type(value))[:-1]:
         for name, own in vars(kind).items():
             if type(own) is MemberDescriptorType:
-                try:
+                with suppress(AttributeError):  # it isn't set
                     found[name] = own.__get__(value)
-                except AttributeError:
-                    continue  # it isn't set
-    try:
+    with suppress(AttributeError):  # it has only slots
         found |= object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return found
     return found
 
 
 def fields_of(kind: type) -> list[str] | None:
-    """The fields of a class of namedtuples."""
+    """Return the fields of a class of namedtuples; None if it is something else."""
     fields = getattr(kind, "_fields", None)
-    names = fields if type(fields) is tuple else ("",)
-    fit = all(type(name) is str and name.isidentifier() for name in (kind.__name__, *names))
-    return list(names) if fit else None
+    if type(fields) is not tuple:
+        return None
+    are_names = all(type(name) is str and name.isidentifier() for name in (kind.__name__, *fields))
+    return list(fields) if are_names else None
 
 
 def is_open(value: Any) -> bool:
-    """Whether an object is all in its public attributes."""
+    """Return whether an object has only public attributes."""
     return not any(name.startswith("_") for name in attributes(value))
 
 
 def state(value: Any) -> dict[str, Any]:
-    """What of an object travels."""
+    """Return the attributes of an object that travel."""
     kind = type(value)
     return {name: item for name, item in attributes(value).items() if is_data(kind, name)}
 
 
 def contents(value: Any) -> Any:
-    """What stands in a container now, to be compared later."""
+    """Return a copy of the contents of a container or object, to be compared later."""
     if not isinstance(value, CHANGEABLE):
         value = state(value)
     if isinstance(value, bytearray):
@@ -159,7 +144,7 @@ def contents(value: Any) -> Any:
 
 
 def refill(value: Any, new: Any) -> None:
-    """Put what stands in one container into another, which stays the object that it is."""
+    """Replace the contents of a container or object, without calling its own methods."""
     if isinstance(value, bytearray):
         bytearray.__setitem__(value, slice(None), new)
     elif isinstance(value, list):
@@ -170,175 +155,135 @@ def refill(value: Any, new: Any) -> None:
     elif isinstance(value, set):
         set.clear(value)
         set.update(value, new)
-    elif not isinstance(value, dict):
-        expect(all(is_data(type(value), name) for name in new), "what is no data")
-        for name in state(value).keys() - new.keys():
-            object.__delattr__(value, name)
-        for name, item in new.items():
-            object.__setattr__(value, name, item)
-    else:
+    elif isinstance(value, dict):
         kind = OrderedDict if isinstance(value, OrderedDict) else dict
         kind.clear(value)
         for key, item in dict.items(new):
             kind.__setitem__(value, key, item)
+    else:
+        expect(all(is_data(type(value), name) for name in new), "an attribute that isn't data")
+        for name in state(value).keys() - new.keys():
+            object.__delattr__(value, name)
+        for name, item in new.items():
+            object.__setattr__(value, name, item)
 
 
-def expect(held: bool, fault: str) -> None:
-    """Refuse what came in, where something doesn't hold of it."""
-    if not held:
-        raise CodecError(fault)
+# Values of the standard library ------------------------------------------------------------------
 
 
-def stated(value: Any, kind: type) -> list[Any] | None:
-    """The node of a value of the standard library that a text or a few numbers tell of."""
-    where = (kind.__module__, kind.__name__)
-    if where == ("decimal", "Decimal") or where == ("uuid", "UUID"):
-        return [kind.__name__, str(value)]
-    if where == ("fractions", "Fraction"):
-        return ["Fraction", hex(value.numerator), hex(value.denominator)]
-    if where[1] in PATHS and str(where[0]).startswith("pathlib"):
-        return ["path", where[1], str(value)]
-    if where == ("datetime", "timezone"):
-        offset, *name = value.__getinitargs__()
-        return ["timezone", offset.days, offset.seconds, offset.microseconds, *name]
-    if where == ("datetime", "timedelta"):
-        return ["timedelta", value.days, value.seconds, value.microseconds]
-    if where == ("datetime", "date"):
-        return ["date", value.isoformat()]
-    if where in (("datetime", "datetime"), ("datetime", "time")):
-        zone = value.tzinfo
-        if zone is None or type(zone).__module__ == "datetime":
-            return [kind.__name__, value.isoformat(), value.fold]
-    return None
+def _bounds(value: Any) -> list[Any]:
+    return [value.start, value.stop, value.step]
 
 
-def _whole(text: str) -> int:
-    return int(text, 16)
+def _text(value: Any) -> list[Any]:
+    return [str(value)]
 
 
-def _complex(real: Any, imaginary: Any) -> complex:
-    expect(type(real) is float and type(imaginary) is float, "no complex number")
-    return complex(real, imaginary)
+def _moment(value: Any) -> list[Any] | None:
+    zone = value.tzinfo
+    is_plain = zone is None or type(zone).__module__ == "datetime"
+    return [value.isoformat(), value.fold] if is_plain else None
 
 
-def _fraction(above: str, below: str) -> Any:
-    from fractions import Fraction
-
-    return Fraction(_whole(above), _whole(below))
-
-
-def _decimal(text: str) -> Any:
-    from decimal import Decimal, InvalidOperation
-
-    expect(type(text) is str, "no decimal")
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise CodecError("no decimal") from None
-
-
-def _uuid(text: str) -> Any:
-    from uuid import UUID
-
-    return UUID(text)
-
-
-def _date(text: str) -> Any:
-    from datetime import date
-
-    return date.fromisoformat(text)
-
-
-def _datetime(text: str, fold: int) -> Any:
-    from datetime import datetime
-
-    return datetime.fromisoformat(text).replace(fold=fold)
-
-
-def _time(text: str, fold: int) -> Any:
-    from datetime import time
-
-    return time.fromisoformat(text).replace(fold=fold)
+#: By module and name of a class, what its values are made of; None if such a value doesn't travel.
+_PARTS: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
+    ("builtins", "complex"): lambda value: [value.real, value.imag],
+    ("builtins", "range"): _bounds,
+    ("builtins", "slice"): _bounds,
+    ("datetime", "date"): lambda value: [value.isoformat()],
+    ("datetime", "datetime"): _moment,
+    ("datetime", "time"): _moment,
+    ("datetime", "timedelta"): lambda value: [value.days, value.seconds, value.microseconds],
+    ("datetime", "timezone"): lambda value: list(value.__getinitargs__()),
+    ("decimal", "Decimal"): _text,
+    ("fractions", "Fraction"): lambda value: [value.numerator, value.denominator],
+    ("pathlib", "PosixPath"): _text,
+    ("pathlib", "PurePosixPath"): _text,
+    ("pathlib", "PureWindowsPath"): _text,
+    ("uuid", "UUID"): _text,
+}
+#: Those of which the tests receive copies. What the tests pass to the program stays theirs.
+_COPIED: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
+    ("array", "array"): lambda value: [value.typecode, value.tobytes()],
+    ("builtins", "dict_items"): list,
+    ("builtins", "dict_keys"): list,
+    ("builtins", "dict_values"): list,
+    ("builtins", "mappingproxy"): lambda value: [dict(value)],
+    ("builtins", "memoryview"): lambda value: (
+        [value.tobytes()] if (value.ndim, value.format) == (1, "B") else None
+    ),
+    ("collections", "ChainMap"): lambda value: (
+        value.maps if all(isinstance(each, dict) for each in value.maps) else None
+    ),
+    ("types", "SimpleNamespace"): lambda value: [tuple(vars(value)), *vars(value).values()],
+}
+_MODULES = {name: module for module, name in (*_PARTS, *_COPIED)}
 
 
-def _timedelta(days: int, seconds: int, microseconds: int) -> Any:
-    from datetime import timedelta
+def parts_of(value: Any, kind: type, *, copies: bool) -> tuple[str, list[Any]] | None:
+    """Return the tag of a value of the standard library, and what it is made of.
 
-    return timedelta(days, seconds, microseconds)
-
-
-def _timezone(days: int, seconds: int, microseconds: int, *name: str) -> Any:
-    from datetime import timezone
-
-    return timezone(_timedelta(days, seconds, microseconds), *name)
-
-
-def _array(code: str, text: str) -> Any:
-    from array import array
-
-    made = array(code)
-    made.frombytes(bytes.fromhex(text))
-    return made
+    Args:
+        value: The value.
+        kind: The class as which it travels.
+        copies: Whether values that can be changed travel as copies.
+    """
+    where = str(kind.__module__).partition(".")[0], kind.__name__
+    parts = _PARTS.get(where) or (_COPIED.get(where) if copies else None)
+    found = None if parts is None else parts(value)
+    return None if found is None else (kind.__name__, found)
 
 
-def _path(name: str, text: str) -> Any:
-    import pathlib
-
-    expect(name in PATHS and type(text) is str, "no path")
-    return getattr(pathlib, name)(text)
-
-
-def _chained(maps: list[Any]) -> Any:
-    expect(all(isinstance(each, dict) for each in maps), "no mappings")
-    return ChainMap(*maps)
-
-
-def _proxied(held: list[Any]) -> Any:
-    expect(len(held) == 1 and isinstance(held[0], dict), "no mapping")
-    return MappingProxyType(held[0])
+def _construct(name: str, parts: list[Any]) -> Any:
+    """Return a value that is made of plain parts, by its class."""
+    for part in parts:
+        kind = type(part)
+        is_plain = kind in ATOMS or kind is bytes or kind.__module__ == "datetime"
+        expect(is_plain or name == "slice", "a value of parts that aren't plain")
+    made: Any = getattr(import_module(_MODULES[name]), name)
+    if name == "Fraction":
+        return made(*map(index, parts))
+    if name in ("date", "datetime", "time"):
+        value = made.fromisoformat(parts[0])
+        return value.replace(fold=parts[1]) if any(parts[1:]) else value
+    return made(*parts)
 
 
-def _namespace(names: list[Any], values: list[Any]) -> Any:
+def _mappings(kind: Any, maps: list[Any]) -> Any:
+    expect(all(isinstance(each, dict) for each in maps), "a value that is no mapping")
+    return kind(*maps)
+
+
+def _namespace(parts: list[Any]) -> Any:
+    names, *values = parts
+    expect(type(names) is tuple, "a namespace without names")
     return SimpleNamespace(**dict(zip(names, values, strict=True)))
 
 
-def _named(name: Any, fields: Any, items: list[Any]) -> Any:
-    """A namedtuple like the one of the other side; what a tuple does itself, no field does."""
-    expect(len(name) == 1 and len(items) == len(fields) < 100, "no namedtuple")
+def _namedtuple(parts: list[Any]) -> Any:
+    """Return a namedtuple of a class with the same name and fields."""
+    name, fields, *values = parts
+    expect(type(name) is str and type(fields) is tuple, "a namedtuple without fields")
+    expect(len(values) == len(fields) < 100, "a namedtuple of another length")
     if any(type(each) is not str or each in ("count", "index") for each in fields):
-        return tuple(items)
-    key = (name[0], *fields)
-    if key not in _tuples:
-        _tuples[key] = namedtuple(name[0], fields)
-    return tuple.__new__(_tuples[key], items)
+        return tuple(values)  # a field would replace a method
+    key = (name, fields)
+    if key not in _namedtuples:
+        _namedtuples[key] = namedtuple(name, fields)
+    return tuple.__new__(_namedtuples[key], values)
 
 
-_tuples: dict[Any, Any] = {}
-#: What is made of lists of values.
-HELD: dict[str, Callable[..., Any]] = {
-    "keys": lambda items: dict.fromkeys(items).keys(),
-    "items": lambda items: dict(items).items(),
-    "values": lambda items: dict(enumerate(items)).values(),
-    "chainmap": _chained,
-    "mappingproxy": _proxied,
-    "namespace": _namespace,
-    "named": _named,
-}
-MAKERS: dict[str, Callable[..., Any]] = {
-    "int": _whole,
-    "str": lambda text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
-    "bytes": lambda text: bytes.fromhex(text),
-    "complex": _complex,
-    "constant": {"Ellipsis": ..., "NotImplemented": NotImplemented}.__getitem__,
-    "Fraction": _fraction,
-    "Decimal": _decimal,
-    "UUID": _uuid,
-    "date": _date,
-    "datetime": _datetime,
-    "time": _time,
-    "timedelta": _timedelta,
-    "timezone": _timezone,
-    "array": _array,
-    "path": _path,
-    "memoryview": lambda text: memoryview(bytes.fromhex(text)),
+_namedtuples: dict[Any, Any] = {}
+#: What makes a value of a list of values, by the tag of its node.
+COMPOSED: dict[str, Callable[[list[Any]], Any]] = {
+    **{name: lambda parts, name=name: _construct(name, parts) for name in _MODULES},  # type: ignore[misc]
+    "ChainMap": lambda maps: _mappings(ChainMap, maps),
+    "SimpleNamespace": _namespace,
+    "dict_items": lambda items: dict(items).items(),
+    "dict_keys": lambda items: dict.fromkeys(items).keys(),
+    "dict_values": lambda items: dict(enumerate(items)).values(),
+    "frozenset": frozenset,
+    "mappingproxy": lambda maps: _mappings(MappingProxyType, maps),
+    "namedtuple": _namedtuple,
+    "tuple": tuple,
 }

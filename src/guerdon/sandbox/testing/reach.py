@@ -1,6 +1,6 @@
-"""What the program may reach in the tests' process: what it is given, asks for, and may change.
+"""Permissions of the program in the tests' process: what it receives, reads, calls and changes.
 
-Runs inside of a sandbox: the standard library only, and little of it.
+Runs inside a sandbox, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,15 @@ from types import (
     TracebackType,
     WrapperDescriptorType,
 )
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import plain, remote
-else:  # inside of a sandbox, where there is no guerdon
-    import guerdon_plain as plain
-    import guerdon_remote as remote
-
-if TYPE_CHECKING:
-    from typing import Any
+from . import plain, remote
 
 __all__ = ["global_of", "guard", "may_change", "may_have", "may_read", "methods_of"]
 
-#: Frames, code and modules lead to what the tests know.
-_BARRED = (CodeType, FrameType, ModuleType, TracebackType, CellType, MethodWrapperType)
-#: What there is but once, by the name that it has in its module.
+#: Frames, code and modules lead to the names of the tests.
+_FORBIDDEN = (CodeType, FrameType, ModuleType, TracebackType, CellType, MethodWrapperType)
+#: Callables that a module defines, found there by their names.
 _NAMED = (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -44,12 +37,12 @@ _NAMED = (
     WrapperDescriptorType,
     type,
 )
-_FEW = "aiter anext await call contains getitem iter len next repr reversed str"
-_GIVEN = frozenset(f"__{name}__" for name in _FEW.split())
-#: What functions and classes tell of themselves, to a decorator.
-_TOLD = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
-#: Where the classes are from whose objects have attributes for the program; the tests' have, too.
-#: None of them opens a file by its name, starts a program, or fills in a text of the program.
+_METHODS = "aiter anext await call contains getitem iter len next repr reversed str"
+_CALLABLE = frozenset(f"__{name}__" for name in _METHODS.split())
+#: Attributes of functions and classes that a decorator reads.
+_DESCRIPTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
+#: The modules whose objects have attributes that the program may use, as those of the tests have.
+#: None of them opens a file by its name, starts a program, or formats a text of the program.
 _MODULES = (
     "_csv _io _queue _random _thread argparse array asyncio.locks asyncio.queues collections "
     "concurrent.futures._base concurrent.futures.thread datetime decimal fractions io ipaddress "
@@ -57,15 +50,16 @@ _MODULES = (
 )
 _OPEN = frozenset(_MODULES.split())
 _OWNERS = _OPEN | {"abc", "builtins", "enum", "tests", "typing"}
-#: Those of them whose objects are there to be filled.
-_FILLED = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
+#: Those of their classes whose objects the program may change.
+_CHANGED = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
 
 
 def global_of(value: Any) -> tuple[str, str] | None:
-    """The module and the name of what the standard library defines, where it is a callable.
+    """Return the module and name of a callable that the standard library defines.
 
-    The program is sent the name, and finds its own process's: so nothing of the library that is
-    handed to it (``reduce``, ``attrgetter``, ``open``) does anything for it among the tests.
+    The program receives the name and uses the object of its own process. So no function of the
+    library that a test passes to it (``reduce``, ``attrgetter``, ``open``) runs in the tests'
+    process for it.
     """
     if not isinstance(value, _NAMED):
         return None
@@ -83,50 +77,52 @@ def global_of(value: Any) -> tuple[str, str] | None:
 
 
 def may_have(value: Any) -> None:
-    """Refuse what the program is never given."""
-    if isinstance(value, _BARRED) or (isinstance(value, type) and issubclass(value, remote.Remote)):
-        raise TypeError(f"the program is given no {type(value).__name__}")
-    mocked = type(value).__module__ == "unittest.mock" and hasattr(value, "__dict__")
-    if mocked and isinstance(vars(value).get("_mock_wraps"), ModuleType):
-        raise TypeError("the program is given no module, wrapped or not")
-    if isinstance(value, BuiltinFunctionType):
-        module = value.__self__
-        if module is None or isinstance(module, ModuleType):
-            raise TypeError(f"the program is given no {value.__qualname__}")
+    """Raise for objects that the program must not receive."""
+    what: Any = ""
+    if isinstance(value, _FORBIDDEN) or (
+        isinstance(value, type) and issubclass(value, remote.Remote)
+    ):
+        what = type(value).__name__
+    elif type(value).__module__ == "unittest.mock" and hasattr(value, "__dict__"):
+        what = "module" if isinstance(vars(value).get("_mock_wraps"), ModuleType) else ""
+    elif isinstance(value, BuiltinFunctionType):
+        what = value.__qualname__ if isinstance(value.__self__, (ModuleType, type(None))) else ""
+    if what:
+        raise TypeError(f"a test can't pass this to the program: {what}")
 
 
 def guard(table: Any) -> None:
-    """Refuse what holds the names of a module."""
+    """Raise for dictionaries with the names of a module."""
     if dict.__contains__(table, "__builtins__") or dict.__contains__(table, "__loader__"):
-        raise TypeError("the program is given no module's names")
+        raise TypeError("a test can't pass this to the program: the names of a module")
 
 
 def methods_of(value: Any, methods: list[str]) -> list[str]:
-    """Those special methods that the program may call."""
+    """Return the special methods that the program may call."""
     if _is_open(value) or type(value).__name__ == "KeyWrapper":  # of functools.cmp_to_key
         return methods
-    return sorted(_GIVEN.intersection(methods))
+    return sorted(_CALLABLE.intersection(methods))
 
 
 def may_read(value: Any, name: str) -> bool:
-    """Whether the program may read an attribute."""
-    if name in _TOLD:
-        told = getattr(value, name, None) if callable(value) else ()
-        return told is None or type(told) is str
+    """Return whether the program may read an attribute."""
+    if name in _DESCRIPTIONS:
+        text = getattr(value, name, None) if callable(value) else ()
+        return text is None or type(text) is str
     if not _is_open(value) or name.startswith("_"):
         return False
-    # A class of the tests may derive from one that could do something for the program.
+    # A class of the tests may derive from one whose methods would do something for the program.
     owner = next((each for each in plain.mro_of(type(value)) if name in vars(each)), None)
     return owner is None or owner.__module__ in _OWNERS
 
 
 def may_change(value: Any, name: str) -> bool:
-    """Whether the program may set or delete an attribute: data, and nothing of what its type does.
+    """Return whether the program may set or delete an attribute, which must be data.
 
-    Methods and what is callable decide over a test; the program would put its own there.
+    Callables decide whether a test passes: the program could replace them by its own.
     """
     where = (type(value).__module__, type(value).__name__)
-    filled = where[0] in ("tests", "unittest.mock") or where in _FILLED
+    filled = where[0] in ("tests", "unittest.mock") or where in _CHANGED
     if not _is_open(value) or name.startswith("_") or not filled:
         return False
     for each in plain.mro_of(type(value)):
@@ -144,7 +140,7 @@ def may_change(value: Any, name: str) -> bool:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether the program may use an object's attributes: it is no function, class or iterator."""
+    """Return whether the program may use an object's attributes, unlike those of a function."""
     if isinstance(value, (type, *_NAMED)):
         return False
     where = type(value).__module__

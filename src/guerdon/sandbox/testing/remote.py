@@ -1,25 +1,19 @@
-"""Objects that live in another process, as they look here.
+"""Objects that live in another process, as they are used here.
 
-A class is made for each kind of object, with the special methods that the object's own class has:
-so ``len(x)`` of one without a length, or ``x + y`` of one that can't be added, is Python's own
-TypeError. What they do is asked of the `Link` that they came by.
+A class is made for each kind of object, with the special methods that the object's own class has.
+So ``len(x)`` of an object without a length, or ``x + y`` of one that can't be added, is Python's
+own TypeError. The methods ask the `Link` that the object came by.
 
-Runs inside of a sandbox too: the standard library only, and little of it.
+Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MethodType
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing.plain import mro_of
-else:  # inside of a sandbox, where there is no guerdon
-    from guerdon_plain import mro_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from .plain import mro_of
 
 __all__ = ["ARITHMETIC", "AWAITED", "COMPARISONS", "FORWARDED", "Remote", "kind_of", "remote_class"]
 
@@ -32,27 +26,26 @@ ARITHMETIC = frozenset(
     if (before, name) != ("i", "divmod")
 )
 _OTHERS = (
-    "abs bool bytes call ceil complex contains delitem enter exit float floor format getitem hash "
-    "index instancecheck int invert iter len neg next pos repr reversed round setitem str trunc"
+    "abs aiter await bool bytes call ceil complex contains delitem enter exit float floor format "
+    "getitem hash index instancecheck int invert iter len neg next pos repr reversed round setitem "
+    "str trunc"
 )
-#: The special methods that reach the other process.
-FORWARDED = COMPARISONS | ARITHMETIC | {f"__{name}__" for name in [*_OTHERS.split(), "await"]}
-#: Those which give something to be awaited.
+#: Those that return something to be awaited.
 AWAITED = frozenset({"__aenter__", "__aexit__", "__anext__"})
-FORWARDED |= AWAITED | {"__aiter__"}
-#: Those which every class has, and which may tell something of its own.
-_ALWAYS = ("__repr__", "__str__")
-_DUNDERS = frozenset({"__annotations__", "__dict__", "__doc__", "__name__", "__qualname__"})
+#: The special methods that reach the other process.
+FORWARDED = COMPARISONS | ARITHMETIC | AWAITED | {f"__{name}__" for name in _OTHERS.split()}
+#: Special attributes that are asked for; all others are missing.
+_ATTRIBUTES = frozenset({"__annotations__", "__dict__", "__doc__", "__name__", "__qualname__"})
 
 
 class Remote:
     """An object of another process.
 
     Attributes:
-        _guerdon_link: What it is asked by.
+        _guerdon_link: The `Link` that asks the other process.
         _guerdon_number: Its number there.
         _guerdon_made: Whether the tests made it themselves, of the class that is tested.
-        _guerdon_mixed: Whether a plain value went into it.
+        _guerdon_mixed: Whether it was made of a plain value.
     """
 
     __slots__ = (
@@ -77,7 +70,7 @@ class Remote:
         raise TypeError("a test can't derive a class from one of the program")
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == name[-2:] == "__" and name not in _DUNDERS:
+        if name[:2] == name[-2:] == "__" and name not in _ATTRIBUTES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._guerdon_link.attribute(self, name)
 
@@ -95,16 +88,12 @@ def _forward(name: str) -> Callable[..., Any]:
     def method(self: Remote, *args: Any) -> Any:
         return self._guerdon_link.operate(self, name, args)
 
-    method.__name__ = method.__qualname__ = name
-    return method
-
-
-def _forward_awaited(name: str) -> Callable[..., Any]:
-    async def method(self: Remote, *args: Any) -> Any:
+    async def awaited(self: Remote, *args: Any) -> Any:
         return self._guerdon_link.operate(self, name, args)
 
-    method.__name__ = method.__qualname__ = name
-    return method
+    made = awaited if name in AWAITED else method
+    made.__name__ = made.__qualname__ = name
+    return made
 
 
 def _call(self: Remote, /, *args: Any, **kwargs: Any) -> Any:
@@ -124,32 +113,28 @@ def _await(self: Remote) -> Any:
     return self._guerdon_link.operate(self, "__await__", ())
 
 
-_TOLD = {
-    name: property(lambda self, name=name: self._guerdon_link.attribute(self, name))  # type: ignore[misc]
-    for name in ("__annotations__", "__doc__")
-}
 _METHODS: dict[str, Any] = {name: _forward(name) for name in FORWARDED}
-_METHODS.update({name: _forward_awaited(name) for name in AWAITED})
 _METHODS.update(__call__=_call, __await__=_await)
 _classes: dict[tuple[str, frozenset[str]], type[Remote]] = {}
 
 
 def remote_class(name: str, methods: frozenset[str]) -> type[Remote]:
-    """The class here of objects whose class there has a name and special methods.
+    """Return the class here for objects of a class there.
 
     Args:
-        name: What it is called there.
-        methods: Some of `FORWARDED`.
+        name: The name of the class there.
+        methods: Its special methods, of `FORWARDED`.
     """
     known = _classes.get((name, methods))
     if known is None:
         body: dict[str, Any] = {method: _METHODS[method] for method in methods}
         body["__slots__"] = ()
-        body.update(_TOLD)  # else they would be the class's own
+        for each in ("__annotations__", "__doc__"):  # otherwise they would be this class's own
+            body[each] = property(lambda self, each=each: self._guerdon_link.attribute(self, each))  # type: ignore[misc]
         if "__iter__" in methods:
             body.setdefault("__contains__", _contains)
         if name == "function":
-            body["__get__"] = _get  # it may stand in a class of the tests
+            body["__get__"] = _get  # it may be a method of a class of the tests
         if "__eq__" in methods and "__hash__" not in methods:
             body["__hash__"] = None
         known = _classes[name, methods] = type(name, (Remote,), body)
@@ -160,7 +145,7 @@ _kinds: dict[int, tuple[type, list[Any]]] = {}
 
 
 def kind_of(value: Any) -> list[Any]:
-    """What another process is told of an object's class: its name and special methods."""
+    """Return what another process receives about an object's class: name and special methods."""
     kind = type(value)
     known = _kinds.get(id(kind))
     if known is None:
@@ -172,5 +157,7 @@ def kind_of(value: Any) -> list[Any]:
         if found.get("__eq__") is not None and kind.__hash__ is not None:
             found.setdefault("__hash__", kind.__hash__)
         methods = {name for name, method in found.items() if method is not None}
-        known = _kinds[id(kind)] = (kind, [kind.__name__[:100], sorted(methods.union(_ALWAYS))])
+        # Every class has these two, and may have its own.
+        methods |= {"__repr__", "__str__"}
+        known = _kinds[id(kind)] = (kind, [kind.__name__[:100], sorted(methods)])
     return known[1]

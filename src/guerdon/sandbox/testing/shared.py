@@ -1,24 +1,18 @@
-"""Classes that the starter defines, and the program too: their objects travel by value.
+"""Classes that both the starter and the program define: their objects travel by value.
 
-What travels is data: the names and values of attributes, the items of a namedtuple, the name of a
-member. Each side puts it into an object of its own class of that name, and runs no code for that.
+The names and values of attributes travel, the items of a namedtuple, or the name of a member. Each
+side puts them into an object of its own class of that name, without running its code.
 
-Runs inside of a sandbox too: the standard library only, and little of it.
+Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import MemberDescriptorType
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING or __name__.startswith("guerdon."):
-    from guerdon.sandbox.testing import plain
-else:  # inside of a sandbox, where there is no guerdon
-    import guerdon_plain as plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+from . import plain
 
 __all__ = ["Shared"]
 
@@ -27,7 +21,7 @@ class Shared:
     """The classes of a module that another process has as well.
 
     Attributes:
-        kinds: What objects of a class are: ``member``, ``record``, ``error``, or ``object``.
+        kinds: What their objects are: ``member``, ``record``, ``error``, or ``object``.
         named: The classes by their names.
     """
 
@@ -36,7 +30,7 @@ class Shared:
         self.named: dict[str, type] = {}
 
     def fill(self, module: Mapping[str, Any], names: Iterable[Any]) -> dict[str, str]:
-        """Take those of some names that are classes of a module; returns what they are."""
+        """Take those names that are classes of a module, and return what their objects are."""
         self.kinds, self.named = {}, {}
         for name in names:
             found = module.get(name) if type(name) is str else None
@@ -47,35 +41,38 @@ class Shared:
         return {name: self.kinds[found] for name, found in self.named.items()}
 
     def name_of(self, value: Any) -> str:
-        """What the class of an object is called."""
+        """Return the name of an object's class."""
         return next(name for name, kind in self.named.items() if kind is type(value))
 
+    def get(self, name: Any, what: str) -> Any:
+        """Return the class of a name if its objects are ``what``; None otherwise."""
+        found = self.named.get(name) if type(name) is str else None
+        return found if found is not None and self.kinds[found] == what else None
+
     def blank(self, name: Any) -> Any:
-        """An object without attributes."""
-        kind = self._found(name, "object")
-        return object.__new__(kind)
+        """Return an object without attributes."""
+        return object.__new__(self._class(name, "object"))
 
     def record(self, name: Any, items: list[Any]) -> Any:
-        """A namedtuple."""
-        kind: Any = self._found(name, "record")
-        plain.expect(len(items) == len(kind._fields), "no such namedtuple")
+        """Return a namedtuple."""
+        kind = self._class(name, "record")
+        plain.expect(len(items) == len(kind._fields), "a namedtuple of another length")
         return tuple.__new__(kind, items)
 
     def member(self, name: Any, member: Any) -> Any:
-        """A member of an enumeration."""
-        kind: Any = self._found(name, "member")
-        plain.expect(type(member) is str and member in kind.__members__, "no member")
-        return kind.__members__[member]
+        """Return a member of an enumeration."""
+        members = self._class(name, "member").__members__
+        plain.expect(type(member) is str and member in members, "an unknown member")
+        return members[member]
 
-    def _found(self, name: Any, what: str) -> type:
-        found = self.named.get(name) if type(name) is str else None
-        plain.expect(found is not None and self.kinds[found] == what, "no class of that name")
-        assert found is not None
+    def _class(self, name: Any, what: str) -> Any:
+        found = self.get(name, what)
+        plain.expect(found is not None, "an unknown class")
         return found
 
 
 def _kind_of(kind: Any) -> str:
-    """What objects of a class are; empty where they stay where they are."""
+    """Return what objects of a class are; empty if they don't travel."""
     mro = plain.mro_of(kind)
     if BaseException in mro:
         return "error" if issubclass(kind, Exception) else ""
@@ -85,7 +82,7 @@ def _kind_of(kind: Any) -> str:
         return "record" if hasattr(kind, "_fields") else ""
     if kind.__new__ is not object.__new__ or kind.__flags__ & _ABSTRACT or kind.__basicsize__ > 999:
         return ""
-    if not hasattr(kind, "__dataclass_fields__") and any(map(_acts, mro[:-1])):
+    if not hasattr(kind, "__dataclass_fields__") and any(map(_has_methods, mro[:-1])):
         return ""
     try:
         object.__new__(kind)
@@ -97,16 +94,16 @@ def _kind_of(kind: Any) -> str:
 _ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
 
 
-def _acts(kind: type) -> bool:
-    """Whether a class has methods: its objects may keep to themselves what they are made of."""
+def _has_methods(kind: type) -> bool:
+    """Return whether a class has methods: its objects may protect what they consist of."""
     return any(
-        callable(value) or (hasattr(type(value), "__get__") and type(value) not in _PLAIN)
+        callable(value) or (hasattr(type(value), "__get__") and type(value) not in _CONSTRUCTORS)
         for name, value in vars(kind).items()
-        if name in _ACTING or not name.startswith("_")
+        if name in _SPECIAL or not name.startswith("_")
     )
 
 
-_ACTING = frozenset(
+_SPECIAL = frozenset(
     {"__call__", "__enter__", "__getattr__", "__getattribute__", "__next__", "__aenter__"}
 )
-_PLAIN = (MemberDescriptorType, staticmethod, classmethod)  # other ways to make one
+_CONSTRUCTORS = (MemberDescriptorType, staticmethod, classmethod)  # they may construct an object

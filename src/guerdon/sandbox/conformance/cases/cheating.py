@@ -112,7 +112,7 @@ def editing_the_test_s_file():
                         file.write("def check(candidate):\n    pass\n")
                 except OSError as error:
                     print(error)
-    for name in ("test.py", "check.py", "conftest.py", "guerdon_checker.py", "json.py"):
+    for name in ("test.py", "check.py", "conftest.py", "guerdon_testing.py", "json.py"):
         with open(name, "w") as file:
             file.write("raise SystemExit(0)\n")
     def combine(a, b):

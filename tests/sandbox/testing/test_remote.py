@@ -1,4 +1,4 @@
-"""What tests see of a program through the proxy: what they would see of it in their own process."""
+"""Tests see the same through the proxy as in one process with the program."""
 
 import pytest
 
@@ -376,14 +376,14 @@ assert str(caught(0, AssertionError)) == "no kind"
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_through_the_proxy_as_without_it(sandbox, name):
+def test_check_program_passes_the_same_tests_as_one_process(sandbox, name):
     program, entry_point, test = SAME[name]
     verdict = check_program(sandbox, program, [test], entry_point=entry_point)
     assert verdict.failure is None
 
 
 @pytest.mark.parametrize("name", [name for name in SAME if "derived classes" not in name])
-def test_the_same_tests_pass_without_the_proxy(name, monkeypatch):
+def test_the_tests_of_check_program_pass_in_one_process(name, monkeypatch):
     import sys
     from types import ModuleType
 

@@ -1,10 +1,10 @@
-"""What a program reaches among the tests through what they hand to it: nothing that helps."""
+"""What a program can do in the tests' process with the objects that tests pass to it."""
 
 import pytest
 
 from guerdon.sandbox.testing.checking import check_program
 
-# By each of these a program tries to run its own text among the tests, or to read what they know.
+# Attempts to run a text in the process of the tests, or to read their names.
 TAKE = """
 GETATTR = getattr
 def attempts(call, target):
@@ -37,7 +37,7 @@ def tried(each):
     except Exception:
         return None
 """
-HANDED = {
+PASSED = {
     "fold": "def call(fn, *items): return fn(*items)\ntarget = lambda x='hidden': 'hidden'",
     "fold over pairs": (
         "import functools\ncall = lambda fn, *items: functools.reduce(fn, items)\n"
@@ -65,14 +65,14 @@ HANDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("handed", HANDED.values(), ids=HANDED)
-def test_a_program_takes_nothing_from_what_calls_functions_for_it(sandbox, handed):
-    test = f"{handed}\nassert f(call, target) == []"
+@pytest.mark.parametrize("passed", PASSED.values(), ids=PASSED)
+def test_check_program_protects_what_calls_functions_for_the_program(sandbox, passed):
+    test = f"{passed}\nassert f(call, target) == []"
     verdict = check_program(sandbox, TAKE, [test], entry_point="f")
     assert verdict.failure is None
 
 
-def test_no_text_of_the_program_runs_among_the_tests(sandbox):
+def test_check_program_runs_no_text_of_the_program_in_the_tests(sandbox):
     program = """
 def f(reduce, test):
     run = reduce(getattr, ["__builtins__", "get"], test)("exec")
@@ -103,7 +103,7 @@ def f(reduce, test):
         "type(f)",
     ],
 )
-def test_what_leads_to_the_tests_is_not_handed_out(sandbox, handed):
+def test_check_program_does_not_pass_what_leads_to_the_tests(sandbox, handed):
     test = (
         "import builtins, operator, sys\ntest = lambda: 0\n"
         f"handed = {handed}\nf(handed, test)\nassert False, 'handed out'"
@@ -115,7 +115,7 @@ def test_what_leads_to_the_tests_is_not_handed_out(sandbox, handed):
 
 
 @pytest.mark.parametrize("name", ["eval", "open", "getattr", "functools.reduce", "json.dumps"])
-def test_functions_of_the_standard_library_are_the_programs_own(sandbox, name):
+def test_check_program_functions_of_the_standard_library_are_the_programs_own(sandbox, name):
     tests = [f"import json, functools\nassert f({name}) is {name}"]
     program = (
         "import json, functools, sys\n"
@@ -124,7 +124,7 @@ def test_functions_of_the_standard_library_are_the_programs_own(sandbox, name):
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
 
-def test_a_function_that_only_the_program_has_is_called_there(sandbox):
+def test_check_program_calls_functions_of_the_program_there(sandbox):
     program = "def f(): return [getattr, vars, len]"
     tests = [
         "get, names, size = f()\nassert get is not getattr and names is not vars and size is len",
@@ -160,7 +160,7 @@ class Board:
         "b.__class__ = int",
     ],
 )
-def test_a_program_changes_nothing_that_a_tests_object_does(sandbox, change):
+def test_check_program_protects_callables_of_objects(sandbox, change):
     program = f"def f(b):\n    {change}"
     test = (
         "b = Board()\ntry:\n    f(b)\nexcept (AttributeError, TypeError): pass\n"
@@ -171,14 +171,14 @@ def test_a_program_changes_nothing_that_a_tests_object_does(sandbox, change):
     assert verdict.failure is None
 
 
-def test_a_program_changes_the_data_of_a_tests_object(sandbox):
+def test_check_program_changes_the_data_of_objects(sandbox):
     program = "def f(b): b.cells = [5]; b.size = 4; b.first = 2; b.new = 1; del b.new"
     test = "b = Board()\nf(b)\nassert b.solved() and b.size == 4 and not hasattr(b, 'new')"
     verdict = check_program(sandbox, program, [test], entry_point="f", starter=BOARD)
     assert verdict.failure is None
 
 
-def test_functions_of_the_tests_tell_their_names(sandbox):
+def test_check_program_functions_of_the_tests_have_names(sandbox):
     program = """
 import functools
 def f(function):
@@ -192,7 +192,7 @@ def f(function):
     assert check_program(sandbox, program, [test], entry_point="f").failure is None
 
 
-def test_a_function_of_the_program_is_a_method_of_a_tests_class(sandbox):
+def test_check_program_function_as_a_method_of_a_class_of_the_tests(sandbox):
     program = "def f(function):\n    def inner(self, n): return function(self, n) + 1\n"
     program += "    return inner"
     test = (
@@ -215,7 +215,7 @@ def test_a_function_of_the_program_is_a_method_of_a_tests_class(sandbox):
         ("sqlite3.connect(':memory:')", "handed.execute('ATTACH \\'x\\' AS x')"),
     ],
 )
-def test_no_object_of_the_library_works_for_the_program_among_the_tests(sandbox, handed, done):
+def test_check_program_objects_of_the_library_do_nothing_for_the_program(sandbox, handed, done):
     program = f"def f(handed, test): {done}"
     test = (
         "import asyncio, logging, os, pathlib, sqlite3, string, unittest\n"

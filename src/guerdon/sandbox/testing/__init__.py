@@ -1,0 +1,1 @@
+"""Testing an untrusted program; inside a sandbox, this is the package ``guerdon_testing``."""
