@@ -144,7 +144,7 @@ def problems_of(error: ValidationError, data: Any) -> list[Problem]:
         data: What was validated, for the places.
     """
     errors = error.errors(include_url=False)
-    # A file contains no Python objects, so that an alternative that it can contain is meant.
+    # A file contains no Python objects: report the alternatives that it can contain.
     errors = [each for each in errors if each["type"] not in _OBJECTS] or errors
     inner = {each["loc"][:depth] for each in errors for depth in range(len(each["loc"]))}
     found = [

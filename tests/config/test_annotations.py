@@ -1,4 +1,4 @@
-"""Config classes of every kind, as a module says them whose annotations are texts."""
+"""Config classes of every kind, in a module with postponed annotations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Seeded:
 
 
 @dataclass
-class Held(Generic[T]):
+class Pair(Generic[T]):
     n: T
     rest: list[T] = field(default_factory=list)
 
@@ -93,7 +93,7 @@ class Scored(Rubric):
 
 
 def takes(kind: Any) -> type[Rubric]:
-    """A rubric whose config is annotated with a type, and whose services with a checker's alone."""
+    """Return a class of rubrics whose config is annotated with a type."""
 
     class Takes(Scored):
         def __init__(self, config, mcp_client: MCPClient | None = None) -> None:
@@ -121,8 +121,8 @@ def refused(kind: Any, config: dict[str, Any]) -> list[str]:
         pytest.param("Inner | None", {"a": 3}, Inner(3), id="optional"),
         pytest.param("Annotated[Inner | None, 'x']", {"a": 3}, Inner(3), id="annotated"),
         pytest.param("None | Annotated[Inner, 'x']", {"a": 3}, Inner(3), id="inner_annotated"),
-        pytest.param("Held[int]", {"n": 3, "rest": [1]}, Held(3, [1]), id="generic"),
-        pytest.param("Held", {"n": "x"}, Held("x"), id="generic_bare"),
+        pytest.param("Pair[int]", {"n": 3, "rest": [1]}, Pair(3, [1]), id="generic"),
+        pytest.param("Pair", {"n": "x"}, Pair("x"), id="generic_bare"),
         pytest.param("Root", {"n": 3}, Root({"n": 3}), id="root_model"),
         pytest.param("Aliased", {"count": 3}, Aliased(count=3), id="alias"),
         pytest.param("Chosen", {"count": 3}, Chosen(count=3), id="alias_choice"),
@@ -153,8 +153,8 @@ UNKNOWN = "unknown key; "
     ("kind", "config", "message"),
     [
         pytest.param("Inner", {"a": 1, "c": 2}, f"c: {UNKNOWN}known: 'a', 'b'", id="unknown"),
-        pytest.param("Held[int]", {"n": "x"}, 'n: must be an integer, got "x"', id="generic"),
-        pytest.param("Held[int]", {"n": 1, "rest": ["x"]}, "rest[0]: must be", id="generic_list"),
+        pytest.param("Pair[int]", {"n": "x"}, 'n: must be an integer, got "x"', id="generic"),
+        pytest.param("Pair[int]", {"n": 1, "rest": ["x"]}, "rest[0]: must be", id="generic_list"),
         pytest.param("Aliased", {"n": 3}, f"n: {UNKNOWN}known: 'count'", id="name_of_alias"),
         pytest.param("Root", {"n": "x"}, 'n: must be an integer, got "x"', id="root_model"),
         pytest.param("dict[str, int]", {"n": "x"}, 'n: must be an integer, got "x"', id="dict"),

@@ -17,7 +17,7 @@ from guerdon.errors import RewardConfigError
 
 
 class Services:
-    """Stands for a client: making rubrics needs no more of it than its names."""
+    """A fake client: building rubrics needs only the names of its services."""
 
     services = ("style_judge",)
 
@@ -422,7 +422,7 @@ def test_build_rubrics_finds_a_module_beside_the_reward(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert build_rubrics(RewardConfig.from_file(path))["a"]("x", None) == 0.25
-    assert str(tmp_path) in sys.path[1:]  # behind what is installed, of which it hides nothing
+    assert str(tmp_path) in sys.path[1:]  # after what is installed, so that it hides nothing of it
 
 
 def test_build_rubric_resolves_nested_classes(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What an entry names is called as it wants to be."""
+"""How `build_rubric` calls classes and functions of any signature."""
 
 import functools
 from typing import Generic, TypeVar
@@ -39,7 +39,7 @@ def with_all_defaults(pattern: str = "please", ignore_case: bool = True):
     return RegexMatch(pattern, ignore_case=ignore_case)
 
 
-def says_what_it_makes(pattern, ignore_case) -> Rubric:
+def annotated_factory(pattern, ignore_case) -> Rubric:
     return RegexMatch(pattern, ignore_case=ignore_case)
 
 
@@ -47,7 +47,7 @@ def config_first(config, action, observation):
     return config["score"]
 
 
-def behind_a_bar(action, observation, /, score: float = 0.5):
+def by_position(action, observation, /, score: float = 0.5):
     return score
 
 
@@ -60,7 +60,7 @@ def any_names(text, seen, *, score: float = 0.5):
 
 
 def only(config):
-    """Its action is the config's, by name."""
+    """A factory whose only parameter is `config`."""
     return lambda action, observation: config["score"]
 
 
@@ -86,16 +86,16 @@ def test_build_rubric_calls_a_factory_with_defaults():
 
 
 def test_build_rubric_calls_a_factory_annotated_with_a_rubric():
-    assert len(refused(says_what_it_makes)) == 2
-    assert make(says_what_it_makes, pattern="A", ignore_case=True)("a", None) == 1.0
+    assert len(refused(annotated_factory)) == 2
+    assert make(annotated_factory, pattern="A", ignore_case=True)("a", None) == 1.0
 
 
 @pytest.mark.parametrize(
     ("function", "config", "score"),
     [
         pytest.param(config_first, {"score": 0.25}, 0.25, id="config_first"),
-        pytest.param(behind_a_bar, {}, 0.5, id="by_position"),
-        pytest.param(behind_a_bar, {"score": 0.25}, 0.25, id="by_position_and_more"),
+        pytest.param(by_position, {}, 0.5, id="by_position"),
+        pytest.param(by_position, {"score": 0.25}, 0.25, id="by_position_and_more"),
         pytest.param(keyed, {"score": 0.25}, 0.25, id="by_name"),
         pytest.param(any_names, {"score": 0.25}, 0.25, id="other_names"),
         pytest.param(only, {"score": 0.25}, 0.25, id="factory"),

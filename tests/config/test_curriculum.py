@@ -29,7 +29,7 @@ def curriculum(**until):
 
 
 def moved(made, values, name="format"):
-    """After which of several episodes it moved on, from 1."""
+    """Return the numbers, from 1, of the episodes after which it moved on."""
     return [
         number for number, value in enumerate(values, 1) if made.observe({name: value} if value
         is not ... else {})
@@ -63,9 +63,9 @@ def test_curriculum_stays_in_the_last_stage():
         ([1, 1], []),
         ([0, 0, 0, 1, 1], [5]),  # the last three: 0, 1, 1
         ([1, 0, 0, 1, 0, 0, 1, 0], []),
-        ([0.5, 0.5, 0.5], []),  # above the bar, not at it
+        ([0.5, 0.5, 0.5], []),  # above the threshold, not at it
         ([0.5, 0.5, 0.51], [3]),
-        ([1, ..., None, 1, ..., 1], [6]),  # what wasn't there is in no mean
+        ([1, ..., None, 1, ..., 1], [6]),  # absent components are not in the mean
         ([-1e9, 1e9, 1e9, 1e9], [3]),
     ],
     ids=str,
@@ -194,7 +194,7 @@ def test_curriculum_load_state_dict_refuses_an_invalid_state(change, message):
         made.load_state_dict([])
 
 
-# What is no curriculum
+# Invalid stages
 
 
 REFUSED = {

@@ -1,4 +1,4 @@
-"""The JSON Schema of a reward's file: what it takes, and what it marks."""
+"""The JSON Schema of a reward's file: what it accepts and rejects."""
 
 import json
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ class Holding(BaseModel):
 
 
 @dataclass
-class Held(Generic[T]):
+class Pair(Generic[T]):
     n: T
     inner: Inner | None = None
 
@@ -149,7 +149,7 @@ def nested(config: Holding):
     return Brief(Limits(longest=1))
 
 
-def generic(config: Held[int]):
+def generic(config: Pair[int]):
     return Brief(Limits(longest=1))
 
 

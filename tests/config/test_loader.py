@@ -10,7 +10,7 @@ from guerdon._problems import Problem, place_text
 from guerdon.config.loader import MAX_BYTES, parse_document, read_document, to_yaml
 from guerdon.errors import RewardConfigError
 
-# Words without quotes, and what they are.
+# Words without quotes, and their values.
 PLAIN = {
     "1e-3": 0.001,
     "1E+3": 1000.0,
@@ -119,7 +119,7 @@ REFUSED = {
 
 
 def mistakes(text, **options):
-    """What is message of a text, whether it could be read or not."""
+    """Return the problems of a text, whether it could be read or not."""
     try:
         document = parse_document(text, **options)
     except RewardConfigError as error:

@@ -367,7 +367,7 @@ def test_apply_moves_on_with_the_curriculum():
     assert runtime.to_dict()["progress"]["stage"] == "then"
 
 
-# Sessions of their own
+# Sessions
 
 
 def test_fork_has_its_own_changes_and_shares_the_progress():
@@ -437,7 +437,7 @@ def test_apply_keeps_weights_that_were_not_changed():
     runtime.update({"weights": {"short": 4.0}})
     runtime.apply(own)
     assert own.weights == {"near": 9.0, "short": 4.0, "styled": 0.5}
-    assert own._scored_by is None  # it is taken from the tree itself
+    assert own._scored_by is None  # the tree computes it
 
 
 def test_apply_refuses_a_composer_of_other_components_after_a_change():

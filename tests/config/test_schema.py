@@ -1,4 +1,4 @@
-"""`RewardConfig`: read and refused as a whole; every mistake is reported with its line."""
+"""`RewardConfig`: reading files, and reporting every mistake with its line."""
 
 import contextlib
 import copy
@@ -117,7 +117,7 @@ def test_reward_config_is_immutable():
 
 # Mistakes ------------------------------------------------------------------------------------
 
-# Line, what stands there instead, and what is message.
+# The number of a line, its replacement, and a part of the message.
 MUTATIONS = [
     (2, "normalize: no", 'normalize: must be true or false, got "no"'),
     (2, "normalize: 1", "normalize: must be true or false, got 1"),
@@ -189,21 +189,21 @@ KEYS = {
 }  # fmt: skip
 
 
-@settings(deadline=None)  # the first takes its time
+@settings(deadline=None)  # the first example is slow
 @given(st.sampled_from(sorted(KEYS)), st.text("abcdefgh", min_size=1, max_size=12))
 def test_from_yaml_reports_every_misspelt_key_with_its_line(line, key):
     text = FILE.splitlines()[line - 1].replace(KEYS[line], "q" + key, 1)
     assert any(each.startswith(f"line {line}: ") for each in problems(with_line(line, text)))
 
 
-@settings(deadline=None)  # the first takes its time
+@settings(deadline=None)  # the first example is slow
 @given(st.sampled_from(sorted(KEYS)), st.sampled_from(["[[]]", ".nan", "!x y", "[{}]"]))
 def test_from_yaml_reports_every_value_of_another_type_with_its_line(line, value):
     text = FILE.splitlines()[line - 1].partition(":")[0]
     lines = with_line(line, f"{text}: {value}").splitlines()
     depth = len(text) - len(text.lstrip(" -"))
     while line < len(lines) and len(lines[line]) - len(lines[line].lstrip(" ")) > depth:
-        del lines[line]  # what stood beneath it
+        del lines[line]  # its nested lines
     assert any(each.startswith(f"line {line}: ") for each in problems("\n".join(lines)))
 
 
@@ -362,14 +362,14 @@ def test_config_migrations_refuse_circles_and_duplicates():
 def test_to_yaml_is_short_and_read_back():
     config = RewardConfig.from_yaml(FILE)
     assert RewardConfig.from_yaml(config.to_yaml()) == config
-    told = config.to_dict()
-    assert told["episode_end"][0] == {
+    data = config.to_dict()
+    assert data["episode_end"][0] == {
         "name": "task_completion",
         "rubric": "coding_env.rubrics.TestPassRubric",
         "weight": 1.0,
         "config": {"partial_credit": True},
     }
-    assert told["mcp_services"]["style_judge"] == {
+    assert data["mcp_services"]["style_judge"] == {
         "type": "openai_llm", "endpoint": "http://localhost:8000", "model": "my-model",
     }  # fmt: skip
 

@@ -57,7 +57,7 @@ def set_to(old, new):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "held"),
+    ("old", "new", "expected"),
     [
         (0.5, 2, 2),
         (math.inf, 3.0, 3.0),
@@ -71,9 +71,9 @@ def set_to(old, new):
     ],
     ids=["number", "infinite", "flag", "text", "list", "tuple", "object", "enum", "none"],
 )
-def test_configure_accepts_a_value_of_the_same_type(old, new, held):
-    assert set_to(old, new) == held
-    assert type(set_to(old, new)) is type(held)
+def test_configure_accepts_a_value_of_the_same_type(old, new, expected):
+    assert set_to(old, new) == expected
+    assert type(set_to(old, new)) is type(expected)
 
 
 def deep(levels):
@@ -271,8 +271,8 @@ def test_configure_names_each_refused_field():
 
 def test_configure_with_unknown_weights_changes_nothing():
     rubric = RubricComposer({"b": Within()}, {"b": 1.0}, normalize=False)
-    with pytest.raises(RewardConfigError, match="nobody"):
-        configure(rubric, weights={"nobody": 2.0}, tuned={"b.low": 1.0})
+    with pytest.raises(RewardConfigError, match="missing"):
+        configure(rubric, weights={"missing": 2.0}, tuned={"b.low": 1.0})
     assert (rubric.b.low, rubric.weights) == (0.0, {"b": 1.0})
 
 

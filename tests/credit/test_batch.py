@@ -1,4 +1,4 @@
-"""What a batch may look like, and what is refused."""
+"""The columns that `StepBatch` accepts and rejects."""
 
 import copy
 import re
@@ -48,7 +48,7 @@ def test_step_batch_leaves_its_arguments_unchanged():
 
 
 class Tensor:
-    """What has an ``__array__``, as a tensor or a series has."""
+    """An object with ``__array__``, such as a tensor."""
 
     def __init__(self, values):
         self.values = values

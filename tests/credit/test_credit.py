@@ -1,4 +1,4 @@
-"""What every estimator gives, and what is to be known about it."""
+"""The result of an estimator and its diagnostics."""
 
 import dataclasses
 import pickle
@@ -13,7 +13,7 @@ NAN = float("nan")
 
 
 def example(**changes):
-    """Groups with a difference (g), with none (h), of one (i), and with one left (j)."""
+    """Groups with different scores (g), equal scores (h), one trajectory (i), one valid one (j)."""
     columns = {
         "rewards": [0.0, 1.0, 0.0, 0.0, 2.0, 2.0, 3.0, 0.0, 0.0],
         "group": list("gggghhijj"),

@@ -1,4 +1,4 @@
-"""What holds for every estimator, whatever the batch."""
+"""Properties of every estimator on any batch."""
 
 import subprocess
 import sys
@@ -106,7 +106,7 @@ def test_estimators_ignore_invalid_trajectories(method, options, batch, spoiled,
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [case for case in CASES if case[0] != "reinforce_pp"],  # its statistics are the batch's
+    [case for case in CASES if case[0] != "reinforce_pp"],  # its statistics are those of the batch
     ids=lambda value: value if type(value) is str else ",".join(value) or "default",
 )
 @quick

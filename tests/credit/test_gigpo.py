@@ -1,4 +1,4 @@
-"""GiGPO under the paper's conventions, worked out by hand, and under its authors' own."""
+"""GiGPO by the conventions of the paper and of its authors' code."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from guerdon.credit import gigpo, hgpo
 from guerdon.errors import CreditError
 from tests.credit.calls import run
 
-# Inputs and outputs of the authors' code, with 6 decimals. They are theirs, and lie beside the
+# Inputs and outputs of the authors' code, with 6 decimals. They are not ours, and are outside the
 # repository: $GUERDON_REFERENCE or ../shared/reference.
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
 FILE = Path(os.environ.get("GUERDON_REFERENCE", REFERENCE)) / "gigpo_cases.json"

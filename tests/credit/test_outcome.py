@@ -1,4 +1,4 @@
-"""GRPO, Dr. GRPO, RLOO and REINFORCE++, worked out by hand."""
+"""GRPO, Dr. GRPO, RLOO and REINFORCE++, compared with computed examples."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""GAE, MT-GRPO, PURE and group-normalised returns, worked out by hand."""
+"""GAE, MT-GRPO, PURE and group-normalised returns, compared with computed examples."""
 
 import numpy as np
 import pytest

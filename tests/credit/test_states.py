@@ -100,7 +100,7 @@ def test_anchors_dataclasses_compare_by_their_fields():
 
 @dataclass
 class Board:
-    """Equal by its fields, which no hash can be made of."""
+    """Compares by its fields, which have no hash."""
 
     cells: object
     turn: int = 0
@@ -124,7 +124,7 @@ def test_anchors_a_dataclass_in_a_state_is_one_too():
 
 
 class Raises:
-    """A state that raises, whatever it is asked."""
+    """A state whose every method raises."""
 
     def __init__(self, error=OSError):
         self._error = error

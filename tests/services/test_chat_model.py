@@ -1,4 +1,4 @@
-"""A model behind an endpoint: a real server that follows a script, the real client."""
+"""`ChatModel` at a real server with scripted replies."""
 
 import asyncio
 import copy
@@ -253,8 +253,8 @@ SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}}
 def test_complete_sends_a_schema():
     with ScriptedModel(['{"score": 1}']) as model, chat_with(model) as chat:
         assert ask(chat, schema=SCHEMA).is_structured
-    told = model.asked[0]["response_format"]
-    assert (told["type"], told["json_schema"]["schema"]) == ("json_schema", SCHEMA)
+    sent = model.asked[0]["response_format"]
+    assert (sent["type"], sent["json_schema"]["schema"]) == ("json_schema", SCHEMA)
 
 
 def test_complete_stops_sending_a_schema_that_the_endpoint_rejects():
@@ -280,8 +280,8 @@ def test_complete_sends_a_schema_again_after_another_rejection():
 def test_chat_model_sends_its_key_and_never_shows_it(monkeypatch):
     monkeypatch.setenv("MODEL_KEY", "sk-from-env")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-others")
-    said = Failed(401, text="wrong key sk-secret")
-    with ScriptedModel([said, "a", "b"]) as model:
+    failure = Failed(401, text="wrong key sk-secret")
+    with ScriptedModel([failure, "a", "b"]) as model:
         with chat_with(model, api_key="sk-secret") as chat:
             with pytest.raises(ServiceError) as raised:
                 ask(chat)

@@ -1,4 +1,4 @@
-"""Services by their names, whatever stands behind them."""
+"""`MCPClient`: services of any kind by name."""
 
 import asyncio
 import copy
@@ -80,7 +80,7 @@ def client(server):
         yield client
 
 
-# What a call gives
+# Results of calls
 
 
 def test_call_tool_returns_structured_content_as_a_dictionary(client):
@@ -232,7 +232,7 @@ def test_mcp_client_public_is_by_name(server):
     assert client.public()["other"]["endpoint"] == "http://localhost:1/mcp"
 
 
-# What there is
+# Listing and checking
 
 
 def test_list_tools_names_the_services(server):
@@ -245,14 +245,14 @@ def test_list_tools_names_the_services(server):
 
 
 def test_list_tools_of_one_service_ignores_an_unavailable_one(server):
-    with MCPClient({"judge": server, "away": "http://127.0.0.1:1/mcp"}) as client:
-        with pytest.raises(ServiceUnavailableError, match="service 'away'"):
+    with MCPClient({"judge": server, "gone": "http://127.0.0.1:1/mcp"}) as client:
+        with pytest.raises(ServiceUnavailableError, match="service 'gone'"):
             client.list_tools()
         assert {tool.service for tool in client.list_tools("judge")} == {"judge"}
 
 
 def _listed_once():
-    """A server that never answers when it is asked again what it offers."""
+    """A server that answers the first ``tools/list`` alone."""
     from mcp.server import Server
     from mcp_types import ListToolsResult
 
@@ -394,7 +394,7 @@ def test_call_tool_async_cancels_the_tool_and_frees_its_turn(server, backend):
     assert server.running == 0
 
 
-# Copies, pickles, endings
+# Copies, pickles, closing
 
 
 def test_copies_of_an_mcp_client_are_the_client_itself(client):

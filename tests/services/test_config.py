@@ -1,4 +1,4 @@
-"""What services are, as they stand in a reward's file."""
+"""The configuration of services, as in a reward's file."""
 
 import pytest
 from hypothesis import given
@@ -96,8 +96,8 @@ def test_mcp_service_is_immutable():
     ids=lambda value: str(value)[:60] if isinstance(value, str) else "",
 )
 def test_parse_service_rejects_an_invalid_configuration(config, problem):
-    (said,) = refusal(config)
-    assert said.startswith(f"mcp_services.{problem}")
+    (found,) = refusal(config)
+    assert found.startswith(f"mcp_services.{problem}")
 
 
 def test_parse_service_reports_every_problem():
@@ -123,16 +123,16 @@ def test_mcp_service_public_contains_no_secret():
         "timeout_s": 60.0,
         "concurrency": 64,
     }
-    told = McpService(command=("judge", "--key", "s3cret"), env=("KEY",)).public()
-    assert told["command"] == "judge"
-    assert "s3cret" not in str(told)
-    assert "KEY" not in str(told)
+    public = McpService(command=("judge", "--key", "s3cret"), env=("KEY",)).public()
+    assert public["command"] == "judge"
+    assert "s3cret" not in str(public)
+    assert "KEY" not in str(public)
 
 
 def test_openai_service_public_excludes_a_private_prompt():
-    told = parse_service((), llm(prompt="Rate {code}", api_key_env="KEY")).public()
-    assert told["prompt"] == "Rate {code}"
-    assert "KEY" not in str(told)
+    public = parse_service((), llm(prompt="Rate {code}", api_key_env="KEY")).public()
+    assert public["prompt"] == "Rate {code}"
+    assert "KEY" not in str(public)
     assert "prompt" not in parse_service((), llm(prompt="42?", private=True)).public()
 
 

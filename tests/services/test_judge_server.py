@@ -24,7 +24,7 @@ TEMPLATE = "Is {action} a good answer to {observation.question}?"
 
 
 class Chat:
-    """Stands for a model; says what it is told to."""
+    """A fake model with fixed replies."""
 
     name = "a model"
     temperature = max_tokens = None
@@ -59,11 +59,11 @@ def test_judge_server_works_with_any_mcp_client():
         async with mcp.Client(judge()) as client:
             tools = (await client.list_tools()).tools
             arguments = {"action": "42", "observation": {"question": "6 × 7?"}}
-            told = client.server_info
-            return (told.name, told.version), tools, await client.call_tool("judge", arguments)
+            info = client.server_info
+            return (info.name, info.version), tools, await client.call_tool("judge", arguments)
 
-    told, (tool,), result = asyncio.run(use())
-    assert told == ("judge", guerdon.__version__)
+    info, (tool,), result = asyncio.run(use())
+    assert info == ("judge", guerdon.__version__)
     assert tool.name == "judge"
     assert result.structured_content["score"] == 0.8
     assert json.loads(result.content[0].text) == result.structured_content
@@ -118,7 +118,7 @@ def test_make_judge_server_does_not_configure_logging():
     assert (logging.root.handlers, logging.root.level) == before
 
 
-# Served
+# Serving
 
 PROGRAM = """
 import sys

@@ -1,4 +1,4 @@
-"""Connections to real MCP servers: programs, and servers over HTTP, and how they are lost."""
+"""Connections to real MCP servers, programs and over HTTP, and how they fail."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from guerdon.errors import ServiceError, ServiceTimeoutError, ServiceUnavailable
 from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
 
-pytestmark = pytest.mark.edge  # real servers, in processes of their own
+pytestmark = pytest.mark.edge  # real servers, in separate processes
 
 SERVER = """
 import os, socket, sys, time
@@ -74,7 +74,7 @@ def command(program):
 
 
 class HttpServer:
-    """A server in a process of its own, which can be killed and started again."""
+    """A server in a separate process, which can be killed and started again."""
 
     def __init__(self, program, kind="sse"):
         self.program, self.kind, self.port = program, kind, 0
@@ -109,7 +109,7 @@ def mortal(program):
 
 
 def in_a_hurry(client, seconds=0.3):
-    """Give calls so long from now on: not the start of a program, too."""
+    """Set the timeout of further calls, but not that of starting a program."""
     (service,) = client._services.values()
     service._timeout_s = seconds
 
@@ -175,7 +175,7 @@ def test_check_reports_the_last_line_of_a_program_that_dies():
         )
         assert caught.value.__notes__ == ["the end of its program's stderr:\nreading\ndead at once"]
         with pytest.raises(ServiceUnavailableError) as caught:
-            client.call_tool("x")  # which others may read, with no more than that
+            client.call_tool("x")  # which other users may read
         assert str(caught.value).endswith("Connection closed")
         assert "dead at once" in caught.value.__notes__[0]
 
@@ -193,10 +193,10 @@ def test_call_tool_times_out_alone(command):
 
         async def both():
             hanging = asyncio.ensure_future(client.call_tool_async("hang"))
-            said = [await client.call_tool_async("process") for _ in range(3)]
+            results = [await client.call_tool_async("process") for _ in range(3)]
             hanging.cancel()
             await asyncio.wait({hanging})
-            return [*said, await client.call_tool_async("process")]
+            return [*results, await client.call_tool_async("process")]
 
         assert set(asyncio.run(both())) == {process}
         in_a_hurry(client)
@@ -277,10 +277,10 @@ def test_call_tool_over_http_times_out_alone(http_server):
 
         async def both():
             hangs = asyncio.ensure_future(client.call_tool_async("hang"))
-            said = await client.call_tool_async("echo", text="hello")
+            results = await client.call_tool_async("echo", text="hello")
             hangs.cancel()
             await asyncio.wait({hangs})
-            return said, await client.call_tool_async("echo", text="again")
+            return results, await client.call_tool_async("echo", text="again")
 
         assert asyncio.run(both()) == ("hello", "again")
         in_a_hurry(client)
@@ -347,7 +347,7 @@ def test_call_tool_and_check_report_an_unset_secret(http_server, monkeypatch):
                 ask()
 
 
-# Endings
+# Closing
 
 
 def tasks():
@@ -440,8 +440,8 @@ def test_mcp_client_stops_a_silent_program_without_output(close, tmp_path):
          HANGING.format(process=process, close=close)],
         capture_output=True, text=True, timeout=10,
     )  # fmt: skip
-    said = [line for line in ended.stderr.splitlines() if not line.startswith("Executing <")]
-    assert (ended.returncode, ended.stdout, said) == (0, "too late\n", [])
+    results = [line for line in ended.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (ended.returncode, ended.stdout, results) == (0, "too late\n", [])
     until_gone(int(process.read_text()))
 
 

@@ -12,8 +12,8 @@ from guerdon.services.mcp_service import answer_of, failure
 from guerdon.services.mcp_transport import STDERR_KEPT, StderrTail
 
 
-def text(said):
-    return TextContent(type="text", text=said)
+def text(content):
+    return TextContent(type="text", text=content)
 
 
 IMAGE = ImageContent(type="image", data="", mime_type="image/png")

@@ -1,4 +1,4 @@
-"""A server over HTTP that misbehaves: what fails is that call, and not the others."""
+"""A server over HTTP that misbehaves: one call fails, the others succeed."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from guerdon.services import mcp_transport
 from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
 
-pytestmark = pytest.mark.edge  # real servers, in processes of their own
+pytestmark = pytest.mark.edge  # real servers, in separate processes
 
 
 async def plain(send, status, body, kind=b"text/plain", length=None):
@@ -39,13 +39,13 @@ MISDEEDS = {
 
 
 class Misbehaving:
-    """An MCP server that answers calls of the tool `misbehave` in a way of its own."""
+    """An MCP server that answers calls of the tool `misbehave` incorrectly."""
 
     def __init__(self):
         server = MCPServer("tools", log_level="CRITICAL")
         self.released = threading.Event()
         self.authorization = None
-        self.handshakes = None  # a number where it is a server of before 2026, with sessions
+        self.handshakes = None  # a number for the protocol with sessions, before 2026
         self.forgetful = False
 
         @server.tool()

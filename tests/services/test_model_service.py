@@ -59,8 +59,8 @@ class Model:
             server.server_close()
 
     @property
-    def said(self):
-        """What the model was told last."""
+    def prompt_sent(self):
+        """The last prompt."""
         return self.asked[-1]["messages"][-1]["content"]
 
 
@@ -83,7 +83,7 @@ def test_model_service_fills_its_prompt_with_the_arguments(model, endpoint):
     prompt = 'Simulate {who}. Reply as {"say": "…"}. So far: {history}'
     with MCPClient({"user": service(endpoint, prompt=prompt)}) as client:
         assert client.call_tool("user", who="Ada", history=["hello"]) == "fine"
-    assert model.said == 'Simulate Ada. Reply as {"say": "…"}. So far: ["hello"]'
+    assert model.prompt_sent == 'Simulate Ada. Reply as {"say": "…"}. So far: ["hello"]'
     assert model.asked[0]["path"] == "/v1/chat/completions"
     assert (model.asked[0]["model"], model.asked[0]["temperature"]) == ("m", 0.0)
 
@@ -188,18 +188,18 @@ def test_model_service_schema_has_the_fields_of_the_prompt(endpoint):
     prompt = "{code} {user.name} {user.tests.0} {code}"
     with MCPClient({"style": service(endpoint, prompt=prompt)}) as client:
         (tool,) = client.list_tools("style")
-    told = "The value of "
+    prefix = "The value of "
     user = {
-        "name": {"type": "string", "description": told + "{user.name} in the prompt."},
-        "tests": {"type": "array", "description": told + "{user.tests} in the prompt."},
+        "name": {"type": "string", "description": prefix + "{user.name} in the prompt."},
+        "tests": {"type": "array", "description": prefix + "{user.tests} in the prompt."},
     }
     assert tool.input_schema == {
         "type": "object",
         "properties": {
-            "code": {"type": "string", "description": told + "{code} in the prompt."},
+            "code": {"type": "string", "description": prefix + "{code} in the prompt."},
             "user": {
                 "type": "object",
-                "description": told + "{user} in the prompt.",
+                "description": prefix + "{user} in the prompt.",
                 "properties": user,
                 "required": ["name", "tests"],
             },

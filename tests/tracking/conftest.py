@@ -1,4 +1,4 @@
-"""A tracker that keeps what it gets, and fails or blocks when it is told to."""
+"""A tracker that stores its records, and fails or blocks on request."""
 
 import threading
 

@@ -22,7 +22,7 @@ def uri(tmp_path, monkeypatch):
 
 
 class Store:
-    """What there is of one run, through MLflow's client."""
+    """The content of one run, read with MLflow's client."""
 
     def __init__(self, uri, project="guerdon"):
         from mlflow import MlflowClient
@@ -62,8 +62,8 @@ def test_mlflow_tracker_logs_what_the_client_reads(tmp_path, uri):
     assert store.history("reward/invalid/tests") == [(2, 1.0)]
     assert store.history("reward/weights/tests") == [(2, 2.0), (2, 3.0)]
     assert store.history("config/updates") == [(2, 1.0)]
-    [said] = [text for name, text in store.run.data.tags.items() if "config.change" in name]
-    assert json.loads(said)["who"] == "ann"
+    [change] = [text for name, text in store.run.data.tags.items() if "config.change" in name]
+    assert json.loads(change)["who"] == "ann"
     assert store.run.data.tags["team"] == "a"
 
 

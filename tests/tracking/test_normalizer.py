@@ -28,7 +28,7 @@ def columns(rows):
 
 
 def stored(normalizer):
-    """What its state is after a way through JSON."""
+    """Return its state after a round trip through JSON."""
     return json.loads(json.dumps(normalizer.state_dict()))
 
 
@@ -39,7 +39,7 @@ def same_scale(one, other):
     assert one.spread == pytest.approx(other.spread, rel=1e-9, abs=1e-9 * largest)
 
 
-# Worked by hand
+# Computed examples
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_clip_range_is_ten_by_default():
 def test_per_environment_false_pools_rewards():
     pooled = RewardNormalizer(per_environment=False)
     assert pooled([1.0, 3.0]).tolist() == [-1.0, 1.0]
-    assert pooled(2.0, env_id="whatever") == 0.0
+    assert pooled(2.0, env_id="any") == 0.0
     assert pooled.environments == []
     assert pooled.scale().count == 3
 
@@ -143,7 +143,7 @@ def test_call_keeps_differences_larger_than_rounding(method):
     assert found[1] - found[0] == pytest.approx(2.0 if method in MEANS else 1.0)
 
 
-# As numpy says
+# Compared with numpy
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e9, -1e12])
@@ -268,13 +268,13 @@ def test_call_from_threads_loses_no_reward(method):
     shared, alone = RewardNormalizer(method), RewardNormalizer(method)
     rewards = np.random.default_rng(0).normal(size=(40, 50))
 
-    def tell(row):
+    def add(row):
         shared(rewards[row], env_id=row % 4)
         for reward in rewards[row].tolist():
             shared(reward, env_id="single")
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(tell, range(40)))
+        list(pool.map(add, range(40)))
     for row in range(40):
         alone(rewards[row], env_id=row % 4)
     alone(rewards, env_id="single")
@@ -467,7 +467,7 @@ def test_freeze_before_the_first_reward_rejects_rewards(method):
         normalizer(1.0, env_id="chess")
 
 
-# What is refused
+# Invalid arguments
 
 
 @EVERY
@@ -563,7 +563,7 @@ def test_reward_normalizer_rejects_invalid_arguments(arguments, expected):
         RewardNormalizer(**arguments)
 
 
-# Forms
+# Shapes and types of arguments
 
 
 @pytest.mark.parametrize(

@@ -85,20 +85,20 @@ KILLED = """
 @pytest.mark.edge
 def test_reward_logger_of_a_killed_process_loses_at_most_a_second(tmp_path, kept):
     child = python(KILLED, tmp_path)
-    told = []
+    reported = []
     for line in child.stdout:
-        told.append((int(line.split()[0]), float(line.split()[1])))
-        if told[-1][1] > 1.3:
+        reported.append((int(line.split()[0]), float(line.split()[1])))
+        if reported[-1][1] > 1.3:
             break
     child.send_signal(signal.SIGKILL)
     child.communicate(timeout=30)
-    safe = max(step for step, at in told if at <= told[-1][1] - 1.0)
+    safe = max(step for step, at in reported if at <= reported[-1][1] - 1.0)
     written = len((tmp_path / "run" / "rewards.jsonl").read_bytes().splitlines())
     tracker = kept()
     with RewardLogger(["jsonl", tracker], path=tmp_path, run_name="run") as logger:
         assert logger.flush() is True
     steps = [row["step"] for row in rows(tmp_path / "run")]
-    assert steps == list(range(len(steps)))  # none is missing, none is there twice
+    assert steps == list(range(len(steps)))  # each is there once
     assert tracker.steps == list(range(len(tracker.steps)))
     assert len(tracker.steps) == len(steps) >= max(safe, written - 1)
     assert safe > 0
@@ -147,9 +147,9 @@ def test_reward_logger_in_a_forked_process_raises(tmp_path):
         """,
         tmp_path,
     )
-    said, errors = child.communicate(timeout=30)
+    output, errors = child.communicate(timeout=30)
     assert errors == b""
-    assert b"create a RewardLogger here, with run_name='run'" in said
+    assert b"create a RewardLogger here, with run_name='run'" in output
     steps = [row["step"] for row in rows(tmp_path / "run")]
     assert sorted(steps) == [*range(1001), 2000]
 

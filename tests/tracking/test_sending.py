@@ -1,4 +1,4 @@
-"""Trackers that raise, hang and come back; and what happens where there is no room."""
+"""Trackers that raise, hang and recover; and logs without room."""
 
 import json
 import shutil
@@ -98,7 +98,7 @@ def test_reward_logger_reports_runs_with_unsent_records(tmp_path, kept, caplog):
     with RewardLogger(down, path=tmp_path, run_name="old", retry_s=60) as logger:
         logger.log_step(1, 0, 1.0, {})
         with RewardLogger(kept(), path=tmp_path, run_name="other"):
-            assert "never sent" not in caplog.text  # it is alive, and may send them yet
+            assert "never sent" not in caplog.text  # it is running, and may still send them
     with RewardLogger(kept(), path=tmp_path):
         assert "runs ['old']" in caplog.text
         assert "have records that were never sent" in caplog.text

@@ -16,18 +16,18 @@ def sketch_of(values):
 
 
 def bound(count):
-    """The share of all rewards by which ranks are off at most, as the class says."""
+    """The share of all rewards by which ranks are off at most, as the class documents."""
     return 0.0 if count < CAPACITY else (1 + math.log2(count / CAPACITY)) / CAPACITY
 
 
 def furthest(sketch, values):
-    """By which share of all the rank of a percentile is off, at most."""
+    """Return the largest error of the rank of a percentile, as a share of all values."""
     values = np.sort(values)
     off = 0
     for percent in PERCENTS:
         found, target = sketch.percentile(percent), max(1, percent * len(values) / 100)
         below, up_to = np.searchsorted(values, found), np.searchsorted(values, found, "right")
-        assert up_to > below, "it is none of the values"
+        assert up_to > below, "it must be one of the values"
         off = max(off, below + 1 - target - 1, target - up_to)
     return max(0, off) / len(values)
 
@@ -82,9 +82,9 @@ def test_percentile_is_within_the_rank_error(shape, way):
             parts[0].merge(parts[1])
             parts = [parts[0], *parts[2:]] if way == "in parts" else [*parts[2:], parts[0]]
         (sketch,) = parts
-    told = sketch.scale().rank_error
+    reported = sketch.scale().rank_error
     assert sketch.count == len(values)
-    assert furthest(sketch, values) <= told <= bound(len(values))
+    assert furthest(sketch, values) <= reported <= bound(len(values))
 
 
 @settings(max_examples=20)
@@ -95,8 +95,8 @@ def test_merge_stays_within_the_rank_error(sizes, seed):
     sketch = Percentiles.empty()
     for part in parts:
         sketch.merge(sketch_of(part))
-    told = sketch.scale().rank_error
-    assert furthest(sketch, np.concatenate(parts)) <= told <= bound(sum(sizes))
+    reported = sketch.scale().rank_error
+    assert furthest(sketch, np.concatenate(parts)) <= reported <= bound(sum(sizes))
     assert sum(len(level) << n for n, level in enumerate(sketch.levels)) == sketch.count
 
 

@@ -1,7 +1,7 @@
 """wandb's offline files, read back.
 
-wandb starts a process and threads that end with the interpreter, so each logger that uses it lives
-in an interpreter of its own, which also reads with wandb's own messages what was written.
+wandb starts a process and threads that end with the interpreter, so each logger that uses it runs
+in a separate interpreter, which also reads with wandb's own messages what was written.
 """
 
 import json
@@ -34,7 +34,7 @@ def messages(data):
             yield parts
             parts = b""
 
-def told(folder):
+def show(folder):
     from wandb.proto import wandb_internal_pb2 as proto
     found = {"rows": [], "runs": []}
     for file in sorted(Path(folder).rglob("*.wandb")):
@@ -55,10 +55,10 @@ def told(folder):
 
 @pytest.fixture
 def logged(tmp_path):
-    """Runs code in an interpreter of its own, then gives what wandb's files there hold."""
+    """Run code in a separate interpreter; return the content of wandb's files."""
 
     def run(code):
-        whole = READING + textwrap.dedent(code) + "\ntold(sys.argv[1])\n"
+        whole = READING + textwrap.dedent(code) + "\nshow(sys.argv[1])\n"
         environment = os.environ | {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", whole, str(tmp_path)],
@@ -71,7 +71,7 @@ def logged(tmp_path):
 
 
 def test_wandb_tracker_logs_to_the_offline_file(logged):
-    found, said = logged(
+    found, printed = logged(
         """
         from guerdon.tracking import RewardLogger
         with RewardLogger(
@@ -85,7 +85,7 @@ def test_wandb_tracker_logs_to_the_offline_file(logged):
             logger.log_config_update("tests.weight", before=2.0, after=3.0, who="ann")
         """
     )
-    assert said == ""
+    assert printed == ""
     assert {run[1:] == ["first", "chess"] for run in found["runs"]} == {True}
     rows = found["rows"]
     assert [row["step"] for row in rows] == [1, 1, 2, 2, 2]

@@ -128,7 +128,7 @@ def check_document(
 ) -> list[Problem]:
     """Return everything that is wrong with a reward's file, its rubrics included.
 
-    The rubric of an entry that is invalid otherwise is built too, as far as it is named.
+    The rubrics of entries with other mistakes are built too, to report the mistakes of both.
 
     Example:
         >>> from guerdon.config.loader import parse_document
@@ -430,7 +430,7 @@ def _about(config: Mapping[str, Any], message: str) -> tuple[str, ...]:
 
 
 def _unknown_private_keys(entry: RubricEntry, known: list[str] | None) -> list[Problem]:
-    """A private key that doesn't exist would disclose the one that is meant."""
+    """The private keys that don't exist: a misspelled one would disclose another."""
     if known is None:
         return []
     names = list(dict.fromkeys((*entry.config, *known)))

@@ -163,8 +163,8 @@ class Curriculum:
         stages: Each a `CurriculumStage`, or a mapping of its attributes.
 
     Raises:
-        InvalidArgumentError: A stage is invalid, two have one name, there is none, or one but the
-            last has no `CurriculumStage.until`.
+        InvalidArgumentError: A stage is invalid, two have the same name, there are no stages, or
+            one before the last has no `CurriculumStage.until`.
     """
 
     stages: tuple[CurriculumStage, ...]

@@ -102,7 +102,7 @@ def _config_schema(
         return _closed(_type_schema(name, TypeAdapter(kind), defs))
     given = (*SCORED, CLIENT)
     if is_score(make, given) and by_name.keys().isdisjoint(given):
-        # Its first two, whatever their names, are no keys; those of a factory would be.
+        # Its first two parameters, of any name, are not keys of the config.
         arguments[:2] = [each.replace(default=None) for each in arguments[:2]]
     kept = [each for each in arguments if each.name not in given]
     return _arguments_schema(name, kept, defs, is_open=takes_all)

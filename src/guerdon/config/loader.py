@@ -145,7 +145,7 @@ def parse_document(text: str, *, file: str | None = None, is_json: bool = False)
 
 
 class _StopError(Exception):
-    """A problem behind which nothing can be read."""
+    """A problem after which nothing can be read."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)

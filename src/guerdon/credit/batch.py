@@ -125,7 +125,7 @@ class StepBatch:
             default_step_reward: The reward of a step without one.
 
         Raises:
-            CreditError: The columns are invalid or contradict each other; ``rows`` says where.
+            CreditError: The columns are invalid or inconsistent; ``rows`` lists the rows.
         """
         default = check_number("default_step_reward", default_step_reward, error=CreditError)
         given: dict[str, Any] = {"rewards": rewards, "trajectory": trajectory, "step": step}
@@ -428,7 +428,7 @@ def _states(
             found = number(keys[start:end], end - start)
             codes[start:end] = found.codes + len(distinct)
             distinct += found.ids
-    except Exception as error:  # whatever __eq__ of the state's class raises
+    except Exception as error:  # raised by __eq__ of the state's class
         raise CreditError(
             f"states can't be compared: {type(error).__name__}: {error}; pass a key of your own, "
             "such as a string or a tuple of numbers"

@@ -140,7 +140,7 @@ def read_ids(values: Any, size: int, name: str) -> Numbered:
         values = values.tolist()
     try:
         found = number(values, size)
-    except Exception:  # whatever __hash__ and __eq__ of the id's class raise
+    except Exception:  # raised by __hash__ or __eq__ of the id's class
         wrong = [row for row, value in enumerate(values) if not is_hashable(value)]
         raise row_error(f"`{name}` is not hashable", wrong or range(size)) from None
     codes = [code for code, one in enumerate(found.ids) if not _has_stable_order(one)]
@@ -181,5 +181,5 @@ def _has_stable_order(one: Any) -> bool:
         return True
     try:
         return one == one and not isinstance(one, Set) and " at 0x" not in repr(one)
-    except Exception:  # whatever the id's class raises
+    except Exception:  # raised by the id's class
         return False

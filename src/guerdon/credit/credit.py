@@ -16,7 +16,7 @@ from guerdon.errors import CreditError
 
 __all__ = ["Credit", "CreditDiagnostics"]
 
-NO_SHARED_STATE = "No two steps share a state, so no step has an advantage of its own."
+NO_SHARED_STATE = "No two steps share a state, so no step has a step advantage."
 UNSEEN_SCORES = (
     "Trajectories with a score whose base rewards are all 0, so that their returns don't include "
     "the score (use NaN for a step without a reward): {}."
@@ -37,7 +37,7 @@ class CreditDiagnostics:
 
     Attributes:
         anchor_coverage: The share of valid steps in anchor groups of two or more, in [0, 1].
-        anchor_sizes: The size of each anchor group, by its number; empty if there are none.
+        anchor_sizes: The size of each anchor group, by its number; empty without anchor groups.
         dead_anchors: The number of anchor groups of two or more whose returns are all equal.
         dead_groups: The ids of the groups of two or more valid trajectories with equal scores.
         singletons: The ids of the groups with one valid trajectory.

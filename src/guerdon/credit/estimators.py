@@ -339,7 +339,7 @@ def mt_grpo(
 
 @estimator("pure")
 def pure(batch: StepBatch) -> Credit:
-    """PURE: a step is worth the lowest process reward from it on.
+    """PURE: the advantage of a step is the lowest process reward from it on.
 
     A_t = min of r_t, r_{t+1}, … (arXiv 2504.15275), where a sum would reward many steps that look
     good. It has no baseline: subtract one, or use process rewards around 0.

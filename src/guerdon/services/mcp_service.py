@@ -202,14 +202,14 @@ class Connection:
             self._closing.set()
 
     def stop(self) -> None:
-        """Close, whatever runs on it, without waiting."""
+        """Close it with its running calls, without waiting."""
         self.usable = False
         self._closing.set()
         if not self._settled.is_set():
             self._stop_opening()
 
     async def close(self) -> None:
-        """Close, whatever runs on it; closing that takes too long is cut short."""
+        """Close it with its running calls; after a timeout, cancel it."""
         self.stop()
         done, _ = await asyncio.wait({self._task}, timeout=CLOSING_S)
         if not done:
@@ -397,7 +397,7 @@ class ToolService:
             await asyncio.shield(connection.close())
 
     async def close(self) -> None:
-        """Close every connection, whatever runs on it."""
+        """Close every connection with its running calls."""
         self._check_process()
         closing = [*self._open, *self._retired]
         self._open, self._retired = [], set()

@@ -145,7 +145,7 @@ class ModelService:
         self._chat: ChatModel | None = None
 
     def model(self) -> ChatModel:
-        """Return the model, whatever prompt it has.
+        """Return the model, with or without a prompt.
 
         Raises:
             MissingExtraError: The package ``openai`` is not installed.

@@ -116,27 +116,17 @@ class RewardLog:
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:
         self.path, self.max_bytes = folder / "rewards.jsonl", max_bytes
-        self._file = -1
+        self._file = _opened(self.path, os.O_RDWR | os.O_APPEND)
         self.dirty = False
-        self._open()
-
-    def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        old, self._file = (
-            self._file,
-            os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644),
-        )
-        if old >= 0:
-            os.close(old)
 
     def append(self, data: bytes) -> bool:
         """Append whole lines; returns False if the log is full.
 
         Raises:
-            OSError: They can't be written; none of them is in the file.
+            OSError: They can't be written; the file is unchanged.
         """
         if was_replaced(self._file, self.path):  # logs are rotated
-            self._open()
+            _opened(self.path, os.O_RDWR | os.O_APPEND, replacing=self._file)
         with locked(self._file):
             end = self._cut_torn_line()
             if end + len(data) > self.max_bytes:
@@ -194,8 +184,7 @@ class Cursor:
     def __init__(self, log: Path, name: str, lock: int) -> None:
         self.log, self.refused = log, log.parent / "trackers" / f"{name}.refused.jsonl"
         self._lock = lock
-        self._file, self.offset = -1, 0
-        self._open()
+        self._file, self.offset = _opened(log, os.O_RDONLY), 0
         inode, offset = _position(_read(lock, 0, 64))
         if inode == os.fstat(self._file).st_ino:
             self.offset = offset
@@ -213,11 +202,6 @@ class Cursor:
         lock = try_lock(path)
         return None if lock is None else cls(log, name, lock)
 
-    def _open(self) -> None:
-        old, self._file = self._file, os.open(self.log, os.O_RDONLY | os.O_CREAT, 0o644)
-        if old >= 0:
-            os.close(old)
-
     def read(self, limit: int | None = None) -> list[bytes]:
         """Return the next whole lines, at most `limit`; an empty list at the end of the log."""
         data = _read(self._file, self.offset, BATCH_BYTES)
@@ -228,8 +212,7 @@ class Cursor:
             data += more
         lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
         if not lines and was_replaced(self._file, self.log):
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            self._open()
+            _opened(self.log, os.O_RDONLY, replacing=self._file)
             self.offset = 0
             return self.read(limit) if os.fstat(self._file).st_size else []
         return lines[:limit]
@@ -242,7 +225,7 @@ class Cursor:
         os.write(self._lock, position.encode())
 
     def refuse(self, line: bytes) -> Path:
-        """Keep a line that the tracker will never accept in a file of its own."""
+        """Store a line that the tracker will never accept in a separate file."""
         with open(self.refused, "ab") as file:
             file.write(line)
         return self.refused
@@ -282,6 +265,20 @@ def unsent_runs(path: Path) -> list[str]:
             os.close(lock)
             found.add(run.name)
     return sorted(found)
+
+
+def _opened(path: Path, flags: int, *, replacing: int | None = None) -> int:
+    """Open a file, creating it if needed, under a new descriptor or under one that is open.
+
+    Another thread that uses the descriptor never finds it closed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, flags | os.O_CREAT, 0o644)
+    if replacing is None:
+        return file
+    os.dup2(file, replacing, inheritable=False)
+    os.close(file)
+    return replacing
 
 
 def was_replaced(file: int, path: Path) -> bool:
@@ -397,7 +394,7 @@ class LogWriter:
                     self._on_full(None)
                 self._sync()
             self._sync(now=True)
-        finally:  # whatever happened, no caller waits for room any longer
+        finally:  # so that no caller waits for room any longer
             self._ended = True
             with self._room:
                 self._room.notify_all()

@@ -348,7 +348,7 @@ class RewardLogger:
         atexit.register(self.close)
 
     def _forget(self) -> None:
-        """In a forked process, which has none of the threads: leave the files to the parent."""
+        """Close the files in a forked process, which doesn't have the threads of its parent."""
         self._closed, self._closing = True, threading.Lock()
         self._refusal = (
             f"this logger belongs to process {self._process}, from which this one was forked; "

@@ -149,8 +149,8 @@ class Moments(Statistics):
         counts, offsets, squares = np.zeros(size, np.int64), np.zeros(size), np.zeros(size)
         for start in range(0, len(rewards), BLOCK):
             rows = slice(start, start + BLOCK)
-            away = rewards[rows] - origin[codes[rows]]
-            added, their_offsets, their_squares = _moments(away, codes[rows], size)
+            offset = rewards[rows] - origin[codes[rows]]
+            added, their_offsets, their_squares = _moments(offset, codes[rows], size)
             distance = their_offsets - offsets
             share = added / np.maximum(counts + added, 1)
             offsets += distance * share
@@ -164,10 +164,10 @@ class Moments(Statistics):
         if not self.count:
             self.origin = reward
         self.count += 1
-        away = reward - self.origin
-        distance = away - self.offset
+        offset = reward - self.origin
+        distance = offset - self.offset
         self.offset += distance / self.count
-        self.squares += distance * (away - self.offset)
+        self.squares += distance * (offset - self.offset)
 
     def merge(self, other: Self) -> None:
         """See `Statistics.merge`."""

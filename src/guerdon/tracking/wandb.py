@@ -15,7 +15,7 @@ __all__ = ["WandbTracker"]
 
 
 class WandbTracker:
-    """Logs to a run of its own in Weights & Biases, next to other runs of the process.
+    """Logs to a separate run in Weights & Biases, beside other runs of the process.
 
     Requires the extra ``wandb``: ``pip install 'guerdon[wandb]'``. Offline (``mode="offline"``, or
     the variable ``WANDB_MODE``) the run is written to ``wandb/`` in the run's folder;
