@@ -383,7 +383,7 @@ class SyncEnvPool(SyncWrapper):
         run(sending())
 
 
-def _one_each(name: str, given: Any, count: int) -> Sequence[Any]:
+def _one_each(name: str, given: Any, count: int) -> list[Any]:
     """Return a list that has one value for each slot."""
     is_list = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not is_list or len(given) != count:
@@ -391,7 +391,7 @@ def _one_each(name: str, given: Any, count: int) -> Sequence[Any]:
         raise InvalidArgumentError(
             f"`{name}` must be a list with one for each of the {count} slots, got {found}"
         )
-    return given
+    return list(given)
 
 
 def _check_slots(slots: Sequence[int] | None, n: int) -> list[int]:
@@ -426,10 +426,12 @@ def _check_seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[i
 def _check_options(
     options: Sequence[Mapping[str, Any]] | None, common: Mapping[str, Any], count: int
 ) -> list[Mapping[str, Any]]:
-    given = [{}] * count if options is None else _one_each("options", options, count)
+    given: Sequence[Any] = [{}] * count
+    if options is not None:
+        given = _one_each("options", options, count)
     if not all(isinstance(each, Mapping) for each in given):
         raise InvalidArgumentError(f"`options` must be a list of dicts, got {shown(options)}")
-    merged = [{**common, **each} for each in given]
+    merged: list[Mapping[str, Any]] = [{**common, **each} for each in given]
     if any("seed" in each for each in merged):
         raise InvalidArgumentError("pass `seeds`, one for each slot, instead of `seed`")
     return merged

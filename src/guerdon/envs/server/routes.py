@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -27,16 +26,12 @@ from guerdon.envs.server.protocol import (
     StepRequest,
     answer_json_rpc_text,
     config_error,
-    state_json,
-    validation_error,
 )
 from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import say_failure
 
 __all__ = ["Endpoints", "error_response"]
-
-ModelT = TypeVar("ModelT", bound=BaseModel)
 
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -144,37 +139,29 @@ class Endpoints:
 
     async def state(self, request: Request) -> Response:
         """Return the state of a fresh environment."""
-
-        async def call(runner: EnvRunner) -> bytes:
-            return state_json(await runner.state())
-
-        return await self._call(request, "state", call)
+        return await self._call(request, "state", self._sessions.state)
 
     async def reset(self, request: Request) -> Response:
         """Reset a fresh environment."""
         body = await _read_json(request)
-        arguments = _validated(ResetRequest, {} if body is None else body)
-
-        async def call(runner: EnvRunner) -> bytes:
-            return await self._sessions.reset(runner, arguments)
-
-        return await self._call(request, "reset", call)
+        data = {} if body is None else body
+        arguments = self._sessions.validated(ResetRequest, data, "the body", loc=("body",))
+        return await self._call(
+            request, "reset", lambda runner: self._sessions.reset(runner, arguments)
+        )
 
     async def step(self, request: Request) -> Response:
         """Take a step in a fresh environment."""
-        arguments = _validated(StepRequest, await _read_json(request))
-        try:
-            action_type = self._sessions.action_type
-            action = _validated(action_type, arguments.action, loc=("body", "action"))
-        except ProtocolError:
-            raise
-        except Exception as error:  # of a validator that the author wrote
-            raise self._sessions.failure("the action", error) from error
+        sessions = self._sessions
+        body = await _read_json(request)
+        arguments = sessions.validated(StepRequest, body, "the body", loc=("body",))
+        loc = ("body", "action")
+        action = sessions.validated(sessions.action_type, arguments.action, "the action", loc=loc)
 
         async def call(runner: EnvRunner) -> bytes:
             await runner.configure()
-            step = runner.step(action, arguments.timeout_s, arguments.model_extra)
-            return await self._sessions.timed_step(step)
+            timeout_s, extra = arguments.timeout_s, arguments.model_extra
+            return await sessions.step(runner, action, timeout_s=timeout_s, extra=extra)
 
         return await self._call(request, "step", call)
 
@@ -247,13 +234,6 @@ async def _read_json(request: Request) -> Any:
         raise ProtocolError(
             ErrorCode.VALIDATION_ERROR, "the body is not JSON", status=422, errors=errors
         ) from None
-
-
-def _validated(model: type[ModelT], data: Any, loc: tuple[str, ...] = ("body",)) -> ModelT:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise validation_error("the body", error, loc=loc) from None
 
 
 def _accepted_versions(request: Request) -> list[str] | None:

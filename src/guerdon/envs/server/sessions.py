@@ -9,11 +9,11 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from time import monotonic, perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from guerdon.config.pipeline import RewardPipeline
@@ -45,6 +45,8 @@ from guerdon.rubrics.failure import say_failure
 from guerdon.types.action import Action
 
 __all__ = ["Connection", "Session", "SessionEnd", "SessionManager"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # The WebSocket code of a connection that is closed because of a message's size.
 MESSAGE_TOO_BIG = 1009
@@ -354,18 +356,31 @@ class SessionManager:
         self.metrics.failures.labels(kind).inc()
         log(f"{kind} failed", level="warning", trace=trace, session=session, error=message)
 
-    async def reset(self, runner: EnvRunner, request: ResetRequest) -> bytes:
+    async def reset(
+        self, runner: EnvRunner, request: ResetRequest, *, session: int | None = None
+    ) -> bytes:
         """Begin an episode, count it, and return its first observation as JSON."""
         self.metrics.calls.labels("reset").inc()
-        extra = request.model_extra
-        return observation_json(await runner.reset(request.seed, request.episode_id, extra))
+        try:
+            observation = await runner.reset(request.seed, request.episode_id, request.model_extra)
+            return observation_json(observation)
+        except Exception as error:
+            raise self.failure("reset", error, session=session) from error
 
-    async def timed_step(self, step: Awaitable[Any], *, session: int | None = None) -> bytes:
-        """Await a step, count it and what failed in it, and return its observation as JSON."""
+    async def step(
+        self,
+        runner: EnvRunner,
+        action: Action,
+        *,
+        timeout_s: float | None = None,
+        extra: Mapping[str, Any] | None = None,
+        session: int | None = None,
+    ) -> bytes:
+        """Take a step, count it and what failed in it, and return its observation as JSON."""
         start = perf_counter()
         observation = None
         try:
-            observation = await step
+            observation = await runner.step(action, timeout_s, extra)
             seconds = perf_counter() - start
             text = observation_json(observation)
         except Exception as error:
@@ -378,6 +393,34 @@ class SessionManager:
         elif HANDLED in metadata:
             self.report("reward_dealt_with", metadata[HANDLED], session=session)
         return text
+
+    async def state(self, runner: EnvRunner, *, session: int | None = None) -> bytes:
+        """Return the state of the episode as JSON."""
+        try:
+            return state_json(await runner.state())
+        except Exception as error:
+            raise self.failure("state", error, session=session) from error
+
+    def validated(
+        self, model: type[ModelT], data: Any, what: str, *, loc: tuple[str, ...] = ()
+    ) -> ModelT:
+        """Return what a client sent as a model.
+
+        Args:
+            model: The model.
+            data: What the client sent.
+            what: What that is, for the error.
+            loc: Where it is in the request.
+
+        Raises:
+            ProtocolError: It is not valid, or a validator that the author wrote failed.
+        """
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            raise validation_error(what, error, loc=loc) from None
+        except Exception as error:
+            raise self.failure(what, error) from error
 
     # Time ---------------------------------------------------------------------------------------
 
@@ -549,38 +592,21 @@ class Session:
         message = parse_message(text, manager.limits.max_config_bytes)
         kind, data = message.type, message.data
         if kind == "step":
-            try:
-                action = manager.action_type.model_validate(data)
-            except ValidationError as error:
-                raise validation_error("the action", error) from None
-            except Exception as error:  # of a validator that the author wrote
-                raise manager.failure("the action", error, session=self.id) from error
-            step = self.runner.step(action)
-            observation = await manager.timed_step(step, session=self.id)
-            return f'{{"type":"observation","data":{observation.decode()}}}'
-        if kind == "close":
-            raise SessionEnd("client closed")
-        if kind == "mcp":
-            return json.dumps({"type": "mcp", "data": answer_json_rpc(data)})
-        if kind == "config":
+            action = manager.validated(manager.action_type, data, "the action")
+            content = await manager.step(self.runner, action, session=self.id)
+        elif kind == "reset":
+            request = manager.validated(ResetRequest, {} if data is None else data, "reset's data")
+            content = await manager.reset(self.runner, request, session=self.id)
+        elif kind == "state":
+            content = await manager.state(self.runner, session=self.id)
+            return f'{{"type":"state","data":{content.decode()}}}'
+        elif kind == "config":
             return await self._configure(data)
-        return await self._reset_or_state(kind, data)
-
-    async def _reset_or_state(self, kind: str, data: Any) -> str:
-        request = ResetRequest()
-        try:
-            if kind == "reset" and data is not None:
-                request = ResetRequest.model_validate(data)
-        except ValidationError as error:
-            raise validation_error("reset's data", error) from None
-        try:
-            if kind == "state":
-                state = state_json(await self.runner.state())
-                return f'{{"type":"state","data":{state.decode()}}}'
-            observation = await self._manager.reset(self.runner, request)
-        except Exception as error:
-            raise self._manager.failure(kind, error, session=self.id) from error
-        return f'{{"type":"observation","data":{observation.decode()}}}'
+        elif kind == "mcp":
+            return json.dumps({"type": "mcp", "data": answer_json_rpc(data)})
+        else:
+            raise SessionEnd("client closed")
+        return f'{{"type":"observation","data":{content.decode()}}}'
 
     async def _configure(self, change: Any) -> str:
         """Return the reward configuration, after a change for this session alone."""
