@@ -50,7 +50,7 @@ def test_configured_env_environments_are_scored_by_one_configuration():
         one.reset()
         assert (one.step(Move()).reward, two.step(Move()).reward) == (3.0, 1.5)
         assert one.get_config() == configured.get_config()
-        assert configured.live.audit[0]["by"] == "ann"
+        assert configured.runtime.audit[0]["by"] == "ann"
 
 
 def test_configured_env_an_environments_own_rubric_is_replaced():

@@ -54,7 +54,7 @@ class ConfiguredEnv:
 
     Attributes:
         pipeline: The pipeline.
-        live: The configuration that scores all of them.
+        runtime: The configuration that scores all of them.
 
     Raises:
         RewardConfigError: The configuration is invalid.
@@ -70,7 +70,7 @@ class ConfiguredEnv:
         self._owns = self.pipeline is not reward
         try:
             # First report what is wrong in the file, then what is not available.
-            self.live = RewardRuntime(self.pipeline.make(), config=self.pipeline.config)
+            self.runtime = RewardRuntime(self.pipeline.make(), config=self.pipeline.config)
             self.pipeline.check_services()
         except BaseException:
             self.close()
@@ -81,18 +81,18 @@ class ConfiguredEnv:
         """Make an environment."""
         environment = self._make()
         if isinstance(environment, Environment):  # else the caller reports it
-            environment._live = self.live
+            environment._runtime = self.runtime
         return environment
 
     def get_config(self) -> dict[str, Any]:
         """Return the configuration, in the shape of the file; see `RewardRuntime.to_dict`."""
-        return self.live.to_dict()
+        return self.runtime.to_dict()
 
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
     ) -> dict[str, Any]:
         """Change the configuration from the next resets on; see `RewardRuntime.update`."""
-        return self.live.update(change, version=version, by=by)
+        return self.runtime.update(change, version=version, by=by)
 
     def close(self) -> None:
         """Close the services, unless the pipeline was passed in."""

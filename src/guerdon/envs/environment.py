@@ -168,7 +168,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None
 
-    _live: RewardRuntime | None = None  # the configuration of its reward, if it can change
+    _runtime: RewardRuntime | None = None  # the configuration of its reward, if it can change
     _is_resetting: bool = False
 
     def __init__(
@@ -356,7 +356,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     def _configuration(self) -> RewardRuntime:
         """The configuration of the reward, created on first use."""
-        if self._live is None:
+        if self._runtime is None:
             from guerdon.config.runtime import RewardRuntime
 
             try:
@@ -367,22 +367,22 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
                     "change can be tried before it is made"
                 ) from error
             # A thread that does the same meanwhile gets the same one.
-            self.__dict__.setdefault("_live", RewardRuntime(prototype))
-        return cast("RewardRuntime", self._live)
+            self.__dict__.setdefault("_runtime", RewardRuntime(prototype))
+        return cast("RewardRuntime", self._runtime)
 
-    def _configure(self, live: RewardRuntime) -> None:
+    def _configure(self, runtime: RewardRuntime) -> None:
         """Apply a configuration to an environment that is stepped without a reset."""
-        self._live = live
+        self._runtime = runtime
         if isinstance(self.rubric, Rubric):
-            live.apply(self.rubric, episode=live.progress.episode)
+            runtime.apply(self.rubric, episode=runtime.progress.episode)
 
     def _apply_configuration(self) -> Applied | None:
         """Apply the configuration of the episode that begins."""
         rubric = self.rubric
         if not isinstance(rubric, Rubric):
             return None
-        if self._live is not None:
-            return self._live.apply(rubric)
+        if self._runtime is not None:
+            return self._runtime.apply(rubric)
         rubric.__dict__["_scored_by"] = None  # the fingerprint is computed again when needed
         return None
 
@@ -417,7 +417,7 @@ def _applying(reset: Any) -> Any:
     async def reset_async(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self._is_resetting:  # a reset that calls its parent's
             return await reset(self, *args, **kwargs)
-        if self._live is None:
+        if self._runtime is None:
             applied = self._apply_configuration()
         else:  # a rubric may be slow to configure
             applied = await in_thread(None, self._apply_configuration)
@@ -442,10 +442,10 @@ def _resetting(environment: Environment[Any, Any, Any], applied: Applied | None)
     environment._is_resetting = True
     try:
         yield
-        live = environment._live
-        if environment.rubric is not rubric and live is not None:  # a new one for each episode
+        runtime = environment._runtime
+        if environment.rubric is not rubric and runtime is not None:  # a new one for each episode
             episode = applied.episode if applied is not None else None
-            live.apply(environment.rubric, episode=episode)
+            runtime.apply(environment.rubric, episode=episode)
     except BaseException:
         if applied is not None:
             applied.undo()  # the previous episode goes on

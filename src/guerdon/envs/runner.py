@@ -710,10 +710,10 @@ class EnvRunner:
 
     async def configure(self) -> None:
         """Apply the configuration to a new environment that is stepped without a reset."""
-        live = self._configuration()
-        if live is not None:
+        runtime = self._configuration()
+        if runtime is not None:
             what = "configuring the environment"
-            await self.call(lambda adapter: adapter.environment._configure(live), what)
+            await self.call(lambda adapter: adapter.environment._configure(runtime), what)
 
     async def reset(
         self,
@@ -739,7 +739,7 @@ class EnvRunner:
         adapter = self.adapter
         configuration = self._configuration()
         if configuration is not None:
-            adapter.environment._live = configuration
+            adapter.environment._runtime = configuration
         self._failure = "the last reset failed; reset again"
         observation = await self._run(
             partial(adapter.reset, seed, episode_id, extra),

@@ -114,19 +114,19 @@ class Endpoints:
 
         The ``ETag`` of the response is for the ``If-Match`` of a change.
         """
-        live = await self._sessions.configuration()
+        runtime = await self._sessions.configuration()
         if request.method != "POST":
-            config = await asyncio.to_thread(live.to_dict)  # which waits for a slow rubric
+            config = await asyncio.to_thread(runtime.to_dict)  # which waits for a slow rubric
             return _json_response(config, headers=_config_headers(config["version"]))
         change = await _read_json(request)
         client = request.client
         by = f"{client.host}:{client.port}" if client is not None else "an unknown client"
         versions = _accepted_versions(request)
         try:
-            answer = await asyncio.to_thread(live.update, change, version=versions, by=by)
+            answer = await asyncio.to_thread(runtime.update, change, version=versions, by=by)
         except RewardConfigError as error:
             refusal = config_error(error)
-            version = refusal.details.get("version", live.version)
+            version = refusal.details.get("version", runtime.version)
             refusal.headers = _config_headers(version)
             raise refusal from error
         return _json_response(answer, headers=_config_headers(answer["config"]["version"]))

@@ -87,8 +87,6 @@ class Connection:
         close_timeout_s: Seconds that a client may take to read the last messages.
     """
 
-    __slots__ = ("_close_timeout_s", "_early", "_receive", "_send")
-
     def __init__(self, receive: Receive, send: Send, close_timeout_s: float) -> None:
         self._receive = receive
         self._send = send
@@ -163,7 +161,7 @@ class SessionManager:
         pipeline: Makes the rubrics of the environments, in place of their own.
 
     Attributes:
-        live: The reward configuration of all sessions; None before `configuration` was called.
+        runtime: The reward configuration of all sessions; None before `configuration` was called.
         metadata: The environment's metadata; empty before that.
         metrics: What the server counts.
         sessions: The open sessions.
@@ -182,7 +180,7 @@ class SessionManager:
         self.factory = factory if pipeline is None else with_pipeline(factory, pipeline)
         self.action_type = action_type
         self.limits = limits
-        self.live: RewardRuntime | None = None
+        self.runtime: RewardRuntime | None = None
         self.metadata: dict[str, Any] = {}
         self.metrics = Metrics()
         self.sessions: set[Session] = set()
@@ -224,7 +222,7 @@ class SessionManager:
             self.factory,
             self.threads,
             timeout_s=self.limits.step_timeout_s,
-            configuration=configuration or (lambda: self.live),
+            configuration=configuration or (lambda: self.runtime),
         )
 
     @contextlib.asynccontextmanager
@@ -244,22 +242,22 @@ class SessionManager:
             ServiceUnavailableError: A service of the reward can't be reached.
             Exception: The environment can't be made, or has no rubric.
         """
-        if self.live is None:
+        if self.runtime is None:
             if self._pipeline is not None:
                 await asyncio.to_thread(self._pipeline.make)  # reports errors of the file first
                 await self._pipeline.check_services_async()
             async with self.environment() as runner:
-                metadata, live = await runner.call(self._inspect, "inspecting the environment")
-            if self.live is None:  # a concurrent call may have been faster
-                self.metadata, self.live = metadata, live
-        return self.live
+                metadata, runtime = await runner.call(self._inspect, "inspecting the environment")
+            if self.runtime is None:  # a concurrent call may have been faster
+                self.metadata, self.runtime = metadata, runtime
+        return self.runtime
 
     def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], RewardRuntime]:
         environment = adapter.environment
         config = self._pipeline.config if self._pipeline is not None else None
-        live = environment._live or RewardRuntime(_copied(environment.rubric), config=config)
-        live.to_dict()  # raises now what it would raise later
-        return environment.get_metadata().model_dump(), live
+        runtime = environment._runtime or RewardRuntime(_copied(environment.rubric), config=config)
+        runtime.to_dict()  # raises now what it would raise later
+        return environment.get_metadata().model_dump(), runtime
 
     # Capacity -----------------------------------------------------------------------------------
 
@@ -478,36 +476,20 @@ class Session:
 
     Attributes:
         id: Its number, for the log.
-        live: The reward configuration of this session, if it has changed that for itself.
+        runtime: The reward configuration of this session, if it has changed that for itself.
         is_waiting: Whether it waits for the client, or for its environment to be made.
         is_sending: Whether it sends an answer.
         last_active: When it last answered, on the monotonic clock; infinity before it is open.
         task: The task that serves it.
     """
 
-    __slots__ = (
-        "_busy_since",
-        "_connection",
-        "_end",
-        "_manager",
-        "_threads",
-        "_watching",
-        "id",
-        "is_sending",
-        "is_waiting",
-        "last_active",
-        "live",
-        "runner",
-        "task",
-    )
-
     def __init__(self, manager: SessionManager, connection: Connection) -> None:
         self.id = next(_numbers)
-        self.live: RewardRuntime | None = None
+        self.runtime: RewardRuntime | None = None
         self.is_waiting = True
         self.is_sending = False
         self.last_active = math.inf
-        self.runner = manager.runner(lambda: self.live or manager.live)
+        self.runner = manager.runner(lambda: self.runtime or manager.runtime)
         self._manager = manager
         self._threads = manager.threads
         self._connection = connection
@@ -612,14 +594,14 @@ class Session:
         """Return the reward configuration, after a change for this session alone."""
         common = await self._manager.configuration()
         if change is None:
-            answer: Any = await asyncio.to_thread((self.live or common).to_dict)
+            answer: Any = await asyncio.to_thread((self.runtime or common).to_dict)
         else:
-            live = self.live or common.fork()
+            runtime = self.runtime or common.fork()
             try:
-                answer = await asyncio.to_thread(live.update, change, by=f"session {self.id}")
+                answer = await asyncio.to_thread(runtime.update, change, by=f"session {self.id}")
             except RewardConfigError as error:
                 raise config_error(error) from error
-            self.live = live
+            self.runtime = runtime
             if answer["change"] is not None:
                 common.audit.append({**answer["change"], "session": self.id})
         return json.dumps({"type": "config", "data": answer}, allow_nan=False, default=str)
