@@ -97,7 +97,7 @@ def changes_of_configs(before: RewardConfig, after: RewardConfig) -> list[Reward
     one, other = before.to_dict(), after.to_dict()
     changes = list(_entry_changes(_entries(one), _entries(other)))
     for key in sorted({*one, *other} - {*LISTS}):
-        changes += _differences(key, _get(one, key), _get(other, key))
+        changes += _differences(key, one.get(key, _MISSING), other.get(key, _MISSING))
     return changes
 
 
@@ -111,50 +111,43 @@ def _entry_changes(
     after: Mapping[str, tuple[str, Mapping[str, Any]]],
 ) -> Iterator[RewardChange]:
     for name in {**before, **after}:
-        was_in, entry = before.get(name, ("", _MISSING))
-        now_in, changed = after.get(name, ("", _MISSING))
-        if entry is _MISSING:
-            yield RewardChange("added", f"{now_in}.{name}", None, _without_private(changed))
-            continue
-        if changed is _MISSING:
-            yield RewardChange("removed", f"{was_in}.{name}", _without_private(entry))
+        was_in, entry = before.get(name, ("", {}))
+        now_in, changed = after.get(name, ("", {}))
+        private = {*entry.get("private", ()), *changed.get("private", ())}
+        one, other = _content(entry, private), _content(changed, private)
+        where = f"{now_in or was_in}.{name}"
+        if not one or not other:
+            yield from _differences(where, one or _MISSING, other or _MISSING)
             continue
         if was_in != now_in:
             yield RewardChange("moved", name, was_in, now_in)
-        where = f"{now_in}.{name}"
-        for key in ("rubric", "weight", "schedule", "private"):
-            yield from _differences(f"{where}.{key}", _get(entry, key), _get(changed, key))
-        configs = entry.get("config", {}), changed.get("config", {})
-        private = {f"{where}.config.{key}" for key in (*_private(entry), *_private(changed))}
-        yield from _hiding(private, _differences(f"{where}.config", *configs))
+        for key in ("rubric", "weight", "schedule", "private", "config"):
+            default = {} if key == "config" else _MISSING
+            values = one.get(key, default), other.get(key, default)
+            yield from _differences(f"{where}.{key}", *values)
 
 
-def _private(entry: Mapping[str, Any]) -> set[str]:
-    return set(entry.get("private", ()))
+class _Private:
+    """A value that a file keeps private: it is compared and not shown."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return PRIVATE
 
 
-def _without_private(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _content(entry: Mapping[str, Any], private: set[str]) -> dict[str, Any]:
     """An entry without its name, and with its private values hidden."""
-    shown = {key: value for key, value in entry.items() if key != "name"}
-    if "config" in shown:
-        hidden = dict.fromkeys(_private(entry) & shown["config"].keys(), PRIVATE)
-        shown["config"] = {**shown["config"], **hidden}
-    return shown
-
-
-def _hiding(private: set[str], changes: Iterator[RewardChange]) -> Iterator[RewardChange]:
-    for change in changes:
-        if any(_is_within(change.where, path) for path in private):
-            before = None if change.what == "added" else PRIVATE
-            after = None if change.what == "removed" else PRIVATE
-            change = RewardChange(change.what, change.where, before, after)
-        yield change
-
-
-def _get(mapping: Mapping[str, Any], key: str) -> Any:
-    """The value of a key in a file, where null is the same as nothing."""
-    value = mapping.get(key)
-    return _MISSING if value is None else value
+    content = {key: value for key, value in entry.items() if key != "name"}
+    if "config" in content:
+        content["config"] = {
+            key: _Private(value) if key in private else value
+            for key, value in content["config"].items()
+        }
+    return content
 
 
 # Trees -------------------------------------------------------------------------------------------
@@ -282,10 +275,14 @@ def _differences(where: str, before: Any, after: Any) -> Iterator[RewardChange]:
             values = before.get(key, _MISSING), after.get(key, _MISSING)
             yield from _differences(_joined(where, key), *values)
     else:
-        one, other = as_json(before), as_json(after)
         # Compared as they are written, as in a fingerprint: true is not 1, and 1 is not 1.0.
-        if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):
-            yield RewardChange("changed", where, one, other)
+        if _written(before) != _written(after):
+            yield RewardChange("changed", where, as_json(before), as_json(after))
+
+
+def _written(value: Any) -> str:
+    value = value.value if isinstance(value, _Private) else value
+    return json.dumps(as_json(value), sort_keys=True)
 
 
 def _joined(path: str, name: str) -> str:
