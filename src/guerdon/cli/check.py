@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from guerdon.cli import options
-from guerdon.cli.console import print_parts, table
+from guerdon.cli.console import print_json, print_parts, table
 from guerdon.errors import RolloutError
 from guerdon.rollouts.scoring.reading import decode_line, open_file, read_lines
 
@@ -58,7 +57,7 @@ def check(
             {"check": line.name, "status": line.status, "said": line.detail}
             for line in report.lines
         ]
-        print(json.dumps({"ok": report.ok, "checks": lines}, indent=2))
+        print_json({"ok": report.ok, "checks": lines})
     else:
         found = table("", "", "", header=False)
         for line in report.lines:

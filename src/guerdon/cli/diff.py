@@ -125,9 +125,7 @@ def _changes(report: ComparisonReport) -> Iterator[Table | Text]:
     for change in report.changes[:MAX_CHANGES]:
         where = change.where or "the reward"
         label = where if change.what == "changed" else f"{where}  ({change.what})"
-        values = (_short(each) if each is not None else cell("–")
-                  for each in (change.before, change.after))  # fmt: skip
-        changes.add_row(cell(label), *values)
+        changes.add_row(cell(label), _short(change.before), _short(change.after))
     yield changes
     if len(report.changes) > MAX_CHANGES:
         yield Text(f"{len(report.changes) - MAX_CHANGES:,} more changes are in --json")
@@ -212,7 +210,7 @@ def _moved(found: Comparison) -> Table:
     for move in found.moved:
         moved.add_row(
             _short(move.id),
-            _short(move.group if move.group is not None else "–"),
+            _short(move.group),
             number(move.before),
             number(move.after),
             _signed(move.difference),
@@ -265,6 +263,7 @@ def _last_lines(report: ComparisonReport, job: ComparisonJob) -> str:
 
 
 def _short(value: Any) -> Text:
+    value = "–" if value is None else value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return cell(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from guerdon.cli.console import print_json
 
 __all__ = ["schema"]
 
@@ -15,4 +15,4 @@ def schema() -> None:
     """
     from guerdon.config.json_schema import reward_schema
 
-    print(json.dumps(reward_schema(), indent=2, ensure_ascii=False))
+    print_json(reward_schema())

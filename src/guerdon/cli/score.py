@@ -285,7 +285,7 @@ def report_tables(report: ScoringReport, job: ScoringJob) -> Iterator[Table | Te
     if summary.failures:
         failures = table("failed with", "rows", "first error")
         failures.columns[1].justify = "right"
-        for kind, count in sorted(summary.failures.items(), key=lambda item: -item[1]):
+        for kind, count in summary.failures.most_common():
             failures.add_row(cell(kind), f"{count:,}", cell(summary.first_failures[kind]))
         yield failures
     yield Text(_last_lines(report, job))

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from guerdon.cli import options
-from guerdon.cli.console import one_line, print_parts, table
+from guerdon.cli.console import one_line, print_json, print_parts, table
 from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.config.schema import RewardConfig
 from guerdon.rubrics.function import as_rubric
@@ -39,7 +39,7 @@ def tree(
         rubric, moving = as_rubric(found), _moving(reward)
         if as_json:
             data = {"fingerprint": rubric.fingerprint(), "tree": list(describe(rubric))} | moving
-            print(json.dumps(data, indent=2))
+            print_json(data)
         else:
             _print(rubric, moving)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from guerdon.cli.console import plain
+from guerdon.cli import options
+from guerdon.cli.console import plain, print_json
 from guerdon.errors import RewardConfigError
 
 __all__ = ["validate"]
@@ -25,9 +25,7 @@ def validate(
             help="The reward's file: JSON if its name ends in .json, YAML otherwise.",
         ),
     ],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, for scripts.")
-    ] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Report every mistake in a reward's file.
 
@@ -40,14 +38,14 @@ def validate(
         problems, fingerprint = _check(file)
     if as_json:
         result = {"ok": not problems, "problems": problems, "fingerprint": fingerprint}
-        print(json.dumps(result, indent=2))
+        print_json(result)
     else:
         for each in problems:
             print("\n".join(map(plain, each.split("\n"))))
         if not problems:
             print(f"{plain(str(file))}: OK\nreward {fingerprint}")
     if problems:
-        raise typer.Exit(1)
+        raise typer.Exit(options.ExitCode.FAILED)
 
 
 def _check(file: Path) -> tuple[list[str], str | None]:
