@@ -9,7 +9,7 @@ from typing import Any
 
 from guerdon._validation import check_list, shown
 from guerdon.errors import AlignmentError
-from guerdon.rubrics.functions.placement import Misfit, Problem, place_outputs, places_of
+from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.step_data import StepData
 
@@ -37,10 +37,6 @@ class AlignmentReport(list[Misfit]):
     def counts(self) -> dict[str, int]:
         """Return the number of misfits of each kind."""
         return dict(Counter(misfit.problem for misfit in self))
-
-    def add(self, problem: Problem, text: str, rollout: Hashable = None) -> None:
-        """Append a misfit."""
-        self.append(Misfit(problem, text, rollout))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "everything fitted"
@@ -175,7 +171,9 @@ class RLDataAligner:
                     f"`rollout_ids_in_order` must contain hashable ids, got {shown(rollout_id)}"
                 )
             if rollout_id in aligned:
-                report.add("rollout asked for twice", "it is asked for twice", rollout_id)
+                report.append(
+                    Misfit("rollout asked for twice", "it is asked for twice", rollout_id)
+                )
                 continue
             steps = raw_rollout_step_data_map.get(rollout_id)
             result = results[place] if place < len(results) else None
@@ -193,12 +191,12 @@ def _report_unmatched(
 ) -> None:
     for place in range(len(ids), len(results)):
         text = f"result {place} has no rollout: there are {len(results)} results for {len(ids)}"
-        report.add("result without a rollout", text)
+        report.append(Misfit("result without a rollout", text))
     asked = set(ids)
     for rollout_id in steps:
         if rollout_id not in asked:
             text = "it has recorded steps, and its id isn't among those asked for"
-            report.add("rollout not asked for", text, rollout_id)
+            report.append(Misfit("rollout not asked for", text, rollout_id))
 
 
 def _check_steps(steps: Any) -> None:
@@ -214,14 +212,14 @@ def _aligned(
     rollout_id: Any, steps: Sequence[StepData] | None, result: Any, report: AlignmentReport
 ) -> AlignedRollout:
     if steps is None:
-        report.add("no recorded steps", "it has no recorded steps", rollout_id)
+        report.append(Misfit("no recorded steps", "it has no recorded steps", rollout_id))
     copies = [step.model_copy() for step in steps or ()]
     places = _places(copies, rollout_id, report)
     group = copies[0].step_info.get("group") if copies else None
     if not isinstance(result, EvaluateResult):
         given = "" if result is None else f": got {shown(result)}, not an EvaluateResult"
         text = f"it has no result{given}"
-        report.add("no result", text, rollout_id)
+        report.append(Misfit("no result", text, rollout_id))
         return AlignedRollout(rollout_id, copies, None, False, group, text)
     if steps is not None:
         placed, misfits = place_outputs(result.step_outputs or (), places)
@@ -243,7 +241,9 @@ def _mask_failed(rollout: AlignedRollout, report: AlignmentReport) -> None:
     if error is not None and rollout.is_score_valid:
         rollout.is_score_valid = False
         rollout.error = f"the episode ended with an error: {error}"
-        report.add("failed episode", f"its score doesn't count: {rollout.error}", rollout.id)
+        report.append(
+            Misfit("failed episode", f"its score doesn't count: {rollout.error}", rollout.id)
+        )
 
 
 def _places(
@@ -254,11 +254,11 @@ def _places(
         number, name = step.step_info.get("assistant_turn_index"), step.step_info.get("step_id")
         if type(number) is not int:
             text = f"`assistant_turn_index` of step {place} must be an int, got {shown(number)}"
-            report.add("step without a number", text, rollout_id)
+            report.append(Misfit("step without a number", text, rollout_id))
             number = None
         if name is not None and not isinstance(name, str):
             text = f"`step_id` of step {place} must be a string, got {shown(name)}"
-            report.add("step id that is not text", text, rollout_id)
+            report.append(Misfit("step id that is not text", text, rollout_id))
             name = None
         names.append((number, name))
     return places_of(names)

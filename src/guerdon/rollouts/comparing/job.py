@@ -21,7 +21,7 @@ from guerdon.rollouts.comparing.changes import (
 )
 from guerdon.rollouts.comparing.comparison import Comparison, ComparisonReport
 from guerdon.rollouts.scoring.execution import Interrupts
-from guerdon.rollouts.scoring.job import PROGRESS_SECONDS, ScoringJob, ScoringPipeline
+from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.scorers import FunctionScorer, RubricScorer
 from guerdon.rubrics.composer import RubricComposer
@@ -72,7 +72,8 @@ class ComparisonJob:
         """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
 
         Args:
-            progress: Called now and then with the number of finished rows and of bytes read.
+            progress: Called after each rollout, or group, with the number of finished rows and of
+                bytes read.
 
         Raises:
             LoadError: A reward can't be loaded.
@@ -138,7 +139,7 @@ def _compare(
     progress: Callable[[int, int], None] | None,
 ) -> bool:
     """Score all batches with both rewards; returns whether ctrl-C ended it."""
-    read, reported = 0, 0.0
+    read = 0
     with Interrupts() as interrupts:
         try:
             while not interrupts.requested:
@@ -150,8 +151,7 @@ def _compare(
                 for (row, part), (row_after, _) in zip(one, other, strict=True):
                     comparison.add(row, row_after, part)
                 read += sum(len(line) for _, line in lines)
-                if progress is not None and perf_counter() - reported > PROGRESS_SECONDS:
-                    reported = perf_counter()
+                if progress is not None:
                     progress(comparison.rows, read)
         except KeyboardInterrupt:
             return True

@@ -14,12 +14,11 @@ from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observations import content_of, first_messages
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of
+from guerdon.services.chat_model import NO_KEY
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["OpenAIPolicy"]
 
-# Sent to a server without keys, because the client requires one.
-NO_KEY = "none"
 # Seconds that the client may wait before a retry.
 RETRY_S = 8.0
 # The fields of an assistant's message that the next request may contain.
@@ -50,16 +49,15 @@ class OpenAIPolicy:
             endpoint needs none.
         client: An ``openai.AsyncOpenAI`` to use instead; it isn't closed here, and keeps its own
             key, address and retries.
-        temperature: The sampling temperature, in [0, 2]; by default the endpoint's.
-        logprobs: Whether to request the log-probabilities of the tokens. The output then has a
-            list of ``{"token", "logprob"}``, with ``top_logprobs`` if those were requested.
         tool_choice: ``"auto"``, ``"required"``, ``"none"`` or a tool; only used if there are tools.
         system: Instructions, added to a conversation that doesn't begin with any.
         timeout: Seconds that one attempt may take; all attempts together may take as long for
             each, and a few seconds for the pauses between them.
         max_retries: The number of retries, at least 0.
         to_action: Returns the action of the assistant's `Message`.
-        **request: Further parameters of the request, such as ``max_tokens``, ``top_p``, ``seed``.
+        **request: Further parameters of the request, such as ``temperature``, ``max_tokens``,
+            ``top_p``, ``seed``. With ``logprobs=True`` the output has a list of ``{"token",
+            "logprob"}``, with ``top_logprobs`` if those were requested.
 
     Raises:
         InvalidArgumentError: An argument is invalid, or there is no key.
@@ -73,8 +71,6 @@ class OpenAIPolicy:
         base_url: str | None = None,
         api_key: str | None = None,
         client: Any = None,
-        temperature: float | None = None,
-        logprobs: bool = False,
         tool_choice: Any = None,
         system: str | None = None,
         timeout: float = 60.0,
@@ -94,10 +90,6 @@ class OpenAIPolicy:
         self._to_action = to_action or action_of
         self._owns_client = client is None
         self._request = {**request, "timeout": check_seconds("timeout", timeout)}
-        if temperature is not None:
-            self._request["temperature"] = temperature
-        if logprobs:
-            self._request["logprobs"] = True
         self._limit = (timeout + RETRY_S) * (max_retries + 1)
         self._client = client if client is not None else _connect(base_url, api_key, max_retries)
 
@@ -134,8 +126,10 @@ class OpenAIPolicy:
             raise PolicyError(f"{self.model} returned no answer: {_describe(error)}") from error
         try:
             choice = self._choice(completion)
-            message, logprobs = _message(choice.message, self.model), _logprobs(choice)
+            message = _message(choice.message, self.model)
             action = self._to_action(message)
+            tokens = getattr(getattr(choice, "logprobs", None), "content", None)
+            logprobs = None if tokens is None else [_token(token) for token in tokens]
         except (AttributeError, TypeError, ValueError, LookupError) as error:
             raise PolicyError(
                 f"the answer of {self.model} is invalid: {_describe(error)}"
@@ -214,11 +208,6 @@ def _info(completion: Any) -> dict[str, Any]:
         "model": getattr(completion, "model", None),
     }
     return {name: value for name, value in info.items() if value is not None}
-
-
-def _logprobs(choice: Any) -> list[dict[str, Any]] | None:
-    tokens = getattr(getattr(choice, "logprobs", None), "content", None)
-    return None if tokens is None else [_token(token) for token in tokens]
 
 
 def _token(token: Any) -> dict[str, Any]:

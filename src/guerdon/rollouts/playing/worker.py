@@ -226,11 +226,11 @@ class RLRolloutWorker:
             own.messages = list(record.messages)
             episodes.append(self._play(own, reset))
         # Exceptions are raised after all have ended, so that none is left running.
-        records = await asyncio.gather(*episodes, return_exceptions=True)
-        failures = [record for record in records if isinstance(record, BaseException)]
-        if failures:
-            raise failures[0]
-        return [record for record in records if isinstance(record, RolloutRecord)]
+        records: list[Any] = await asyncio.gather(*episodes, return_exceptions=True)
+        for record in records:
+            if isinstance(record, BaseException):
+                raise record
+        return records
 
     def run_sync(
         self, task: str | Mapping[str, Any] | None = None, **options: Any
@@ -374,7 +374,6 @@ class _Episode:
         self._result: StepResult[Any] = StepResult(None)
         self._content: Any = None  # of the result's observation, as JSON
         self._reset_metadata: dict[str, Any] = {}
-        self._turns = 0  # of the assistant, in the whole conversation
 
     async def play(self, reset: Mapping[str, Any]) -> None:
         """Play the episode to its end.
@@ -412,17 +411,18 @@ class _Episode:
         self._content = content_of(self._result.observation)
         if includes == "always" or (includes == "auto" and only_instructions):
             self._show(None)
-        self._turns = record.first_turn = sum(each.role == "assistant" for each in messages)
+        record.first_turn = sum(each.role == "assistant" for each in messages)
 
     async def _turn(self) -> Ending | None:
         """Let the policy decide, and take the step; return how the episode ends with it, if so."""
         record, worker = self._record, self._worker
-        self._doing = f"the policy at step {self._turns}"
+        turn = record.first_turn + len(record.steps)
+        self._doing = f"the policy at step {turn}"
         output = await self._decide()
-        self._doing = f"step {self._turns}"
-        message = _message(output, self._turns)
+        self._doing = f"step {turn}"
+        message = _message(output, turn)
         record.messages.append(message)
-        step = self._open_step(output)
+        step = self._open_step(output, turn)
         action = output.action
         if worker.to_action is not None and not _terminates(action):
             action = worker.to_action(action)
@@ -455,9 +455,9 @@ class _Episode:
             raise PolicyError(f"get_action must be async, got {asking!r:.60} from it")
         return _checked(await _within(asking, worker.policy_timeout))
 
-    def _open_step(self, output: PolicyOutput) -> StepData:
+    def _open_step(self, output: PolicyOutput, turn: int) -> StepData:
         record = self._record
-        info: dict[str, Any] = {"assistant_turn_index": self._turns, "env_reward": None}
+        info: dict[str, Any] = {"assistant_turn_index": turn, "env_reward": None}
         if output.info:
             info["policy_info"] = as_json(output.info)
         if record.group is not None:
@@ -475,7 +475,6 @@ class _Episode:
             step_info=info,
         )
         record.steps.append(step)
-        self._turns += 1
         self._is_stepping = True
         return step
 
@@ -560,20 +559,14 @@ def _message(output: PolicyOutput, turn: int) -> Message:
     """The assistant's message: the policy's own, or one made from its output."""
     if output.message is not None:
         return output.message
-    calls = [
-        {
-            "id": call.get("id") or f"call_{turn}_{number}",
-            "type": "function",
-            "function": {"name": call.get("name"), "arguments": _as_text(call.get("arguments"))},
-        }
-        for number, call in enumerate(calls_of(output.action))
-    ]
+    calls = []
+    for number, call in enumerate(calls_of(output.action)):
+        arguments = call.get("arguments")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(as_json(arguments or {}), ensure_ascii=False)
+        function = {"name": call.get("name"), "arguments": arguments}
+        name = call.get("id") or f"call_{turn}_{number}"
+        calls.append({"id": name, "type": "function", "function": function})
     if not calls:
         return Message(role="assistant", content=output.raw_output)
     return Message(role="assistant", content=output.raw_output or None, tool_calls=calls)
-
-
-def _as_text(arguments: Any) -> str:
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps(as_json(arguments or {}), ensure_ascii=False)

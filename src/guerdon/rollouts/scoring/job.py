@@ -28,9 +28,6 @@ from guerdon.types.rollout import Rollout
 
 __all__ = ["ScoredRow", "ScoringJob", "ScoringPipeline", "ScoringReport"]
 
-# How often progress is reported.
-PROGRESS_SECONDS = 0.2
-
 # The parts of a breakdown for rollouts without the column, and for lines that can't be read.
 NO_VALUE = "(none)"
 UNREADABLE = "(unreadable)"
@@ -120,7 +117,7 @@ class ScoringJob:
         """Score all rows; ctrl-C ends the run early and keeps the finished rows.
 
         Args:
-            progress: Called now and then with the number of finished rows and of bytes
+            progress: Called about twice a second with the number of finished rows and of bytes
                 read.
 
         Raises:
@@ -248,18 +245,13 @@ class ScoringJob:
         report: ScoringReport,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        read, reported = 0, 0.0
-        try:
-            for chunk in chunks:
-                writer.write(chunk.encoded)
-                if chunk.summary is not None:
-                    report.summary.merge(chunk.summary)
-                report.scored += chunk.rows
-                read += chunk.read
-                if progress is not None and perf_counter() - reported > PROGRESS_SECONDS:
-                    reported = perf_counter()
-                    progress(report.resumed + report.scored, read)
-        finally:
+        read = 0
+        for chunk in chunks:
+            writer.write(chunk.encoded)
+            if chunk.summary is not None:
+                report.summary.merge(chunk.summary)
+            report.scored += chunk.rows
+            read += chunk.read
             if progress is not None:
                 progress(report.resumed + report.scored, read)
 
