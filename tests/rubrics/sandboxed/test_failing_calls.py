@@ -144,7 +144,7 @@ def test_a_worker_that_lies_gets_no_further_than_an_invalid_result(write, level)
     ("said", "error"),
     [
         ("{}", "its description: version: Field required"),
-        ('{"version": "guerdon-call/1", "mode": "both"}', "its description: mode"),
+        ('{"version": "guerdon-call/1", "parameters": 1}', "its description: parameters"),
         ("x" * (1 << 21), "its description has 2,097,152 bytes"),
     ],
     ids=["empty", "mode", "long"],

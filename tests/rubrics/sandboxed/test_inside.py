@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from guerdon.errors import InvalidArgumentError, LoadError
+from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
 from guerdon.rubrics.sandboxed.inside import load
 from guerdon.rubrics.sandboxed.messages import VERSION, Description, read_reply, write_call
 from guerdon.rubrics.sandboxed.source import RewardSource, find_source
@@ -32,7 +33,7 @@ def test_a_call_is_answered():
     [result] = read_reply(callee.answer(job(ground_truth="42")), 1)
     assert result.score == 1.0
     told = described(callee)
-    assert (told.name, told.mode, told.ground_truth) == ("r", "pointwise", "ground_truth")
+    assert (told.name, told.parameters.ground_truth) == ("r", "ground_truth")
 
 
 def test_what_is_no_call_is_refused():
@@ -40,7 +41,6 @@ def test_what_is_no_call_is_refused():
     for data, said in [
         (b"nothing", "refused the call: the call: Invalid JSON"),
         (job(version="guerdon-call/9"), "its version is 'guerdon-call/9'; this guerdon uses"),
-        (job(rollouts=[]), "the function takes one rollout, not 0"),
         (job(more=1), "more: Extra inputs"),
     ]:
         with pytest.raises(InvalidArgumentError, match=said):
@@ -81,18 +81,17 @@ def test_a_result_whose_own_class_raises_is_invalid():
     assert (result.score, "KeyError: 'mine'" in result.error) == (None, True)
 
 
-def test_an_async_function_keeps_its_loop_where_that_was_asked_for():
+@pytest.mark.parametrize(("reuse", "score"), [(True, 2.0), (False, 1.0)])
+def test_eval_sandbox_with_reuse_keeps_the_event_loop(reuse, score):
     text = (
         "import asyncio\nloops = []\n"
         "async def r(messages):\n"
         "    loops.append(asyncio.get_running_loop())\n"
         "    return float(sum(loop is loops[0] for loop in loops))"
     )
-    for keep, score in [(True, 2.0), (False, 1.0)]:
-        callee = loaded(text, keep_loop=keep)
-        callee.answer(job())
-        assert read_reply(callee.answer(job()), 1)[0].score == score
-        callee.close()
+    with EvalSandbox(RewardSource(text, "r"), level="process", reuse=reuse) as sandbox:
+        sandbox.evaluate(MESSAGES)
+        assert sandbox.evaluate(MESSAGES).score == score
 
 
 def test_a_factory_makes_the_reward_also_where_the_mode_is_said():

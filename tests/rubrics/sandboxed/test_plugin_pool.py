@@ -3,10 +3,11 @@
 import pytest
 
 from guerdon.errors import InvalidArgumentError, LoadError, SandboxError
-from guerdon.rubrics.sandboxed.engines import PluginPool, Pooled
+from guerdon.rubrics.sandboxed.engines import PluginPool
 from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
 from guerdon.rubrics.sandboxed.source import RewardSource
 from guerdon.sandbox import opening
+from guerdon.sandbox.local_sandbox import LocalSandbox
 from guerdon.sandbox.opening import open_sandbox
 from guerdon.sandbox.protocol import Execution, Limits
 
@@ -100,16 +101,14 @@ def test_a_sandbox_without_guerdon_is_named_and_closed():
     assert sandbox.closed
 
 
-def test_a_sandbox_that_fails_is_told_in_the_answer(monkeypatch):
-    monkeypatch.setattr(PluginPool, "_describe", lambda self: b"")
-    pool = PluginPool(Broken(SandboxError("no luck")), b"", limits=Limits())
-    engine = Pooled(pool, None, limits=Limits(), workers=1)
-    [result] = engine.run([[]], None, {})
-    assert result.error == "sandbox_error: the sandbox failed: no luck"
+def test_eval_sandbox_reports_a_plug_in_that_fails_in_the_result(offered, monkeypatch):
+    with EvalSandbox(SOURCE, level="plugged") as sandbox:
+        broken = Broken(SandboxError("no luck"))
+        monkeypatch.setattr(LocalSandbox, "run", lambda self, program, **given: broken.run(program))
+        assert sandbox.evaluate(CHAT).error == "sandbox_error: the sandbox failed: no luck"
 
 
-def test_an_answer_that_is_garbled_is_no_answer(monkeypatch):
-    monkeypatch.setattr(PluginPool, "_describe", lambda self: b"")
+def test_plugin_pool_returns_no_answer_that_is_garbled(monkeypatch):
     monkeypatch.setattr("secrets.token_hex", lambda count: "marker")
     pool = PluginPool(Broken(Execution("ok", 0, stdout="a\nmarker%%")), b"", limits=Limits())
     answer = pool.call(b"")

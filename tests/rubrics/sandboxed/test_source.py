@@ -32,7 +32,7 @@ def test_a_module_is_found_without_running_it(write, tmp_path, monkeypatch):
     write(BOMB, "mine_package/__init__.py")
     write(BOMB, "mine_package/inner.py")
     found = find_source("mine_package.inner:reward")
-    assert found.reward.place.folders == (str(tmp_path / "mine_package"),)
+    assert found.reward.folders == (str(tmp_path / "mine_package"),)
     assert str(tmp_path / "mine_package") in found.read
     assert str(tmp_path) not in {*found.read, *found.path}
     assert "mine_package" not in sys.modules
@@ -42,15 +42,15 @@ def test_a_single_file_that_is_a_module_is_handed_over_as_text(write, tmp_path, 
     monkeypatch.chdir(tmp_path)
     write(BOMB, "mine_single.py")
     found = find_source("mine_single:reward")
-    assert found.reward.place.text == BOMB
+    assert found.reward.text == BOMB
     assert "mine_single" not in sys.modules
 
 
 def test_what_is_installed_needs_no_place():
-    assert find_source("guerdon.rubrics:NumericAnswer").reward.place is None
-    assert find_source("json:loads").reward.place is None
-    assert find_source("pytest:main").reward.place is None
-    assert find_source("sys:exit").reward.place is None
+    assert find_source("guerdon.rubrics:NumericAnswer").reward.module is None
+    assert find_source("json:loads").reward.module is None
+    assert find_source("pytest:main").reward.module is None
+    assert find_source("sys:exit").reward.module is None
 
 
 def test_guerdon_and_what_is_installed_may_be_read():

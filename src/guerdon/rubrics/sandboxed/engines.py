@@ -79,30 +79,31 @@ class InProcess:
         Raises:
             AsyncRubricError: The function is async and an event loop is running here.
         """
-        function = self._function
-        if function.is_async:
+        if self._function.is_async:
             with contextlib.suppress(RuntimeError):
                 asyncio.get_running_loop()
                 raise AsyncRubricError(
-                    f"{function.__name__} is async, and an event loop is running here already; "
-                    "await evaluate_async or evaluate_batch_async"
+                    f"{self._function.__name__} is async, and an event loop is running here "
+                    "already; await evaluate_async or evaluate_batch_async"
                 )
-        batch = function.mode == "batch"
-        found = function.evaluate(rollouts if batch else rollouts[0], ground_truth, others)
-        if function.is_async:
-            found = asyncio.run(found)
-        return found if batch else [found]
+            return asyncio.run(self.run_async(rollouts, ground_truth, others))
+        return self._results(self._evaluate(rollouts, ground_truth, others))
 
     async def run_async(
         self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]
     ) -> Results:
         """The same without blocking the event loop."""
-        function = self._function
-        if not function.is_async:
+        if not self._function.is_async:
             return await anyio.to_thread.run_sync(self.run, rollouts, ground_truth, others)
-        batch = function.mode == "batch"
-        found = await function.evaluate(rollouts if batch else rollouts[0], ground_truth, others)
-        return found if batch else [found]
+        return self._results(await self._evaluate(rollouts, ground_truth, others))
+
+    def _evaluate(self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]) -> Any:
+        batch = self._function.mode == "batch"
+        given = rollouts if batch else rollouts[0]
+        return self._function.evaluate(given, ground_truth, others)
+
+    def _results(self, found: Any) -> Results:
+        return found if self._function.mode == "batch" else [found]
 
     def close(self) -> None:
         """Nothing runs."""
@@ -149,13 +150,22 @@ sys.__stdout__.flush()
         self.name = sandbox.name
         self.promise = sandbox.promise
         try:
-            self.description = self._describe()
+            answer = self.call(None)
         except BaseException:
             self.close()
             raise
+        if answer.content is None:
+            self.close()
+            last = answer.execution.stderr.strip().rpartition("\n")[2]
+            raise SandboxError(
+                f"{self.name}: the function could not be loaded; is guerdon installed in that "
+                f"sandbox? {last}".rstrip(),
+                execution=answer.execution,
+            )
+        self.description = answer.content
 
-    def call(self, job: bytes) -> Answer:
-        """Run a call."""
+    def call(self, job: bytes | None) -> Answer:
+        """Run a call; without a job, it describes the reward."""
         marker, stdin = self._job(job)
         execution = self._sandbox.run(self.WRAPPER, stdin=stdin, limits=self._wider)
         return self._read(execution, marker)
@@ -170,19 +180,6 @@ sys.__stdout__.flush()
         """End all that runs."""
         self._sandbox.close()
 
-    def _describe(self) -> bytes:
-        marker, stdin = self._job(None)
-        execution = self._sandbox.run(self.WRAPPER, stdin=stdin, limits=self._wider)
-        answer = self._read(execution, marker)
-        if answer.content is None:
-            last = answer.execution.stderr.strip().rpartition("\n")[2]
-            raise SandboxError(
-                f"{self.name}: the function could not be loaded; is guerdon installed in that "
-                f"sandbox? {last}".rstrip(),
-                execution=answer.execution,
-            )
-        return answer.content
-
     def _job(self, job: bytes | None) -> tuple[str, bytes]:
         marker = secrets.token_hex(16)
         coded = None if job is None else base64.b64encode(job).decode()
@@ -193,7 +190,8 @@ sys.__stdout__.flush()
         before, found, after = execution.stdout.rpartition(f"\n{marker}")
         execution = replace(execution, stdout=before if found else execution.stdout)
         if len(execution.stdout) + len(execution.stderr) > self._limits.output_bytes:
-            return Answer(None, replace(execution, ending="output_limit"))
+            limit = f"it printed more than {self._limits.output_bytes:,} bytes"
+            return Answer(None, replace(execution, ending="output_limit", detail=limit))
         if not found:
             return Answer(None, execution)
         try:
@@ -208,16 +206,13 @@ class Pooled:
     Args:
         pool: The workers.
         found: What they load, for hints.
-        limits: What each call may use, for error messages.
         workers: How many there are.
     """
 
     sends = True
 
-    def __init__(
-        self, pool: FunctionPool | PluginPool, found: Found, *, limits: Limits, workers: int
-    ) -> None:
-        self._pool, self._found, self._limits = pool, found, limits
+    def __init__(self, pool: FunctionPool | PluginPool, found: Found, *, workers: int) -> None:
+        self._pool, self._found = pool, found
         self.parallel = workers
         self.level, self.promise = pool.name, pool.promise
 
@@ -248,22 +243,19 @@ class Pooled:
     def _results(self, answer: Answer, count: int) -> Results:
         execution = answer.execution
         if answer.content is None or execution.ending != "ok":
-            results = _invalid(failure_of(execution, self._limits), count)
+            results = _invalid(failure_of(execution), count)
         else:
             try:
                 results = read_reply(answer.content, count)
             except InvalidArgumentError as error:
                 results = _invalid(str(error), count)
         for result in results:
-            if result.log is not None:  # the sandbox captures what was printed, not the worker
-                result.log = None
-            missing = _NOT_FOUND.match(result.error) if result.error is not None else None
-            hint = self._found.hint(missing[1]) if missing else None
-            if hint is not None:
+            missing = _NOT_FOUND.match(result.error or "")
+            if missing and (hint := self._found.hint(missing[1])):
                 result.error = f"{result.error}; {hint}"
-        log = printed(execution)
-        if log is not None and results:
-            results[0].log = log
+            result.log = None  # the sandbox captures what was printed, not the worker
+        if results:
+            results[0].log = printed(execution)
         return results
 
 
@@ -308,7 +300,13 @@ def open_engine(
                 path=found.path,
             )
         except SandboxError as error:
-            raise _ended_while_loading(error, found, limits) from error
+            ended = error.execution
+            if ended is None or ended.ending == "sandbox_error":
+                raise
+            # The reward ended its process while it was loaded.
+            spec = found.reward.spec
+            why = f"{spec}: importing it: {failure_of(ended)}"
+            raise LoadError(why, spec=spec, traceback=printed(ended)) from error
     else:
         if reuse:
             raise InvalidArgumentError(
@@ -317,22 +315,12 @@ def open_engine(
         read = [str(each) for each in allow_read]
         sandbox = open_plug_in(level, workers=workers, limits=limits, allow_read=read)
         pool = PluginPool(sandbox, config, limits=limits, path=found.path)
-    engine = Pooled(pool, found, limits=limits, workers=workers)
     try:
-        return engine, _accepted(pool.description, found), None
+        description = _accepted(pool.description, found)
     except BaseException:
-        engine.close()
+        pool.close()
         raise
-
-
-def _ended_while_loading(error: SandboxError, found: Found, limits: Limits) -> Exception:
-    """The error of a reward that ended its process while it was loaded."""
-    ended = error.execution
-    if ended is None or ended.ending == "sandbox_error":
-        return error
-    spec = found.reward.spec
-    why = failure_of(ended, limits)
-    return LoadError(f"{spec}: importing it: {why}", spec=spec, traceback=printed(ended))
+    return Pooled(pool, found, workers=workers), description, None
 
 
 def _accepted(data: bytes, found: Found) -> Description:
@@ -365,39 +353,33 @@ def _invalid(why: str, count: int) -> Results:
     return [EvaluateResult(is_score_valid=False, error=why) for _ in range(count)]
 
 
-def failure_of(execution: Execution, limits: Limits) -> str:
+def failure_of(execution: Execution) -> str:
     """Why a call returned no result, in a line; its first word is for counting.
 
     Example:
-        >>> from guerdon.sandbox import Execution, Limits
-        >>> failure_of(Execution("timeout"), Limits(seconds=5))
+        >>> from guerdon.sandbox import Execution
+        >>> failure_of(Execution("timeout", detail="it was not done within 5 s"))
         'timeout: it was not done within 5 s'
-        >>> failure_of(Execution("ok", exit_code=0), Limits())
+        >>> failure_of(Execution("ok", exit_code=0))
         'exited: it ended its process (exit code 0) before it had returned a result'
-        >>> failure_of(Execution("signal", exit_code=-11), Limits())
+        >>> failure_of(Execution("signal", exit_code=-11))
         'signal: SIGSEGV (11), it ended before it had returned a result'
 
     Args:
         execution: How it ended.
-        limits: What it could use.
     """
-    code, ending = execution.exit_code, execution.ending
-    reasons = {
-        "sandbox_error": "no reason is known",
-        "timeout": f"it was not done within {limits.seconds:g} s",
-        "memory": f"it used more than {limits.memory_bytes / (1 << 20):g} MiB",
-        "output_limit": f"it printed more than {limits.output_bytes:,} bytes",
-    }
-    if ending in reasons:
-        failed = "the sandbox failed: " if ending == "sandbox_error" else ""
-        return f"{ending}: {failed}{execution.detail or reasons[ending]}"
+    code, ending, detail = execution.exit_code, execution.ending, execution.detail
+    if ending == "sandbox_error":
+        return f"sandbox_error: the sandbox failed: {detail or 'no reason is known'}"
+    if ending in ("timeout", "memory", "output_limit"):
+        return f"{ending}: {detail or 'it reached a limit'}"
     if ending == "signal" and code is not None:
         names = {each.value: each.name for each in signal.Signals}
         name = names.get(-code, "a signal without a name")
         return f"signal: {name} ({-code}), it ended before it had returned a result"
     if code is None or code < 0:
         reason = "it ended its process before it had returned a result"
-        return f"exited: {execution.detail or reason}"
+        return f"exited: {detail or reason}"
     return f"exited: it ended its process (exit code {code}) before it had returned a result"
 
 

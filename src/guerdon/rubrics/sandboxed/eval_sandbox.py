@@ -55,7 +55,7 @@ class SandboxedFunction(RewardFunction):
 
     def __init__(self, description: Description, evaluate: Callable[..., Any]) -> None:
         self.function = evaluate
-        self.mode = description.mode
+        self.mode = description.parameters.mode
         self.is_async = False
         self.is_rubric = description.is_rubric
         self.parameters = description.parameters
@@ -139,6 +139,8 @@ class EvalSandbox:
         parameters: Its parameters.
         is_rubric: Whether it is made of a rubric.
         fingerprint: Of the function or the rubric; the same at every level.
+        function: A reward function whose calls run here, for `FunctionScorer`, `score_rollouts`,
+            `as_rubric` and the like.
 
     Raises:
         LoadError: It can't be loaded, or what it requires isn't installed.
@@ -179,26 +181,11 @@ class EvalSandbox:
         self.level = self._engine.level
         self.promise = self._engine.promise
         self.name = description.name
-        self.mode = description.mode
+        self.mode = description.parameters.mode
         self.is_rubric = description.is_rubric
         self.fingerprint = description.fingerprint
         self.parameters: Parameters = description.parameters
-        self._function = own or SandboxedFunction(description, self._evaluate)
-
-    @property
-    def function(self) -> RewardFunction:
-        """A reward function whose calls run here, for `FunctionScorer`, `as_rubric` and the like.
-
-        Example:
-            >>> from guerdon import EvalSandbox, Rollout, score_rollouts
-            >>> from guerdon.rubrics import RewardSource
-            >>> source = RewardSource("def brief(messages): return 1 / len(messages)", "brief")
-            >>> rollout = Rollout.from_row({"messages": [{"role": "assistant", "content": "42"}]})
-            >>> with EvalSandbox(source, level="process") as sandbox:
-            ...     [row["score"] for row in score_rollouts(sandbox.function, [rollout])]
-            [1.0]
-        """
-        return self._function
+        self.function = own or SandboxedFunction(description, self._evaluate)
 
     def evaluate(self, messages: Any, ground_truth: Any = None, **kwargs: Any) -> EvaluateResult:
         """Score one conversation; a function of batches scores it as a batch of one.
@@ -214,7 +201,7 @@ class EvalSandbox:
             InvalidArgumentError: The messages are invalid, or JSON can't represent an argument.
             SandboxError: It is closed.
         """
-        return self._run(self._one(messages, ground_truth, kwargs))[0]
+        return self._engine.run(*self._one(messages, ground_truth, kwargs))[0]
 
     async def evaluate_async(
         self, messages: Any, ground_truth: Any = None, **kwargs: Any
@@ -294,17 +281,14 @@ class EvalSandbox:
         """As a `RewardFunction` is called."""
         if self.mode == "batch":
             return self._run_each(self._several(messages, ground_truth, others))
-        return self._run(self._one(messages, ground_truth, others))[0]
-
-    def _run(self, call: _Call) -> list[EvaluateResult]:
-        return self._engine.run(*call)
+        return self._engine.run(*self._one(messages, ground_truth, others))[0]
 
     def _run_each(self, calls: list[_Call]) -> list[EvaluateResult]:
         found: list[list[EvaluateResult] | None] = [None] * len(calls)
         try:
             if self._engine.parallel == 1 or len(calls) < 2:
                 for place, call in enumerate(calls):
-                    found[place] = self._run(call)
+                    found[place] = self._engine.run(*call)
             else:
                 self._spread(calls, found)
         except KeyboardInterrupt:
@@ -319,7 +303,7 @@ class EvalSandbox:
         """Run calls on all workers."""
         with ThreadPoolExecutor(min(self._engine.parallel, len(calls))) as executor:
             places: dict[Future[list[EvaluateResult]], int] = {
-                executor.submit(self._run, call): place for place, call in enumerate(calls)
+                executor.submit(self._engine.run, *call): place for place, call in enumerate(calls)
             }
             try:
                 for future in as_completed(places):
@@ -332,52 +316,42 @@ class EvalSandbox:
                 raise
 
     def _one(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> _Call:
-        given = self._messages(messages, "messages")
-        if self.mode == "batch":
-            truth = [self._truth(ground_truth, "ground_truth")]
-            return self._call([given], truth, others)
-        return self._call([given], self._truth(ground_truth, "ground_truth"), others)
+        given, truths = {"messages": messages}, {"ground_truth": ground_truth}
+        return self._calls(given, truths, others)[0]
 
     def _several(self, rollouts: Any, truths: Any, others: dict[str, Any]) -> list[_Call]:
         if not isinstance(rollouts, Sequence) or isinstance(rollouts, (str, bytes)):
             raise InvalidArgumentError(
                 f"`rollouts_messages` must be a list of conversations, got {shown(rollouts)}"
             )
-        given = [
-            self._messages(each, f"rollouts_messages[{place}]")
-            for place, each in enumerate(rollouts)
-        ]
-        truth = [
-            self._truth(each, f"ground_truths[{place}]")
-            for place, each in enumerate(_one_each(truths, len(given)))
-        ]
-        if self.mode == "batch":
-            return [self._call(given, truth, others)]
-        return [self._call([one], its, others) for one, its in zip(given, truth, strict=True)]
+        return self._calls(
+            {f"rollouts_messages[{place}]": each for place, each in enumerate(rollouts)},
+            {
+                f"ground_truths[{place}]": each
+                for place, each in enumerate(_one_each(truths, len(rollouts)))
+            },
+            others,
+        )
 
-    def _messages(self, messages: Any, where: str) -> list[Message]:
-        given = read_messages(messages, where)
-        if self._engine.sends:
-            check_messages(given, where)
-        return given
-
-    def _truth(self, ground_truth: Any, where: str) -> Any:
-        if self.parameters.ground_truth is None:  # the function doesn't take it
-            return None
-        if self._engine.sends:
-            check_json(ground_truth, where)
-        return ground_truth
-
-    def _call(
-        self, rollouts: list[list[Message]], ground_truth: Any, others: dict[str, Any]
-    ) -> _Call:
+    def _calls(
+        self, conversations: dict[str, Any], truths: dict[str, Any], others: dict[str, Any]
+    ) -> list[_Call]:
+        """Calls with arguments by their names in errors: one for each conversation, or for all."""
         if self._closed:
             raise SandboxError(f"the sandbox of {self.name} is closed")
+        if self.parameters.ground_truth is None:  # the function doesn't take it
+            truths = dict.fromkeys(truths)
+        given = {where: read_messages(each, where) for where, each in conversations.items()}
         taken = {name: value for name, value in others.items() if self.parameters.takes(name)}
         if self._engine.sends:
-            for name, value in taken.items():
-                check_json(value, name)
-        return _Call(rollouts, ground_truth, taken)
+            for where, messages in given.items():
+                check_messages(messages, where)
+            for where, value in (*truths.items(), *taken.items()):
+                check_json(value, where)
+        if self.mode == "batch":
+            return [_Call(list(given.values()), list(truths.values()), taken)]
+        pairs = zip(given.values(), truths.values(), strict=True)
+        return [_Call([messages], truth, taken) for messages, truth in pairs]
 
 
 def _one_each(ground_truths: Any, count: int) -> Sequence[Any]:

@@ -14,10 +14,10 @@ import io
 import sys
 import tokenize  # noqa: F401
 import traceback  # noqa: F401
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
@@ -30,7 +30,6 @@ from guerdon.rubrics.sandboxed.messages import (
     VERSION,
     Call,
     Description,
-    Place,
     RewardSpec,
     read_call,
     read_message,
@@ -42,36 +41,8 @@ from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import Message
 from guerdon.types.rollout import Rollout
 
-if TYPE_CHECKING:
-    import asyncio
-
-
-class Loop:
-    """An event loop for async rewards.
-
-    Args:
-        keep: Whether one serves all calls; otherwise each has its own.
-    """
-
-    def __init__(self, keep: bool) -> None:
-        self._keep = keep
-        self._runner: asyncio.Runner | None = None
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for it."""
-        import asyncio  # only if something is async
-
-        if not self._keep:
-            with asyncio.Runner() as runner:
-                return runner.run(work)
-        self._runner = self._runner or asyncio.Runner()
-        return self._runner.run(work)
-
-    def close(self) -> None:
-        """Close the loop that was kept."""
-        if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+# Runs what is async, and returns its result.
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class LoadedReward:
@@ -80,7 +51,7 @@ class LoadedReward:
     Args:
         description: What the host receives of it.
         reward: The reward; None if it could not be loaded.
-        loop: Where an async one runs; it is closed with the reward.
+        run: Runs what is async.
     """
 
     def __init__(
@@ -88,12 +59,12 @@ class LoadedReward:
         description: Description,
         reward: Rubric | RewardFunction | None = None,
         *,
-        loop: Loop | None = None,
+        run: Run | None = None,
     ) -> None:
         self.description = description.model_dump_json().encode()
         self._refused = description.refused
         self._reward = reward
-        self._loop = loop or Loop(False)
+        self._run = run
 
     def answer(self, job: bytes) -> bytes:
         """Answer a call.
@@ -112,12 +83,10 @@ class LoadedReward:
             call = read_call(job)
         except InvalidArgumentError as error:
             return write_refusal(str(error))
-        if mode_of(self._reward) == "pointwise" and len(call.rollouts) != 1:
-            return write_refusal(f"the function takes one rollout, not {len(call.rollouts)}")
         if isinstance(self._reward, Rubric):
-            results = [_score_with_rubric(self._reward, call, self._loop)]
+            results = [_score_with_rubric(self._reward, call, self._run)]
         else:
-            results = _score_with_function(self._reward, call, self._loop)
+            results = _score_with_function(self._reward, call, self._run)
         try:
             return write_reply(results)
         except BaseException as error:  # such as what a property of its own class raises
@@ -132,23 +101,21 @@ class LoadedReward:
             read_call(write_call([messages], "42"))
             write_reply([EvaluateResult(score=1.0)])
 
-    def close(self) -> None:
-        """Close the event loop that it has kept; a process that ends need not."""
-        self._loop.close()
 
-
-def _score_with_function(function: RewardFunction, call: Call, loop: Loop) -> list[EvaluateResult]:
+def _score_with_function(
+    function: RewardFunction, call: Call, run: Run | None
+) -> list[EvaluateResult]:
     given = call.rollouts if function.mode == "batch" else call.rollouts[0]
     try:
         found = function.evaluate(given, call.ground_truth, call.others)
-        if function.is_async:
-            found = loop.run(found)
+        if run is not None:
+            found = run(found)
     except BaseException as error:  # also a cancellation: here it is the function's own
         return [failed(error) for _ in call.rollouts]
     return found if function.mode == "batch" else [found]
 
 
-def _score_with_rubric(rubric: Rubric, call: Call, loop: Loop) -> EvaluateResult:
+def _score_with_rubric(rubric: Rubric, call: Call, run: Run | None) -> EvaluateResult:
     """Replay a rubric; the error of a failure names the step and the rubric."""
     columns = call.others
     if call.ground_truth is not None:
@@ -157,8 +124,8 @@ def _score_with_rubric(rubric: Rubric, call: Call, loop: Loop) -> EvaluateResult
     try:
         rollout = Rollout.from_row({**columns, "messages": call.rollouts[0]})
         first = rollout.first_turn
-        if (rubric._traits or rubric._look()).is_async:
-            loop.run(replay_async(rubric, rollout.steps, done))
+        if run is not None:
+            run(replay_async(rubric, rollout.steps, done))
         else:
             replay(rubric, rollout.steps, done)
     except BaseException as error:  # as above
@@ -186,9 +153,12 @@ def load(config: bytes) -> LoadedReward:
         if isinstance(sys.stdout, io.TextIOWrapper):  # keeps what a killed call has printed
             sys.stdout.reconfigure(line_buffering=True)
         reward = load_function(wanted)
+        run = None
         if reward._look().is_async if isinstance(reward, Rubric) else reward.is_async:
-            import asyncio  # noqa: F401  (once, not in each call; most rewards need none of it)
-        return LoadedReward(describe(reward), reward, loop=Loop(wanted.keep_loop))
+            import asyncio  # here, not in each call; most rewards need none of it
+
+            run = asyncio.Runner().run if wanted.keep_loop else asyncio.run
+        return LoadedReward(describe(reward), reward, run=run)
     except LoadError as error:
         return LoadedReward(_refusal(error))
     except BaseException as error:  # such as a KeyboardInterrupt that a file raises
@@ -209,57 +179,55 @@ def load_function(wanted: RewardSpec) -> Rubric | RewardFunction:
         from guerdon.rubrics.sandboxed.source import check_requirements
 
         check_requirements(wanted.requirements, spec)
-    if wanted.text is not None:
+    named = spec
+    if wanted.module is not None:
+        sys.meta_path.insert(0, _Placed(wanted))
+    elif wanted.text is not None:
         file = wanted.file or "<reward>"
         module = module_of_text(wanted.text, file, spec, digest=wanted.digest)
         return _reward(object_in(module, spec), spec, wanted.mode)
-    if wanted.place is not None:
-        sys.meta_path.insert(0, _Placed(wanted.place))
+    elif wanted.file is not None:
+        named = f"{wanted.file}:{split_spec(spec)[1]}"
     if wanted.folder is not None and wanted.folder not in sys.path:
         sys.path.insert(0, wanted.folder)
-    named = spec if wanted.file is None else f"{wanted.file}:{split_spec(spec)[1]}"
     return _reward(load_object(named), spec, wanted.mode)
 
 
-class _Placed:
-    """Finds one top-level module whose folder can't be listed, so that ``sys.path`` is no help."""
+class _Placed(importlib.abc.ExecutionLoader):
+    """Finds one top-level module whose folder can't be listed, so that ``sys.path`` is no help.
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    It also loads that of a single file, whose text was sent.
+    """
+
+    def __init__(self, wanted: RewardSpec) -> None:
+        self._wanted = wanted
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The module's spec; None of every other."""
-        place = self._place
-        if name != place.name:
+        wanted = self._wanted
+        if name != wanted.module:
             return None
-        if place.file is None:
+        if wanted.file is None:
             spec = ModuleSpec(name, None, is_package=True)
-            spec.submodule_search_locations = list(place.folders)
+            spec.submodule_search_locations = list(wanted.folders)
             return spec
         return importlib.util.spec_from_file_location(
             name,
-            place.file,
-            loader=None if place.text is None else _TextLoader(place),
-            submodule_search_locations=list(place.folders) or None,
+            wanted.file,
+            loader=None if wanted.text is None else self,
+            submodule_search_locations=list(wanted.folders) or None,
         )
 
-
-class _TextLoader(importlib.abc.ExecutionLoader):
-    """Loads a single file whose text was sent."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-
     def get_filename(self, fullname: str) -> str:
-        return str(self._place.file)
+        return str(self._wanted.file)
 
     def get_source(self, fullname: str) -> str:
-        return str(self._place.text)
+        return str(self._wanted.text)
 
     def exec_module(self, module: ModuleType) -> None:
-        setattr(module, DIGEST, self._place.digest)
+        setattr(module, DIGEST, self._wanted.digest)
         super().exec_module(module)
 
 
@@ -287,16 +255,11 @@ def mode_of(reward: Rubric | RewardFunction) -> Mode:
 def describe(reward: Rubric | RewardFunction) -> Description:
     """The description of a reward that has been loaded."""
     function = as_reward_function(reward)
-    takes = function.parameters
     return Description(
         version=VERSION,
         name=str(function.__name__)[:1000],
-        mode=function.mode,
         is_rubric=isinstance(reward, Rubric),
-        messages=takes.messages,
-        ground_truth=takes.ground_truth,
-        named=sorted(takes.named),
-        takes_all=takes.takes_all,
+        parameters=function.parameters,
         fingerprint=reward.fingerprint() if isinstance(reward, Rubric) else function.fingerprint,
     )
 

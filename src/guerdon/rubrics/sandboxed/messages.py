@@ -38,36 +38,18 @@ _UNWRITABLE = (PydanticSerializationError, ValueError, RecursionError)
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Place(BaseModel):
-    """Where a top-level module is that no folder of ``sys.path`` would give.
-
-    Attributes:
-        name: The module's.
-        file: Its file, or its ``__init__.py``; None of a namespace package.
-        folders: Where its submodules are; none of a single file.
-        text: The text of a single file.
-        digest: That of the file's bytes.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    file: str | None = None
-    folders: tuple[str, ...] = ()
-    text: str | None = None
-    digest: str | None = None
-
-
 class RewardSpec(BaseModel):
     """What a sandbox needs to load a reward.
 
     Attributes:
         version: That of the format.
         spec: What the user wrote; its last part is the name.
-        text: The file's text; None if it is imported.
+        text: The text of the file; None if it is read in the sandbox.
         file: The file name of the text, or the file to import.
         digest: That of the file's bytes.
-        place: Where the module of the spec is, if it wouldn't be found.
+        module: The top-level module of the spec, if it wouldn't be found. Then the file is its own,
+            or its ``__init__.py``; a namespace package has none.
+        folders: Where the submodules of the module are; none of a single file.
         folder: Put on ``sys.path``: that of the file, if it may be read.
         mode: The requested mode.
         requirements: To be checked inside, if that isn't this machine's Python.
@@ -81,7 +63,8 @@ class RewardSpec(BaseModel):
     text: str | None = None
     file: str | None = None
     digest: str | None = None
-    place: Place | None = None
+    module: str | None = None
+    folders: tuple[str, ...] = ()
     folder: str | None = None
     mode: Mode | None = None
     requirements: tuple[str, ...] = ()
@@ -97,12 +80,8 @@ class Description(BaseModel):
         traceback: That of the reward's own code.
         missing: The module that was not found, if that is why.
         name: The function's name.
-        mode: Its mode.
         is_rubric: Whether it is made of a rubric.
-        messages: The parameter that takes the conversations; see `Parameters`.
-        ground_truth: The one that takes the ground truth.
-        named: The names of all others.
-        takes_all: Whether it has ``**kwargs``.
+        parameters: What it takes.
         fingerprint: Of the function, or of the rubric: 16 hexadecimal digits.
     """
 
@@ -113,20 +92,9 @@ class Description(BaseModel):
     traceback: str | None = None
     missing: str | None = None
     name: str = Field(default="", max_length=1000)
-    mode: Mode = "pointwise"
     is_rubric: bool = False
-    messages: str | None = None
-    ground_truth: str | None = None
-    named: list[str] = Field(default_factory=list)
-    takes_all: bool = False
+    parameters: Parameters = Parameters("pointwise", None, None, frozenset(), False)
     fingerprint: str = Field(default="", pattern="^([0-9a-f]{16})?$")
-
-    @property
-    def parameters(self) -> Parameters:
-        """What the function takes."""
-        return Parameters(
-            self.mode, self.messages, self.ground_truth, frozenset(self.named), self.takes_all
-        )
 
 
 class Call(BaseModel):

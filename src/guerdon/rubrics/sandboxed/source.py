@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
 import shlex
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from guerdon._loading import file_digest, split_spec
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.rubrics.functions.function import Mode
-from guerdon.rubrics.sandboxed.messages import VERSION, Place, RewardSpec
+from guerdon.rubrics.sandboxed.messages import VERSION, RewardSpec
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -28,7 +29,7 @@ __all__ = ["RewardSource"]
 TEXT_FILE = "<reward>"
 
 _GUERDON = Path(__file__).resolve().parents[2]
-_INSTALLED = {"site-packages", "dist-packages"}
+_STDLIB = sysconfig.get_path("stdlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Found:
             missing: The module's name; None if a relative import failed.
         """
         folder = self.folder
-        if folder is None or (self.reward.text is None and self.reward.place is None):
+        if folder is None or (self.reward.text is None and self.reward.module is None):
             return None
         if missing is not None and not missing.partition(".")[0].isidentifier():
             return None  # the sandbox may report anything
@@ -123,7 +124,11 @@ def wanted_of(spec: str | RewardSource, mode: Mode | None, **more: Any) -> Rewar
         LoadError: The text can't be encoded.
     """
     if isinstance(spec, RewardSource):
-        more |= {"text": _checked_text(spec.text, spec.spec), "file": TEXT_FILE}
+        try:
+            spec.text.encode()
+        except UnicodeEncodeError as error:
+            raise _syntax_error(spec.spec, error) from None
+        more |= {"text": spec.text, "file": TEXT_FILE}
         spec = spec.spec
     return RewardSpec(version=VERSION, spec=spec, mode=mode, **more)
 
@@ -153,7 +158,12 @@ def find_source(
         LoadError: There is no such file or module.
         InvalidArgumentError: A path of `allow_read` doesn't exist.
     """
-    allowed = [_existing(each) for each in allow_read]
+    allowed = []
+    for given in allow_read:
+        path = Path(given).expanduser()
+        if not path.exists():
+            raise InvalidArgumentError(f"`allow_read` contains {str(given)!r}, which doesn't exist")
+        allowed.append(path.resolve())
     fields: dict[str, Any] = {"keep_loop": keep_loop}
     code: list[Path] = []
     folder = None
@@ -164,36 +174,28 @@ def find_source(
         find = _find_file if source.endswith(".py") else _find_module
         found, code, folder = find(spec, source, allowed)
         fields |= found
-    path = []
-    for entry in dict.fromkeys(map(Path, filter(None, sys.path))):
-        if _INSTALLED & set(entry.parts) or entry == _GUERDON.parent or _within(entry, allowed):
-            path.append(entry)
-    if _GUERDON.parent not in path:
-        path.append(_GUERDON.parent)
-    installed = [each for each in path if _INSTALLED & set(each.parts)]
-    everything = dict.fromkeys([*installed, _GUERDON, *code, *allowed])
-    read = tuple(str(each) for each in everything if each.exists())
-    return Found(wanted_of(spec, mode, **fields), read, tuple(map(str, path)), folder)
+    entries = [Path(entry) for entry in sys.path if entry]
+    installed = [entry for entry in entries if _is_installed(entry)]
+    readable = [entry for entry in entries if _is_installed(entry) or _within(entry, allowed)]
+    read = [path for path in (*installed, _GUERDON, *code, *allowed) if path.exists()]
+    return Found(
+        wanted_of(spec, mode, **fields),
+        tuple(dict.fromkeys(map(str, read))),
+        tuple(dict.fromkeys(map(str, (*readable, _GUERDON.parent)))),
+        folder,
+    )
 
 
-def _existing(given: str | Path) -> Path:
-    path = Path(given).expanduser()
-    if not path.exists():
-        raise InvalidArgumentError(f"`allow_read` contains {str(given)!r}, which doesn't exist")
-    return path.resolve()
+def _is_installed(path: Path) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def _within(path: Path, folders: Sequence[Path]) -> bool:
-    path = path.resolve()
-    return any(path == folder or folder in path.parents for folder in folders)
+    return any(path.resolve().is_relative_to(folder) for folder in folders)
 
 
-def _checked_text(text: str, spec: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise LoadError(f"{spec}: importing it raised SyntaxError: {error}", spec=spec) from None
-    return text
+def _syntax_error(spec: str, error: Exception) -> LoadError:
+    return LoadError(f"{spec}: importing it raised SyntaxError: {error}", spec=spec)
 
 
 def _read(path: Path, spec: str) -> dict[str, str]:
@@ -204,8 +206,7 @@ def _read(path: Path, spec: str) -> dict[str, str]:
     except OSError as error:
         raise LoadError(f"{spec}: {path} can't be read: {error.strerror}", spec=spec) from None
     except (SyntaxError, UnicodeDecodeError) as error:
-        why = f"SyntaxError: {error}"
-        raise LoadError(f"{spec}: importing it raised {why}", spec=spec) from error
+        raise _syntax_error(spec, error) from error
 
 
 def _find_file(
@@ -214,7 +215,7 @@ def _find_file(
     path = Path(source).resolve()
     if not path.is_file():
         raise LoadError(f"{spec}: there is no file {path}", spec=spec)
-    readable = _INSTALLED & set(path.parts) or path.is_relative_to(_GUERDON)
+    readable = _is_installed(path) or path.is_relative_to(_GUERDON)
     if readable or _within(path.parent, allowed):  # with what is beside it, as without a sandbox
         return {"file": str(path)}, [path], path.parent
     return {"file": str(path), **_read(path, spec)}, [path], path.parent
@@ -223,43 +224,27 @@ def _find_file(
 def _find_module(
     spec: str, source: str, allowed: list[Path]
 ) -> tuple[dict[str, Any], list[Path], Path | None]:
+    """Find a top-level module; importing it would be running it."""
     top = source.partition(".")[0]
-    found = _module_spec(top, spec)
-    file = Path(found.origin) if found.has_location and found.origin else None
-    folders = [Path(each) for each in found.submodule_search_locations or ()]
-    if file is None and not folders:  # built in
-        return {}, [], None
-    home = (file.parent if file is not None else folders[0]).resolve()
-    ours = home == _GUERDON or home.is_relative_to(sysconfig.get_path("stdlib"))
-    if ours or _INSTALLED & set(home.parts):
-        return {}, [], None
-    around = home.parent if folders else home
-    if _within(around, allowed):
-        return {"folder": str(around)}, [], around
-    single = _read(file, spec) if file is not None and not folders else {}
-    place = Place(
-        name=top,
-        file=None if file is None else str(file),
-        folders=tuple(map(str, folders)),
-        **single,
-    )
-    return {"place": place}, folders or ([file] if file is not None else []), around
-
-
-def _module_spec(top: str, spec: str) -> importlib.machinery.ModuleSpec:
-    """Where a top-level module is; importing it would be running it."""
-    here = importlib.machinery.PathFinder.find_spec(top, [str(Path.cwd())])
-    try:
-        found = here or importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        found = None
+    found = importlib.machinery.PathFinder.find_spec(top, [str(Path.cwd())])
+    with contextlib.suppress(ImportError, ValueError):
+        found = found or importlib.util.find_spec(top)
     if found is None:
         raise LoadError(
             f"{spec}: there is no module {top!r} here or installed; for a file, write its path "
             "with .py",
             spec=spec,
         )
-    return found
+    file = found.origin if found.has_location else None
+    folders = tuple(found.submodule_search_locations or ())
+    code = [Path(each) for each in folders or filter(None, [file])]
+    home = code[0].resolve() if code else _GUERDON  # built in
+    if home.is_relative_to(_GUERDON) or _is_installed(home) or home.is_relative_to(_STDLIB):
+        return {}, [], None
+    if _within(home.parent, allowed):
+        return {"folder": str(home.parent)}, [], home.parent
+    text = {} if folders else _read(code[0], spec)
+    return {"module": top, "file": file, "folders": folders, **text}, code, home.parent
 
 
 def check_requirements(lines: Iterable[str], spec: str) -> None:
@@ -283,8 +268,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
-    problems: list[str] = []
-    install: dict[str, None] = {}
+    unmet: dict[str, list[str]] = {}
     for text in filter(None, map(str.strip, lines)):
         try:
             requirement = Requirement(text)
@@ -293,37 +277,43 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
             raise LoadError(
                 f"{spec} has the invalid requirement {text!r:.80}: {why}", spec=spec
             ) from None
-        for problem in _problems(requirement, "", set()):
-            problems.append(f"  {problem}")
-            install[text] = None
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            unmet[text] = list(_problems(requirement))
+    problems = [f"  {problem}" for each in unmet.values() for problem in each]
     if problems:
-        command = " ".join(map(shlex.quote, install))
+        command = " ".join(shlex.quote(text) for text, each in unmet.items() if each)
         heading = f"{spec} has requirements that are not met:"
         raise LoadError("\n".join([heading, *problems, f"pip install {command}"]), spec=spec)
 
 
-def _problems(requirement: Requirement, extra: str, seen: set[str]) -> list[str]:
-    """Why a requirement isn't met, and those of its extras."""
-    if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
-        return []
+def _problems(requirement: Requirement, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Why a requirement isn't met, or those that its extras add."""
+    if why := _problem(requirement):
+        yield f"{requirement}: {why}"
+        return
+    for line in importlib.metadata.distribution(requirement.name).requires or ():
+        inner = type(requirement)(line)
+        if line not in seen and any(_is_added(inner, extra) for extra in requirement.extras):
+            yield from _problems(inner, seen | {line})
+
+
+def _problem(requirement: Requirement) -> str | None:
     if requirement.url is not None:
-        return [f"{requirement}: it names an address; name a version, as in {requirement.name}>=1"]
+        return f"it names an address; name a version, as in {requirement.name}>=1"
     try:
         found = importlib.metadata.distribution(requirement.name)
     except importlib.metadata.PackageNotFoundError:
-        return [f"{requirement}: it isn't installed"]
+        return "it isn't installed"
     if not requirement.specifier.contains(found.version, prereleases=True):
-        return [f"{requirement}: version {found.version} is installed"]
-    problems = []
+        return f"version {found.version} is installed"
     offered = {each.lower() for each in found.metadata.get_all("Provides-Extra") or ()}
-    for name in sorted(requirement.extras):
-        key = f"{requirement.name}[{name}]".lower()
-        if key in seen:
-            continue
-        if name.lower() not in offered:
-            problems.append(f"{requirement}: version {found.version} has no extra {name!r}")
-        for line in found.requires or ():
-            inner = type(requirement)(line)
-            if inner.marker is not None and "extra" in str(inner.marker):
-                problems += _problems(inner, name, seen | {key})
-    return problems
+    missing = sorted(name for name in requirement.extras if name.lower() not in offered)
+    return f"version {found.version} has no extra {missing[0]!r}" if missing else None
+
+
+def _is_added(requirement: Requirement, extra: str) -> bool:
+    """Whether a requirement applies with an extra, and not without."""
+    marker = requirement.marker
+    if marker is None or marker.evaluate({"extra": ""}):
+        return False
+    return marker.evaluate({"extra": extra})
