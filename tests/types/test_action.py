@@ -10,19 +10,19 @@ class Move(Action):
     column: int
 
 
-def test_an_action_takes_its_fields_from_json():
+def test_action_reads_its_fields_from_json():
     move = Move.model_validate({"column": 3})
     assert (move.column, move.metadata) == (3, {})
     assert Move.model_validate_json(move.model_dump_json()) == move
 
 
 @pytest.mark.parametrize("given", [{"colum": 3}, {"column": 3, "row": 1}, {}, {"column": "left"}])
-def test_an_unknown_missing_or_wrong_field_is_refused(given):
+def test_action_rejects_unknown_missing_and_invalid_fields(given):
     with pytest.raises(ValidationError):
         Move.model_validate(given)
 
 
-def test_a_field_that_is_set_later_is_checked_too():
+def test_action_validates_assignments():
     move = Move(column=3)
     with pytest.raises(ValidationError):
         move.column = "left"
@@ -32,7 +32,7 @@ def test_a_field_that_is_set_later_is_checked_too():
     assert move.column == 4
 
 
-def test_two_actions_never_share_their_metadata():
+def test_action_two_actions_never_share_their_metadata():
     one, other = Move(column=1), Move(column=1)
     one.metadata["seen"] = True
     assert other.metadata == {}

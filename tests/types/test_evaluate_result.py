@@ -42,7 +42,7 @@ RESULTS = st.one_of(
 # The score
 
 
-def test_a_score_is_valid_and_nothing_else_need_be_said():
+def test_evaluate_result_with_a_score_is_valid():
     result = EvaluateResult(score=1)
     assert (result.score, type(result.score), result.is_score_valid) == (1.0, float, True)
     assert (result.reason, result.metrics, result.step_outputs, result.error, result.log) == (
@@ -51,26 +51,26 @@ def test_a_score_is_valid_and_nothing_else_need_be_said():
 
 
 @pytest.mark.parametrize("score", [0, 0.0, -1.5, 3.5, np.float32(0.5), np.int64(2)])
-def test_any_finite_number_is_a_score(score):
+def test_evaluate_result_score_is_any_finite_number(score):
     result = EvaluateResult(score=score)
     assert type(result.score) is float
     assert result.score == score
     assert result.is_score_valid
 
 
-def test_without_a_score_a_result_is_invalid():
+def test_evaluate_result_without_a_score_is_invalid():
     for result in (EvaluateResult(), EvaluateResult(score=None), EvaluateResult(error="down")):
         assert (result.score, result.is_score_valid) == (None, False)
 
 
-def test_a_valid_result_without_a_score_is_refused():
+def test_evaluate_result_a_valid_result_without_a_score_is_refused():
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         EvaluateResult(is_score_valid=True)
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         EvaluateResult(score=None, is_score_valid=True, error="down")
 
 
-def test_an_invalid_result_may_have_a_score():
+def test_evaluate_result_an_invalid_result_may_have_a_score():
     result = EvaluateResult(score=0.5, is_score_valid=False, reason="off topic")
     assert (result.score, result.is_score_valid) == (0.5, False)
 
@@ -94,12 +94,12 @@ def test_an_invalid_result_may_have_a_score():
     ],
     ids=range(13),
 )
-def test_what_does_not_fit_is_refused(fields):
+def test_evaluate_result_what_does_not_fit_is_refused(fields):
     with pytest.raises(ValidationError):
         EvaluateResult(**fields)
 
 
-def test_results_share_no_metrics():
+def test_evaluate_result_results_share_no_metrics():
     one, other = EvaluateResult(score=1.0), EvaluateResult(score=1.0)
     one.metrics["seen"] = 1
     assert other.metrics == {}
@@ -114,7 +114,7 @@ def test_results_share_no_metrics():
     [("score", math.nan), ("score", True), ("metrics", None), ("step_outputs", [1.0]), ("x", 1)],
     ids=range(5),
 )
-def test_an_assignment_that_does_not_fit_is_refused_and_changes_nothing(result, name, value):
+def test_evaluate_result_rejects_an_invalid_assignment_and_stays_unchanged(result, name, value):
     made = EvaluateResult(**result)
     with pytest.raises(ValidationError):
         setattr(made, name, value)
@@ -122,7 +122,7 @@ def test_an_assignment_that_does_not_fit_is_refused_and_changes_nothing(result, 
     assert made.model_dump() == EvaluateResult(**result).model_dump()
 
 
-def test_a_valid_result_does_not_lose_its_score():
+def test_evaluate_result_a_valid_result_does_not_lose_its_score():
     result = EvaluateResult(score=1.0, is_score_valid=True)
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         result.score = None
@@ -134,7 +134,7 @@ def test_a_valid_result_does_not_lose_its_score():
     assert (result.score, result.is_score_valid) == (None, False)
 
 
-def test_what_was_left_out_follows_the_score():
+def test_evaluate_result_what_was_left_out_follows_the_score():
     result = EvaluateResult(score=1.0)
     result.score = None
     assert not result.is_score_valid
@@ -142,7 +142,7 @@ def test_what_was_left_out_follows_the_score():
     assert result.is_score_valid
 
 
-def test_what_was_left_out_follows_the_score_after_a_refusal_too():
+def test_evaluate_result_what_was_left_out_follows_the_score_after_a_refusal_too():
     result = EvaluateResult(error="down")
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         result.is_score_valid = True
@@ -150,7 +150,7 @@ def test_what_was_left_out_follows_the_score_after_a_refusal_too():
     assert result.is_score_valid
 
 
-def test_what_was_refused_leaves_a_result_that_can_still_be_written():
+def test_evaluate_result_what_was_refused_leaves_a_result_that_can_still_be_written():
     made = EvaluateResult(score=1.0)
     with pytest.raises(ValidationError):
         made.unknown = 1
@@ -158,7 +158,7 @@ def test_what_was_refused_leaves_a_result_that_can_still_be_written():
     assert not hasattr(made, "unknown")
 
 
-def test_assigned_numbers_become_floats():
+def test_evaluate_result_assigned_numbers_become_floats():
     result = EvaluateResult(score=1.0)
     result.score = np.float32(0.5)
     assert type(result.score) is float
@@ -171,7 +171,9 @@ def test_assigned_numbers_become_floats():
 
 
 @pytest.mark.parametrize("index", [0, 7, "0", "think", ""])
-def test_a_step_is_named_by_a_number_or_by_a_text_and_neither_becomes_the_other(index):
+def test_step_output_step_index_is_an_integer_or_a_string_and_is_not_converted(
+    index,
+):
     output = StepOutput(step_index=index, base_reward=0.5)
     assert output.step_index == index
     assert type(output.step_index) is type(index)
@@ -180,13 +182,13 @@ def test_a_step_is_named_by_a_number_or_by_a_text_and_neither_becomes_the_other(
 
 
 @pytest.mark.parametrize("index", [True, 0.0, 1.5, None, b"0", [0]], ids=repr)
-def test_a_step_is_named_by_nothing_else(index):
+def test_evaluate_result_a_step_is_named_by_nothing_else(index):
     with pytest.raises(ValidationError, match="step_index"):
         StepOutput(step_index=index, base_reward=0.5)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, None, True, "1"], ids=repr)
-def test_a_base_reward_is_a_finite_float(reward):
+def test_evaluate_result_a_base_reward_is_a_finite_float(reward):
     with pytest.raises(ValidationError, match="base_reward"):
         StepOutput(step_index=0, base_reward=reward)
     output = StepOutput(step_index=0, base_reward=0.5)
@@ -195,7 +197,7 @@ def test_a_base_reward_is_a_finite_float(reward):
     assert output.base_reward == 0.5
 
 
-def test_a_step_output_needs_both_and_takes_no_more():
+def test_evaluate_result_a_step_output_needs_both_and_takes_no_more():
     for fields in ({"step_index": 0}, {"base_reward": 1.0}):
         with pytest.raises(ValidationError, match="Field required"):
             StepOutput(**fields)
@@ -207,7 +209,7 @@ def test_a_step_output_needs_both_and_takes_no_more():
 
 
 @given(RESULTS)
-def test_a_result_goes_through_json_and_back(result):
+def test_evaluate_result_a_result_goes_through_json_and_back(result):
     again = EvaluateResult.model_validate_json(result.model_dump_json())
     assert again == result
     assert EvaluateResult.model_validate(result.model_dump()) == result
@@ -215,14 +217,14 @@ def test_a_result_goes_through_json_and_back(result):
     assert least == result
 
 
-def test_metrics_that_are_not_finite_go_through_json_as_what_they_are():
+def test_evaluate_result_metrics_that_are_not_finite_go_through_json_as_what_they_are():
     result = EvaluateResult(score=1.0, metrics={"nan": math.nan, "inf": math.inf})
     again = EvaluateResult.model_validate_json(result.model_dump_json())
     assert math.isnan(again.metrics["nan"])
     assert again.metrics["inf"] == math.inf
 
 
-def test_metrics_of_numpy_fit_json():
+def test_evaluate_result_metrics_of_numpy_fit_json():
     output = StepOutput(step_index=0, base_reward=1.0, metrics={"a": np.float32(0.5)})
     result = EvaluateResult(score=1.0, metrics={"n": np.int64(3)}, step_outputs=[output])
     again = EvaluateResult.model_validate_json(result.model_dump_json())
@@ -230,7 +232,7 @@ def test_metrics_of_numpy_fit_json():
     assert again.step_outputs[0].metrics == {"a": 0.5}
 
 
-def test_a_result_has_a_json_schema():
+def test_evaluate_result_a_result_has_a_json_schema():
     schema = EvaluateResult.model_json_schema()
     assert schema["additionalProperties"] is False
     assert "step_outputs" in schema["properties"]

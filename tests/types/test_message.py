@@ -38,12 +38,12 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
         {"role": "assistant", "content": "42", "refusal": None, "audio": None, "annotations": []},
     ],
 )
-def test_a_message_goes_out_as_it_came_in(given):
+def test_message_to_openai_returns_what_was_read(given):
     assert Message.model_validate(given).to_openai() == given
 
 
 @given(extra=st.dictionaries(st.text(min_size=1, max_size=12), JSON, max_size=4))
-def test_unknown_fields_survive_whatever_they_are_called(extra):
+def test_message_unknown_fields_survive_whatever_they_are_called(extra):
     known = {"name", "content", "role", "tool_calls", "tool_call_id", "reasoning_content"}
     given = {"role": "user", "content": "x"} | {k: v for k, v in extra.items() if k not in known}
     message = Message.model_validate(given)
@@ -52,7 +52,7 @@ def test_unknown_fields_survive_whatever_they_are_called(extra):
 
 
 @given(key=st.text(min_size=1, max_size=12), value=JSON)
-def test_unknown_fields_are_found_by_their_key(key, value):
+def test_message_unknown_fields_are_found_by_their_key(key, value):
     if key in Message.model_fields:
         return
     message = Message.model_validate({"role": "user", "content": "x", key: value})
@@ -62,7 +62,7 @@ def test_unknown_fields_are_found_by_their_key(key, value):
 
 
 @pytest.mark.parametrize("key", ["text", "get", "copy", "json", "to_openai", "model_extra", "_id"])
-def test_a_field_that_is_called_like_a_method_is_found_by_its_key(key):
+def test_message_a_field_that_is_called_like_a_method_is_found_by_its_key(key):
     message = Message.model_validate({"role": "user", "content": "x", key: 7})
     assert message[key] == 7
     assert message.get(key) == 7
@@ -70,18 +70,18 @@ def test_a_field_that_is_called_like_a_method_is_found_by_its_key(key):
 
 
 @pytest.mark.parametrize("role", ["robot", "User", "", None, 3, ["user"]])
-def test_roles_that_nobody_knows_are_refused(role):
+def test_message_roles_that_nobody_knows_are_refused(role):
     with pytest.raises(ValidationError, match="role"):
         Message.model_validate({"role": role, "content": "x"})
 
 
-def test_a_message_without_a_role_is_refused():
+def test_message_a_message_without_a_role_is_refused():
     with pytest.raises(ValidationError, match="role"):
         Message.model_validate({"content": "x"})
 
 
 @pytest.mark.parametrize("content", [3, 1.5, True, {"text": "x"}, ["x"], [None]])
-def test_content_that_is_neither_text_nor_parts_is_refused(content):
+def test_message_content_that_is_neither_text_nor_parts_is_refused(content):
     with pytest.raises(ValidationError, match="content"):
         Message.model_validate({"role": "user", "content": content})
 
@@ -98,15 +98,15 @@ def test_content_that_is_neither_text_nor_parts_is_refused(content):
         ([{"type": "text", "text": None}], ""),
     ],
 )
-def test_the_text_is_that_of_all_text_parts(content, text):
+def test_message_the_text_is_that_of_all_text_parts(content, text):
     assert Message.model_validate({"role": "user", "content": content}).text == text
 
 
-def test_a_message_without_content_has_no_text():
+def test_message_a_message_without_content_has_no_text():
     assert Message(role="assistant").text == ""
 
 
-def test_it_looks_like_a_dict_of_what_was_given():
+def test_message_it_looks_like_a_dict_of_what_was_given():
     message = Message.model_validate({"role": "user", "content": None, "cache": True})
     assert (message["role"], message["content"], message["cache"]) == ("user", None, True)
     assert ("content" in message, "cache" in message, "name" in message) == (True, True, False)
@@ -117,7 +117,7 @@ def test_it_looks_like_a_dict_of_what_was_given():
         message["name"]
 
 
-def test_its_fields_are_attributes():
+def test_message_its_fields_are_attributes():
     message = Message.model_validate({"role": "user", "content": "x", "cache": True})
     assert (message.role, message.content, message.cache, message.name) == ("user", "x", True, None)
 
@@ -160,7 +160,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 @given(MESSAGES)
-def test_whatever_comes_in_goes_out_again(given):
+def test_message_whatever_comes_in_goes_out_again(given):
     before = json.dumps(given)
     message = Message.model_validate(given)
     assert message.to_openai() == given
@@ -169,7 +169,7 @@ def test_whatever_comes_in_goes_out_again(given):
 
 
 @given(MESSAGES)
-def test_a_message_goes_through_json_without_loss_and_without_gain(given):
+def test_message_a_message_goes_through_json_without_loss_and_without_gain(given):
     message = Message.model_validate(given)
     for text in (message.model_dump_json(), json.dumps(message.to_openai())):
         again = Message.model_validate_json(text)
@@ -177,7 +177,7 @@ def test_a_message_goes_through_json_without_loss_and_without_gain(given):
         assert again.to_openai() == given
 
 
-def test_what_went_out_is_no_part_of_the_message():
+def test_message_what_went_out_is_no_part_of_the_message():
     message = Message(role="assistant", content=[dict(IMAGE)], tool_calls=[CALL])
     given = message.to_openai()
     given["content"].clear()
@@ -186,7 +186,7 @@ def test_what_went_out_is_no_part_of_the_message():
     assert message.tool_calls == [CALL]
 
 
-def test_a_message_never_changes():
+def test_message_a_message_never_changes():
     message = Message(role="user", content="x")
     with pytest.raises(ValidationError, match="frozen"):
         message.content = "y"
@@ -194,7 +194,7 @@ def test_a_message_never_changes():
     assert message.model_copy(update={"content": "y"}).text == "y"
 
 
-def test_a_message_may_be_dumped_in_parts():
+def test_message_a_message_may_be_dumped_in_parts():
     message = Message.model_validate({"role": "user", "content": None, "cache": True})
     assert message.model_dump(include={"role"}) == {"role": "user"}
     assert message.model_dump(exclude={"role"}) == {"content": None, "cache": True}
@@ -213,7 +213,7 @@ DONE = Message(role="assistant", content="3")
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_dicts_become_messages(kind):
+def test_message_dicts_become_messages(kind):
     given = [{"role": "user", "content": "1 + 2?"}, {"role": "assistant", "content": "3"}]
     messages = read_messages(kind(given))
     assert type(messages) is list
@@ -235,12 +235,12 @@ def test_messages_and_dicts_may_be_mixed():
     assert messages == [USER, DONE]
 
 
-def test_no_messages_are_a_conversation():
+def test_message_no_messages_are_a_conversation():
     assert read_messages([]) == []
 
 
 @pytest.mark.parametrize("thing", [None, "hi", 3, {"role": "user"}, USER, iter([USER])])
-def test_what_is_no_list_is_refused(thing):
+def test_message_what_is_no_list_is_refused(thing):
     with pytest.raises(InvalidArgumentError, match=r"must be a list of messages \{role, "):
         read_messages(thing)
 
@@ -256,25 +256,25 @@ def test_what_is_no_list_is_refused(thing):
     ],
     ids=range(5),
 )
-def test_a_message_that_is_none_is_named(messages, message):
+def test_message_a_message_that_is_none_is_named(messages, message):
     with pytest.raises(InvalidArgumentError, match=message):
         read_messages(messages)
 
 
-def test_the_error_begins_with_what_the_conversation_is_called():
+def test_message_the_error_begins_with_what_the_conversation_is_called():
     with pytest.raises(InvalidArgumentError, match=r"`rollouts_messages\[3\]` must be .* got 5"):
         read_messages(5, "rollouts_messages[3]")
     with pytest.raises(InvalidArgumentError, match=r"^rollouts_messages\[3\]\[0\]: "):
         read_messages(["x"], "rollouts_messages[3]")
 
 
-def test_a_long_value_is_not_told_in_full():
+def test_message_a_long_value_is_not_told_in_full():
     with pytest.raises(InvalidArgumentError) as caught:
         read_messages("x" * 10_000)
     assert len(str(caught.value)) < 300
 
 
-def test_deep_nesting_is_an_error_like_any_other():
+def test_message_deep_nesting_is_an_error_like_any_other():
     deep = {}
     for _ in range(5000):
         deep = {"a": deep}

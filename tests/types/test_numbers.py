@@ -20,13 +20,13 @@ INDEX = TypeAdapter(Index)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_finite_float_is_itself(number):
+def test_numbers_a_finite_float_is_itself(number):
     assert NUMBER.validate_python(number) == number
     assert NUMBER.validate_json(NUMBER.dump_json(number)) == number
 
 
 @given(st.integers(-(10**300), 10**300))
-def test_an_integer_is_the_nearest_float(number):
+def test_numbers_an_integer_is_the_nearest_float(number):
     found = NUMBER.validate_python(number)
     assert type(found) is float
     assert found == float(number)
@@ -44,14 +44,14 @@ def test_an_integer_is_the_nearest_float(number):
     ],
     ids=lambda number: type(number).__name__,
 )
-def test_other_numbers_become_floats(number):
+def test_numbers_other_numbers_become_floats(number):
     found = NUMBER.validate_python(number)
     assert type(found) is float
     assert found == 0.5
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint16])
-def test_integers_of_numpy_become_floats(kind):
+def test_numbers_integers_of_numpy_become_floats(kind):
     found = NUMBER.validate_python(kind(3))
     assert type(found) is float
     assert found == 3.0
@@ -83,29 +83,29 @@ def test_integers_of_numpy_become_floats(kind):
     ],
     ids=range(20),
 )
-def test_anything_else_is_refused(value):
+def test_numbers_anything_else_is_refused(value):
     with pytest.raises(ValidationError):
         NUMBER.validate_python(value)
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "true", '"1"', "null", "1e999"])
-def test_json_that_is_no_finite_number_is_refused(text):
+def test_numbers_json_that_is_no_finite_number_is_refused(text):
     with pytest.raises(ValidationError):
         NUMBER.validate_json(text)
 
 
-def test_the_error_says_what_would_be_accepted():
+def test_numbers_the_error_says_what_would_be_accepted():
     with pytest.raises(ValidationError, match="a score is a finite float, not True"):
         NUMBER.validate_python(True)
 
 
-def test_a_long_value_is_not_told_in_full():
+def test_numbers_a_long_value_is_not_told_in_full():
     with pytest.raises(ValidationError) as caught:
         NUMBER.validate_python("x" * 10_000)
     assert len(caught.value.errors()[0]["msg"]) < 200
 
 
-def test_it_is_a_number_in_a_json_schema():
+def test_numbers_it_is_a_number_in_a_json_schema():
     assert NUMBER.json_schema()["type"] == "number"
 
 
@@ -124,7 +124,7 @@ def test_numbers_of_numpy_among_metrics_fit_json():
 
 
 @pytest.mark.parametrize("value", [None, [], 3, "a", {1: 2}])
-def test_what_are_no_metrics_is_refused(value):
+def test_numbers_what_are_no_metrics_is_refused(value):
     with pytest.raises(ValidationError):
         METRICS.validate_python(value)
 
@@ -135,7 +135,7 @@ def test_what_are_no_metrics_is_refused(value):
 @pytest.mark.parametrize(
     "number", [3, np.int64(3), np.uint8(3), np.argmax([0, 1, 2, 5])], ids=lambda n: type(n).__name__
 )
-def test_a_whole_number_of_any_kind_is_an_index(number):
+def test_numbers_a_whole_number_of_any_kind_is_an_index(number):
     index = INDEX.validate_python(number)
     assert (index, type(index)) == (3, int)
 
@@ -143,11 +143,11 @@ def test_a_whole_number_of_any_kind_is_an_index(number):
 @pytest.mark.parametrize(
     "value", [True, np.True_, 3.0, np.float64(3), "3", None, Fraction(3), [3]], ids=repr
 )
-def test_anything_else_is_no_index(value):
+def test_numbers_anything_else_is_no_index(value):
     with pytest.raises(ValidationError):
         INDEX.validate_python(value)
 
 
-def test_a_step_may_be_named_by_a_number_of_numpy():
+def test_numbers_a_step_may_be_named_by_a_number_of_numpy():
     named = StepOutput(step_index=np.int32(2), base_reward=0.5).step_index
     assert (named, type(named)) == (2, int)

@@ -47,14 +47,14 @@ ELSE = st.one_of(
 
 
 @given(REAL)
-def test_a_reward_is_any_finite_number_and_kept_as_a_float(number):
+def test_observation_reward_is_any_finite_number_as_a_float(number):
     for observation in (Observation(reward=number), Observation().with_reward(number)):
         assert type(observation.reward) is float
         assert observation.reward == float(number)
 
 
 @given(ELSE)
-def test_a_reward_is_nothing_else(thing):
+def test_observation_rejects_other_rewards(thing):
     with pytest.raises(ValidationError, match="reward"):
         Observation(reward=thing)
     observation = Observation(reward=0.5)
@@ -65,7 +65,7 @@ def test_a_reward_is_nothing_else(thing):
     assert observation.reward == 0.5
 
 
-def test_the_message_says_what_a_reward_is():
+def test_observation_error_states_what_a_reward_is():
     with pytest.raises(ValidationError, match="a finite number or None, not '1'"):
         Observation(reward="1")
     with pytest.raises(ValidationError, match="a finite number or None, not Decimal"):
@@ -73,25 +73,25 @@ def test_the_message_says_what_a_reward_is():
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "1e999", '"1"', "[]", "{}"])
-def test_a_reward_that_comes_as_json_is_checked_too(text):
+def test_observation_a_reward_that_comes_as_json_is_checked_too(text):
     with pytest.raises(ValidationError, match="reward"):
         Observation.model_validate_json(f'{{"reward": {text}}}')
 
 
-def test_a_reward_may_be_none_or_one_of_openenvs_bools():
+def test_observation_a_reward_may_be_none_or_one_of_openenvs_bools():
     assert Observation().reward is None
     assert Observation(reward=0.5).with_reward(None).reward is None
     assert Observation.model_validate_json('{"reward": null}').reward is None
     assert Observation.model_validate_json('{"reward": true}').reward == 1.0
 
 
-def test_with_reward_gives_back_the_very_observation():
+def test_observation_with_reward_gives_back_the_very_observation():
     board = Board(cells=[1])
     assert board.with_reward(1) is board
     assert (board.reward, board.cells) == (1.0, [1])
 
 
-def test_an_awaitable_is_waited_for():
+def test_observation_an_awaitable_is_waited_for():
     judge = Judge()
     observation = Observation()
     observation.reward = judge(None, observation)
@@ -99,14 +99,14 @@ def test_an_awaitable_is_waited_for():
     assert Observation(reward=judge(None, None)).reward == 0.25
 
 
-def test_an_awaitable_is_waited_for_inside_of_a_running_event_loop_too():
+def test_observation_an_awaitable_is_waited_for_inside_of_a_running_event_loop_too():
     async def main():
         return Observation().with_reward(Judge()(None, None)).reward
 
     assert asyncio.run(main()) == 0.25
 
 
-def test_an_awaitable_that_gives_no_number_is_refused():
+def test_observation_an_awaitable_that_gives_no_number_is_refused():
     async def word():
         return "good"
 
@@ -114,7 +114,7 @@ def test_an_awaitable_that_gives_no_number_is_refused():
         Observation(reward=word())
 
 
-def test_what_an_awaitable_raises_is_told():
+def test_observation_what_an_awaitable_raises_is_told():
     async def down():
         raise OSError("the judge is down")
 
@@ -124,7 +124,7 @@ def test_what_an_awaitable_raises_is_told():
     assert observation.reward == 0.5
 
 
-def test_on_the_background_loop_itself_waiting_is_refused_and_nothing_is_left_unawaited():
+def test_observation_rejects_an_awaitable_reward_on_the_background_loop_and_closes_it():
     async def main():
         with pytest.raises(AsyncRubricError, match="async twin"):
             Observation().with_reward(Judge()(None, None))
@@ -136,7 +136,7 @@ def test_on_the_background_loop_itself_waiting_is_refused_and_nothing_is_left_un
 # The rest -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_field_is_refused_and_a_generic_observation_takes_any():
+def test_observation_an_unknown_field_is_refused_and_a_generic_observation_takes_any():
     with pytest.raises(ValidationError, match="cell"):
         Board(cell=[1])
     taken = GenericObservation.model_validate({"cell": [1], "reward": 1})
@@ -145,7 +145,7 @@ def test_an_unknown_field_is_refused_and_a_generic_observation_takes_any():
         GenericObservation(reward="1")
 
 
-def test_an_observation_is_mutable_and_checked_when_changed():
+def test_observation_an_observation_is_mutable_and_checked_when_changed():
     board = Board()
     board.cells, board.done = [1, 2], True
     assert (board.cells, board.done) == ([1, 2], True)
@@ -155,7 +155,7 @@ def test_an_observation_is_mutable_and_checked_when_changed():
         board.metadata = None
 
 
-def test_two_observations_never_share_their_metadata():
+def test_observation_two_observations_never_share_their_metadata():
     one, other = Board(), Board()
     one.metadata["seen"] = True
     assert other.metadata == {}
@@ -167,12 +167,12 @@ def test_two_observations_never_share_their_metadata():
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
     st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=3),
 )
-def test_an_observation_survives_json(cells, done, reward, metadata):
+def test_observation_an_observation_survives_json(cells, done, reward, metadata):
     board = Board(cells=cells, done=done, reward=reward, metadata=metadata)
     assert Board.model_validate_json(board.model_dump_json()) == board
 
 
-def test_rewards_set_from_many_threads_at_once_are_each_their_own():
+def test_observation_rewards_set_from_many_threads_at_once_are_each_their_own():
     async def number(value):
         await asyncio.sleep(0)
         return value

@@ -32,18 +32,18 @@ def rollout_of(*messages, **columns):
 # Steps
 
 
-def test_each_assistant_turn_is_a_step():
+def test_rollout_each_assistant_turn_is_a_step():
     rollout = rollout_of(user("1"), assistant("a"), user("2"), assistant("b"), assistant("c"))
     assert [action.content for action, _ in rollout.steps] == ["a", "b", "c"]
     assert [action.turn for action, _ in rollout.steps] == [0, 1, 2]
 
 
-def test_only_the_last_step_is_done():
+def test_rollout_only_the_last_step_is_done():
     rollout = rollout_of(assistant("a"), user("2"), assistant("b"), user("bye"))
     assert [observation.done for _, observation in rollout.steps] == [False, True]
 
 
-def test_what_follows_a_turn_is_its_observation():
+def test_rollout_what_follows_a_turn_is_its_observation():
     rollout = rollout_of(
         user("q"), assistant(None, tool_calls=[CALL]), tool("1"), tool("2"), user("go"),
         assistant("b"), user("thanks"), user("bye"),
@@ -54,12 +54,12 @@ def test_what_follows_a_turn_is_its_observation():
     ] == [["1", "2", "go"], ["thanks", "bye"]]
 
 
-def test_turns_that_follow_each_other_have_nothing_between_them():
+def test_rollout_turns_that_follow_each_other_have_nothing_between_them():
     rollout = rollout_of(assistant("a"), assistant("b"))
     assert [o.metadata["messages"] for _, o in rollout.steps] == [[], []]
 
 
-def test_the_metadata_holds_every_column():
+def test_rollout_the_metadata_holds_every_column():
     row = {"id": 1, "group": "g", "ground_truth": "42", "model": {"size": 7}}
     row["messages"] = [assistant("a")]
     rollout = Rollout.from_row(row)
@@ -67,17 +67,17 @@ def test_the_metadata_holds_every_column():
     assert rollout.columns == row
 
 
-def test_steps_do_not_share_their_metadata():
+def test_rollout_steps_do_not_share_their_metadata():
     rollout = rollout_of(assistant("a"), assistant("b"), ground_truth="42")
     rollout.steps[0][1].metadata["ground_truth"] = "spoilt"
     assert rollout.steps[1][1].metadata["ground_truth"] == "42"
 
 
-def test_nothing_was_scored_when_it_was_recorded():
+def test_rollout_nothing_was_scored_when_it_was_recorded():
     assert rollout_of(assistant("a")).steps[0][1].reward is None
 
 
-def test_the_action_knows_its_text_and_its_place():
+def test_rollout_the_action_knows_its_text_and_its_place():
     rollout = rollout_of(user("q"), assistant("a"), user("r"), assistant("b", tool_calls=[CALL]))
     (first, _), (second, _) = rollout.steps
     assert (first.content, first.message, first.tool_calls) == ("a", "a", [])
@@ -92,17 +92,17 @@ def test_the_action_knows_its_text_and_its_place():
     ("content", "text"),
     [(None, ""), ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"), ([], "")],
 )
-def test_the_content_of_an_action_is_always_text(content, text):
+def test_rollout_the_content_of_an_action_is_always_text(content, text):
     ((action, _),) = rollout_of(assistant(content)).steps
     assert action.content == text
 
 
-def test_a_turn_without_content_is_a_turn():
+def test_rollout_a_turn_without_content_is_a_turn():
     ((action, _),) = rollout_of({"role": "assistant", "tool_calls": [CALL]}).steps
     assert (action.content, action.tool_calls) == ("", [CALL])
 
 
-def test_tool_calls_that_are_null_are_none():
+def test_rollout_tool_calls_that_are_null_are_none():
     ((action, _),) = rollout_of(assistant("a", tool_calls=None)).steps
     assert action.tool_calls == []
 
@@ -110,12 +110,12 @@ def test_tool_calls_that_are_null_are_none():
 # Names
 
 
-def test_a_rollout_has_the_id_and_group_of_its_row():
+def test_rollout_a_rollout_has_the_id_and_group_of_its_row():
     rollout = rollout_of(assistant("a"), id="q7", group=3)
     assert (rollout.id, rollout.group) == ("q7", 3)
 
 
-def test_without_an_id_the_line_is_the_id():
+def test_rollout_without_an_id_the_line_is_the_id():
     rollout = Rollout.from_row({"messages": [assistant("a")]}, line=12)
     assert (rollout.id, rollout.group) == (12, None)
 
@@ -142,13 +142,13 @@ def test_without_an_id_the_line_is_the_id():
         ({"messages": [assistant("a", tool_calls="x")]}, r"messages\[0\]\.tool_calls: .*'x'"),
     ],
 )
-def test_a_row_that_is_no_rollout_is_refused_and_says_why(row, message):
+def test_rollout_a_row_that_is_no_rollout_is_refused_and_says_why(row, message):
     with pytest.raises(RolloutError, match=message) as caught:
         Rollout.from_row(row, line=3)
     assert caught.value.line == 3
 
 
-def test_a_long_value_is_not_told_in_full():
+def test_rollout_a_long_value_is_not_told_in_full():
     with pytest.raises(RolloutError) as caught:
         Rollout.from_row({"messages": "x" * 10_000})
     assert len(str(caught.value)) < 300
@@ -165,13 +165,13 @@ def nested(depth):
     "messages",
     [nested(5000), [nested(5000)], [{"role": nested(5000)}]],
 )
-def test_deep_nesting_is_an_error_like_any_other(messages):
+def test_rollout_deep_nesting_is_an_error_like_any_other(messages):
     with pytest.raises(RolloutError) as caught:
         Rollout.from_row({"messages": messages}, line=3)
     assert caught.value.line == 3
 
 
-def test_deep_nesting_beside_the_messages_does_no_harm():
+def test_rollout_deep_nesting_beside_the_messages_does_no_harm():
     assert len(rollout_of(assistant("a"), extra=nested(5000)).steps) == 1
 
 
@@ -186,12 +186,12 @@ def test_messages_may_name_their_steps():
 
 
 @pytest.mark.parametrize("name", [None, 0, 1.5, ["s"], {"a": 1}, True])
-def test_an_id_that_is_no_text_is_none(name):
+def test_rollout_an_id_that_is_no_text_is_none(name):
     rollout = rollout_of(assistant("a", step_id=name))
     assert rollout.to_step_data()[0].step_info == {"assistant_turn_index": 0}
 
 
-def test_turns_before_the_first_are_examples_and_no_steps():
+def test_rollout_turns_before_the_first_are_examples_and_no_steps():
     rollout = rollout_of(user("e"), assistant("x"), user("q"), assistant("a"), first_turn=1)
     [(action, observation)] = rollout.steps
     assert (action.content, action.turn, observation.done) == ("a", 1, True)
@@ -201,13 +201,13 @@ def test_turns_before_the_first_are_examples_and_no_steps():
 
 
 @pytest.mark.parametrize("first", [-1, 2, 10**9, 1.5, float("nan"), "1", True, [1]])
-def test_a_first_turn_that_is_none_of_the_rollouts_is_refused(first):
+def test_rollout_a_first_turn_that_is_none_of_the_rollouts_is_refused(first):
     with pytest.raises(RolloutError, match="`first_turn` must be"):
         rollout_of(user("q"), assistant("a"), assistant("b"), first_turn=first)
 
 
 @pytest.mark.parametrize(("first", "count"), [(None, 2), (0, 2), (1, 1), (1.0, 1)])
-def test_a_first_turn_may_be_missing_or_a_whole_float(first, count):
+def test_rollout_a_first_turn_may_be_missing_or_a_whole_float(first, count):
     assert len(rollout_of(assistant("a"), assistant("b"), first_turn=first).steps) == count
 
 
@@ -221,17 +221,17 @@ def test_a_first_turn_may_be_missing_or_a_whole_float(first, count):
     ],
     ids=range(4),
 )
-def test_a_row_says_how_its_episode_failed(columns, failure):
+def test_rollout_a_row_says_how_its_episode_failed(columns, failure):
     said = rollout_of(assistant("a"), **columns).failure
     assert said == (failure and f"the episode ended with an error: {failure}")
 
 
-def test_the_steps_are_the_same_however_often_they_are_asked_for():
+def test_rollout_the_steps_are_the_same_however_often_they_are_asked_for():
     rollout = rollout_of(user("q"), assistant("a"))
     assert rollout.steps is rollout.steps
 
 
-def test_a_rollout_is_copied_and_pickled_with_its_steps():
+def test_rollout_a_rollout_is_copied_and_pickled_with_its_steps():
     rollout = rollout_of(user("q"), assistant("a"), id="q7")
     for again in (copy.deepcopy(rollout), pickle.loads(pickle.dumps(rollout))):
         assert again == rollout
@@ -241,7 +241,7 @@ def test_a_rollout_is_copied_and_pickled_with_its_steps():
 # StepData
 
 
-def test_each_turn_becomes_a_step_with_what_led_to_it_and_what_came_of_it():
+def test_rollout_each_turn_becomes_a_step_with_what_led_to_it_and_what_came_of_it():
     rollout = rollout_of(
         user("q"), assistant(None, tool_calls=[CALL]), tool("1"), assistant("b"), user("thanks")
     )
@@ -257,12 +257,12 @@ def test_each_turn_becomes_a_step_with_what_led_to_it_and_what_came_of_it():
     assert first.base_reward is first.advantage is first.return_to_go is None
 
 
-def test_a_conversation_that_begins_with_the_assistant_has_nothing_before_it():
+def test_rollout_a_conversation_that_begins_with_the_assistant_has_nothing_before_it():
     first, second = rollout_of(assistant("a"), assistant("b")).to_step_data()
     assert (first.observation_data, second.observation_data) == (None, "a")
 
 
-def test_the_step_info_names_the_turn_and_what_else_is_known():
+def test_rollout_the_step_info_names_the_turn_and_what_else_is_known():
     rollout = rollout_of(assistant("a", step_id="s"), assistant("b"), group="g")
     first, second = rollout.to_step_data()
     assert first.step_info == {"assistant_turn_index": 0, "step_id": "s", "group": "g"}
@@ -271,7 +271,7 @@ def test_the_step_info_names_the_turn_and_what_else_is_known():
     assert alone.step_info == {"assistant_turn_index": 0}
 
 
-def test_steps_can_be_changed_without_changing_the_rollout():
+def test_rollout_steps_can_be_changed_without_changing_the_rollout():
     rollout = rollout_of(user("q"), assistant("a", tool_calls=[CALL]))
     [step] = rollout.to_step_data()
     step.base_reward = 0.5
@@ -292,7 +292,7 @@ def test_steps_can_be_changed_without_changing_the_rollout():
     ),
     st.text(max_size=5),
 )
-def test_steps_cut_the_conversation_where_the_next_turn_begins(before, last):
+def test_rollout_steps_cut_the_conversation_where_the_next_turn_begins(before, last):
     given = [*before, ("assistant", last)]
     rollout = rollout_of(*({"role": role, "content": text} for role, text in given))
     steps = rollout.to_step_data()

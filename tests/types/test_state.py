@@ -11,11 +11,11 @@ class Level(State):
     level: int = 1
 
 
-def test_a_state_begins_before_the_first_reset():
+def test_state_by_default_is_before_the_first_reset():
     assert (State().episode_id, State().step_count) == (None, 0)
 
 
-def test_a_state_takes_further_fields_as_they_are_and_keeps_them_on_the_wire():
+def test_state_keeps_further_fields_in_json():
     state = State(episode_id="ep-1", step_count=3, level=2)
     assert state.level == 2
     assert State.model_validate_json(state.model_dump_json()) == state
@@ -23,7 +23,7 @@ def test_a_state_takes_further_fields_as_they_are_and_keeps_them_on_the_wire():
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "many", None])
-def test_a_step_count_is_a_number_of_steps(count):
+def test_state_step_count_is_an_integer_of_at_least_0(count):
     with pytest.raises(ValidationError):
         State(step_count=count)
     state = State()
@@ -32,13 +32,13 @@ def test_a_step_count_is_a_number_of_steps(count):
     assert state.step_count == 0
 
 
-def test_a_state_counts_up_in_place():
+def test_state_a_state_counts_up_in_place():
     state = State()
     state.step_count += 1
     assert state.step_count == 1
 
 
-def test_metadata_need_a_name_and_a_description_and_nothing_unknown():
+def test_state_metadata_need_a_name_and_a_description_and_nothing_unknown():
     assert EnvironmentMetadata(name="Maze", description="Find out.").version == "1.0.0"
     for wrong in ({"name": "Maze"}, {"name": "Maze", "description": "", "nmae": "Maze"}):
         with pytest.raises(ValidationError):

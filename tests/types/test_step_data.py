@@ -20,7 +20,7 @@ JSON = st.recursive(
 )
 
 
-def test_a_step_needs_its_number_and_nothing_else():
+def test_step_data_requires_only_its_index():
     step = StepData(system_step_index=3)
     assert step.step_info == {}
     assert step.resulting_messages_history == []
@@ -29,7 +29,7 @@ def test_a_step_needs_its_number_and_nothing_else():
     assert step.observation_data is step.action_taken is step.policy_logprobs is None
 
 
-def test_a_step_without_a_number_or_with_an_unknown_field_is_refused():
+def test_step_data_rejects_a_missing_index_and_unknown_fields():
     with pytest.raises(ValidationError, match="system_step_index"):
         StepData()
     with pytest.raises(ValidationError, match="Extra inputs"):
@@ -37,14 +37,14 @@ def test_a_step_without_a_number_or_with_an_unknown_field_is_refused():
 
 
 @pytest.mark.parametrize("index", [None, "x", 0.5, [0]])
-def test_a_number_of_a_step_is_an_integer(index):
+def test_step_data_index_is_an_integer(index):
     with pytest.raises(ValidationError, match="system_step_index"):
         StepData(system_step_index=index)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", [math.nan, math.inf, "1", True], ids=repr)
-def test_numbers_are_finite_when_given_and_when_assigned(name, value):
+def test_step_data_numbers_are_finite_when_given_and_when_assigned(name, value):
     with pytest.raises(ValidationError, match=name):
         StepData(system_step_index=0, **{name: value})
     step = StepData(system_step_index=0)
@@ -54,7 +54,7 @@ def test_numbers_are_finite_when_given_and_when_assigned(name, value):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_can_be_filled_in_later_and_taken_back(name):
+def test_step_data_numbers_can_be_filled_in_later_and_taken_back(name):
     step = StepData(system_step_index=0)
     for value in (0.5, 1, np.float32(0.5), np.int64(2)):
         setattr(step, name, value)
@@ -73,7 +73,7 @@ def test_messages_may_be_dicts():
         StepData(system_step_index=0, resulting_messages_history=[{"role": "robot"}])
 
 
-def test_what_the_policy_saw_and_did_is_kept_as_it_is():
+def test_step_data_what_the_policy_saw_and_did_is_kept_as_it_is():
     observation, action, logprobs = object(), {"column": 2}, np.zeros(3)
     step = StepData(
         system_step_index=0,
@@ -86,7 +86,7 @@ def test_what_the_policy_saw_and_did_is_kept_as_it_is():
     assert step.policy_logprobs is logprobs
 
 
-def test_steps_share_nothing():
+def test_step_data_steps_share_nothing():
     one, other = StepData(system_step_index=0), StepData(system_step_index=1)
     one.step_info["step_id"] = "s"
     one.resulting_messages_history.append(Message(role="user", content="x"))
@@ -107,7 +107,7 @@ def test_steps_share_nothing():
         **dict.fromkeys(NUMBERS, FINITE),
     )
 )
-def test_a_step_goes_through_json_and_back(step):
+def test_step_data_a_step_goes_through_json_and_back(step):
     assert StepData.model_validate_json(step.model_dump_json()) == step
     assert StepData.model_validate_json(step.model_dump_json(exclude_unset=True)) == step
 
@@ -126,7 +126,7 @@ def test_messages_go_through_json_without_loss_and_without_gain(exclude_unset):
     assert [message.to_openai() for message in again.resulting_messages_history] == given
 
 
-def test_log_probabilities_of_minus_infinity_go_through_json():
+def test_step_data_log_probabilities_of_minus_infinity_go_through_json():
     step = StepData(system_step_index=0, policy_logprobs=[-0.5, -math.inf])
     again = StepData.model_validate_json(step.model_dump_json())
     assert again.policy_logprobs == [-0.5, -math.inf]

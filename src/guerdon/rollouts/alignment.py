@@ -11,7 +11,7 @@ from guerdon._validation import check_list, shown
 from guerdon.errors import AlignmentError
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
 from guerdon.types.evaluate_result import EvaluateResult
-from guerdon.types.step_data import StepData
+from guerdon.types.rollout import StepData
 
 __all__ = [
     "AlignedBatch",

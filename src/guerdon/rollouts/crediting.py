@@ -14,7 +14,7 @@ from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.json_forms import group_key
 from guerdon.types.message import Message
-from guerdon.types.step_data import StepData
+from guerdon.types.rollout import StepData
 
 if TYPE_CHECKING:
     from guerdon.credit import Credit

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from guerdon.types.rollout import *
     from guerdon.types.score import *
     from guerdon.types.state import *
-    from guerdon.types.step_data import *
-    from guerdon.types.step_result import *
 
 # The score first: rubrics need it, and it doesn't import pydantic.
 __getattr__, __dir__ = lazy_names(
@@ -24,9 +22,7 @@ __getattr__, __dir__ = lazy_names(
     "message",
     "rollout",
     "evaluate_result",
-    "step_data",
     "action",
     "observation",
     "state",
-    "step_result",
 )

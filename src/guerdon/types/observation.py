@@ -1,17 +1,20 @@
-"""`Observation`: what an environment returns for an action."""
+"""`Observation`, which an environment returns for an action, and `StepResult` of its client."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Self, get_args
+from typing import Any, Generic, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from guerdon._background import wait_for
 from guerdon.errors import EnvDefinitionError
 
-__all__ = ["GenericObservation", "Observation"]
+__all__ = ["GenericObservation", "Observation", "StepResult"]
+
+ObsT = TypeVar("ObsT")
 
 
 class Observation(BaseModel):
@@ -94,3 +97,25 @@ class GenericObservation(Observation):
     """
 
     model_config = ConfigDict(extra="allow")
+
+
+@dataclass(slots=True)
+class StepResult(Generic[ObsT]):
+    """What a client returns for a reset or a step.
+
+    Example:
+        >>> from guerdon import StepResult
+        >>> StepResult({"echoed": "hi"}, reward=0.5).reward
+        0.5
+
+    Attributes:
+        observation: The observation, a model or a dict.
+        reward: A finite float, or None.
+        done: Whether the episode has ended.
+        metadata: Further data of the environment, including the reward's components.
+    """
+
+    observation: ObsT
+    reward: float | None = None
+    done: bool = False
+    metadata: dict[str, Any] = field(default_factory=dict)

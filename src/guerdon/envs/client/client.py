@@ -40,9 +40,8 @@ from guerdon.errors import (
     ServerError,
 )
 from guerdon.types.action import Action
-from guerdon.types.observation import GenericObservation
+from guerdon.types.observation import GenericObservation, StepResult
 from guerdon.types.state import State
-from guerdon.types.step_result import StepResult
 
 __all__ = ["EnvClient", "GenericEnvClient", "SyncEnvClient"]
 

@@ -26,7 +26,7 @@ from guerdon.errors import (
     InvalidObservationError,
     ServerError,
 )
-from guerdon.types.step_result import StepResult
+from guerdon.types.observation import StepResult
 
 __all__ = ["HTTPEnvClient", "SyncHTTPEnvClient"]
 

@@ -30,7 +30,7 @@ from guerdon.errors import (
     InvalidObservationError,
     ServerError,
 )
-from guerdon.types.step_result import StepResult
+from guerdon.types.observation import StepResult
 
 __all__ = ["RemoteSession", "encode_message", "observation_of", "parse_result"]
 

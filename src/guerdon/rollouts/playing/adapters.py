@@ -13,7 +13,7 @@ from guerdon.envs.runner import EnvAdapter, Keywords, read_action
 from guerdon.errors import InvalidArgumentError, InvalidObservationError
 from guerdon.types.action import Action
 from guerdon.types.numbers import FiniteFloat
-from guerdon.types.step_result import StepResult
+from guerdon.types.observation import StepResult
 
 __all__ = ["ForeignAdapter", "OwnAdapter", "adapter_of", "read_result"]
 

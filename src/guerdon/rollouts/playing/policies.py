@@ -12,8 +12,7 @@ from guerdon.rollouts.json_forms import as_json, parse_json
 from guerdon.rollouts.playing.record import RolloutRecord
 from guerdon.types.action import Action
 from guerdon.types.message import Message, read_messages
-from guerdon.types.rollout import Rollout
-from guerdon.types.step_data import StepData
+from guerdon.types.rollout import Rollout, StepData
 
 __all__ = ["AgentPolicy", "PolicyOutput", "ReplayPolicy", "ScriptedPolicy"]
 

@@ -7,8 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from guerdon.rollouts.json_forms import as_json
 from guerdon.types.message import Message
-from guerdon.types.rollout import Rollout
-from guerdon.types.step_data import StepData
+from guerdon.types.rollout import Rollout, StepData
 
 __all__ = ["RolloutRecord"]
 

@@ -28,8 +28,8 @@ from guerdon.rollouts.playing.record import Ending, RolloutRecord
 from guerdon.rubrics.failure import say_failure
 from guerdon.types.message import INSTRUCTION_ROLES, Message, read_messages
 from guerdon.types.numbers import FiniteFloat
-from guerdon.types.step_data import StepData
-from guerdon.types.step_result import StepResult
+from guerdon.types.observation import StepResult
+from guerdon.types.rollout import StepData
 
 __all__ = ["RLRolloutWorker"]
 
