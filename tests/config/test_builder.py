@@ -267,7 +267,9 @@ def test_build_rubric_reports_unknown_services_of_a_nested_judge():
 
 def test_llm_judge_without_services_rejects_the_name_of_one():
     problem = refused("LLMJudge", {"prompt_template": "{action}", "endpoint": "style_judge"})[0]
-    assert problem.startswith("config.endpoint: `endpoint` is the service 'style_judge', but there")
+    assert problem.startswith(
+        "config.endpoint: `endpoint` must be a ChatModel, or, with `mcp_client`"
+    )
 
 
 def test_build_rubric_reports_an_unknown_private_key():

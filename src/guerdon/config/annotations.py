@@ -144,8 +144,6 @@ def unknown_keys(
     """
     kinds = _members(annotation)
     if isinstance(value, Mapping):
-        tagged = [each for each in kinds if _has_tag(each, value)]
-        kinds = tagged or kinds
         fields = [fields_of(each) for each in kinds]
         known = [key for keys in fields if keys is not None for key in keys]
         is_closed = bool(fields) and None not in fields
@@ -180,12 +178,6 @@ def _is_config_class(kind: Any) -> bool:
     if issubclass(kind, BaseModel):
         return True
     return dataclasses.is_dataclass(kind) and not hasattr(kind, "__get_pydantic_core_schema__")
-
-
-def _has_tag(kind: Any, value: Mapping[str, Any]) -> bool:
-    """Whether a model of a tagged union is the one that a value names."""
-    fields = getattr(kind, "model_fields", {})
-    return "type" in fields and "type" in value and fields["type"].default == value["type"]
 
 
 def _inner(kind: Any, fields: Mapping[str, Any] | None, part: str | int) -> Any:

@@ -57,7 +57,7 @@ class _EntryChange(BaseModel):
     private: Any = None
 
 
-class _Change(BaseModel):
+class Change(BaseModel):
     """What a change may contain; the keys of any type must not change."""
 
     model_config = ConfigDict(extra="forbid")
@@ -115,10 +115,7 @@ class RewardPatch:
         schedules: New schedules; None removes one.
         tuned: New values of tunable fields, by their dotted names in the tree.
         entries: The names of the entries that it changes.
-        training_step: The current step of the trainer.
-        episode: The current episode.
-        version: The version that the change is based on.
-        by: Who makes the change.
+        sent: What was sent, as far as it is valid.
         places: The place in the change of each tunable field.
         problems: What can't be done.
     """
@@ -127,10 +124,7 @@ class RewardPatch:
     schedules: dict[str, Schedule | None] = field(default_factory=dict)
     tuned: dict[str, Any] = field(default_factory=dict)
     entries: set[str] = field(default_factory=set)
-    training_step: int | None = None
-    episode: int | None = None
-    version: str | None = None
-    by: str | None = None
+    sent: Change = field(default_factory=Change)
     places: dict[str, Place] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -168,18 +162,13 @@ def read_patch(
         return RewardPatch(problems=[f"a change must be an object, got {shown(sent)}"])
     problems: list[Problem] = []
     try:
-        change = _Change.model_validate(sent)
+        change = Change.model_validate(sent)
     except ValidationError as error:
-        problems = list(unknown_keys(_Change, sent))
+        problems = list(unknown_keys(Change, sent))
         places = {each.place for each in problems}
         problems += [each for each in problems_of(error, sent) if each.place not in places]
-        change = _Change.model_validate(_without(sent, problems))
-    patch = RewardPatch(
-        training_step=change.training_step,
-        episode=change.episode,
-        version=change.version,
-        by=change.by,
-    )
+        change = Change.model_validate(_without(sent, problems))
+    patch = RewardPatch(sent=change)
     reader = _PatchReader(patch, entries, rendered)
     problems += islice(reader.read(change, render), MAX_PROBLEMS + 1)
     patch.problems = [str(each) for each in problems[:MAX_PROBLEMS]]
@@ -209,7 +198,7 @@ class _PatchReader:
     entries: Mapping[str, Entry]
     rendered: Mapping[str, Mapping[str, Any]]
 
-    def read(self, change: _Change, render: Callable[[], Mapping[str, Any]]) -> Iterator[Problem]:
+    def read(self, change: Change, render: Callable[[], Mapping[str, Any]]) -> Iterator[Problem]:
         for key in change.model_fields_set.intersection((*FIXED, *MOVING)):
             is_unchanged = _is_same if key in FIXED else _is_alike
             if not is_unchanged(render().get(key), getattr(change, key)):

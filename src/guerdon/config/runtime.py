@@ -293,14 +293,14 @@ class RewardRuntime:
                 rendered=configuration.entries,
                 render=self._rendered,
             )
-            for sent in (version, patch.version):
+            for sent in (version, patch.sent.version):
                 _check_version(sent, configuration.version)
             problems = [*patch.problems, *self._refused(configuration, patch)]
             if problems:
                 message = f"nothing was changed: {'; '.join(problems)}"
                 raise RewardConfigError(message, problems=problems)
-            self.progress.report(training_step=patch.training_step, episode=patch.episode)
-            logged = self._commit(configuration, patch, patch.by or by)
+            self.progress.report(training_step=patch.sent.training_step, episode=patch.sent.episode)
+            logged = self._commit(configuration, patch, patch.sent.by or by)
             return {"status": "ok", "config": self.to_dict(), "change": logged}
 
     def _refused(self, configuration: _Configuration, patch: RewardPatch) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -144,13 +145,11 @@ def _named(name: str, options: dict[str, Any]) -> Any:
 
 
 def _checked(tracker: Any) -> TrackerBackend:
-    name = getattr(tracker, "name", None)
-    valid = isinstance(name, str) and name.replace("-", "").replace("_", "").isalnum()
-    methods = all(callable(getattr(tracker, each, None)) for each in ("open", "write", "close"))
-    if inspect.isclass(tracker) or not valid or not methods:
-        raise InvalidArgumentError(
-            "`backend` must be a name, or an object with a `name` (letters, digits, '-' and '_') "
-            f"and the methods open, write and close, got {shown(tracker)}"
-        )
-    found: TrackerBackend = tracker
-    return found
+    if isinstance(tracker, TrackerBackend) and not inspect.isclass(tracker):
+        name: Any = tracker.name
+        if isinstance(name, str) and re.fullmatch(r"[\w-]+", name):
+            return tracker
+    raise InvalidArgumentError(
+        "`backend` must be a name, or an object with a `name` (letters, digits, '-' and '_') "
+        f"and the methods open, write and close, got {shown(tracker)}"
+    )
