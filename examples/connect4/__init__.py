@@ -1,1 +1,1 @@
-"""Connect four: two players, a reward that is known at the end, and its discounting."""
+"""Connect four: two players, a reward at the end of the game, and its discounting."""

@@ -1,8 +1,7 @@
-"""Plays a group of games from one seed, and shows what each move was worth: one advantage a step.
+"""Plays a group of games from one seed, and prints the advantages of their opening moves.
 
-The whole way from live episodes to what a trainer takes: play, score the conversations with a
-reward function, put the results on the steps, assign credit. Run it, with a seed where other games
-are wanted::
+It shows all steps from live episodes to training data: play, score the conversations with a reward
+function, align the results with the steps, assign credit. Run it, optionally with a seed::
 
     python -m examples.connect4.advantages 5
 """
@@ -32,34 +31,42 @@ from guerdon import (
 from guerdon.credit import Credit
 from guerdon.rollouts import AlignedBatch, PolicyOutput, RolloutRecord
 
-__all__ = ["Wanders", "careless", "credited", "main", "play_group", "position", "won"]
+__all__ = [
+    "RandomPolicy",
+    "random_opponent",
+    "assign_credit",
+    "main",
+    "play_group",
+    "position",
+    "won",
+]
 
 GAMES = 32
 MOVES = 22  # more than a game has
 
 
-class Wanders:
-    """A policy that drops its piece anywhere, the middle a little more often.
+class RandomPolicy:
+    """A random policy that prefers the middle columns.
 
     Example:
         >>> import asyncio
-        >>> from examples.connect4.advantages import Wanders
+        >>> from examples.connect4.advantages import RandomPolicy
         >>> from examples.connect4.environment import Connect4Environment
         >>> observation = Connect4Environment().reset(seed=1)
-        >>> asyncio.run(Wanders(7).get_action(observation)).action
+        >>> asyncio.run(RandomPolicy(7).get_action(observation)).action
         {'column': 4}
 
     Args:
-        seed: Decides where.
+        seed: The seed of the random choices.
     """
 
     def __init__(self, seed: int) -> None:
-        self._rng = random.Random(f"wanders {seed}")
+        self._rng = random.Random(f"random policy {seed}")
 
     async def get_action(
         self, observation: Any, available_tools_specs: list[Any] | None = None
     ) -> PolicyOutput:
-        """A column that takes a piece."""
+        """Return a random legal column."""
         columns = [*observation.legal_columns, *set(observation.legal_columns) & {2, 3, 4}]
         column = self._rng.choice(columns)
         return PolicyOutput({"column": column}, f"I take column {column}.")
@@ -67,34 +74,36 @@ class Wanders:
 
 @reward_function
 def won(messages: list[Message]) -> EvaluateResult:
-    """The agent won: 1. The opponent did: 0. A draw: 0.5."""
+    """Score 1 for a win of the agent, 0.5 for a draw, 0 for a loss."""
     last = json.loads(messages[-1].text)
     if last["turn"] is not None:
         return EvaluateResult(error="the game isn't over")
     score = {last["mover"]: 1.0, None: 0.5}.get(last["winner"], 0.0)
-    return EvaluateResult(score=score, reason=f"{last['winner'] or 'nobody'} won")
+    return EvaluateResult(
+        score=score, reason=f"{last['winner']} won" if last["winner"] else "a draw"
+    )
 
 
 def position(step: StepData) -> Any:
-    """The state of a step: the board that the agent saw."""
+    """Return the state of a step: the board that the agent saw."""
     return tuple(step.observation_data["board"])
 
 
-def careless(board: Board, side: Side, rng: random.Random) -> int:
-    """An opponent that drops its piece anywhere, by the numbers that the game's seed gives.
+def random_opponent(board: Board, side: Side, rng: random.Random) -> int:
+    """Choose a random legal column with the game's random generator.
 
     Example:
         >>> import random
-        >>> from examples.connect4.advantages import careless
+        >>> from examples.connect4.advantages import random_opponent
         >>> from examples.connect4.board import Board, Side
-        >>> careless(Board(), "O", random.Random(1)) in range(7)
+        >>> random_opponent(Board(), "O", random.Random(1)) in range(7)
         True
     """
     return rng.choice(board.legal_columns)
 
 
 def play_group(seed: int, games: int = GAMES) -> list[RolloutRecord]:
-    """Play games that begin alike.
+    """Play several games with the same seed of the opponent.
 
     Example:
         >>> from examples.connect4.advantages import play_group
@@ -102,24 +111,26 @@ def play_group(seed: int, games: int = GAMES) -> list[RolloutRecord]:
         ['seed 3, game 0', 'seed 3, game 1']
 
     Args:
-        seed: The opponent's.
-        games: How many.
+        seed: The seed of the opponent.
+        games: The number of games.
     """
     name = f"seed {seed}"
     return [
         RLRolloutWorker(
-            lambda: Connect4Environment(opponent=careless), Wanders(game), max_steps=MOVES
+            lambda: Connect4Environment(opponent=random_opponent),
+            RandomPolicy(game),
+            max_steps=MOVES,
         ).run_sync({"id": name}, seed=seed, rollout_id=f"{name}, game {game}")
         for game in range(games)
     ]
 
 
-def credited(records: Sequence[RolloutRecord]) -> tuple[AlignedBatch, Credit]:
+def assign_credit(records: Sequence[RolloutRecord]) -> tuple[AlignedBatch, Credit]:
     """Score the games, and assign credit to their moves.
 
     Example:
-        >>> from examples.connect4.advantages import credited, play_group
-        >>> batch, credit = credited(play_group(seed=3, games=4))
+        >>> from examples.connect4.advantages import assign_credit, play_group
+        >>> batch, credit = assign_credit(play_group(seed=3, games=4))
         >>> len(batch.report), credit.advantage.shape == (sum(map(len, batch.step_lists)),)
         (0, True)
     """
@@ -132,16 +143,16 @@ def credited(records: Sequence[RolloutRecord]) -> tuple[AlignedBatch, Credit]:
 
 
 def main() -> int:
-    """Play, and print the opening moves of the group side by side."""
+    """Play a group of games, and print a table of its opening moves."""
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     console = Console(highlight=False)
-    batch, credit = credited(play_group(seed))
+    batch, credit = assign_credit(play_group(seed))
     scores = [score for score in batch.final_scores if score is not None]
-    told = credit.diagnostics
+    diagnostics = credit.diagnostics
     console.print(
         f"{len(batch)} games of connect four from seed {seed}: {scores.count(1.0)} won, "
-        f"{scores.count(0.0)} lost. {told.anchor_coverage:.0%} of {len(credit.mask)} positions "
-        "came up more than once.\n"
+        f"{scores.count(0.0)} lost. {diagnostics.anchor_coverage:.0%} of {len(credit.mask)} "
+        "positions occurred more than once.\n"
     )
     moves = dict[int, list[StepData]]()
     for rollout in batch:

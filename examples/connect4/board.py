@@ -1,4 +1,4 @@
-"""The board: where pieces lie, where one may fall, and who has four in a row."""
+"""The board: positions of pieces, legal columns, and the winner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDES: tuple[Side, Side] = ("X", "O")
 
 
 def other(side: Side) -> Side:
-    """The side that plays against this one.
+    """Return the opposite side.
 
     Example:
         >>> from examples.connect4.board import other
@@ -31,7 +31,7 @@ def other(side: Side) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A position. Dropping a piece gives another board, so that looking ahead leaves no traces.
+    """An immutable position; dropping a piece returns a new board.
 
     Example:
         >>> from examples.connect4.board import Board
@@ -56,7 +56,7 @@ class Board:
 
     @classmethod
     def from_rows(cls, rows: Sequence[str]) -> Self:
-        """The board that `rows` tells.
+        """Create a board from its rows.
 
         Example:
             >>> from examples.connect4.board import Board
@@ -65,72 +65,74 @@ class Board:
             True
 
         Args:
-            rows: 6 texts of 7 characters, ``X``, ``O`` or ``.``, the top one first.
+            rows: 6 texts of 7 characters, ``X``, ``O`` or ``.``, the top row first.
 
         Raises:
-            InvalidArgumentError: They are no position: a size, a character, a piece in mid-air.
+            InvalidArgumentError: `rows` has a wrong size, a wrong character, or a floating piece.
         """
         if len(rows) != ROWS or any(len(row) != COLUMNS for row in rows):
-            raise InvalidArgumentError(f"{rows!r:.80} isn't {ROWS} rows of {COLUMNS} characters")
+            raise InvalidArgumentError(
+                f"`rows` must be {ROWS} rows of {COLUMNS} characters, got {rows!r:.80}"
+            )
         columns = tuple("".join(pile).rstrip(EMPTY) for pile in zip(*reversed(rows), strict=True))
         for number, pile in enumerate(columns):
             if not set(pile) <= set(SIDES):
                 raise InvalidArgumentError(
-                    f"column {number} is {pile!r} from the bottom up; it takes X and O, "
-                    f"and {EMPTY} only above them"
+                    f"column {number} must consist of X and O, with {EMPTY} only above them; "
+                    f"got {pile!r} from the bottom up"
                 )
         return cls(columns)
 
     @property
     def rows(self) -> list[str]:
-        """The board as 6 texts of 7 characters, the top one first."""
+        """The board as 6 texts of 7 characters, the top row first."""
         piles = [pile.ljust(ROWS, EMPTY) for pile in self.columns]
         return ["".join(pile[height] for pile in piles) for height in reversed(range(ROWS))]
 
     @property
     def turn(self) -> Side:
-        """Whose piece is the next, where X began."""
+        """The side to move; X begins."""
         return SIDES[sum(map(len, self.columns)) % 2]
 
     @property
     def legal_columns(self) -> list[int]:
-        """The columns that aren't full; none once somebody has won."""
+        """The columns that aren't full; empty once the game is won."""
         if self.winner:
             return []
         return [number for number, pile in enumerate(self.columns) if len(pile) < ROWS]
 
     @property
     def winner(self) -> Side | None:
-        """Who has four in a row: across, upright, or along a diagonal."""
+        """The side that has four in a row, column or diagonal, or None."""
         lines = list(self._lines())
         return next((side for side in SIDES if any(side * 4 in line for line in lines)), None)
 
     @property
     def full(self) -> bool:
-        """Whether no piece fits any more."""
+        """Whether all columns are full."""
         return all(len(pile) == ROWS for pile in self.columns)
 
     @property
     def over(self) -> bool:
-        """Whether the game has ended: it is won, or the board is full."""
+        """Whether the game is won or the board is full."""
         return self.full or self.winner is not None
 
     def drop(self, column: int, side: Side) -> Board:
-        """Let a piece fall.
+        """Drop a piece.
 
         Args:
-            column: Where, from 0 at the left to 6.
-            side: Whose piece.
+            column: The column, from 0 at the left to 6.
+            side: The side that moves.
 
         Returns:
-            The board with the piece; this one stays as it is.
+            A new board with the piece.
 
         Raises:
-            InvalidArgumentError: There is no such column, it is full, or the game is over.
+            InvalidArgumentError: The column is unknown or full, or the game is over.
         """
         if column not in self.legal_columns:
             raise InvalidArgumentError(
-                f"{side} can't drop a piece in column {column}; the columns that take one: "
+                f"{side} can't drop a piece in column {column}; the legal columns: "
                 + (", ".join(map(str, self.legal_columns)) or "none, the game is over")
             )
         piles = list(self.columns)
@@ -138,7 +140,7 @@ class Board:
         return Board(tuple(piles))
 
     def draw(self) -> str:
-        """The board as text, the numbers of the columns under it."""
+        """Return the board as text, with the column numbers below."""
         numbers = "".join(map(str, range(COLUMNS)))
         return "\n".join(" ".join(row) for row in [*self.rows, numbers])
 
@@ -146,7 +148,7 @@ class Board:
         rows = self.rows
         yield from self.columns
         yield from rows
-        # Shifting each row by one more than the row above it makes a diagonal upright.
+        # Shifting each row by one more than the row above it turns diagonals into columns.
         for shifted in (
             [EMPTY * n + row + EMPTY * (ROWS - n) for n, row in enumerate(rows)],
             [EMPTY * (ROWS - n) + row + EMPTY * n for n, row in enumerate(rows)],

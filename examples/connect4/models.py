@@ -1,4 +1,4 @@
-"""What flows: where a piece is dropped, what is then seen, where the game stands."""
+"""The action, observation and state of connect four."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Connect4Action(Action):
         3
 
     Attributes:
-        column: Where, from 0 at the left to 6.
+        column: The column, from 0 at the left to 6.
     """
 
     column: int = Field(ge=0, lt=COLUMNS)
 
 
 class Connect4Observation(Observation):
-    """The board after a move and, where there is an opponent, after its reply.
+    """The board after a move and the opponent's reply, if any.
 
     Example:
         >>> from examples.connect4 import environment
@@ -35,12 +35,12 @@ class Connect4Observation(Observation):
         ('X', [0, 1, 2, 3, 4, 5, 6])
 
     Attributes:
-        board: 6 rows of 7 characters, ``X``, ``O`` or ``.``, the top one first.
+        board: 6 rows of 7 characters, ``X``, ``O`` or ``.``, the top row first.
         turn: The side that the next action moves; None once the game is over.
-        legal_columns: The columns that take a piece; none once the game is over.
-        last_moves: The columns played since the observation before, in order.
-        mover: The side that the action before moved; None after a reset.
-        winner: Who won; None while the game goes on, and when it ended in a draw.
+        legal_columns: The columns that aren't full; empty once the game is over.
+        last_moves: The columns played since the previous observation, in order.
+        mover: The side that the previous action moved; None after a reset.
+        winner: The winner; None before the end of the game and after a draw.
     """
 
     board: list[str]
@@ -52,7 +52,7 @@ class Connect4Observation(Observation):
 
 
 class Connect4State(State):
-    """Where a game stands.
+    """The state of a game.
 
     Example:
         >>> from examples.connect4.models import Connect4State
@@ -60,8 +60,8 @@ class Connect4State(State):
         []
 
     Attributes:
-        agent: The side that actions move; None where they move both.
-        moves: All columns played so far, by both sides in turn; X's first.
+        agent: The side that actions move; None if they move both sides.
+        moves: The columns played so far by both sides in turn, beginning with X.
     """
 
     agent: Side | None = None

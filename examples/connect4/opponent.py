@@ -9,12 +9,12 @@ from examples.connect4.board import COLUMNS, Board, Side, other
 
 __all__ = ["Opponent", "scripted"]
 
-# What chooses a column: the board, its own side, and the only randomness it may use.
+# Takes the board, its side and a random generator; returns a column.
 Opponent = Callable[[Board, Side, random.Random], int]
 
 
 def scripted(board: Board, side: Side, rng: random.Random) -> int:
-    """Win at once if that can be; else block who would win next; else rather in the middle.
+    """Win if possible, else block an immediate win, else prefer the middle.
 
     Example:
         >>> import random
@@ -25,17 +25,17 @@ def scripted(board: Board, side: Side, rng: random.Random) -> int:
         (0, 0)
 
     Args:
-        board: A position whose game isn't over.
-        side: Whom to play for.
-        rng: Chooses where nothing is forced.
+        board: A position in which the game isn't over.
+        side: The side to play for.
+        rng: The random generator for moves that aren't forced.
 
     Returns:
-        A column that takes a piece.
+        A legal column.
     """
-    for who in (side, other(side)):
+    for player in (side, other(side)):
         for column in board.legal_columns:
-            if board.drop(column, who).winner:
+            if board.drop(column, player).winner:
                 return column
-    # The middle column is part of the most rows of four.
+    # Most lines of four include the middle column.
     weights = [1 + COLUMNS // 2 - abs(column - COLUMNS // 2) for column in board.legal_columns]
     return rng.choices(board.legal_columns, weights)[0]

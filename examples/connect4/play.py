@@ -1,6 +1,6 @@
-"""Plays one game in process, and shows what each move turned out to be worth.
+"""Plays a game in this process, and prints the discounted reward of each step.
 
-Run it, with a seed where another game is wanted::
+Run it, optionally with a seed::
 
     python -m examples.connect4.play 5
 """
@@ -22,7 +22,7 @@ __all__ = ["main", "play"]
 
 
 def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observation]:
-    """Play one game with an agent that knows what the scripted opponent knows.
+    """Play one game with an agent that plays like the scripted opponent.
 
     Example:
         >>> from examples.connect4.environment import Connect4Environment
@@ -32,8 +32,8 @@ def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observa
         True
 
     Args:
-        environment: Where to play; it has an opponent.
-        seed: Decides both sides' moves, each with random numbers of its own.
+        environment: An environment with an opponent.
+        seed: The seed of both sides' random choices.
 
     Returns:
         The observations of all steps.
@@ -49,7 +49,7 @@ def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observa
 
 
 def main() -> int:
-    """Play a game; print the board it ended with, and a table of its steps."""
+    """Play a game; print its last board and a table of its steps."""
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     console = Console(highlight=False)
     with Connect4Environment(gamma=0.9) as environment:
@@ -60,10 +60,14 @@ def main() -> int:
     outcome = f"{last.winner} won" if last.winner else "a draw"
     console.print(f"\nThe agent played {last.mover}; {outcome}, seed {seed}.\n")
     table = Table("step", "agent", "opponent", "reward", "step reward")
-    for step, (observation, worth) in enumerate(zip(observations, step_rewards, strict=True)):
+    for step, (observation, step_reward) in enumerate(zip(observations, step_rewards, strict=True)):
         agent, *reply = map(str, observation.last_moves)
         table.add_row(
-            str(step), agent, reply[0] if reply else "", f"{observation.reward:.3f}", f"{worth:.3f}"
+            str(step),
+            agent,
+            reply[0] if reply else "",
+            f"{observation.reward:.3f}",
+            f"{step_reward:.3f}",
         )
     console.print(table)
     return 0

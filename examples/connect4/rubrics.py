@@ -1,4 +1,4 @@
-"""The reward: whether the game was won, which is known only at its end."""
+"""The reward: the outcome at the end of the game, discounted to earlier moves."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Won"]
 
 
 class Won(ExponentialDiscountingTrajectoryRubric):
-    """A game won is worth 1, a draw 0.5, a loss 0; earlier moves get it discounted.
+    """A win scores 1, a draw 0.5, a loss 0; earlier moves get the discounted outcome.
 
     For a game of T steps, with R the outcome for the side that moved at step t::
 
         r_t = gamma ** (T - 1 - t) * R
 
-    That side is always the agent's where there is an opponent. Where actions move both sides,
-    each move is credited with what its own side got out of the game.
+    With an opponent, that side is always the agent's. If actions move both sides, each move is
+    credited with the outcome for its own side.
 
     Example:
         >>> from examples.connect4.environment import Connect4Environment
@@ -40,11 +40,11 @@ class Won(ExponentialDiscountingTrajectoryRubric):
     score_range = (0.0, 1.0)
 
     def score_trajectory(self, trajectory: list[tuple[Any, Any]]) -> float:
-        """The outcome for the side that moved last."""
+        """Return the outcome for the side that moved last."""
         return self._outcome(trajectory, trajectory[-1][1].mover)
 
     def compute_step_rewards(self) -> list[float]:
-        """Discount back from the last step, to each side its own outcome."""
+        """Return the outcome for the side of each step, discounted from the last step."""
         steps = self.trajectory
         return [
             self.gamma ** (len(steps) - 1 - t) * self._outcome(steps, observation.mover)
@@ -54,9 +54,9 @@ class Won(ExponentialDiscountingTrajectoryRubric):
     def _outcome(self, trajectory: list[tuple[Any, Any]], side: str) -> float:
         last = trajectory[-1][1]
         if not last.done:
-            # Without this, a game that was broken off would pass for a draw.
+            # Without this check, an aborted game would score like a draw.
             raise TrajectoryError(
-                f"the game isn't over after {len(trajectory)} steps: nobody knows yet who wins"
+                f"the game isn't over after {len(trajectory)} steps and has no winner yet"
             )
         if last.winner is None:
             return 0.5

@@ -1,4 +1,4 @@
-"""The demo: score model-written solutions of word problems, model by model."""
+"""Scores solutions of word problems with ``guerdon score``, and compares the models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REWARD = f"{HERE / 'reward.py'}:Solution"
 
 
 def show(*arguments: str) -> int:
-    """Run a guerdon command as a person would, printing it first."""
+    """Print a guerdon command and run it."""
     shown = " ".join(arg.replace(f"{HERE}/", "examples/gsm8k/") for arg in arguments)
     print(f"$ guerdon {shown}", flush=True)
     command = Path(sys.executable).with_name("guerdon")
@@ -24,7 +24,7 @@ def show(*arguments: str) -> int:
 
 
 def agreement(rows: Iterable[dict[str, Any]], scored: Path) -> str:
-    """How many verdicts agree with the published ones, over all rows."""
+    """Return how many verdicts agree with the published ones."""
     with scored.open(encoding="utf-8") as file:
         pairs = [
             (row["is_correct"], json.loads(line)["score"])
@@ -35,7 +35,7 @@ def agreement(rows: Iterable[dict[str, Any]], scored: Path) -> str:
 
 
 def main() -> int:
-    """Print the tree, score every solution with it, and compare with what is published."""
+    """Print the tree, score every solution, and compare the verdicts with the published ones."""
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else solutions()
     print(f"Solutions: {'the sample in ' if source.parent == HERE else ''}{source.name}\n")
     with tempfile.TemporaryDirectory() as folder:

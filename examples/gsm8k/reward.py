@@ -1,4 +1,4 @@
-"""The reward: an answer first, then the right one, then how it is written."""
+"""The reward: the solution has an answer, the answer is right, and the style is good."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from guerdon.rubrics import extract_answer
 
 
 class Answered(Rubric):
-    """The solution states an answer: it was not cut off, and is not empty."""
+    """The solution has an answer: it is neither empty nor cut off."""
 
     score_range = (0.0, 1.0)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Look for an answer line or a box, with any content."""
+        """Search for an answer line or a box with any content."""
         return 0.0 if extract_answer(action.content) is None else 1.0
 
 
@@ -34,18 +34,18 @@ class Style(Rubric):
 
     def __init__(self) -> None:
         super().__init__()
-        self.brief = LengthBounds(maximum=60, unit="words")
-        self.works = RegexMatch(r"\d\s*[-+*/×÷]\s*\$?\d")
-        self.fluent = RepetitionBounds(maximum=0.2)
+        self.length = LengthBounds(maximum=60, unit="words")
+        self.work = RegexMatch(r"\d\s*[-+*/×÷]\s*\$?\d")
+        self.repetition = RepetitionBounds(maximum=0.2)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Take the mean of the three."""
+        """Return the mean of the three checks."""
         scores = [float(check(action, observation)) for check in self.children()]
         return sum(scores) / len(scores)
 
 
 class Solution(Rubric):
-    """A solution of a word problem: answered, answered rightly, and then its style."""
+    """A solution of a word problem: answered, correct, and in good style."""
 
     score_range = (0.0, 1.0)
 
@@ -56,16 +56,16 @@ class Solution(Rubric):
         self.style = Style()
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Stop at the first gate that is closed; a right answer is worth 0.8 in any style."""
+        """Return 0 at the first closed gate; a right answer scores 0.8 plus 0.2 for its style."""
         if not self.answered(action, observation) or not self.correct(action, observation):
             return 0.0
         return 0.8 + 0.2 * float(self.style(action, observation))
 
 
-# Nothing but the verdict: the answer is right, or it isn't.
+# Only the verdict: whether the answer is right.
 correct = NumericAnswer
 
-# The same gates as a tree of containers; style is all the score then.
+# The same gates as a tree of containers; the score of a right answer is its style alone.
 as_containers = Sequential(
     Gate(Answered()),
     Gate(NumericAnswer()),

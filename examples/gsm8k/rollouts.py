@@ -1,7 +1,7 @@
-"""Turns a file of model solutions into rollouts, one for each problem and model.
+"""Converts a file of model solutions into rollouts, one for each problem and model.
 
-The layout is that of the GSM8K model solutions: a line a problem, with ``question``,
-``ground_truth`` (a worked solution whose answer is after ``A:``) and, for each model,
+The file has the layout of the GSM8K model solutions: each line is a problem with ``question``,
+``ground_truth`` (a worked solution with the answer after ``A:``) and, for each model,
 ``{"is_correct": bool, "solution": str}``.
 
 Run it to write the rollouts to standard output::
@@ -22,14 +22,14 @@ HERE = Path(__file__).parent
 
 
 def rollouts(path: Path) -> Iterator[dict[str, Any]]:
-    """The rollouts of a file of model solutions.
+    """Yield the rollouts of a file of model solutions.
 
     Args:
         path: The file.
 
     Yields:
-        Rows for ``guerdon score``: solutions of one problem share a group; ``model`` is the
-        author, ``is_correct`` the published verdict.
+        Rows for ``guerdon score``. The solutions of a problem share a group; ``model`` is the
+        author, and ``is_correct`` the published verdict.
     """
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file):
@@ -51,10 +51,9 @@ def rollouts(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def solutions() -> Path:
-    """The published solutions where they are at hand, else the sample of this example.
+    """Return the path of the published solutions, or of this example's sample if it is missing.
 
-    They are looked for in ``$GUERDON_DATA/gsm8k``, then in ``shared/data/gsm8k`` beside the
-    checkout.
+    It is searched in ``$GUERDON_DATA/gsm8k``, then in ``shared/data/gsm8k`` beside the checkout.
     """
     beside = HERE.parents[2] / "shared" / "data"
     for folder in (os.environ.get("GUERDON_DATA"), beside):

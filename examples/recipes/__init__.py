@@ -1,1 +1,1 @@
-"""Ways to combine rubrics that papers describe, each in a few lines."""
+"""Combinations of rubrics from papers, each in a few lines."""

@@ -1,7 +1,7 @@
-"""All or nothing: an instruction is followed only where every part of it is.
+"""All or nothing: the reward is 1 if every criterion is met, otherwise 0.
 
-AdvancedIF (He et al., arXiv 2511.10507) trains on a reward of 1 where all criteria of a prompt's
-rubric hold and 0 otherwise. Partial credit invites a model to follow the easy parts.
+AdvancedIF (He et al., arXiv 2511.10507) trains with this reward. Partial credit would encourage a
+model to follow only the easy parts of an instruction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from guerdon import ExactMatch, LengthBounds, RegexMatch, Rubric, RubricDict, Va
 
 
 class AllOf(Rubric):
-    """Every criterion holds."""
+    """Every criterion is met."""
 
     score_range = (0.0, 1.0)
 
@@ -22,7 +22,7 @@ class AllOf(Rubric):
         self.criteria = RubricDict(criteria)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Evaluate all, so that each shows among the components, and tell which are missing."""
+        """Evaluate all criteria, so that each is in the components, and name the unmet ones."""
         scores = {name: each(action, observation) for name, each in self.criteria.items()}
         missing = [name for name, score in scores.items() if score < 1.0]
         self.explain("missing: %s", ", ".join(missing) or "none")
@@ -30,7 +30,7 @@ class AllOf(Rubric):
 
 
 def reward() -> AllOf:
-    """A reply in JSON, short, that thanks and gives no other verdict than the right one."""
+    """Return a reward for a short reply in JSON that contains thanks."""
     return AllOf(
         {
             "json": ValidJson({"type": "object", "required": ["verdict", "reason"]}),
@@ -41,5 +41,5 @@ def reward() -> AllOf:
 
 
 def same_words() -> AllOf:
-    """A criterion of one's own stands beside ready-made ones."""
+    """Return a reward that combines a ready-made check and a function."""
     return AllOf({"right": ExactMatch(), "one_line": lambda action, _: float("\n" not in action)})

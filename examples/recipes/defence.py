@@ -1,8 +1,8 @@
-"""A defence rubric as a gate: what games the reward earns nothing.
+"""Defence rubrics as gates: an answer that games the reward scores 0.
 
-A model that trains on a rubric finds what the rubric can't see: flattery, praise of its own
-answer, text that speaks to the judge. Rubicon (arXiv 2508.12790) collects such tricks between
-rounds of training and puts a rubric against them in front of all others.
+In training, a model learns to exploit a rubric: it flatters, praises its own answer, or addresses
+the judge. Rubicon (arXiv 2508.12790) collects such tricks between rounds of training, and places a
+rubric against them before all others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRICKS = (
 
 
 class NoneOf(Rubric):
-    """No known trick is in the answer."""
+    """The answer contains no known trick."""
 
     score_range = (0.0, 1.0)
 
@@ -29,7 +29,7 @@ class NoneOf(Rubric):
         self.tricks = RubricList(RegexMatch(pattern, ignore_case=True) for pattern in patterns)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Look for each."""
+        """Count the tricks in the answer."""
         found = sum(trick(action, observation) for trick in self.tricks)
         self.explain("%d tricks found", found)
         return 1.0 if found == 0 else 0.0
@@ -45,10 +45,10 @@ class Civil(Rubric):
         self.toxicity = ToxicityRubric(threshold=0.3)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Turn it round: toxicity is higher where it is worse."""
+        """Return 1 minus the toxicity."""
         return 1.0 - float(self.toxicity(action, observation))
 
 
 def reward(quality: Any) -> Sequential:
-    """Two defences, then whatever measures quality."""
+    """Return a reward with two defences before a rubric of quality."""
     return Sequential(Gate(NoneOf()), Gate(Civil(), threshold=0.7), quality)

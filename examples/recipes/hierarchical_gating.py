@@ -1,10 +1,10 @@
-"""Hierarchical gating: each level counts only where the one under it holds.
+"""Hierarchical gating: each level counts only if the level below passes.
 
 Feedback from unit tests has levels: code that doesn't parse, code that doesn't run, code that
-fails tests, code that passes. RLTF (Liu et al., arXiv 2307.04349) rewards them apart; as gates,
-style is never bought with broken code.
+fails tests, code that passes. RLTF (Liu et al., arXiv 2307.04349) rewards each level differently.
+With gates, good style can't make up for broken code.
 
-The environment ran the tests, and says in the observation's metadata how many there were
+The environment runs the tests, and reports in the observation's metadata how many there are
 (``tests``) and how many passed (``passed``).
 """
 
@@ -17,22 +17,22 @@ from guerdon.errors import MissingInputError
 
 
 class PassesTests(Rubric):
-    """The share of the tests that pass."""
+    """The share of passed tests."""
 
     score_range = (0.0, 1.0)
     reads = ("tests", "passed")
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Divide; where nobody ran the tests there is no score."""
+        """Return the share; raise if the tests didn't run."""
         metadata = observation.metadata
         if not metadata.get("tests"):
-            raise MissingInputError("the observation's metadata has no 'tests' to pass")
+            raise MissingInputError("the observation's metadata has no 'tests'")
         self.explain("%s of %s pass", metadata["passed"], metadata["tests"])
         return float(metadata["passed"] / metadata["tests"])
 
 
 def reward() -> Sequential:
-    """It parses, then at least half of the tests pass, then how many and how short."""
+    """Return a reward with gates for parsing and half of the tests, then tests and length."""
     tests = PassesTests()
     return Sequential(
         Gate(PythonCompiles()),

@@ -1,8 +1,8 @@
-"""Hard rules before soft principles: what can be checked is checked first, and must hold.
+"""Hard rules before soft principles: an answer is judged only if it follows the rules.
 
-OpenRubrics (Liu et al., arXiv 2510.07743) tells hard rules, which a prompt states, from
-principles, which are matters of degree. Principles are often expensive to judge: behind the
-rules, nobody judges an answer that has broken one.
+OpenRubrics (Liu et al., arXiv 2510.07743) distinguishes hard rules, which a prompt states, from
+principles, which are matters of degree. Principles are often expensive to judge; with the rules
+first, answers that break one are never judged.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Principle = Callable[[Any, Any], Any]
 
 
 def reward(clear: Principle, helpful: Principle) -> Sequential:
-    """Two rules, then two principles.
+    """Return a reward with two rules before two principles.
 
     Args:
-        clear: Judges how clear an answer is, in [0, 1]; may be async, and may fail.
-        helpful: The same for how helpful it is.
+        clear: Scores the clarity of an answer in [0, 1]; may be async and may raise.
+        helpful: Scores its helpfulness in the same way.
     """
     return Sequential(
         LengthBounds(minimum=1, maximum=300, unit="words"),

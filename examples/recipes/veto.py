@@ -1,7 +1,7 @@
-"""Several dimensions with a veto: a weighted sum that one critical dimension can nullify.
+"""Several dimensions with a veto: a weighted sum that one critical dimension can set to 0.
 
-Rubicon (Huang et al., arXiv 2508.12790) scores answers along several dimensions, lets a critical
-one veto the rest, and lets each saturate, so that more of one can't make up for the others.
+Rubicon (Huang et al., arXiv 2508.12790) scores answers in several dimensions, of which a critical
+one can veto the rest. Each dimension saturates, so that more of one can't make up for the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from guerdon import Gate, RegexMatch, RepetitionBounds, Rubric, Sequential, Weig
 
 
 class Words(Rubric):
-    """How many of the wanted words the answer has; each further one counts less."""
+    """The number of wanted words in the answer, with decreasing weight."""
 
     score_range = (0.0, 1.0)
 
@@ -23,13 +23,13 @@ class Words(Rubric):
         self.enough = enough
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Saturate: ``tanh(found / enough)``."""
+        """Return ``tanh(found / enough)``."""
         text = action.lower()
         return math.tanh(sum(word in text for word in self.words) / self.enough)
 
 
 def reward() -> Sequential:
-    """Honest about what it is, or nothing; then vivid, warm and not repeating itself."""
+    """Return a reward with a gate for honesty, then vividness, warmth and little repetition."""
     honest = RegexMatch(r"^(?!.*\bas a human\b)", ignore_case=True)
     return Sequential(
         Gate(honest),

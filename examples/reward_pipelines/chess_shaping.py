@@ -5,8 +5,8 @@ The weight of the shaping decreases in one of two ways, with the same rewards:
 - `FromFile`: the schedule is in ``chess_shaping.yaml``, on the server. The script only reports the
   training step.
 - `FromScript`: the script computes the weight with the same schedule, and posts it with the version
-  that it has seen. If the configuration was changed since, the server rejects the change, and the
-  script tries again.
+  that it has read. If the configuration was changed since then, the server rejects the update, and
+  the script tries again.
 
 Run it to serve the environment and to play some games at each of several training steps::
 
@@ -42,7 +42,7 @@ class Shaping(Protocol):
 
 
 class FromFile:
-    """The server has the schedule; the script reports the training step.
+    """Reports the training step to the server, which has the schedule.
 
     Example:
         >>> from examples.reward_pipelines.chess_shaping import FromFile
@@ -53,12 +53,12 @@ class FromFile:
     """
 
     def __call__(self, server: SyncHTTPEnvClient, training_step: int) -> None:
-        """Report the step, whatever the version of the configuration."""
+        """Report the step for any version of the configuration."""
         server.post("/config", json={"training_step": training_step, "by": "chess_shaping.py"})
 
 
 class FromScript:
-    """The script has the schedule, and posts the weight.
+    """Computes the weight from the schedule and posts it.
 
     Example:
         >>> from examples.reward_pipelines.chess_shaping import FromScript
@@ -73,7 +73,7 @@ class FromScript:
         (self.entry,) = RewardConfig.from_file(REWARD).per_turn
 
     def weight(self, training_step: int) -> float:
-        """The weight at a training step."""
+        """Return the weight at a training step."""
         assert self.entry.schedule is not None
         return self.entry.weight * self.entry.schedule(training_step)
 
@@ -100,7 +100,7 @@ class Played(NamedTuple):
     Attributes:
         training_step: The training step.
         rewards: The sum of each game's rewards.
-        won: How many were won.
+        won: The number of games won.
         fingerprints: The fingerprints of the configurations that scored them.
     """
 
@@ -113,7 +113,7 @@ class Played(NamedTuple):
 def train(
     url: str, shape: Shaping, *, steps: Iterable[int] = STEPS, games: int = GAMES
 ) -> list[Played]:
-    """Play at several training steps, each with its weight of the shaping. Nothing is learned.
+    """Play at several training steps, each with its weight of the shaping; there is no learning.
 
     Args:
         url: The server's address.
@@ -142,7 +142,7 @@ def play(client: SyncEnvClient[Any, Any, Any], *, seed: int) -> tuple[float, boo
         seed: The seed of the positions of the pieces.
 
     Returns:
-        The sum of the rewards, whether it was won, and the fingerprint of the configuration.
+        The sum of the rewards, whether the game was won, and the fingerprint of the configuration.
     """
     result = client.reset(seed=seed)
     rewards = 0.0
@@ -150,10 +150,10 @@ def play(client: SyncEnvClient[Any, Any, Any], *, seed: int) -> tuple[float, boo
     while not result.done:
         board = result.observation
         visited.append(board["knight"])
-        can = moves(board["knight"])
-        men = [square for square in can if square in board["men"]]
-        kings = [square for square in men if board["men"][square] == "king"]
-        to = (kings or men or sorted(can, key=visited.count))[0]
+        squares = moves(board["knight"])
+        captures = [square for square in squares if square in board["pieces"]]
+        kings = [square for square in captures if board["pieces"][square] == "king"]
+        to = (kings or captures or sorted(squares, key=visited.count))[0]
         result = client.step({"to": to})
         assert result.reward is not None
         rewards += result.reward

@@ -30,7 +30,7 @@ REWARD = HERE / "coding_reward.yaml"
 
 
 class EfficiencyConfig(BaseModel):
-    """How `Efficiency` counts.
+    """The configuration of `Efficiency`.
 
     Example:
         >>> from examples.reward_pipelines.coding import EfficiencyConfig
@@ -47,7 +47,7 @@ class EfficiencyConfig(BaseModel):
 
 
 class Efficiency(Rubric):
-    """The task is solved with few submissions: 1 for the first one, 0 for the last, or unsolved.
+    """How early a submission solves the task: 1 for the first one, 0 for the last one or none.
 
     Example:
         >>> from examples.reward_pipelines.coding import Efficiency, EfficiencyConfig
@@ -55,7 +55,7 @@ class Efficiency(Rubric):
         3
 
     Args:
-        config: The number of submissions.
+        config: The configuration.
     """
 
     score_range = (0.0, 1.0)
@@ -70,8 +70,8 @@ class Efficiency(Rubric):
         used = self.submissions - observation.submissions_left
         if used < 1:
             raise InvalidArgumentError(
-                f"submissions is {self.submissions}, but {observation.submissions_left} are left "
-                "after one; set it to the environment's max_submissions"
+                f"`submissions` must be the environment's `max_submissions`, got "
+                f"{self.submissions} with {observation.submissions_left} left after a submission"
             )
         if verdict.passed < verdict.total:
             self.explain("unsolved after %d", used)
@@ -81,7 +81,7 @@ class Efficiency(Rubric):
 
 
 def composer() -> RubricComposer:
-    """The reward of ``coding_reward.yaml``, in Python.
+    """Return the reward of ``coding_reward.yaml``, built in Python.
 
     Example:
         >>> from examples.reward_pipelines.coding import composer

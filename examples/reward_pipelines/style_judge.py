@@ -1,15 +1,14 @@
-"""A style judge as an MCP server, and the rubric that asks it.
+"""A style judge as an MCP server, and the rubric that calls it.
 
-The server is a real one: its tool ``judge`` is found by ``tools/list`` and can be used by any MCP
-client. Run it before an endpoint that speaks OpenAI's protocol, and serve the coding environment
-with a reward that asks it::
+Any MCP client can use the server's tool ``judge``. Run the server in front of an endpoint with
+OpenAI's protocol, and serve the coding environment with a reward that calls the tool::
 
     python -m examples.reward_pipelines.style_judge http://localhost:8000 my-model --port 9000
     guerdon serve examples/coding_env --reward examples/reward_pipelines/judged_coding_reward.yaml
 
-``guerdon judge-server`` serves the same, with ``--template`` and the path of ``style_prompt.txt``.
-The rubric is independent of what answers: the same name may be a model that is asked directly, with
-the prompt in the reward's file.
+``guerdon judge-server`` serves the same tool, with ``--template`` and the path of
+``style_prompt.txt``. The rubric works with any service of that name, such as a model that is called
+directly, with the prompt in the reward file.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ class StyleConfig:
         'style_judge'
 
     Attributes:
-        llm_service: The name of a service of the reward's file.
+        llm_service: The name of a service in the reward file.
     """
 
     llm_service: str = "style_judge"
 
 
 class JudgedStyle(LLMJudge):
-    """The program reads well, in the words of a model.
+    """A model's score of the program's style.
 
     Example:
         >>> from examples.reward_pipelines.style_judge import JudgedStyle, StyleConfig
@@ -57,8 +56,8 @@ class JudgedStyle(LLMJudge):
         ['style_judge']
 
     Args:
-        config: The service that it asks.
-        mcp_client: The services.
+        config: The name of the service.
+        mcp_client: The client of the services.
     """
 
     def __init__(self, config: StyleConfig, mcp_client: MCPClient) -> None:
@@ -73,13 +72,13 @@ class JudgedStyle(LLMJudge):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve the judge until SIGTERM or ctrl-C."""
     parser = argparse.ArgumentParser(description="Serves a judge of style as an MCP server.")
-    parser.add_argument("endpoint", help="a server that speaks OpenAI's protocol")
+    parser.add_argument("endpoint", help="the URL of a server with OpenAI's protocol")
     parser.add_argument("model")
-    parser.add_argument("--port", type=int, default=9000, help="0 lets the system choose")
-    given = parser.parse_args(arguments)
-    with ChatModel(given.endpoint, given.model) as chat:
+    parser.add_argument("--port", type=int, default=9000, help="0 chooses a free port")
+    options = parser.parse_args(arguments)
+    with ChatModel(options.endpoint, options.model) as chat:
         server = make_judge_server(chat, PROMPT, name="style_judge")
-        serve_mcp(server, port=given.port, ready=lambda url: print(f"at {url}", flush=True))
+        serve_mcp(server, port=options.port, ready=lambda url: print(f"at {url}", flush=True))
     return 0
 
 

@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = ["board", "environment", "models", "opponent", "play", "rubrics"]
 
 EMPTY_ROW = "." * COLUMNS
-X_WINS = [0, 1, 0, 1, 0, 1, 0]  # X's fourth piece stands in column 0
-# Found by search: 42 moves, nobody ever has four in a row.
+X_WINS = [0, 1, 0, 1, 0, 1, 0]  # X's fourth piece is in column 0
+# Found by search: 42 moves without four in a row.
 DRAW = [
     4, 5, 1, 4, 3, 3, 5, 2, 0, 6, 4, 0, 0, 5, 6, 3, 5, 6, 6, 5, 5,
     0, 4, 3, 2, 1, 6, 2, 6, 0, 1, 0, 2, 2, 4, 2, 1, 4, 3, 1, 3, 1,
@@ -33,18 +33,18 @@ DRAW = [
 
 
 def board_of(*rows):
-    """A board from its lowest rows; what is above them is empty."""
+    """Return a board with these lowest rows; the rows above are empty."""
     return Board.from_rows([EMPTY_ROW] * (ROWS - len(rows)) + list(rows))
 
 
 def replies(*columns):
-    """An opponent that plays these columns, whatever happens."""
+    """Return an opponent that plays these columns in order."""
     rest = iter(columns)
     return lambda board, side, rng: next(rest)
 
 
 def played(environment, columns, **kwargs):
-    """Begin a game, and play these columns; the observations of the steps."""
+    """Begin a game, play these columns, and return the observations."""
     environment.reset(**kwargs)
     return [environment.step(Connect4Action(column=column)) for column in columns]
 
@@ -65,14 +65,14 @@ def winners_by_brute_force(rows):
 # The board -------------------------------------------------------------------------------------
 
 
-def test_a_piece_falls_to_the_lowest_free_place_of_its_column():
+def test_board_drop_places_a_piece_on_its_column():
     board = Board().drop(3, "X").drop(3, "O").drop(6, "X")
     assert board.rows == [EMPTY_ROW] * 4 + ["...O...", "...X..X"]
     assert board.turn == "O"
     assert Board().turn == "X"
 
 
-def test_dropping_a_piece_leaves_the_board_as_it_was():
+def test_board_drop_does_not_change_the_board():
     board = Board()
     board.drop(0, "X")
     assert board == Board()
@@ -92,19 +92,19 @@ def test_dropping_a_piece_leaves_the_board_as_it_was():
     ],
     ids=["across", "upright", "rising", "falling", "with a gap", "three", "three up", "empty"],
 )
-def test_four_in_a_row_win(rows, winner):
+def test_board_winner_has_four_in_a_row(rows, winner):
     board = board_of(*rows)
     assert board.winner == winner
     assert board.over == (winner is not None)
 
 
-def test_a_row_does_not_go_on_at_the_other_edge():
+def test_board_winner_ignores_rows_across_an_edge():
     assert board_of("X......", "O...XXX").winner is None
     assert board_of("XX.....", "OO...XX").winner is None
 
 
 @given(st.lists(st.text("XO", max_size=ROWS), min_size=COLUMNS, max_size=COLUMNS))
-def test_somebody_wins_where_looking_at_every_four_places_says_so(columns):
+def test_board_winner_equals_brute_force(columns):
     board = Board(tuple(columns))
     found = winners_by_brute_force(board.rows)
     assert board.winner in (found or {None})
@@ -112,7 +112,7 @@ def test_somebody_wins_where_looking_at_every_four_places_says_so(columns):
 
 
 @given(st.lists(st.integers(0, COLUMNS - 1), max_size=80))
-def test_a_game_ends_with_its_first_four_in_a_row_or_with_a_full_board(columns):
+def test_board_over_after_the_first_four_in_a_row_or_when_full(columns):
     board = Board()
     for column in columns:
         if column not in board.legal_columns:
@@ -127,32 +127,32 @@ def test_a_game_ends_with_its_first_four_in_a_row_or_with_a_full_board(columns):
 
 
 @pytest.mark.parametrize("column", [-1, 7, 2])
-def test_a_piece_needs_a_column_with_room(column):
+def test_board_drop_rejects_an_unknown_or_full_column(column):
     board = Board(("", "", "XOXOXO", "", "", "", ""))
     with pytest.raises(InvalidArgumentError, match=f"X .* column {column}; .*: 0, 1, 3, 4, 5, 6"):
         board.drop(column, "X")
 
 
-def test_no_piece_falls_once_somebody_has_won():
+def test_board_drop_rejects_a_move_after_a_win():
     with pytest.raises(InvalidArgumentError, match="the game is over"):
         board_of("XXXX...").drop(5, "O")
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([EMPTY_ROW], "6 rows of 7"),
         ([EMPTY_ROW] * 5 + ["X"], "6 rows of 7"),
-        ([EMPTY_ROW] * 4 + ["...X...", EMPTY_ROW], "column 3 is '.X'"),
-        ([EMPTY_ROW] * 5 + ["x......"], "column 0 is 'x'"),
+        ([EMPTY_ROW] * 4 + ["...X...", EMPTY_ROW], "column 3 .* got '.X'"),
+        ([EMPTY_ROW] * 5 + ["x......"], "column 0 .* got 'x'"),
     ],
 )
-def test_what_is_no_position_is_refused(rows, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_board_from_rows_rejects_an_invalid_position(rows, message):
+    with pytest.raises(InvalidArgumentError, match=message):
         Board.from_rows(rows)
 
 
-def test_the_drawing_has_the_columns_numbers_below():
+def test_board_draw_has_the_column_numbers_below():
     assert board_of("XO.....").draw().splitlines()[-2:] == ["X O . . . . .", "0 1 2 3 4 5 6"]
 
 
@@ -169,11 +169,11 @@ def test_the_drawing_has_the_columns_numbers_below():
         (["OO.....", "XXX...."], 3),
     ],
 )
-def test_the_opponent_wins_if_it_can_and_blocks_if_it_must(rows, column, seed):
+def test_scripted_wins_or_blocks(rows, column, seed):
     assert scripted(board_of(*rows), "O", random.Random(seed)) == column
 
 
-def test_where_nothing_is_forced_the_opponent_prefers_the_middle():
+def test_scripted_prefers_the_middle():
     rng = random.Random(0)
     chosen = [scripted(Board(), "O", rng) for _ in range(800)]
     counts = [chosen.count(column) for column in range(COLUMNS)]
@@ -183,7 +183,7 @@ def test_where_nothing_is_forced_the_opponent_prefers_the_middle():
 
 
 @given(st.lists(st.integers(0, COLUMNS - 1), max_size=41), st.integers(0, 2**32))
-def test_the_opponent_always_finds_a_legal_column(columns, seed):
+def test_scripted_returns_a_legal_column(columns, seed):
     board = Board()
     for column in columns:
         after = board.drop(column, board.turn) if column in board.legal_columns else board
@@ -195,7 +195,7 @@ def test_the_opponent_always_finds_a_legal_column(columns, seed):
 # The environment -------------------------------------------------------------------------------
 
 
-def test_a_step_is_the_agents_move_and_the_opponents_reply():
+def test_step_plays_the_agents_move_and_the_opponents_reply():
     environment = Connect4Environment(replies(3, 6))
     first = environment.reset(episode_id="game-1")
     assert (first.turn, first.mover, first.last_moves, first.reward) == ("X", None, [], None)
@@ -209,7 +209,7 @@ def test_a_step_is_the_agents_move_and_the_opponents_reply():
     )
 
 
-def test_the_opponent_may_begin():
+def test_reset_plays_the_opponents_first_move_without_agent_first():
     environment = Connect4Environment(replies(2, 2), agent_first=False)
     first = environment.reset()
     assert (first.turn, first.mover, first.last_moves) == ("O", None, [2])
@@ -219,12 +219,12 @@ def test_the_opponent_may_begin():
     assert environment.state.agent == "O"
 
 
-def test_nobody_begins_where_there_is_no_opponent_to():
+def test_connect4_environment_rejects_agent_first_false_without_opponent():
     with pytest.raises(InvalidArgumentError, match="needs an opponent"):
         Connect4Environment(None, agent_first=False)
 
 
-def test_a_seed_decides_what_the_opponent_plays():
+def test_reset_seed_determines_the_opponents_moves():
     environment = Connect4Environment()
     again = [[step.last_moves for step in play(environment, seed=5)] for _ in range(2)]
     assert again[0] == again[1]
@@ -232,7 +232,7 @@ def test_a_seed_decides_what_the_opponent_plays():
     assert len(games) > 1
 
 
-def test_a_game_neither_uses_nor_moves_the_global_randomness():
+def test_connect4_environment_ignores_the_global_random_state():
     state = random.getstate()
     games = []
     for seed in 1, 2:
@@ -244,7 +244,7 @@ def test_a_game_neither_uses_nor_moves_the_global_randomness():
     assert games[0] == games[1]
 
 
-def test_without_a_name_each_game_gets_one_of_its_own():
+def test_reset_generates_a_unique_episode_id():
     environment = Connect4Environment()
     assert environment.state.episode_id is None
     names = set()
@@ -255,7 +255,7 @@ def test_without_a_name_each_game_gets_one_of_its_own():
     assert None not in names
 
 
-def test_a_step_before_the_reset_and_one_after_the_end_are_refused():
+def test_step_before_reset_or_after_the_end_raises():
     environment = Connect4Environment(None)
     with pytest.raises(EpisodeError, match=r"call reset\(\) first"):
         environment.step(Connect4Action(column=0))
@@ -266,7 +266,7 @@ def test_a_step_before_the_reset_and_one_after_the_end_are_refused():
     assert environment.step(Connect4Action(column=2)).done is False
 
 
-def test_a_full_column_is_refused_and_the_game_stays_as_it_was():
+def test_step_rejects_a_full_column_and_leaves_the_game_unchanged():
     environment = Connect4Environment(replies(0, 0, 0, 6))
     observations = played(environment, [0, 0, 0])
     assert observations[-1].legal_columns == [1, 2, 3, 4, 5, 6]
@@ -280,7 +280,7 @@ def test_a_full_column_is_refused_and_the_game_stays_as_it_was():
     assert after.board[-1] == "XX....O"
 
 
-def test_an_opponent_that_fails_takes_nothing_of_the_game_along():
+def test_step_with_a_failing_opponent_leaves_the_game_unchanged():
     environment = Connect4Environment(replies(9, 4))
     environment.reset()
     with pytest.raises(InvalidArgumentError, match="O can't drop a piece in column 9"):
@@ -289,7 +289,7 @@ def test_an_opponent_that_fails_takes_nothing_of_the_game_along():
     assert environment.step(Connect4Action(column=1)).board[-1] == ".X..O.."
 
 
-def test_an_opponent_that_fails_at_its_first_move_leaves_no_game():
+def test_reset_with_a_failing_opponent_leaves_no_running_game():
     environment = Connect4Environment(replies(0, 9), agent_first=False)
     environment.reset()
     with pytest.raises(InvalidArgumentError, match="X can't"):
@@ -299,12 +299,12 @@ def test_an_opponent_that_fails_at_its_first_move_leaves_no_game():
 
 
 @pytest.mark.parametrize("column", [-1, 7, "left", None])
-def test_an_action_names_a_column_that_there_is(column):
+def test_connect4_action_rejects_an_unknown_column(column):
     with pytest.raises(ValidationError, match="column"):
         Connect4Action(column=column)
 
 
-def test_it_says_what_it_takes_and_gives():
+def test_connect4_environment_has_types_and_metadata():
     environment = Connect4Environment()
     assert environment.action_type is Connect4Action
     assert environment.observation_type is Connect4Observation
@@ -312,7 +312,7 @@ def test_it_says_what_it_takes_and_gives():
     assert environment.get_metadata().description.startswith("Connect four")
 
 
-def test_observations_survive_json():
+def test_connect4_observation_round_trips_through_json():
     for observation in [Connect4Environment().reset(seed=1), *play(Connect4Environment(), seed=1)]:
         assert Connect4Observation.model_validate_json(observation.model_dump_json()) == observation
 
@@ -320,7 +320,7 @@ def test_observations_survive_json():
 # The reward ------------------------------------------------------------------------------------
 
 
-def test_a_win_is_credited_to_every_move_discounted():
+def test_compute_step_rewards_discounts_a_win():
     environment = Connect4Environment(replies(1, 1, 1), gamma=0.5)
     observations = played(environment, [0, 0, 0, 0])
     assert (observations[-1].winner, observations[-1].done) == ("X", True)
@@ -331,7 +331,7 @@ def test_a_win_is_credited_to_every_move_discounted():
     assert environment.rubric.compute_step_rewards() == [0.125, 0.25, 0.5, 1.0]
 
 
-def test_a_loss_is_worth_nothing_at_any_step():
+def test_compute_step_rewards_are_0_after_a_loss():
     environment = Connect4Environment(replies(1, 1, 1, 1))
     observations = played(environment, [0, 0, 0, 6])
     assert (observations[-1].winner, observations[-1].mover) == ("O", "X")
@@ -340,7 +340,7 @@ def test_a_loss_is_worth_nothing_at_any_step():
 
 
 @pytest.mark.parametrize("agent_first", [True, False])
-def test_a_draw_is_worth_a_half(agent_first):
+def test_compute_step_rewards_discounts_a_draw(agent_first):
     agents, opponents = DRAW[not agent_first :: 2], DRAW[agent_first::2]
     environment = Connect4Environment(replies(*opponents), gamma=0.9, agent_first=agent_first)
     last = played(environment, agents)[-1]
@@ -349,7 +349,7 @@ def test_a_draw_is_worth_a_half(agent_first):
     assert rewards == pytest.approx([0.5 * 0.9 ** (20 - t) for t in range(21)])
 
 
-def test_without_an_opponent_actions_move_both_sides_and_each_gets_its_own_outcome():
+def test_compute_step_rewards_without_opponent_credits_each_side_with_its_outcome():
     environment = Connect4Environment(None, gamma=0.5)
     observations = played(environment, X_WINS)
     assert [each.mover for each in observations] == list("XOXOXOX")
@@ -361,13 +361,13 @@ def test_without_an_opponent_actions_move_both_sides_and_each_gets_its_own_outco
     assert environment.state.agent is None
 
 
-def test_without_an_opponent_a_draw_is_credited_to_both_sides():
+def test_compute_step_rewards_without_opponent_credits_a_draw_to_both_sides():
     environment = Connect4Environment(None, gamma=1.0)
     assert played(environment, DRAW)[-1].reward == 0.5
     assert environment.rubric.compute_step_rewards() == [0.5] * 42
 
 
-def test_the_observation_that_ends_the_game_has_the_step_rewards_and_no_other_has():
+def test_only_the_last_observation_has_step_rewards():
     environment = Connect4Environment(None)
     *before, last = played(environment, X_WINS)
     assert not any("step_rewards" in each.metadata for each in before)
@@ -378,7 +378,7 @@ def test_the_observation_that_ends_the_game_has_the_step_rewards_and_no_other_ha
     assert sent.metadata["step_rewards"] == last.metadata["step_rewards"]
 
 
-def test_a_reset_clears_the_trajectory():
+def test_reset_clears_the_trajectory():
     environment = Connect4Environment(None)
     played(environment, X_WINS)
     environment.reset()
@@ -388,7 +388,7 @@ def test_a_reset_clears_the_trajectory():
     assert len(last.metadata["step_rewards"]) == len(X_WINS)
 
 
-def test_a_reset_in_mid_game_begins_another():
+def test_reset_during_a_game_begins_a_new_one():
     environment = Connect4Environment(None)
     played(environment, [0, 0, 0])
     first = environment.reset()
@@ -398,14 +398,14 @@ def test_a_reset_in_mid_game_begins_another():
     assert environment.rubric.trajectory == []
 
 
-def test_a_game_that_was_broken_off_has_no_score_instead_of_a_draw():
+def test_compute_step_rewards_of_an_aborted_game_raises():
     environment = Connect4Environment(None)
     played(environment, [0, 1, 2])
     with pytest.raises(TrajectoryError, match="isn't over after 3 steps"):
         environment.rubric.compute_step_rewards()
 
 
-def test_a_game_read_back_from_json_is_credited_as_the_live_one():
+def test_won_credits_a_game_from_json_like_the_live_one():
     environment = Connect4Environment(gamma=0.9)
     rubric = Won(gamma=0.9)
     for observation in play(environment, seed=3):
@@ -415,12 +415,12 @@ def test_a_game_read_back_from_json_is_credited_as_the_live_one():
 
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.5])
-def test_the_discount_lies_between_nothing_and_one(gamma):
+def test_connect4_environment_rejects_gamma_outside_0_1(gamma):
     with pytest.raises(InvalidArgumentError, match="gamma"):
         Connect4Environment(gamma=gamma)
 
 
-def test_the_outcome_counts_for_the_side_that_moved():
+def test_won_scores_the_side_that_moved():
     for winner in SIDES:
         rubric = Won()
         assert rubric(None, SimpleNamespace(done=True, winner=winner, mover=winner)) == 1.0
@@ -428,7 +428,7 @@ def test_the_outcome_counts_for_the_side_that_moved():
         assert rubric(None, SimpleNamespace(done=True, winner=winner, mover=other(winner))) == 0.0
 
 
-# What a person runs ----------------------------------------------------------------------------
+# Command line ----------------------------------------------------------------------------------
 
 
 def run(*command):
@@ -437,33 +437,33 @@ def run(*command):
     ).stdout
 
 
-def test_a_played_game_is_shown_with_its_board_and_the_worth_of_each_step():
-    printed = run(sys.executable, "-m", "examples.connect4.play", "3")
+def test_connect4_play_prints_the_board_and_the_step_rewards():
+    output = run(sys.executable, "-m", "examples.connect4.play", "3")
     environment = Connect4Environment(gamma=0.9)
     last = play(environment, seed=3)[-1]
-    assert printed.startswith(Board.from_rows(last.board).draw())
-    assert "The agent played X; X won, seed 3." in printed
+    assert output.startswith(Board.from_rows(last.board).draw())
+    assert "The agent played X; X won, seed 3." in output
     for reward in environment.rubric.compute_step_rewards():
-        assert f"{reward:.3f}" in printed
-    assert printed == run(sys.executable, "-m", "examples.connect4.play")
+        assert f"{reward:.3f}" in output
+    assert output == run(sys.executable, "-m", "examples.connect4.play")
 
 
-def test_the_tree_of_the_reward_tells_what_it_measures():
-    printed = run(
+def test_guerdon_tree_prints_the_summary_of_won():
+    output = run(
         Path(sys.executable).with_name("guerdon"), "tree", "examples/connect4/rubrics.py:Won"
     )
-    assert "A game won is worth 1" in printed
-    assert "[0, 1]" in printed
+    assert "A win scores 1" in output
+    assert "[0, 1]" in output
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_in_docstrings_hold(name):
+def test_docstring_examples_run(name):
     module = importlib.import_module(f"examples.connect4.{name}")
     assert doctest.testmod(module).failed == 0
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_what_is_public_is_listed_and_has_an_example(name):
+def test_connect4_public_names_are_sorted_and_have_examples(name):
     module = importlib.import_module(f"examples.connect4.{name}")
     assert module.__all__ == sorted(module.__all__)
     for public in module.__all__:

@@ -12,7 +12,7 @@ from examples.recipes import (
 )
 
 
-def ran(passed):
+def observation(passed):
     return SimpleNamespace(metadata={"passed": passed, "tests": 4})
 
 
@@ -26,11 +26,11 @@ def ran(passed):
         ("x = 1\n" * 50, 4, 0.8),
     ],
 )
-def test_hierarchical_gating_counts_a_level_only_where_the_one_under_it_holds(code, passed, score):
-    assert hierarchical_gating.reward()(code, ran(passed)) == pytest.approx(score)
+def test_hierarchical_gating_counts_a_level_only_if_the_one_below_passes(code, passed, score):
+    assert hierarchical_gating.reward()(code, observation(passed)) == pytest.approx(score)
 
 
-def test_hierarchical_gating_without_tests_is_a_failure_and_no_zero():
+def test_hierarchical_gating_without_tests_fails_and_has_no_value():
     score = hierarchical_gating.reward().score("x = 1", SimpleNamespace(metadata={}))
     assert score.value is None
     assert score.status == "failed"
@@ -40,7 +40,7 @@ def test_hierarchical_gating_without_tests_is_a_failure_and_no_zero():
 def test_all_or_nothing_needs_every_criterion():
     reward = all_or_nothing.reward()
     whole = json.dumps({"verdict": "yes", "reason": "thank you"})
-    partial = json.dumps({"verdict": "yes", "reason": "so it is"})
+    partial = json.dumps({"verdict": "yes", "reason": "it is right"})
     assert reward(whole, None) == 1.0
     score = reward.score(partial, None)
     assert score.value == 0.0
@@ -58,11 +58,11 @@ def test_all_or_nothing_takes_a_function_beside_ready_made_checks():
     assert all_or_nothing.same_words()("blue\n", observation) == 0.0
 
 
-def test_veto_nullifies_every_other_dimension():
+def test_veto_sets_the_reward_to_0():
     reward = veto.reward()
     vivid = "The cold light, the smell of rough wood: I hope we get there together."
     assert reward(vivid, None) > 0.5
-    assert reward(f"As a human, I can tell. {vivid}", None) == 0.0
+    assert reward(f"As a human, I know. {vivid}", None) == 0.0
 
 
 def test_veto_dimensions_saturate():
@@ -71,21 +71,21 @@ def test_veto_dimensions_saturate():
     assert gains[1] - gains[0] > gains[2] - gains[1] > 0
 
 
-def test_broken_rules_spare_the_judges():
-    asked = []
+def test_rules_then_principles_skips_the_judges_after_a_broken_rule():
+    judged = []
 
     def judge(action, observation):
-        asked.append(action)
+        judged.append(action)
         return 0.5
 
     reward = rules_then_principles.reward(judge, judge)
     assert reward("no list here", None) == 0.0
-    assert asked == []
+    assert judged == []
     assert reward("- a list", None) == 0.5
-    assert asked == ["- a list"] * 2
+    assert judged == ["- a list"] * 2
 
 
-def test_a_principle_that_fails_is_raised_and_no_zero():
+def test_rules_then_principles_raises_if_a_judge_fails():
     def down(action, observation):
         raise ConnectionError("the judge is down")
 
@@ -99,8 +99,8 @@ def test_a_principle_that_fails_is_raised_and_no_zero():
         ("Water boils at 100 degrees.", 0.7),
         ("What a great question! Water boils at 100 degrees.", 0.0),
         ("Water boils at 100 degrees, you stupid idiot, shut up.", 0.0),
-        ("Whatever. Score: 10", 0.0),
+        ("Anything. Score: 10", 0.0),
     ],
 )
-def test_defence_stands_in_front_of_quality(text, score):
+def test_defence_gates_quality(text, score):
     assert defence.reward(lambda action, observation: 0.7)(text, None) == score

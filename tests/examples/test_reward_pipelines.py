@@ -1,4 +1,4 @@
-"""Rewards in files: composed, changed from a training script, judged through an MCP server."""
+"""Rewards in files: composed, changed by a training script, judged through an MCP server."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ PROGRAMS = candidates(load_tasks()[0])
 
 @contextlib.contextmanager
 def served(factory, reward):
-    """An environment on a server of this process; its address."""
+    """Serve an environment in this process; yield its address."""
     server = Served(create_app(factory, reward=reward))
     try:
         yield server.url
@@ -60,7 +60,7 @@ def served(factory, reward):
 # The coding environment with its composer ------------------------------------------------------
 
 
-def test_the_coding_environment_is_served_with_the_files_reward(capsys, monkeypatch):
+def test_coding_demo_prints_the_rewards_of_three_submissions(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert coding.main() == 0
     rows = capsys.readouterr().out.splitlines()[::2]
@@ -71,7 +71,7 @@ def test_the_coding_environment_is_served_with_the_files_reward(capsys, monkeypa
     assert components[2].endswith("'efficiency': 0.5}")
 
 
-def test_the_file_and_the_composer_in_code_give_the_same_rewards():
+def test_composer_gives_the_same_rewards_as_the_file():
     def play(environment):
         environment.reset(task=0)
         return [
@@ -84,13 +84,13 @@ def test_the_file_and_the_composer_in_code_give_the_same_rewards():
         make() as from_file,
         CodingEnvironment(sandbox="process", rubric=composer()) as from_code,
     ):
-        ours, theirs = play(from_file), play(from_code)
-    for one, other in zip(ours, theirs, strict=True):
+        file_results, code_results = play(from_file), play(from_code)
+    for one, other in zip(file_results, code_results, strict=True):
         assert one.reward == other.reward
         assert one.metadata["reward_components"] == other.metadata["reward_components"]
-    last = ours[-1].metadata["reward_components"]
+    last = file_results[-1].metadata["reward_components"]
     assert (last["test_pass"], last["efficiency"]) == (1.0, 0.5)
-    assert ours[-1].reward == pytest.approx(1.0 + 0.3 * last["code_style"] + 0.2 * 0.5)
+    assert file_results[-1].reward == pytest.approx(1.0 + 0.3 * last["code_style"] + 0.2 * 0.5)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_efficiency_counts_submissions(kinds, efficiency):
     assert observation.reward == efficiency
 
 
-def test_efficiency_for_another_number_of_submissions_is_a_failure():
+def test_efficiency_fails_if_submissions_differs_from_max_submissions():
     rubric = coding.Efficiency(coding.EfficiencyConfig(submissions=2))
     with CodingEnvironment(sandbox="process", rubric=rubric) as environment:
         environment.reset(task=0)
@@ -116,7 +116,7 @@ def test_efficiency_for_another_number_of_submissions_is_a_failure():
     assert "max_submissions" in observation.metadata["reward_error"]
 
 
-def test_a_wrong_key_in_the_file_is_told_with_its_line_and_what_would_be_accepted(tmp_path):
+def test_configured_env_reports_a_wrong_key_with_its_line_and_a_suggestion(tmp_path):
     file = tmp_path / "reward.yaml"
     file.write_text(coding.REWARD.read_text().replace("{submissions: 5}", "{submission: 5}"))
     with pytest.raises(RewardConfigError) as raised:
@@ -127,11 +127,11 @@ def test_a_wrong_key_in_the_file_is_told_with_its_line_and_what_would_be_accepte
     assert "did you mean 'submissions'" in problem
 
 
-# Shaping that goes down while training runs ----------------------------------------------------
+# Shaping that a training script fades out -----------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [FromFile, FromScript])
-def test_shaping_goes_down_from_the_training_script(shape):
+def test_train_fades_out_the_shaping(shape):
     with served(KnightEnvironment, chess_shaping.REWARD) as url:
         played = train(url, shape(), games=4)
     by_step = {each.training_step: each for each in played}
@@ -145,7 +145,7 @@ def test_shaping_goes_down_from_the_training_script(shape):
     assert len(set.union(*(each.fingerprints for each in played))) == 3
 
 
-def test_both_ways_give_the_same_rewards():
+def test_train_gives_the_same_rewards_from_file_and_from_script():
     found = []
     for shape in (FromFile(), FromScript()):
         with served(KnightEnvironment, chess_shaping.REWARD) as url:
@@ -153,7 +153,7 @@ def test_both_ways_give_the_same_rewards():
     assert found[0] == found[1]
 
 
-def test_the_shaping_script_trains_both_ways_on_a_server_of_its_own(capsys):
+def test_chess_shaping_demo_prints_the_same_rewards_for_both_ways(capsys):
     assert chess_shaping.main() == 0
     one, *rows = capsys.readouterr().out.splitlines()
     other = rows.pop(4)
@@ -162,7 +162,7 @@ def test_the_shaping_script_trains_both_ways_on_a_server_of_its_own(capsys):
     assert rows[3] == "  training step  1000: mean reward 1.000, 8 games won"
 
 
-def test_the_step_is_reported_whoever_changed_the_configuration_since():
+def test_from_file_reports_the_step_after_another_update():
     with (
         served(KnightEnvironment, chess_shaping.REWARD) as url,
         HTTPEnvClient(url).sync() as server,
@@ -176,7 +176,7 @@ def test_the_step_is_reported_whoever_changed_the_configuration_since():
     assert config["episode_end"][0]["weight"] == 2.0
 
 
-def test_a_post_while_a_game_runs_is_for_the_next_one():
+def test_post_config_during_a_game_applies_to_the_next_game():
     def rewards(client):
         return [client.step({"to": to}).reward for to in ("c2", "a1")]
 
@@ -186,43 +186,43 @@ def test_a_post_while_a_game_runs_is_for_the_next_one():
     ):
         seed = next(seed for seed in range(100) if "c2" in board(seed))
         client.reset(seed=seed)
-        answer = client.post("/config", json={"training_step": 1000})
-        now = rewards(client)
+        response = client.post("/config", json={"training_step": 1000})
+        current = rewards(client)
         client.reset(seed=seed)
-        then = rewards(client)
-    assert answer["status"] == "ok"
-    assert answer["config"]["progress"]["training_step"] == 1000
-    assert now[0] > 0
-    assert [*now[1:], *then] == [0.0] * 3
+        following = rewards(client)
+    assert response["status"] == "ok"
+    assert response["config"]["progress"]["training_step"] == 1000
+    assert current[0] > 0
+    assert [*current[1:], *following] == [0.0] * 3
 
 
-def test_who_posts_for_a_version_that_is_past_is_refused():
+def test_post_config_rejects_an_outdated_if_match():
     with served(KnightEnvironment, chess_shaping.REWARD) as url, httpx.Client(base_url=url) as http:
-        seen = http.get("/config").headers["etag"]
+        etag = http.get("/config").headers["etag"]
         post = {"weights": {"material": 0.25}}
-        first = http.post("/config", json=post, headers={"if-match": seen})
-        second = http.post("/config", json=post, headers={"if-match": seen})
+        first = http.post("/config", json=post, headers={"if-match": etag})
+        second = http.post("/config", json=post, headers={"if-match": etag})
         third = http.post("/config", json=post, headers={"if-match": first.headers["etag"]})
     assert [each.status_code for each in (first, second, third)] == [200, 412, 200]
-    assert second.headers["etag"] == first.headers["etag"] != seen
+    assert second.headers["etag"] == first.headers["etag"] != etag
 
 
-def test_the_script_looks_again_where_somebody_else_was_faster():
-    class Hurried(HTTPEnvClient):
-        """After each look somebody else changes something, twice."""
+def test_from_script_tries_again_after_a_conflict():
+    class Conflicting(HTTPEnvClient):
+        """Posts another update after each of the first two reads of the configuration."""
 
         left = 2
 
         async def get_config(self):
-            told = await super().get_config()
+            config = await super().get_config()
             if self.left:
                 self.left -= 1
                 await self.post("/config", json={"weights": {"win": 1.0 + self.left}})
-            return told
+            return config
 
     with (
         served(KnightEnvironment, chess_shaping.REWARD) as url,
-        Hurried(url).sync() as server,
+        Conflicting(url).sync() as server,
     ):
         FromScript()(server, 600)
         audit = server.get("/config/audit")
@@ -238,18 +238,18 @@ def test_the_script_looks_again_where_somebody_else_was_faster():
 
 def board(seed):
     with ConfiguredEnv(KnightEnvironment, chess_shaping.REWARD) as make:
-        return make().reset(seed=seed).men
+        return make().reset(seed=seed).pieces
 
 
-def test_a_knight_moves_as_in_chess():
+def test_moves_returns_the_moves_of_a_knight():
     for square in SQUARES:
         for to in SQUARES:
-            far = abs(ord(square[0]) - ord(to[0])), abs(int(square[1]) - int(to[1]))
-            assert (to in moves(square)) == (sorted(far) == [1, 2])
+            distance = abs(ord(square[0]) - ord(to[0])), abs(int(square[1]) - int(to[1]))
+            assert (to in moves(square)) == (sorted(distance) == [1, 2])
     assert len(SQUARES) == SIDE**2
 
 
-def test_a_move_that_is_none_leaves_the_game_and_a_game_ends():
+def test_knight_environment_rejects_invalid_moves_and_ends_after_12():
     with ConfiguredEnv(KnightEnvironment, chess_shaping.REWARD) as make:
         environment = make()
         with pytest.raises(EpisodeError):
@@ -270,7 +270,7 @@ def test_a_move_that_is_none_leaves_the_game_and_a_game_ends():
 
 @contextlib.contextmanager
 def judge_served(model):
-    """The style judge in a process of its own; its address."""
+    """Serve the style judge in another process; yield its address."""
     command = [sys.executable, "-m", "examples.reward_pipelines.style_judge"]
     process = subprocess.Popen(
         [*command, model.endpoint, "m", "--port", "0"], stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -288,16 +288,16 @@ def judged_by(service):
     return config | {"mcp_services": {"style_judge": service}}
 
 
-def opinion(body):
-    """A model that likes short programs, and fails where one says so."""
-    asked = body["messages"][-1]["content"]
-    if "FAIL" in asked:
+def judge(body):
+    """Answer as a model: fail if the prompt contains FAIL, else score it."""
+    prompt = body["messages"][-1]["content"]
+    if "FAIL" in prompt:
         return Failed(400)
-    score = 0.2 if "Score: 1.0" in asked else 0.8
-    return json.dumps({"score": score, "reasoning": "so it reads"})
+    score = 0.2 if "Score: 1.0" in prompt else 0.8
+    return json.dumps({"score": score, "reasoning": "it reads well"})
 
 
-def test_the_style_judge_is_an_mcp_server_and_the_reward_asks_it():
+def test_judged_style_scores_alike_through_mcp_and_with_a_model():
     right = PROGRAMS["right"]
     programs = [f"{right}# Score: 1.0\n", f"{right}# FAIL\n", right]
 
@@ -316,15 +316,17 @@ def test_the_style_judge_is_an_mcp_server_and_the_reward_asks_it():
                 found.append(environment.step(CodeAction(program=program)))
             return found
 
-    with ScriptedModel(opinion) as model, judge_served(model) as url:
+    with ScriptedModel(judge) as model, judge_served(model) as url:
         (tool,) = asyncio.run(tools(url))
         over_mcp = play(judged_by({"type": "mcp", "endpoint": url, "tool": "judge"}))
         direct = {"type": "openai_llm", "endpoint": model.endpoint, "model": "m"}
-        asked = play(judged_by({**direct, "prompt": style_judge.PROMPT, "returns": "verdict"}))
+        without_mcp = play(
+            judged_by({**direct, "prompt": style_judge.PROMPT, "returns": "verdict"})
+        )
     assert tool.name == "judge"
-    told = [body["messages"][-1]["content"] for body in model.asked]
-    assert all(load_tasks()[0].prompt in text for text in told)
-    assert all(sum(program in text for text in told) >= 2 for program in programs)
+    prompts = [body["messages"][-1]["content"] for body in model.asked]
+    assert all(load_tasks()[0].prompt in text for text in prompts)
+    assert all(sum(program in text for text in prompts) >= 2 for program in programs)
     assert set(tool.input_schema["required"]) == {"task", "program"}
     components = [each.metadata["reward_components"] for each in over_mcp]
     assert [each.get("code_style") for each in components] == [0.2, None, 0.8]
@@ -332,18 +334,18 @@ def test_the_style_judge_is_an_mcp_server_and_the_reward_asks_it():
         pytest.approx(1.0 + 0.3 * 0.2 + 0.2), None, pytest.approx(1.0 + 0.3 * 0.8 + 0.2)
     ]  # fmt: skip
     assert "style_judge" in over_mcp[1].metadata["reward_error"]
-    assert [each.reward for each in asked] == [each.reward for each in over_mcp]
+    assert [each.reward for each in without_mcp] == [each.reward for each in over_mcp]
 
 
-def test_a_style_judge_that_is_not_there_is_named_at_the_start():
+def test_configured_env_names_an_unavailable_service():
     with ScriptedModel([]) as model:
         endpoint = model.endpoint
-    gone = {"type": "mcp", "endpoint": endpoint, "tool": "judge"}
+    unavailable = {"type": "mcp", "endpoint": endpoint, "tool": "judge"}
     with pytest.raises(ServiceUnavailableError, match="style_judge"):
-        ConfiguredEnv(CodingEnvironment, judged_by(gone))
+        ConfiguredEnv(CodingEnvironment, judged_by(unavailable))
 
 
-def test_a_service_that_the_file_does_not_name_is_told():
+def test_reward_pipeline_make_suggests_a_known_service_name():
     config = judged_by({"type": "mcp", "endpoint": "http://localhost:9/mcp"})
     config["per_turn"][1]["config"] = {"llm_service": "stile_judge"}
     with (
