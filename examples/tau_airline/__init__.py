@@ -1,1 +1,1 @@
-"""tau-bench's airline: its tools on a database, and a reward that plays a conversation again."""
+"""tau-bench's airline: its tools on a database, and a reward that replays a conversation."""

@@ -1,11 +1,11 @@
 """The tools that write: book, cancel, update, send a certificate.
 
-They check what the recordings show them to check, and no more: the rest of the policy is the
-agent's to keep. Some of it looks like a mistake and is as recorded: an update of the flights
-charges the new cabin's prices but leaves the reservation's ``cabin`` as it was, and a booking
-takes several certificates. What a write leaves beside its answer is as the published digests of
-the right databases have it: gift cards are charged and refunded at once, a certificate is used up,
-a cancellation refunds later, and no write changes the seats that a flight has left.
+They make only the checks that the recordings show; the agent must follow the rest of the policy.
+Some behaviour looks like a mistake but matches the recordings: an update of the flights charges
+the prices of the new cabin but doesn't change the reservation's ``cabin``, and a booking accepts
+several certificates. Other changes to the database match the published digests: gift cards are
+charged and refunded at once, certificates are used up, cancellations are refunded later, and no
+write changes the number of free seats.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 NOW = "2024-05-15T15:00:00"
-BAG_PRICE = 50  # dollars, each that isn't free
-INSURANCE_PRICE = 30  # dollars, each passenger
-LARGEST = 10**9  # a number beyond it is refused, before it can overflow
+BAG_PRICE = 50  # dollars per bag that isn't free
+INSURANCE_PRICE = 30  # dollars per passenger
+LARGEST = 10**9  # larger numbers are rejected before they can overflow
 
 Cabin = Literal["basic_economy", "economy", "business"]
 Count = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Number = Annotated[int | float, Field(ge=-LARGEST, le=LARGEST)]
-GIVEN = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+STRICT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
 
-@with_config(GIVEN)
+@with_config(STRICT)
 class Segment(TypedDict):
     """One flight of a reservation."""
 
@@ -49,18 +49,18 @@ class Segment(TypedDict):
     date: str
 
 
-@with_config(GIVEN)
+@with_config(STRICT)
 class Passenger(TypedDict):
-    """Who flies."""
+    """A passenger of a reservation."""
 
     first_name: str
     last_name: str
     dob: str
 
 
-@with_config(GIVEN)
+@with_config(STRICT)
 class Payment(TypedDict):
-    """What is paid with what."""
+    """An amount paid with one payment method."""
 
     payment_id: str
     amount: Number
@@ -81,7 +81,7 @@ def book_reservation(
     nonfree_baggages: Count,
     insurance: Literal["yes", "no"],
 ) -> str:
-    """Book the flights where there are seats, and the payments are covered and add up."""
+    """Book the flights if there are seats, and the payments are covered and add up."""
     user_of(tables, user_id)
     people = len(passengers)
     booked = [_priced(tables, segment, cabin=cabin, people=people) for segment in flights]
@@ -115,7 +115,7 @@ def book_reservation(
 
 
 def _priced(tables: Tables, segment: Segment, *, cabin: Cabin, people: int) -> Record:
-    """A flight of a reservation, at the price of the date, where there are seats."""
+    """Return a flight of a reservation with its price; raise if it has too few seats."""
     number, date = segment["flight_number"], segment["date"]
     flight = tables.flights.get(number)
     if flight is None:
@@ -134,7 +134,7 @@ def _with_price(segment: Segment, route: Record, *, price: Number) -> Record:
 
 
 def _pay(tables: Tables, user_id: str, *, payments: Sequence[Payment], total: Number) -> None:
-    """Take what a booking costs: from gift cards their part; a certificate is used up."""
+    """Charge the price of a booking to gift cards and cards; certificates are used up."""
     methods = tables.users[user_id]["payment_methods"]
     spent: dict[str, Number] = {}
     for payment in payments:
@@ -156,7 +156,7 @@ def _pay(tables: Tables, user_id: str, *, payments: Sequence[Payment], total: Nu
 
 
 def cancel_reservation(tables: Tables, reservation_id: str) -> str:
-    """Cancel the whole reservation; each payment is given back, in some days."""
+    """Cancel the whole reservation, and schedule a refund of each payment."""
     reservation_of(tables, reservation_id)
     reservation = tables.reservations.edit(reservation_id)
     reservation["payment_history"] += [
@@ -175,9 +175,9 @@ def update_reservation_flights(
     flights: list[Segment],
     payment_id: str,
 ) -> str:
-    """Put other flights in the place of all; the difference in price is paid or given back.
+    """Replace all flights, and charge or refund the difference in price.
 
-    A flight that is kept in its cabin keeps its price, and needs no seats.
+    A flight that stays the same, in the same cabin, keeps its price and needs no seats.
     """
     reservation = reservation_of(tables, reservation_id)
     people = len(reservation["passengers"])
@@ -205,7 +205,7 @@ def update_reservation_baggages(
     nonfree_baggages: Count,
     payment_id: str,
 ) -> str:
-    """Set the bags; those that are neither free nor paid for are paid."""
+    """Set the numbers of bags, and charge the additional ones that aren't free."""
     more = nonfree_baggages - reservation_of(tables, reservation_id)["nonfree_baggages"]
     _settle(tables, reservation_id, payment_id=payment_id, due=BAG_PRICE * max(0, more))
     reservation = tables.reservations.edit(reservation_id)
@@ -215,7 +215,7 @@ def update_reservation_baggages(
 
 
 def _settle(tables: Tables, reservation_id: str, *, payment_id: str, due: Number) -> None:
-    """Take what an update costs, or give it back where it is negative."""
+    """Charge the price of an update, or refund it if it is negative."""
     user_id = tables.reservations[reservation_id]["user_id"]
     method = user_of(tables, user_id)["payment_methods"].get(payment_id)
     if method is None:
@@ -235,7 +235,7 @@ def _settle(tables: Tables, reservation_id: str, *, payment_id: str, due: Number
 def update_reservation_passengers(
     tables: Tables, reservation_id: str, *, passengers: list[Passenger]
 ) -> str:
-    """Put other passengers in the place of as many."""
+    """Replace the passengers by the same number of passengers."""
     if len(passengers) != len(reservation_of(tables, reservation_id)["passengers"]):
         raise ToolError("number of passengers does not match")
     reservation = tables.reservations.edit(reservation_id)

@@ -25,10 +25,10 @@ class Call:
         ('cancel_reservation ZFA04Y', True)
 
     Attributes:
-        turn: The number of the assistant turn that makes it, from 0.
-        name: The tool.
-        arguments: As the model wrote them: JSON, or what should have been.
-        recorded: The answer of the tool in the recording; None without one.
+        turn: The number of the assistant turn with the call, from 0.
+        name: The tool's name.
+        arguments: The arguments as the model wrote them, which may be invalid JSON.
+        recorded: The tool's answer in the recording, or None.
     """
 
     turn: int
@@ -38,15 +38,15 @@ class Call:
 
     @property
     def readable(self) -> bool:
-        """Whether there is such a tool, and it takes these arguments."""
+        """Whether the tool exists and accepts the arguments."""
         return self._read() is not None
 
     @property
     def title(self) -> str:
-        """What to call it: the tool, and the reservation or user that it is about."""
+        """The tool's name with the ID of the reservation or user."""
         read = self._read() or {}
-        about = read.get("reservation_id") or read.get("user_id")
-        return f"{self.name} {about}" if about else self.name
+        subject = read.get("reservation_id") or read.get("user_id")
+        return f"{self.name} {subject}" if subject else self.name
 
     def _read(self) -> dict[str, Any] | None:
         try:
@@ -56,11 +56,11 @@ class Call:
 
 
 def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
-    """The calls of a conversation that were executed, in order.
+    """Yield the executed calls of a conversation in order.
 
-    A call was executed where a tool's message right behind its turn answers it, by id or else by
-    place. Where the conversation breaks off with the very turn that calls, there can be no answer,
-    and its calls count as executed. A call that others went past without an answer was not.
+    A call was executed if one of the tool messages directly after its turn answers it, by ID or, if
+    that is missing, by position. The calls of the last message count as executed too, because no
+    answer can follow them. Other calls without an answer were not executed.
 
     Example:
         >>> from examples.tau_airline.calls import calls_of

@@ -23,7 +23,7 @@ CHECKOUT = Path("tau_bench", "envs", "airline", "data")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AirlineData:
-    """The database as it is before any conversation. It is shared and must not be changed.
+    """The initial database. It is shared and must not be changed.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -31,10 +31,10 @@ class AirlineData:
         []
 
     Attributes:
-        users: The users by id.
+        users: The users by ID.
         flights: The flights by number, each with its dates.
-        reservations: The reservations by id.
-        tools: The tools' JSON Schemas in OpenAI's format, from ``tools.json``; empty without it.
+        reservations: The reservations by ID.
+        tools: The tools' JSON Schemas in OpenAI's format, from ``tools.json``, if it exists.
     """
 
     users: dict[str, Record]
@@ -44,11 +44,11 @@ class AirlineData:
 
 
 def data_path(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of the three files.
+    """Return the folder of the three files.
 
-    It is `folder`, else ``$TAU_AIRLINE_DATA``, else ``$GUERDON_DATA/tau_airline``, else
-    ``shared/data/tau_airline`` beside the checkout. The first two are meant: where one is given,
-    nothing else is looked at. Each may be a checkout of tau-bench, or the folder itself.
+    If `folder` or else ``$TAU_AIRLINE_DATA`` is set, only this place is searched. Otherwise
+    ``$GUERDON_DATA/tau_airline`` and ``shared/data/tau_airline`` beside the checkout are. Each may
+    be the folder itself or a checkout of tau-bench.
 
     Example:
         >>> import tempfile
@@ -61,10 +61,10 @@ def data_path(folder: str | os.PathLike[str] | None = None) -> Path:
         True
 
     Args:
-        folder: Where to look.
+        folder: The folder to search.
 
     Raises:
-        InvalidArgumentError: None of the places has all three files.
+        InvalidArgumentError: No place has all three files.
     """
     places = list(_places(folder))
     for place in places:
@@ -73,14 +73,14 @@ def data_path(folder: str | os.PathLike[str] | None = None) -> Path:
                 return found
     raise InvalidArgumentError(
         f"no tau-bench airline data ({', '.join(FILES)}) in {' or '.join(map(str, places))}, "
-        f"nor in {CHECKOUT} under it: set TAU_AIRLINE_DATA to its folder or to a checkout"
+        f"nor in {CHECKOUT} below it: set TAU_AIRLINE_DATA to their folder or to a checkout"
     )
 
 
 def _places(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
-    meant = folder or os.environ.get("TAU_AIRLINE_DATA")
-    if meant:
-        yield Path(meant)
+    explicit = folder or os.environ.get("TAU_AIRLINE_DATA")
+    if explicit:
+        yield Path(explicit)
         return
     if shared := os.environ.get("GUERDON_DATA"):
         yield Path(shared) / "tau_airline"
@@ -88,7 +88,7 @@ def _places(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 def load_data(folder: str | os.PathLike[str] | None = None) -> AirlineData:
-    """The data of a folder, read once per process and folder.
+    """Return the data of a folder, which is read once per process.
 
     Example:
         >>> import tempfile
@@ -101,10 +101,10 @@ def load_data(folder: str | os.PathLike[str] | None = None) -> AirlineData:
         {}
 
     Args:
-        folder: Where to look; see `data_path` for the places without it.
+        folder: The folder; see `data_path` for the default.
 
     Raises:
-        InvalidArgumentError: The files are not there, or hold something else.
+        InvalidArgumentError: A file is missing or invalid.
     """
     return _read(data_path(folder).resolve())
 
@@ -122,6 +122,6 @@ def _parse(path: Path, *, kind: type) -> Any:
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{path} can't be read as JSON: {error}") from error
     if not isinstance(parsed, kind):
-        meant = "an object, records by their ids" if kind is dict else "a list"
-        raise InvalidArgumentError(f"{path} must contain {meant}, got {type(parsed).__name__}")
+        expected = "an object with records by ID" if kind is dict else "a list"
+        raise InvalidArgumentError(f"{path} must contain {expected}, got {type(parsed).__name__}")
     return parsed

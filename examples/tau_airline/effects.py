@@ -1,8 +1,8 @@
-"""What one write changed, in a form in which two writes can be compared.
+"""The effect of a write on the database, in a form that can be compared.
 
-An effect contains only the change, not what was there before, so the same write has the same effect
-whatever was written elsewhere first: numbers by how much they changed, lists by what was added,
-and new ids by their order among the new ones.
+An effect describes the change only, so that the same write has the same effect after any other
+writes: it has the differences of numbers, the items added to lists, and the order numbers of new
+IDs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["effect"]
 
 
 def effect(before: Tables, after: Tables) -> str:
-    """What changed from one state to a later one, as canonical JSON; ``""`` where nothing did.
+    """Return the changes between two states as canonical JSON; ``""`` if there are none.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -30,7 +30,7 @@ def effect(before: Tables, after: Tables) -> str:
 
     Args:
         before: The state before a write.
-        after: The state after it, begun as a copy of `before`.
+        after: The state after the write, which was created as a copy of `before`.
     """
     changes = {
         **_changes(before.users, after.users),
@@ -39,7 +39,7 @@ def effect(before: Tables, after: Tables) -> str:
     }
     if not changes:
         return ""
-    plain = json.loads(json.dumps(changes), parse_int=float)  # 348 and 348.0 are one amount
+    plain = json.loads(json.dumps(changes), parse_int=float)  # 348 and 348.0 are the same amount
     text = json.dumps(plain, sort_keys=True)
     for number, name in enumerate(after.issued[len(before.issued) :]):
         text = text.replace(json.dumps(name), f'"new {number}"')

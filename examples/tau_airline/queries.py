@@ -1,4 +1,4 @@
-"""The tools that change nothing: look up, search, calculate, think, transfer."""
+"""The read-only tools: look up, search, calculate, think, transfer."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: operator.neg,
 }
 LONGEST_EXPRESSION = 500
-NEXT_DAY = "+1"  # ends an arrival time that is on the day after
+NEXT_DAY = "+1"  # the suffix of an arrival time on the next day
 
 
 def user_of(tables: Tables, user_id: str) -> Record:
-    """A user to look at.
+    """Return a user, which must not be changed.
 
     Raises:
-        ToolError: There is none of that id.
+        ToolError: The user is unknown.
     """
     if user_id not in tables.users:
         raise ToolError("user not found")
@@ -58,10 +58,10 @@ def user_of(tables: Tables, user_id: str) -> Record:
 
 
 def reservation_of(tables: Tables, reservation_id: str) -> Record:
-    """A reservation to look at.
+    """Return a reservation, which must not be changed.
 
     Raises:
-        ToolError: There is none of that id.
+        ToolError: The reservation is unknown.
     """
     if reservation_id not in tables.reservations:
         raise ToolError("reservation not found")
@@ -69,38 +69,38 @@ def reservation_of(tables: Tables, reservation_id: str) -> Record:
 
 
 def get_user_details(tables: Tables, user_id: str) -> str:
-    """The user's whole record."""
+    """Return the user's record."""
     return json.dumps(user_of(tables, user_id))
 
 
 def get_reservation_details(tables: Tables, reservation_id: str) -> str:
-    """The reservation's whole record."""
+    """Return the reservation's record."""
     return json.dumps(reservation_of(tables, reservation_id))
 
 
 def list_all_airports(tables: Tables) -> str:
-    """The airports' codes with their cities."""
+    """Return the airport codes with their cities."""
     return json.dumps(AIRPORTS)
 
 
 def search_direct_flight(tables: Tables, origin: str, *, destination: str, date: str) -> str:
-    """The flights of a date that can be booked, in the order of the database."""
+    """Return the available flights of a date, in the order of the database."""
     return json.dumps(list(_direct(tables, origin, destination=destination, date=date)))
 
 
 def search_onestop_flight(tables: Tables, origin: str, *, destination: str, date: str) -> str:
-    """Pairs of flights: the second leaves where the first lands, then or later.
+    """Return pairs of connecting flights.
 
-    As recorded: after a landing on the next day the second flight has that day's date, but the
-    seats and prices of the date that was asked for.
+    As in the recordings, after a landing on the next day the second flight has that day's date, but
+    the seats and prices of the requested date.
     """
     pairs = []
     for first in _direct(tables, origin, date=date):
         lands = first["scheduled_arrival_time_est"]
-        then = _next_day(date) if lands.endswith(NEXT_DAY) else date
+        second_date = _next_day(date) if lands.endswith(NEXT_DAY) else date
         for second in _direct(tables, first["destination"], destination=destination, date=date):
             if second["scheduled_departure_time_est"] >= lands.removesuffix(NEXT_DAY):
-                pairs.append([{**first, "date": date}, {**second, "date": then}])
+                pairs.append([{**first, "date": date}, {**second, "date": second_date}])
     return json.dumps(pairs)
 
 
@@ -120,7 +120,7 @@ def _next_day(date: str) -> str:
 
 
 def calculate(tables: Tables, expression: str) -> str:
-    """The value of an expression of numbers, ``+ - * /`` and parentheses, with two decimals."""
+    """Evaluate an expression of numbers, ``+ - * /`` and parentheses, to two decimals."""
     if len(expression) > LONGEST_EXPRESSION:
         raise ToolError(f"expression is longer than {LONGEST_EXPRESSION} characters")
     if set(expression) - set("0123456789+-*/(). "):
@@ -141,14 +141,14 @@ def _value(node: ast.AST) -> Any:
             return OPERATORS[type(op)](_value(left), _value(right))
         case ast.UnaryOp(op, operand) if type(op) in OPERATORS:
             return OPERATORS[type(op)](_value(operand))
-    raise ValueError(f"no arithmetic: {type(node).__name__}")
+    raise ValueError(f"not arithmetic: {type(node).__name__}")
 
 
 def think(tables: Tables, thought: str) -> str:
-    """Does nothing; the thought is in the conversation."""
+    """Do nothing; the thought is part of the conversation."""
     return ""
 
 
 def transfer_to_human_agents(tables: Tables, summary: str) -> str:
-    """A human takes over: the conversation ends here."""
+    """End the conversation: a human takes over."""
     return "Transfer successful"

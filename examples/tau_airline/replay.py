@@ -1,6 +1,6 @@
-"""Plays a recorded conversation again, on a database of its own, beside what the task asks for.
+"""Replays the tool calls of a recorded conversation, and compares the result with its task.
 
-``python -m examples.tau_airline.replay [FOLDER]`` tells how well that reproduces recordings.
+``python -m examples.tau_airline.replay [FOLDER]`` measures how exactly this reproduces recordings.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from guerdon import Message
 
 __all__ = ["Played", "Replay", "main", "replay"]
 
-STOP = "###STOP###"  # the user says it when done
+STOP = "###STOP###"  # the user's message at the end
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A call that was played again.
+    """A replayed call.
 
     Example:
         >>> from examples.tau_airline.calls import Call
@@ -40,8 +40,8 @@ class Played:
 
     Attributes:
         call: The call.
-        answer: What the tool answers now.
-        effect: What it changed in the database; ``""`` for nothing. See `effects.effect`.
+        answer: The tool's answer in the replay.
+        effect: The call's effect on the database, see `effects.effect`.
     """
 
     call: Call
@@ -56,39 +56,39 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A conversation beside its task.
+    """A replayed conversation, compared with its task.
 
     Example:
         >>> from examples.tau_airline.replay import Replay
-        >>> Replay(played=[], asked=[], differences=[], unsaid=["327"], ended=True).solved
+        >>> Replay(played=[], expected=[], differences=[], missing=["327"], ended=True).solved
         False
 
     Attributes:
-        played: The conversation's calls.
-        asked: The calls of the ground truth.
-        differences: Where the two databases differ in the end.
-        unsaid: Which of the task's outputs the agent did not say.
-        ended: Whether the episode came to its end.
+        played: The calls of the conversation.
+        expected: The calls of the ground truth.
+        differences: The records in which the final databases differ.
+        missing: The task's outputs that the agent didn't state.
+        ended: Whether the episode ended properly.
     """
 
     played: list[Played]
-    asked: list[Played]
+    expected: list[Played]
     differences: list[str]
-    unsaid: list[str]
+    missing: list[str]
     ended: bool
 
     @property
     def solved(self) -> bool:
-        """Whether the task is done: ended, the database as asked, everything said."""
-        return self.ended and not self.differences and not self.unsaid
+        """Whether the episode ended with the expected database and all outputs."""
+        return self.ended and not self.differences and not self.missing
 
 
 def replay(messages: Sequence[Message], task: Task, *, data: AirlineData) -> Replay:
-    """Play a conversation's calls, and the task's, each on a database of its own.
+    """Replay the calls of a conversation and of its task, each on a separate database.
 
-    The episode has ended where the user's last word holds ``###STOP###`` or the last assistant
-    turn transferred the user to a human. In the recordings every other end is a conversation that
-    was cut off after 30 steps of the agent.
+    The episode has ended if the last message is the user's and contains ``###STOP###``, or if the
+    last assistant turn transferred the user to a human. All other recordings were cut off after
+    30 steps of the agent.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -96,31 +96,31 @@ def replay(messages: Sequence[Message], task: Task, *, data: AirlineData) -> Rep
         >>> from examples.tau_airline.task import Task
         >>> from guerdon import Message
         >>> data = AirlineData(users={}, flights={}, reservations={})
-        >>> said = [Message(role="assistant", content="That makes $1,327."),
-        ...         Message(role="user", content="Thanks! ###STOP###")]
-        >>> replay(said, Task.of({"actions": [], "outputs": ["1327"]}), data=data).solved
+        >>> messages = [Message(role="assistant", content="That makes $1,327."),
+        ...             Message(role="user", content="Thanks! ###STOP###")]
+        >>> replay(messages, Task.of({"actions": [], "outputs": ["1327"]}), data=data).solved
         True
 
     Args:
         messages: The conversation.
-        task: What it should have come to.
-        data: What both start from.
+        task: The task.
+        data: The initial database.
     """
-    database, wanted = Database(data), Database(data)
+    database, target = Database(data), Database(data)
     played = _play(calls_of(messages), database)
     actions = enumerate(task.actions)
-    asked = _play((Call(number, each.name, each.arguments) for number, each in actions), wanted)
-    said = [_plain(each.text) for each in messages if each.role == "assistant"]
+    expected = _play((Call(number, each.name, each.arguments) for number, each in actions), target)
+    texts = [_normalize(each.text) for each in messages if each.role == "assistant"]
     return Replay(
         played=played,
-        asked=asked,
-        differences=database.differences(wanted),
-        unsaid=[output for output in task.outputs if not any(output.lower() in s for s in said)],
+        expected=expected,
+        differences=database.differences(target),
+        missing=[each for each in task.outputs if not any(each.lower() in text for text in texts)],
         ended=_ended(messages, played),
     )
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return text.lower().replace(",", "")
 
 
@@ -144,18 +144,18 @@ def _ended(messages: Sequence[Message], played: Sequence[Played]) -> bool:
     return any(each.call.name == END and not each.failed for each in last)
 
 
-# How well it reproduces recordings ----------------------------------------------------------------
+# Comparison with recordings -----------------------------------------------------------------------
 
-# The recordings were made when a user's address had a province; the published users have a state.
+# Addresses have a province in the recordings, but a state in the published users.
 RENAMED = ('"state": ', '"province": ')
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play all recordings of a folder again; 1 where a verdict doesn't agree, 2 without any."""
+    """Replay the recordings in a folder; return 1 if a verdict differs, 2 if there are none."""
     folder = data_path(arguments[0] if arguments else None)
     recordings = folder / "trajectories.json"
     if not recordings.is_file():
-        print(f"there are no recordings: {recordings} is missing", file=sys.stderr)
+        print(f"no recordings: {recordings} is missing", file=sys.stderr)
         return 2
     data, records = load_data(folder), json.loads(recordings.read_text(encoding="utf-8"))
     played: list[Played] = []
@@ -172,12 +172,12 @@ def main(arguments: Sequence[str]) -> int:
     agree = f"{len(records) - len(disagree)} ({seconds:.2f} s)"
     print(f"conversations: {len(records)}, verdicts that agree: {agree}")
     if disagree:
-        print(f"verdicts that don't: {', '.join(disagree)}")
+        print(f"verdicts that differ: {', '.join(disagree)}")
     return 1 if disagree else 0
 
 
 def _table(played: Sequence[Played]) -> Shown:
-    """How many answers are as recorded, tool by tool."""
+    """Return a table of how many answers of each tool equal the recorded ones."""
     calls, exact, renamed = Counter[str](), Counter[str](), Counter[str]()
     for each in played:
         name = each.call.name
@@ -186,7 +186,7 @@ def _table(played: Sequence[Played]) -> Shown:
         renamed[name] += each.answer.replace(*RENAMED) == each.call.recorded
     out = Shown(box=SIMPLE_HEAD, pad_edge=False)
     out.add_column("tool")
-    for heading in ("answers", "to the letter", "with state read as province"):
+    for heading in ("answers", "identical", "identical, state as province"):
         out.add_column(heading, justify="right")
     for name in sorted(calls):
         out.add_row(name, str(calls[name]), str(exact[name]), str(renamed[name]))

@@ -1,16 +1,16 @@
-"""The reward: tau-bench's own verdict, recomputed, and what each write was worth.
+"""The reward: tau-bench's verdict, recomputed, and a reward for each write.
 
-The verdict is 1 or 0 and says nothing of a step. The steps are told by what they write: a write
-that the task asks for earns, one that it doesn't ask for costs, one that failed costs a little.
-Where nothing was to be written, a resolved conversation earns at its last turn.
-Only turns that write, or that hold a call which can't be read, have a step output: whether a
-question or a look-up was worth anything can't be known from the database.
+The verdict is 1 or 0 for the whole conversation. A step is rewarded for its writes: an expected
+write gets a positive reward, an unexpected one a negative reward, and a failed one a small negative
+reward. If no write is expected, a resolved conversation is rewarded at its last turn. Only turns
+with a write or an invalid call have a step output, because the database doesn't show whether a
+question or a look-up was useful.
 
-A write is matched to an asked one by its effect on the database, not by its arguments, because the
-verdict sees the database alone: a payment method that is never charged, 348.0 for 348, or another
-order of two writes is no difference. (New reservations are numbered in order, so two bookings the
-other way round are both paid, and yet the verdict is 0.) Each asked write is paid once; again, it
-is one too many.
+A write matches an expected one if it has the same effect on the database, because the verdict
+compares databases only. A payment method that is never charged, 348.0 for 348, or another order of
+two writes makes no difference. (New reservations are numbered in order: two bookings in the wrong
+order are both rewarded, but the verdict is 0.) Each expected write is rewarded once; a repetition
+is unexpected.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from guerdon import EvaluateResult, Message, StepOutput, reward_function
 
 __all__ = ["judge", "resolved"]
 
-ASKED_IN_ALL = 1.0  # what all asked writes earn together
-UNASKED = -0.5  # a write that leaves what nobody asked for: the task is lost, unless it is undone
-FAILED = -0.05  # a write that the tool refused, or a call that it can't read: only time is lost
+EXPECTED = 1.0  # the sum for all expected writes
+UNEXPECTED = -0.5  # for an unexpected write: the verdict is 0 unless it is undone
+FAILED = -0.05  # for a failed write or an invalid call, which only loses time
 MOST_NAMED = 5  # differences in a reason
 
 
 def judge(
     messages: Sequence[Message | Mapping[str, Any]], task: Any, *, data: AirlineData
 ) -> EvaluateResult:
-    """Say whether a conversation did what its task asks for, and what each write was worth.
+    """Score whether a conversation solved its task, and reward each write.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -47,33 +47,33 @@ def judge(
         ...         {"role": "user", "content": "Well then. ###STOP###"}]
         >>> result = judge(chat, {"actions": [], "outputs": []}, data=data)
         >>> result.score, result.reason
-        (1.0, 'the database is as the task asks; nothing had to be said')
+        (1.0, 'the database is as expected; no outputs are required')
 
     Args:
         messages: The conversation, in OpenAI's chat format.
         task: The ground truth: ``actions``, each with ``name`` and ``kwargs``, and ``outputs``.
-        data: What the conversation started from.
+        data: The initial database.
 
     Raises:
-        InvalidArgumentError: The task is none.
+        InvalidArgumentError: The task is invalid.
     """
     read = Task.of(task)
     done = replay([Message.model_validate(message) for message in messages], read, data=data)
     outputs = len(read.outputs)
-    asked = _asked(done)
+    expected = _expected(done)
     last = sum(Message.model_validate(each).role == "assistant" for each in messages) - 1
     return EvaluateResult(
         score=float(done.solved),
         reason=_reason(done, outputs),
         metrics={
-            "asked_writes": asked.total(),
+            "expected_writes": expected.total(),
             "database_equal": int(not done.differences),
             "ended": int(done.ended),
             "outputs": outputs,
-            "outputs_said": outputs - len(done.unsaid),
+            "outputs_stated": outputs - len(done.missing),
             "writes": sum(bool(played.effect) for played in done.played),
         },
-        step_outputs=list(_steps(done, asked, last)) or None,
+        step_outputs=list(_steps(done, expected, last)) or None,
     )
 
 
@@ -85,7 +85,7 @@ def resolved(
     data: AirlineData | str | os.PathLike[str] | None = None,
     **columns: Any,
 ) -> EvaluateResult:
-    """Recompute tau-bench's reward of a recorded conversation: 1.0 resolved, 0.0 not.
+    """Recompute tau-bench's reward of a recorded conversation: 1.0 if resolved, otherwise 0.0.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -94,65 +94,65 @@ def resolved(
         >>> result = resolved([{"role": "assistant", "content": "Hello!"}],
         ...                   ground_truth={"actions": []}, data=data)
         >>> result.score, result.reason
-        (0.0, 'the episode never ended')
+        (0.0, 'the episode did not end')
 
     Args:
         messages: The conversation.
-        ground_truth: The task, as a record has it in ``info["task"]``.
-        data: The data, or its folder; see `data.data_path` for where it is looked for.
-        **columns: The row's other columns; none is read, the published reward least of all.
+        ground_truth: The task, which a record has in ``info["task"]``.
+        data: The data or its folder; see `data.data_path` for the default.
+        **columns: The row's other columns, which are ignored.
 
     Raises:
-        InvalidArgumentError: The ground truth is no task, or the data isn't there.
+        InvalidArgumentError: The ground truth is invalid, or the data is missing.
     """
     loaded = data if isinstance(data, AirlineData) else load_data(data)
     return judge(messages, ground_truth, data=loaded)
 
 
-def _asked(done: Replay) -> Counter[str]:
-    """The effects that the task asks for, and how often."""
-    return Counter(played.effect for played in done.asked if played.effect)
+def _expected(done: Replay) -> Counter[str]:
+    """Count the expected effects."""
+    return Counter(played.effect for played in done.expected if played.effect)
 
 
-def _steps(done: Replay, asked: Counter[str], last: int) -> Iterator[StepOutput]:
-    """A step output for each assistant turn of which something is known."""
-    left, share = asked.copy(), ASKED_IN_ALL / max(1, asked.total())
-    wanted = {each.call.title for each in done.asked if each.effect}
+def _steps(done: Replay, expected: Counter[str], last: int) -> Iterator[StepOutput]:
+    """Yield a step output for each assistant turn with a write or an invalid call."""
+    remaining, share = expected.copy(), EXPECTED / max(1, expected.total())
+    titles = {each.call.title for each in done.expected if each.effect}
     turns: dict[int, list[tuple[float, str]]] = {}
     for each in done.played:
         if each.failed and (each.call.name in WRITES or not each.call.readable):
-            worth = FAILED, each.answer
+            reward, reason = FAILED, each.answer
         elif each.call.name not in WRITES:
             continue
         elif not each.effect:
-            worth = 0.0, "changes nothing"
-        elif left[each.effect] > 0:
-            left[each.effect] -= 1
-            worth = share, "as asked"
-        elif each.effect in asked:
-            worth = UNASKED, "once more than asked for"
+            reward, reason = 0.0, "changes nothing"
+        elif remaining[each.effect] > 0:
+            remaining[each.effect] -= 1
+            reward, reason = share, "as expected"
+        elif each.effect in expected:
+            reward, reason = UNEXPECTED, "more often than expected"
         else:
-            other = each.call.title in wanted
-            worth = UNASKED, "other than asked for" if other else "not asked for"
-        turns.setdefault(each.call.turn, []).append((worth[0], f"{each.call.title}: {worth[1]}"))
-    if turns and done.solved and not asked:  # else what time was lost would be all that is seen
-        turns.setdefault(last, []).append((ASKED_IN_ALL, "resolved, with nothing to write"))
-    for turn, worths in turns.items():
-        rewards, reasons = zip(*worths, strict=True)
+            differs = each.call.title in titles
+            reward, reason = UNEXPECTED, "other than expected" if differs else "not expected"
+        turns.setdefault(each.call.turn, []).append((reward, f"{each.call.title}: {reason}"))
+    if turns and done.solved and not expected:  # otherwise the rewards would all be negative
+        turns.setdefault(last, []).append((EXPECTED, "resolved without writes"))
+    for turn, outcomes in turns.items():
+        rewards, reasons = zip(*outcomes, strict=True)
         yield StepOutput(step_index=turn, base_reward=sum(rewards), reason="; ".join(reasons))
 
 
 def _reason(done: Replay, outputs: int) -> str:
-    """Why it is 1, or all that keeps it from being 1."""
+    """Return the reason for a verdict of 1, or all reasons for 0."""
     if done.solved:
-        said = f"all {outputs} outputs were said" if outputs else "nothing had to be said"
-        return f"the database is as the task asks; {said}"
-    told = [] if done.ended else ["the episode never ended"]
+        stated = f"all {outputs} outputs are stated" if outputs else "no outputs are required"
+        return f"the database is as expected; {stated}"
+    reasons = [] if done.ended else ["the episode did not end"]
     if done.differences:
-        told.append(f"the database differs from the one asked for in {_listed(done.differences)}")
-    if done.unsaid:
-        told.append(f"not said: {_listed(done.unsaid)}")
-    return "; ".join(told)
+        reasons.append(f"the database differs from the expected one in {_listed(done.differences)}")
+    if done.missing:
+        reasons.append(f"missing outputs: {_listed(done.missing)}")
+    return "; ".join(reasons)
 
 
 def _listed(names: Sequence[str]) -> str:

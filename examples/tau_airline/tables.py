@@ -1,4 +1,4 @@
-"""The database as the tools see it: shared records under the few that a conversation changed."""
+"""The tables of a conversation: shared records, and copies of the changed ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class ToolError(Exception):
-    """A tool refuses what it was asked; the agent reads why, after ``Error: ``."""
+    """A tool call failed; the agent gets the message after ``Error: ``."""
 
 
 class Table(Mapping[str, Record]):
-    """Records by id, copied only where they change: the shared ones stay as they are.
+    """Records by ID, which are copied when they change: the shared ones are never changed.
 
     Example:
         >>> from examples.tau_airline.tables import Table
@@ -31,7 +31,7 @@ class Table(Mapping[str, Record]):
         ({'bags': 3}, {'bags': 1}, ['a'])
 
     Args:
-        shared: The records as they were.
+        shared: The initial records.
     """
 
     def __init__(self, shared: dict[str, Record]) -> None:
@@ -49,26 +49,26 @@ class Table(Mapping[str, Record]):
         return sum(1 for _ in self)
 
     def edit(self, key: str) -> Record:
-        """A record to change, this table's own from now on."""
+        """Return this table's own copy of a record, which may be changed."""
         if key not in self._own:
             self._own[key] = deepcopy(self._shared[key])
         return self._own[key]
 
     def add(self, key: str, record: Record) -> None:
-        """Put a new record in."""
+        """Add a new record."""
         self._own[key] = record
 
     def copy(self) -> Table:
-        """A table of the same records; neither sees the other's changes."""
+        """Return an independent copy of the table."""
         table = Table(self._shared)
         table._own = deepcopy(self._own)
         return table
 
     def differences(self, other: Table) -> list[str]:
-        """The ids whose records differ; only these are looked at that one of the two changed.
+        """Return the IDs whose records differ.
 
-        Records are never taken out, so two tables on the same shared records are equal, record
-        for record, exactly where this list is empty.
+        Only records that one of the two tables changed are compared. Records are never removed, so
+        two tables with the same shared records are equal if and only if the list is empty.
         """
         same = self._shared is other._shared
         keys = {**self._own, **other._own} if same else {**self, **other}
@@ -86,10 +86,10 @@ class Tables:
         ('HATHAT', 'certificate_3221322', ['HATHAT', 'certificate_3221322'])
 
     Args:
-        data: What is there before the conversation.
+        data: The initial database.
 
     Attributes:
-        issued: The ids that were given to new things, in order.
+        issued: The IDs of new reservations and certificates, in order.
     """
 
     def __init__(self, data: AirlineData) -> None:
@@ -100,7 +100,7 @@ class Tables:
         self.issued: list[str] = []
 
     def copy(self) -> Self:
-        """The same state, to go on from apart."""
+        """Return an independent copy."""
         tables = type(self)(self.data)
         tables.users = self.users.copy()
         tables.flights = self.flights.copy()
@@ -109,7 +109,7 @@ class Tables:
         return tables
 
     def differences(self, other: Tables) -> list[str]:
-        """What differs, such as ``"reservation ZFA04Y"``; empty where the databases are equal."""
+        """Return the differing records, such as ``"reservation ZFA04Y"``; empty if equal."""
         return [
             *(f"user {key}" for key in self.users.differences(other.users)),
             *(f"flight {key}" for key in self.flights.differences(other.flights)),
@@ -117,7 +117,7 @@ class Tables:
         ]
 
     def new_reservation_id(self) -> str:
-        """``HATHAT``, then ``HATHAU`` and so on: the ids are the same in every replay."""
+        """Return ``HATHAT``, then ``HATHAU`` and so on, the same in every replay."""
         name = FIRST_RESERVATION
         while name in self.reservations:
             name = _next(name)
@@ -125,14 +125,14 @@ class Tables:
         return name
 
     def new_certificate_id(self) -> str:
-        """``certificate_3221322``, then one more each time."""
+        """Return ``certificate_3221322``, then the next number each time."""
         sent = sum(name.startswith("certificate_") for name in self.issued)
         self.issued.append(f"certificate_{FIRST_CERTIFICATE + sent}")
         return self.issued[-1]
 
 
 def _next(name: str) -> str:
-    """Count on in letters: ``HATHAZ`` is followed by ``HATHBA``."""
+    """Return the next ID in letters: ``HATHAZ`` is followed by ``HATHBA``."""
     head, last = name[:-1], name[-1]
     if last != LETTERS[-1]:
         return head + LETTERS[LETTERS.index(last) + 1]

@@ -1,4 +1,4 @@
-"""What a task of tau-bench asks for: actions that lead to the right database, and outputs."""
+"""A task of tau-bench: actions that lead to the expected database, and required outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Action", "Task"]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One call that the ground truth makes.
+    """A call of the ground truth.
 
     Example:
         >>> from examples.tau_airline.task import Action
@@ -36,8 +36,8 @@ class Task:
         Task(actions=(), outputs=('327',))
 
     Attributes:
-        actions: Calls after which the database is as it should be.
-        outputs: What the agent must say.
+        actions: The calls that lead to the expected database.
+        outputs: The texts that the agent must state.
     """
 
     actions: tuple[Action, ...]
@@ -45,26 +45,27 @@ class Task:
 
     @classmethod
     def of(cls, ground_truth: Any) -> Self:
-        """Read a task as tau-bench writes it: ``{"actions": [{"name", "kwargs"}], "outputs"}``.
+        """Read a task in tau-bench's layout: ``{"actions": [{"name", "kwargs"}], "outputs"}``.
+
+        ``outputs`` is optional. ``actions`` is required; an empty list expects no changes.
 
         Raises:
-            InvalidArgumentError: It is no task. Without ``outputs`` nothing has to be said, but
-                ``actions`` must be there: an empty list asks for no change at all.
+            InvalidArgumentError: The task is invalid.
         """
         if not isinstance(ground_truth, Mapping):
             raise InvalidArgumentError(
-                f"ground_truth is {ground_truth!r:.80}; it takes a task, with its actions and "
-                'outputs: a tau-bench record has it in info["task"]'
+                "ground_truth must be a task with actions and outputs, as in a tau-bench record's "
+                f'info["task"], got {ground_truth!r:.80}'
             )
         actions, outputs = ground_truth.get("actions"), ground_truth.get("outputs", [])
         if not isinstance(actions, list):
             raise InvalidArgumentError(
-                f"ground_truth.actions is {actions!r:.80}; it takes a list of calls, empty where "
-                "nothing in the database may change"
+                "ground_truth.actions must be a list of calls, which is empty if no changes are "
+                f"expected, got {actions!r:.80}"
             )
         if not isinstance(outputs, list) or not all(isinstance(each, str) for each in outputs):
             raise InvalidArgumentError(
-                f"ground_truth.outputs is {outputs!r:.80}; it takes a list of strings"
+                f"ground_truth.outputs must be a list of strings, got {outputs!r:.80}"
             )
         read = tuple(_action(action, number) for number, action in enumerate(actions))
         return cls(actions=read, outputs=tuple(outputs))
@@ -75,7 +76,7 @@ def _action(action: Any, number: int) -> Action:
     arguments = action.get("kwargs") if isinstance(action, Mapping) else None
     if not isinstance(name, str) or name not in TOOLS or not isinstance(arguments, Mapping):
         raise InvalidArgumentError(
-            f"ground_truth.actions[{number}] is {action!r:.120}; it takes "
-            f'{{"name": …, "kwargs": {{…}}}} with one of {", ".join(sorted(TOOLS))}'
+            f'ground_truth.actions[{number}] must be {{"name": …, "kwargs": {{…}}}} with one of '
+            f"{', '.join(sorted(TOOLS))}, got {action!r:.120}"
         )
     return Action(name, arguments)

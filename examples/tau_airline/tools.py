@@ -1,4 +1,4 @@
-"""The 14 tools by name, and the database that answers their calls."""
+"""The 14 tools by name, and the database on which they are called."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["END", "TOOLS", "WRITES", "Database", "read_arguments"]
 
 Tool = Callable[..., str]
 
-END = "transfer_to_human_agents"  # a conversation ends with it
+END = "transfer_to_human_agents"  # ends the conversation
 WRITES = frozenset(bookings.__all__)
 TOOLS: Mapping[str, Tool] = {
-    name: getattr(room, name)
-    for room in (bookings, queries)
-    for name in room.__all__
+    name: getattr(module, name)
+    for module in (bookings, queries)
+    for name in module.__all__
     if not name.endswith("_of")
 }
 
 
 def _arguments(tool: Tool) -> type[BaseModel]:
-    """What a tool takes, as its signature says: no argument more, no type but these."""
+    """Return a strict model of a tool's arguments, from its signature."""
     hints = get_type_hints(tool, include_extras=True)
     names = list(inspect.signature(tool).parameters)[1:]
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -40,10 +40,10 @@ ARGUMENTS = {name: _arguments(tool) for name, tool in TOOLS.items()}
 
 
 class Database(Tables):
-    """One conversation's database, and the tools on it.
+    """The database of a conversation, with the tools.
 
-    It starts as the data it is given and leaves that as it is. Whatever a call holds, there is
-    an answer: one that can't be done is answered with ``Error: `` and why, and changes nothing.
+    It never changes the initial data. Every call returns an answer: a call that fails returns
+    ``Error: `` with the reason, and changes nothing.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -55,33 +55,33 @@ class Database(Tables):
         'Error: user not found'
 
     Args:
-        data: What is there before the conversation.
+        data: The initial database.
     """
 
     @property
     def tools(self) -> list[Record]:
-        """The tools' JSON Schemas in OpenAI's format, where the data has them."""
+        """The tools' JSON Schemas in OpenAI's format; empty if the data has none."""
         return self.data.tools
 
     def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
         """Call a tool.
 
         Args:
-            name: Which.
-            arguments: What with: a mapping, or its JSON text as a model writes it.
+            name: The tool's name.
+            arguments: The arguments as a mapping or as JSON text.
 
         Returns:
-            What the agent reads.
+            The answer for the agent.
         """
         try:
-            given = read_arguments(name, arguments)
-            return TOOLS[name](self, **given)
+            parsed = read_arguments(name, arguments)
+            return TOOLS[name](self, **parsed)
         except ToolError as error:
             return f"Error: {error}"
 
 
 def read_arguments(name: str, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as they were given, once they are what the tool takes.
+    """Parse and validate the arguments of a call.
 
     Example:
         >>> from examples.tau_airline.tools import read_arguments
@@ -89,14 +89,14 @@ def read_arguments(name: str, arguments: str | Mapping[str, Any]) -> dict[str, A
         {'reservation_id': 'ZFA04Y'}
         >>> read_arguments("cancel_reservation", "{")
         Traceback (most recent call last):
-        examples.tau_airline.tables.ToolError: arguments of cancel_reservation are no JSON object
+        examples.tau_airline.tables.ToolError: arguments of cancel_reservation must be a JSON object
 
     Args:
         name: The tool.
-        arguments: A mapping, or its JSON text.
+        arguments: The arguments as a mapping or as JSON text.
 
     Raises:
-        ToolError: There is no such tool, or it doesn't take these.
+        ToolError: The tool is unknown, or its arguments are invalid.
     """
     if name not in TOOLS:
         raise ToolError(f"unknown tool {name!r:.80}")
@@ -104,9 +104,9 @@ def read_arguments(name: str, arguments: str | Mapping[str, Any]) -> dict[str, A
         try:
             arguments = json.loads(arguments, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise ToolError(f"arguments of {name} are no JSON object") from error
+            raise ToolError(f"arguments of {name} must be a JSON object") from error
     if not isinstance(arguments, Mapping):
-        raise ToolError(f"arguments of {name} are no JSON object")
+        raise ToolError(f"arguments of {name} must be a JSON object")
     given = dict(arguments)
     try:
         ARGUMENTS[name].model_validate(given)
@@ -118,4 +118,4 @@ def read_arguments(name: str, arguments: str | Mapping[str, Any]) -> dict[str, A
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

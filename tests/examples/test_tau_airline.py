@@ -2,6 +2,7 @@ import doctest
 import hashlib
 import importlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from examples.tau_airline.calls import calls_of
 from examples.tau_airline.data import AirlineData, data_path, load_data
 from examples.tau_airline.effects import effect
 from examples.tau_airline.replay import RENAMED, main, replay
-from examples.tau_airline.reward import FAILED, UNASKED, judge, resolved
+from examples.tau_airline.reward import FAILED, UNEXPECTED, judge, resolved
 from examples.tau_airline.task import Task
 from examples.tau_airline.tools import TOOLS, WRITES, Database
 from guerdon import EvaluateResult, Message, as_rubric
@@ -108,13 +109,13 @@ DATA = AirlineData(
     flights={each["flight_number"]: each for each in FLIGHTS},
     reservations={"AAAAAA": TRIP},
 )
-AS_IT_WAS = json.dumps([DATA.users, DATA.flights, DATA.reservations])
+INITIAL = json.dumps([DATA.users, DATA.flights, DATA.reservations])
 
 
 @pytest.fixture(autouse=True)
-def shared_records_stay_as_they_are():
+def initial_data_is_unchanged():
     yield
-    assert json.dumps([DATA.users, DATA.flights, DATA.reservations]) == AS_IT_WAS
+    assert json.dumps([DATA.users, DATA.flights, DATA.reservations]) == INITIAL
 
 
 @pytest.fixture
@@ -166,13 +167,13 @@ def bags(**changes):
 # Queries ------------------------------------------------------------------------------------------
 
 
-def test_details_are_the_record_as_json(database):
+def test_get_details_returns_the_record_as_json(database):
     assert database.call("get_user_details", {"user_id": "ana_lopez_1"}) == json.dumps(ANA)
     answer = database.call("get_reservation_details", '{"reservation_id": "AAAAAA"}')
     assert answer == json.dumps(TRIP)
 
 
-def test_direct_flights_are_those_that_can_be_booked(database):
+def test_search_direct_flight_returns_available_flights(database):
     found = json.loads(
         database.call(
             "search_direct_flight", {"origin": "SFO", "destination": "JFK", "date": "2024-05-20"}
@@ -183,13 +184,13 @@ def test_direct_flights_are_those_that_can_be_booked(database):
 
 
 @pytest.mark.parametrize("date", ["2024-05-15", "2030-01-01", "soon"])
-def test_no_flight_is_found_on_a_date_that_cannot_be_booked(database, date):
+def test_search_flight_on_an_unavailable_date_returns_nothing(database, date):
     trip = {"origin": "SFO", "destination": "JFK", "date": date}
     assert database.call("search_direct_flight", trip) == "[]"
     assert database.call("search_onestop_flight", trip) == "[]"
 
 
-def test_a_second_flight_leaves_no_earlier_than_the_first_lands(database):
+def test_search_onestop_flight_returns_connecting_flights(database):
     found = json.loads(
         database.call(
             "search_onestop_flight", {"origin": "SFO", "destination": "JFK", "date": "2024-05-20"}
@@ -202,7 +203,7 @@ def test_a_second_flight_leaves_no_earlier_than_the_first_lands(database):
     ]
 
 
-def test_all_airports_are_listed(database):
+def test_list_all_airports_returns_20_cities_by_code(database):
     assert json.loads(database.call("list_all_airports", {}))["SFO"] == "San Francisco"
     assert len(json.loads(database.call("list_all_airports", "{}"))) == 20
 
@@ -218,7 +219,7 @@ def test_all_airports_are_listed(database):
     ],
     ids=["sum", "product", "rounded", "negative", "more negative"],
 )
-def test_calculate_gives_two_decimals(database, expression, value):
+def test_calculate_returns_two_decimals(database, expression, value):
     assert database.call("calculate", {"expression": expression}) == value
 
 
@@ -227,12 +228,12 @@ def test_calculate_gives_two_decimals(database, expression, value):
     ["", "2 ** 9", "7 // 2", "1 +", "(2)(3)", "1 / 0", "x + 1", "9" * 501, "()", "0" * 2 + "7"],
     ids=range(10),
 )
-def test_calculate_refuses_what_is_no_sum(database, expression):
+def test_calculate_rejects_other_expressions(database, expression):
     answer = database.call("calculate", {"expression": expression})
     assert answer.startswith("Error: ")
 
 
-def test_a_thought_has_no_answer_and_a_transfer_succeeds(database):
+def test_think_returns_nothing_and_transfer_succeeds(database):
     assert database.call("think", {"thought": "Hm."}) == ""
     assert database.call("transfer_to_human_agents", {"summary": "-"}) == "Transfer successful"
 
@@ -240,7 +241,7 @@ def test_a_thought_has_no_answer_and_a_transfer_succeeds(database):
 # Writes -------------------------------------------------------------------------------------------
 
 
-def test_a_booking_has_prices_and_a_payment_history(database):
+def test_book_reservation_adds_prices_and_a_payment_history(database):
     flights = [{"date": "2024-05-20", "flight_number": "HAT002"}]
     booked = json.loads(database.call("book_reservation", booking(flights=flights)))
     assert booked["reservation_id"] == "HATHAT"
@@ -255,13 +256,13 @@ def test_a_booking_has_prices_and_a_payment_history(database):
     assert not database.flights.differences(Database(DATA).flights)
 
 
-def test_bookings_are_numbered_in_letters(database):
+def test_book_reservation_numbers_reservations_in_letters(database):
     answers = [json.loads(database.call("book_reservation", booking())) for _ in range(8)]
     names = [answer["reservation_id"] for answer in answers]
     assert names == ["HATHA" + letter for letter in "TUVWXYZ"] + ["HATHBA"]
 
 
-def test_insurance_is_for_each_passenger_and_bags_are_for_all(database):
+def test_book_reservation_charges_insurance_per_passenger_and_bags_once(database):
     payments = paid(gift_card_2=300, certificate_1=90)
     more = {"passengers": PASSENGERS, "insurance": "yes", "nonfree_baggages": 2}
     answer = database.call("book_reservation", booking(**more, payment_methods=payments))
@@ -270,7 +271,7 @@ def test_insurance_is_for_each_passenger_and_bags_are_for_all(database):
     assert "HATHAT" in database.call("book_reservation", booking(**more, payment_methods=payments))
 
 
-def test_a_booking_uses_up_certificates_and_charges_gift_cards(database):
+def test_book_reservation_uses_up_certificates_and_charges_gift_cards(database):
     payments = paid(gift_card_1=20, certificate_1=100)
     database.call("book_reservation", booking(payment_methods=payments))
     methods = database.users["ana_lopez_1"]["payment_methods"]
@@ -323,19 +324,19 @@ def test_a_booking_uses_up_certificates_and_charges_gift_cards(database):
         "sum",
     ],
 )
-def test_a_booking_that_cannot_be_is_refused(database, changes, error):
+def test_book_reservation_rejects_invalid_bookings(database, changes, error):
     assert database.call("book_reservation", booking(**changes)) == f"Error: {error}"
     assert database.differences(Database(DATA)) == []
 
 
-def test_a_cancellation_refunds_every_payment(database):
+def test_cancel_reservation_refunds_every_payment(database):
     answer = json.loads(database.call("cancel_reservation", {"reservation_id": "AAAAAA"}))
     assert answer["payment_history"] == paid(credit_card_1=180) + paid(credit_card_1=-180)
     assert list(answer)[-1] == "status"
     assert answer["status"] == "cancelled"
 
 
-def test_an_update_of_flights_pays_the_difference_and_leaves_the_cabin(database):
+def test_update_flights_charges_the_difference_and_keeps_the_cabin(database):
     change = changed_flights(cabin="business", payment_id="gift_card_2")
     answer = json.loads(database.call("update_reservation_flights", change))
     assert answer["cabin"] == "economy"
@@ -344,7 +345,7 @@ def test_an_update_of_flights_pays_the_difference_and_leaves_the_cabin(database)
     assert database.users["ana_lopez_1"]["payment_methods"]["gift_card_2"]["amount"] == 580
 
 
-def test_an_update_to_cheaper_flights_refunds(database):
+def test_update_flights_refunds_a_lower_price(database):
     answer = json.loads(
         database.call("update_reservation_flights", changed_flights(cabin="basic_economy"))
     )
@@ -352,7 +353,7 @@ def test_an_update_to_cheaper_flights_refunds(database):
     assert database.users["ana_lopez_1"]["payment_methods"]["gift_card_1"]["amount"] == 180
 
 
-def test_a_kept_flight_keeps_its_price_and_is_not_paid_again(database):
+def test_update_flights_keeps_the_price_of_an_unchanged_flight(database):
     kept = [{"flight_number": "HAT001", "date": "2024-05-20"}]
     answer = json.loads(database.call("update_reservation_flights", changed_flights(flights=kept)))
     assert answer["flights"][0]["price"] == 90
@@ -360,7 +361,7 @@ def test_a_kept_flight_keeps_its_price_and_is_not_paid_again(database):
     assert database.differences(Database(DATA)) == []
 
 
-def test_bags_that_are_not_free_are_paid_once(database):
+def test_update_baggages_charges_additional_bags_once(database):
     answer = json.loads(database.call("update_reservation_baggages", bags()))
     assert (answer["total_baggages"], answer["nonfree_baggages"]) == (3, 2)
     assert answer["payment_history"][-1] == {"payment_id": "gift_card_1", "amount": 100}
@@ -368,7 +369,7 @@ def test_bags_that_are_not_free_are_paid_once(database):
     assert len(answer["payment_history"]) == 2
 
 
-def test_passengers_are_replaced_by_as_many(database):
+def test_update_passengers_replaces_all_passengers(database):
     others = [{**PASSENGERS[0], "first_name": "Eva"}, PASSENGERS[1]]
     change = {"reservation_id": "AAAAAA", "passengers": others}
     assert json.loads(database.call("update_reservation_passengers", change)) == {
@@ -377,7 +378,7 @@ def test_passengers_are_replaced_by_as_many(database):
     }
 
 
-def test_certificates_are_numbered(database):
+def test_send_certificate_numbers_certificates(database):
     change = {"user_id": "ana_lopez_1", "amount": 50}
     answers = [database.call("send_certificate", change) for _ in range(2)]
     assert answers == [
@@ -452,12 +453,14 @@ NO_SEATS = {"flights": [{"flight_number": "HAT002", "date": "2024-05-21"}]}
     ],
     ids=range(15),
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(database, name, arguments, error):
+def test_database_call_rejects_invalid_changes_and_changes_nothing(
+    database, name, arguments, error
+):
     assert database.call(name, arguments) == f"Error: {error}"
     assert database.differences(Database(DATA)) == []
 
 
-def test_seats_are_counted_for_all_passengers():
+def test_update_flights_requires_seats_for_all_passengers():
     data = deepcopy(DATA)
     data.flights["HAT002"]["dates"]["2024-05-20"]["available_seats"]["economy"] = 1
     answer = Database(data).call("update_reservation_flights", changed_flights())
@@ -471,9 +474,9 @@ def test_seats_are_counted_for_all_passengers():
     ("name", "arguments", "error"),
     [
         ("fly", "{}", "unknown tool 'fly'"),
-        ("think", '{"thought": ', "arguments of think are no JSON object"),
-        ("think", "[" * 100_000, "arguments of think are no JSON object"),
-        ("think", "[]", "arguments of think are no JSON object"),
+        ("think", '{"thought": ', "arguments of think must be a JSON object"),
+        ("think", "[" * 100_000, "arguments of think must be a JSON object"),
+        ("think", "[]", "arguments of think must be a JSON object"),
         ("think", "{}", "invalid argument of think: thought: Field required"),
         ("think", '{"thought": 4}', "invalid argument of think: thought: Input should be a"),
         ("list_all_airports", '{"of": "USA"}', "invalid argument of list_all_airports: of: Extra"),
@@ -496,7 +499,7 @@ def test_seats_are_counted_for_all_passengers():
     ],
     ids=range(15),
 )
-def test_a_call_that_cannot_be_read_is_answered(database, name, arguments, error):
+def test_database_call_answers_an_invalid_call_with_an_error(database, name, arguments, error):
     assert database.call(name, arguments).startswith(f"Error: {error}")
     assert database.differences(Database(DATA)) == []
 
@@ -519,7 +522,7 @@ FULL = {
 
 
 @given(name=st.sampled_from(sorted(FULL)), value=json_values, at=st.integers(0, 10))
-def test_every_call_has_an_answer(name, value, at):
+def test_database_call_always_returns_a_text(name, value, at):
     arguments = dict(FULL[name])
     arguments[list(arguments)[at % len(arguments)]] = value
     database = Database(DATA)
@@ -528,11 +531,11 @@ def test_every_call_has_an_answer(name, value, at):
 
 
 @given(expression=st.text("0123456789+-*/(). ", max_size=30))
-def test_every_expression_has_an_answer(expression):
+def test_calculate_always_returns_a_text(expression):
     assert Database(DATA).call("calculate", {"expression": expression})
 
 
-def test_there_are_fourteen_tools_of_which_six_write():
+def test_tools_has_14_tools_of_which_6_write():
     assert len(TOOLS) == 14
     assert len(WRITES) == 6
     assert set(TOOLS) >= WRITES
@@ -566,7 +569,7 @@ def whole(database):
 
 
 @given(first=st.lists(writes, max_size=4), second=st.lists(writes, max_size=4))
-def test_changes_compare_as_the_whole_databases_do(first, second):
+def test_differences_is_empty_if_and_only_if_the_databases_are_equal(first, second):
     one, other = Database(DATA), Database(DATA)
     for call in first:
         one.call(*call)
@@ -576,11 +579,11 @@ def test_changes_compare_as_the_whole_databases_do(first, second):
     assert (one.differences(Database(deepcopy(DATA))) == []) == (
         whole(one) == whole(Database(DATA))
     )
-    assert json.dumps([DATA.users, DATA.flights, DATA.reservations]) == AS_IT_WAS
+    assert json.dumps([DATA.users, DATA.flights, DATA.reservations]) == INITIAL
 
 
 @given(calls=st.lists(writes, max_size=4), last=writes)
-def test_a_copy_goes_on_apart(calls, last):
+def test_database_copy_is_independent(calls, last):
     database = Database(DATA)
     for call in calls:
         database.call(*call)
@@ -591,7 +594,7 @@ def test_a_copy_goes_on_apart(calls, last):
     assert database.differences(copy) == []
 
 
-def test_a_table_is_a_mapping_of_all_its_records(database):
+def test_table_is_a_mapping_of_all_records(database):
     database.call("book_reservation", booking())
     assert list(database.reservations) == ["AAAAAA", "HATHAT"]
     assert len(database.reservations) == 2
@@ -606,7 +609,7 @@ def effect_of(database, name, arguments):
     return effect(before, database)
 
 
-def test_an_effect_is_the_same_whatever_was_written_before():
+def test_effect_is_independent_of_earlier_writes():
     plain, later = Database(DATA), Database(DATA)
     later.call("book_reservation", booking(payment_methods=paid(gift_card_1=20, gift_card_2=100)))
     later.call("send_certificate", {"user_id": "ana_lopez_1", "amount": 7})
@@ -618,14 +621,14 @@ def test_an_effect_is_the_same_whatever_was_written_before():
         assert effect_of(plain, *write) == effect_of(later, *write) != ""
 
 
-def test_amounts_are_the_same_as_integers_and_floats():
+def test_effect_is_the_same_for_integers_and_floats():
     as_float = booking(payment_methods=paid(credit_card_1=120.0))
     assert effect_of(Database(DATA), "book_reservation", as_float) == effect_of(
         Database(DATA), "book_reservation", booking()
     )
 
 
-def test_what_differs_has_another_effect_and_nothing_has_none():
+def test_effect_differs_between_writes_and_is_empty_without_changes():
     business = changed_flights(cabin="business", payment_id="gift_card_2")
     one = effect_of(Database(DATA), "update_reservation_flights", business)
     other = effect_of(Database(DATA), "update_reservation_flights", changed_flights())
@@ -637,12 +640,12 @@ def test_what_differs_has_another_effect_and_nothing_has_none():
 # Conversations ------------------------------------------------------------------------------------
 
 
-def say(content):
+def assistant(content):
     return {"role": "assistant", "content": content}
 
 
-def ask(*calls, answered=True):
-    """An assistant turn that calls, and what the tools answered."""
+def turn(*calls, answered=True):
+    """Return an assistant turn with tool calls, and the tools' answers."""
     made = [
         {
             "id": f"call_{number}",
@@ -670,114 +673,114 @@ MOVE = ("transfer_to_human_agents", {"summary": "-"})
 
 
 def task(*actions, outputs=()):
-    asked = [{"name": name, "kwargs": kwargs} for name, kwargs in actions]
-    return {"user_id": "ana_lopez_1", "actions": asked, "outputs": list(outputs)}
+    calls = [{"name": name, "kwargs": kwargs} for name, kwargs in actions]
+    return {"user_id": "ana_lopez_1", "actions": calls, "outputs": list(outputs)}
 
 
-def judged(messages, asked):
-    return judge(messages, asked, data=DATA)
+def judged(messages, ground_truth):
+    return judge(messages, ground_truth, data=DATA)
 
 
 def steps(result):
     return [(step.step_index, round(step.base_reward, 6)) for step in result.step_outputs or ()]
 
 
-def test_what_was_asked_for_resolves_the_task():
-    result = judged([say("Hi"), *ask(LOOK), *ask(CANCEL), STOPPED], task(LOOK, CANCEL))
+def test_judge_scores_a_resolved_conversation_1():
+    result = judged([assistant("Hi"), *turn(LOOK), *turn(CANCEL), STOPPED], task(LOOK, CANCEL))
     assert result.score == 1.0
     assert steps(result) == [(2, 1.0)]
-    assert result.step_outputs[0].reason == "cancel_reservation AAAAAA: as asked"
+    assert result.step_outputs[0].reason == "cancel_reservation AAAAAA: as expected"
     assert result.metrics == {
-        "asked_writes": 1,
+        "expected_writes": 1,
         "database_equal": 1,
         "ended": 1,
         "outputs": 0,
-        "outputs_said": 0,
+        "outputs_stated": 0,
         "writes": 1,
     }
 
 
-def test_a_conversation_without_writes_has_no_step_outputs():
-    result = judged([*ask(LOOK), say("No."), STOPPED], task())
+def test_judge_without_writes_has_no_step_outputs():
+    result = judged([*turn(LOOK), assistant("No."), STOPPED], task())
     assert (result.score, result.step_outputs) == (1.0, None)
 
 
-def test_writes_that_nobody_asked_for_cost():
-    result = judged([*ask(CANCEL), *ask(SEND), STOPPED], task(SEND))
+def test_judge_penalizes_unexpected_writes():
+    result = judged([*turn(CANCEL), *turn(SEND), STOPPED], task(SEND))
     assert result.score == 0.0
-    assert steps(result) == [(0, UNASKED), (1, 1.0)]
-    assert result.step_outputs[0].reason == "cancel_reservation AAAAAA: not asked for"
-    assert result.reason == ("the database differs from the one asked for in reservation AAAAAA")
+    assert steps(result) == [(0, UNEXPECTED), (1, 1.0)]
+    assert result.step_outputs[0].reason == "cancel_reservation AAAAAA: not expected"
+    assert result.reason == "the database differs from the expected one in reservation AAAAAA"
 
 
-def test_the_right_tool_to_another_effect_is_told_apart():
-    result = judged([*ask(("send_certificate", {**SEND[1], "amount": 6})), STOPPED], task(SEND))
-    assert steps(result) == [(0, UNASKED)]
-    assert result.step_outputs[0].reason == "send_certificate ana_lopez_1: other than asked for"
+def test_judge_distinguishes_the_expected_tool_with_another_effect():
+    result = judged([*turn(("send_certificate", {**SEND[1], "amount": 6})), STOPPED], task(SEND))
+    assert steps(result) == [(0, UNEXPECTED)]
+    assert result.step_outputs[0].reason == "send_certificate ana_lopez_1: other than expected"
 
 
-def test_asked_writes_share_the_reward_and_a_repeat_is_not_paid_again():
-    result = judged([*ask(BOOK), *ask(SEND), *ask(SEND), STOPPED], task(SEND, BOOK))
+def test_judge_divides_the_reward_and_penalizes_a_repeated_write():
+    result = judged([*turn(BOOK), *turn(SEND), *turn(SEND), STOPPED], task(SEND, BOOK))
     assert result.score == 0.0
-    assert steps(result) == [(0, 0.5), (1, 0.5), (2, UNASKED)]
-    assert result.step_outputs[2].reason.endswith(": once more than asked for")
+    assert steps(result) == [(0, 0.5), (1, 0.5), (2, UNEXPECTED)]
+    assert result.step_outputs[2].reason.endswith(": more often than expected")
 
 
-def test_a_write_that_is_asked_for_twice_is_paid_twice():
-    result = judged([*ask(SEND), *ask(SEND), STOPPED], task(SEND, SEND))
+def test_judge_rewards_a_write_that_is_expected_twice_twice():
+    result = judged([*turn(SEND), *turn(SEND), STOPPED], task(SEND, SEND))
     assert (result.score, steps(result)) == (1.0, [(0, 0.5), (1, 0.5)])
 
 
-def test_a_payment_method_that_is_never_charged_makes_no_difference():
-    asked = ("update_reservation_baggages", bags(nonfree_baggages=0))
+def test_judge_ignores_a_payment_method_that_is_never_charged():
+    expected = ("update_reservation_baggages", bags(nonfree_baggages=0))
     done = ("update_reservation_baggages", bags(nonfree_baggages=0, payment_id="credit_card_1"))
-    result = judged([*ask(done), STOPPED], task(asked))
+    result = judged([*turn(done), STOPPED], task(expected))
     assert (result.score, steps(result)) == (1.0, [(0, 1.0)])
 
 
-def test_a_write_that_fails_costs_a_little_and_one_without_effect_nothing():
+def test_judge_penalizes_failed_writes_slightly_and_ignores_ineffective_ones():
     wrong = ("cancel_reservation", {"reservation_id": "B"})
     same = (
         "update_reservation_passengers",
         {"reservation_id": "AAAAAA", "passengers": PASSENGERS},
     )
-    result = judged([*ask(wrong), *ask(same), *ask(wrong), STOPPED], task(CANCEL))
+    result = judged([*turn(wrong), *turn(same), *turn(wrong), STOPPED], task(CANCEL))
     assert (result.score, steps(result)) == (0.0, [(0, FAILED), (1, 0.0), (2, FAILED)])
     assert result.step_outputs[0].reason == "cancel_reservation B: Error: reservation not found"
 
 
-def test_a_resolved_conversation_without_asked_writes_earns_at_its_end_where_time_was_lost():
+def test_judge_rewards_the_last_turn_if_no_writes_are_expected():
     wrong = ("cancel_reservation", {"reservation_id": "B"})
-    result = judged([*ask(wrong), say("I can't do that."), STOPPED], task())
+    result = judged([*turn(wrong), assistant("I can't do that."), STOPPED], task())
     assert (result.score, steps(result)) == (1.0, [(0, FAILED), (1, 1.0)])
-    assert result.step_outputs[1].reason == "resolved, with nothing to write"
-    assert judged([say("I can't do that."), STOPPED], task()).step_outputs is None
+    assert result.step_outputs[1].reason == "resolved without writes"
+    assert judged([assistant("I can't do that."), STOPPED], task()).step_outputs is None
 
 
 @pytest.mark.parametrize("name", ["cancel_reservation", "get_user_details", "fly"])
-def test_a_call_that_cannot_be_read_has_a_reason_on_its_step(name):
-    result = judged([say("Hi"), *ask((name, '{"reservation_id": ')), STOPPED], task(CANCEL))
+def test_judge_penalizes_an_invalid_call_with_a_reason(name):
+    result = judged([assistant("Hi"), *turn((name, '{"reservation_id": ')), STOPPED], task(CANCEL))
     assert (result.score, steps(result)) == (0.0, [(1, FAILED)])
     assert result.step_outputs[0].reason.startswith(f"{name}: Error: ")
 
 
-def test_a_turn_of_several_calls_has_one_step_output():
-    result = judged([*ask(BOOK, LOOK, SEND, CANCEL), STOPPED], task(BOOK, SEND))
-    assert steps(result) == [(0, 0.5 + 0.5 + UNASKED)]
+def test_judge_gives_a_turn_with_several_calls_one_step_output():
+    result = judged([*turn(BOOK, LOOK, SEND, CANCEL), STOPPED], task(BOOK, SEND))
+    assert steps(result) == [(0, 0.5 + 0.5 + UNEXPECTED)]
     assert result.step_outputs[0].reason.count("; ") == 2
 
 
-def test_outputs_are_said_in_any_case_and_with_commas():
-    chat = [say("It is $1,327.50, with Wi-Fi."), STOPPED]
+def test_judge_finds_outputs_in_any_case_and_with_commas():
+    chat = [assistant("It is $1,327.50, with Wi-Fi."), STOPPED]
     result = judged(chat, task(outputs=["1327.5", "wi-fi"]))
-    assert (result.score, result.metrics["outputs_said"]) == (1.0, 2)
-    assert result.reason == "the database is as the task asks; all 2 outputs were said"
+    assert (result.score, result.metrics["outputs_stated"]) == (1.0, 2)
+    assert result.reason == "the database is as expected; all 2 outputs are stated"
     result = judged(chat, task(outputs=["1327.5", "42"]))
-    assert (result.score, result.reason) == (0.0, "not said: 42")
+    assert (result.score, result.reason) == (0.0, "missing outputs: 42")
 
 
-def test_what_the_user_says_is_no_output():
-    chat = [say("How much?"), {"role": "user", "content": "42 ###STOP###"}]
+def test_judge_ignores_outputs_in_user_messages():
+    chat = [assistant("How much?"), {"role": "user", "content": "42 ###STOP###"}]
     assert judged(chat, task(outputs=["42"])).score == 0.0
 
 
@@ -785,12 +788,12 @@ def test_what_the_user_says_is_no_output():
     ("end", "ended"),
     [
         ([STOPPED], True),
-        (ask(MOVE), True),
-        (ask(MOVE, answered=False), True),
-        ([*ask(MOVE), say("Bye")], False),
-        (ask(("transfer_to_human_agents", "{")), False),
-        (ask(LOOK), False),
-        ([say("Bye")], False),
+        (turn(MOVE), True),
+        (turn(MOVE, answered=False), True),
+        ([*turn(MOVE), assistant("Bye")], False),
+        (turn(("transfer_to_human_agents", "{")), False),
+        (turn(LOOK), False),
+        ([assistant("Bye")], False),
         ([{"role": "user", "content": "Thanks"}], False),
     ],
     ids=[
@@ -804,13 +807,13 @@ def test_what_the_user_says_is_no_output():
         "user",
     ],
 )
-def test_an_episode_ends_with_the_user_or_with_a_transfer(end, ended):
-    result = judged([say("Hi"), *end], task())
+def test_judge_requires_an_end_by_the_user_or_a_transfer(end, ended):
+    result = judged([assistant("Hi"), *end], task())
     assert (result.score, result.metrics["ended"]) == (float(ended), int(ended))
-    assert ("never ended" in result.reason) == (not ended)
+    assert ("did not end" in result.reason) == (not ended)
 
 
-def test_nothing_has_not_ended():
+def test_judge_scores_an_empty_conversation_0():
     assert judged([], task()).score == 0.0
 
 
@@ -819,28 +822,28 @@ def names(messages):
     return [(call.turn, call.name, call.recorded) for call in calls]
 
 
-def test_a_call_nobody_answered_is_executed_only_at_the_very_end():
-    last = ask(CANCEL, answered=False)
-    assert names([*ask(LOOK), *last]) == [
+def test_calls_of_yields_an_unanswered_call_only_at_the_end():
+    last = turn(CANCEL, answered=False)
+    assert names([*turn(LOOK), *last]) == [
         (0, "get_user_details", "recorded"),
         (1, "cancel_reservation", None),
     ]
     assert names([*last, STOPPED]) == []
-    assert names([*ask(LOOK, CANCEL)[:-1], STOPPED]) == [(0, "get_user_details", "recorded")]
+    assert names([*turn(LOOK, CANCEL)[:-1], STOPPED]) == [(0, "get_user_details", "recorded")]
 
 
-def test_answers_are_matched_by_id_and_without_ids_by_place():
-    turn, first, second = ask(LOOK, CANCEL)
+def test_calls_of_matches_answers_by_id_or_position():
+    calling, first, second = turn(LOOK, CANCEL)
     first, second = {**first, "content": "one"}, {**second, "content": "two"}
     wanted = [(0, "get_user_details", "one"), (0, "cancel_reservation", "two")]
-    assert names([turn, first, second]) == names([turn, second, first]) == wanted
+    assert names([calling, first, second]) == names([calling, second, first]) == wanted
     for answer in (first, second):
         del answer["tool_call_id"]
-    assert names([turn, first, second]) == wanted
+    assert names([calling, first, second]) == wanted
 
 
 @pytest.mark.parametrize("call", [{}, {"function": "think"}, {"function": {"name": "think"}}])
-def test_a_call_without_a_function_is_no_tool(call):
+def test_judge_penalizes_a_call_without_a_function(call):
     result = judged([{"role": "assistant", "tool_calls": [call]}], task())
     assert steps(result) == [(0, FAILED)]
 
@@ -848,9 +851,9 @@ def test_a_call_without_a_function_is_no_tool(call):
 # The reward function ------------------------------------------------------------------------------
 
 
-def test_resolved_gives_a_result_and_takes_the_columns_of_a_row():
+def test_resolved_accepts_the_columns_of_a_row():
     row = {"id": "0-0", "task_id": 0, "trial": 0, "reward": 0.0, "group": 0}
-    chat = [*ask(CANCEL), STOPPED]
+    chat = [*turn(CANCEL), STOPPED]
     result = resolved(messages=chat, ground_truth=task(CANCEL), data=DATA, **row)
     assert isinstance(result, EvaluateResult)
     assert result.score == 1.0
@@ -858,26 +861,31 @@ def test_resolved_gives_a_result_and_takes_the_columns_of_a_row():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("ground_truth", "message"),
     [
-        (None, "ground_truth is None"),
-        ("{}", "ground_truth is '{}'"),
-        ({"outputs": []}, "ground_truth.actions is None"),
-        ({"actions": {}}, "ground_truth.actions is {}"),
-        ({"actions": ["cancel"]}, "ground_truth.actions[0] is 'cancel'"),
-        ({"actions": [{"name": "fly", "kwargs": {}}]}, "ground_truth.actions[0] is {'name': 'fly'"),
-        ({"actions": [{"name": "think"}]}, "ground_truth.actions[0] is {'name': 'think'}"),
-        ({"actions": [], "outputs": [4]}, "ground_truth.outputs is [4]"),
+        (None, "ground_truth must be a task .* got None"),
+        ("{}", "ground_truth must be a task .* got '{}'"),
+        ({"outputs": []}, r"ground_truth\.actions must be a list .* got None"),
+        ({"actions": {}}, r"ground_truth\.actions must be a list .* got {}"),
+        ({"actions": ["cancel"]}, r"ground_truth\.actions\[0\] must be .* got 'cancel'"),
+        (
+            {"actions": [{"name": "fly", "kwargs": {}}]},
+            r"actions\[0\] must be .* got {'name': 'fly'",
+        ),
+        ({"actions": [{"name": "think"}]}, r"actions\[0\] must be .* got {'name': 'think'}"),
+        (
+            {"actions": [], "outputs": [4]},
+            r"ground_truth\.outputs must be a list of strings, got \[4\]",
+        ),
     ],
     ids=range(8),
 )
-def test_what_is_no_task_gives_no_score(asked, said):
-    with pytest.raises(ValueError, match="ground_truth") as raised:
-        judged([STOPPED], asked)
-    assert str(raised.value).startswith(said)
-    result = resolved(messages=[STOPPED], ground_truth=asked, data=DATA)
+def test_resolved_of_an_invalid_task_has_no_score(ground_truth, message):
+    with pytest.raises(ValueError, match=message):
+        judged([STOPPED], ground_truth)
+    result = resolved(messages=[STOPPED], ground_truth=ground_truth, data=DATA)
     assert (result.score, result.is_score_valid) == (None, False)
-    assert said in result.error
+    assert re.search(message, result.error)
 
 
 # The data's folder --------------------------------------------------------------------------------
@@ -892,7 +900,7 @@ def write_data(folder, *, tools=None):
     return folder
 
 
-def test_a_folder_is_read_once(tmp_path):
+def test_load_data_reads_a_folder_once(tmp_path):
     folder = write_data(tmp_path / "airline", tools=[{"type": "function"}])
     data = load_data(folder)
     assert data.users == DATA.users
@@ -900,13 +908,13 @@ def test_a_folder_is_read_once(tmp_path):
     assert Database(data).tools == [{"type": "function"}]
 
 
-def test_a_checkout_is_a_folder_too(tmp_path):
+def test_load_data_reads_a_checkout_of_tau_bench(tmp_path):
     write_data(tmp_path / "tau_bench" / "envs" / "airline" / "data")
     assert load_data(tmp_path).reservations == DATA.reservations
     assert load_data(tmp_path).tools == []
 
 
-def test_the_environment_says_where_the_data_is(tmp_path, monkeypatch):
+def test_data_path_reads_environment_variables(tmp_path, monkeypatch):
     monkeypatch.delenv("TAU_AIRLINE_DATA", raising=False)
     monkeypatch.setenv("GUERDON_DATA", str(tmp_path))
     shared = write_data(tmp_path / "tau_airline")
@@ -917,7 +925,7 @@ def test_the_environment_says_where_the_data_is(tmp_path, monkeypatch):
     assert data_path(shared) == shared
 
 
-def test_a_folder_without_the_data_is_an_error_that_says_what_was_looked_for(tmp_path, monkeypatch):
+def test_load_data_without_files_raises_and_names_them(tmp_path, monkeypatch):
     for place in (tmp_path, None):
         monkeypatch.setenv("TAU_AIRLINE_DATA", str(tmp_path))
         with pytest.raises(InvalidArgumentError, match=r"users\.json, flights\.json") as raised:
@@ -925,42 +933,42 @@ def test_a_folder_without_the_data_is_an_error_that_says_what_was_looked_for(tmp
         assert str(tmp_path) in str(raised.value)
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "read as JSON"), ("[]", "must contain")])
-def test_files_that_hold_something_else_are_an_error(tmp_path, text, said):
+@pytest.mark.parametrize(("text", "message"), [("{", "read as JSON"), ("[]", "must contain")])
+def test_load_data_rejects_invalid_files(tmp_path, text, message):
     folder = write_data(tmp_path)
     (folder / "users.json").write_text(text)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         load_data(folder)
 
 
 @pytest.mark.parametrize(
     "name", ["calls", "data", "effects", "replay", "reward", "tables", "task", "tools"]
 )
-def test_examples_in_docstrings_run(name):
+def test_docstring_examples_run(name):
     result = doctest.testmod(importlib.import_module(f"examples.tau_airline.{name}"))
     assert (result.failed, result.attempted > 0) == (0, True)
 
 
-def test_a_folder_without_recordings_cannot_be_measured(tmp_path, capsys):
+def test_replay_main_without_recordings_returns_2(tmp_path, capsys):
     assert main([str(write_data(tmp_path))]) == 2
     assert "trajectories.json is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("published", "code"), [(1.0, 0), (0.0, 1)])
-def test_recordings_are_measured(tmp_path, capsys, published, code):
-    turn, answer = ask(CANCEL)
+def test_replay_main_prints_the_agreement_with_recordings(tmp_path, capsys, published, code):
+    calling, answer = turn(CANCEL)
     record = {
         "task_id": 7,
         "trial": 1,
         "reward": published,
         "info": {"task": task(CANCEL)},
-        "traj": [turn, answer, STOPPED],
+        "traj": [calling, answer, STOPPED],
     }
     (write_data(tmp_path) / "trajectories.json").write_text(json.dumps([record]))
     assert main([str(tmp_path)]) == code
     out = capsys.readouterr().out
     assert f"conversations: 1, verdicts that agree: {1 - code}" in out
-    assert ("verdicts that don't: 7-1" in out) == bool(code)
+    assert ("verdicts that differ: 7-1" in out) == bool(code)
     assert "0 (0.0%)" in out
 
 
@@ -972,14 +980,14 @@ def recordings():
     try:
         folder = data_path()
     except InvalidArgumentError as error:
-        pytest.skip(f"the recordings are not here: {error}")
+        pytest.skip(f"the recordings are missing: {error}")
     if not (folder / "trajectories.json").is_file():
         pytest.skip(f"{folder} has no trajectories.json")
     records = json.loads((folder / "trajectories.json").read_text(encoding="utf-8"))
     return load_data(folder), records
 
 
-def test_verdicts_agree_with_the_published_ones(recordings):
+def test_resolved_agrees_with_the_published_verdicts(recordings):
     data, records = recordings
     start = time.perf_counter()
     results = [resolved(r["traj"], ground_truth=r["info"]["task"], data=data) for r in records]
@@ -990,7 +998,7 @@ def test_verdicts_agree_with_the_published_ones(recordings):
     assert seconds < 3
 
 
-def test_tool_answers_are_reproduced(recordings):
+def test_replay_reproduces_the_recorded_answers(recordings):
     data, records = recordings
     exact, renamed = [], []
     for record in records:
@@ -1003,26 +1011,26 @@ def test_tool_answers_are_reproduced(recordings):
     assert all(renamed)
 
 
-def test_a_database_is_as_asked_where_all_asked_writes_were_made_and_no_other(recordings):
+def test_database_equals_the_expected_one_if_exactly_the_expected_writes_were_made(recordings):
     data, records = recordings
     for record in records:
         result = resolved(record["traj"], ground_truth=record["info"]["task"], data=data)
         reasons = [step.reason for step in result.step_outputs or ()]
-        asked = sum(reason.endswith(": as asked") for reason in reasons)
-        right = asked == result.metrics["asked_writes"] and not any(
-            reason.endswith("asked for") for reason in reasons
+        made = sum(reason.endswith(": as expected") for reason in reasons)
+        right = made == result.metrics["expected_writes"] and not any(
+            reason.endswith((": not expected", "than expected")) for reason in reasons
         )
         assert right == bool(result.metrics["database_equal"]), (record["task_id"], result)
 
 
 def nested(value):
-    """A record as tuples, sorted by their keys, as the published digests are taken of it."""
+    """Return a record as tuples sorted by key, the layout that the published digests hash."""
     if isinstance(value, dict):
         return tuple((key, nested(value[key])) for key in sorted(value))
     return tuple(map(nested, value)) if isinstance(value, list) else value
 
 
-def test_the_databases_asked_for_have_the_published_digests(recordings):
+def test_expected_databases_have_the_published_digests(recordings):
     data, records = recordings
     users = json.loads(json.dumps(data.users).replace(*RENAMED))
     data = AirlineData(users=users, flights=data.flights, reservations=data.reservations)
@@ -1031,14 +1039,14 @@ def test_the_databases_asked_for_have_the_published_digests(recordings):
     published = {
         record["task_id"]: (record["info"]["task"], record["info"]["reward_info"]["info"])
         for record in records
-        if record["info"]["reward_info"] is not None  # it is None where the episode never ended
+        if record["info"]["reward_info"] is not None  # None if the episode did not end
     }
     compared = 0
-    for number, (asked, info) in published.items():
-        if "gt_data_hash" not in info:  # outputs are told of instead
+    for number, (ground_truth, info) in published.items():
+        if "gt_data_hash" not in info:  # it has the outputs instead
             continue
         database = Database(data)
-        for action in asked["actions"]:
+        for action in ground_truth["actions"]:
             database.call(action["name"], action["kwargs"])
         tables = []
         for name in names:
@@ -1052,7 +1060,7 @@ def test_the_databases_asked_for_have_the_published_digests(recordings):
     assert compared == 46
 
 
-def test_the_table_of_the_recordings_is_printed(recordings):
+def test_replay_main_prints_the_published_agreement(recordings):
     done = subprocess.run(
         [sys.executable, "-m", "examples.tau_airline.replay", str(data_path())],
         cwd=ROOT,

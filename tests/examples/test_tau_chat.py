@@ -142,8 +142,8 @@ def test_reset_begins_an_independent_conversation():
             step(ACTIONS[1])
     assert [each.content for each in one] == [each.content for each in other]
     assert one[-1].transcript == other[-1].transcript
-    asked = [body["messages"] for body in model.asked]
-    assert asked[:5] == asked[5:10]
+    requests = [body["messages"] for body in model.requests]
+    assert requests[:5] == requests[5:10]
 
 
 def test_tau_chat_environment_uses_mcp_tools_as_services():
