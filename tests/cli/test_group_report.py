@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from guerdon.cli.score import group_tables
-from guerdon.rollouts.scoring.row_credit import CreditSettings
+from guerdon.rollouts.crediting import CreditSettings
 from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary
 
 GIGPO = CreditSettings("gigpo")

@@ -21,9 +21,14 @@ from guerdon.cli.console import (
     progress,
     table,
 )
-from guerdon.rollouts.comparing.comparison import Comparison, ComparisonReport, Movement, RowMove
+from guerdon.rollouts.comparing.comparison import (
+    Comparison,
+    ComparisonJob,
+    ComparisonReport,
+    Movement,
+    RowMove,
+)
 from guerdon.rollouts.comparing.group_comparison import GroupComparison
-from guerdon.rollouts.comparing.job import ComparisonJob
 from guerdon.rollouts.scoring.summary import Mean
 
 __all__ = ["diff", "diff_tables"]

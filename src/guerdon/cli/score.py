@@ -25,8 +25,8 @@ from guerdon.cli.console import (
     table,
 )
 from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts.crediting import CreditSettings
 from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
-from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.scorers import SandboxSettings
 from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Mean, Summary
 from guerdon.sandbox.protocol import Limits

@@ -9,12 +9,16 @@ from guerdon.rollouts.alignment import (
 from guerdon.rollouts.comparing.changes import RewardChange
 from guerdon.rollouts.comparing.comparison import (
     Comparison,
+    ComparisonJob,
     ComparisonReport,
     compare_rewards,
     compare_rows,
 )
-from guerdon.rollouts.comparing.job import ComparisonJob
-from guerdon.rollouts.crediting import apply_credit, system_apply_gigpo_to_batch_steps
+from guerdon.rollouts.crediting import (
+    CreditSettings,
+    apply_credit,
+    system_apply_gigpo_to_batch_steps,
+)
 from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
 from guerdon.rollouts.playing.policies import (
     AgentPolicy,
@@ -27,7 +31,6 @@ from guerdon.rollouts.playing.worker import RLRolloutWorker
 from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.reading import read_rollouts
 from guerdon.rollouts.scoring.result_rows import ResultRow
-from guerdon.rollouts.scoring.row_credit import CreditSettings
 from guerdon.rollouts.scoring.scorers import (
     FunctionScorer,
     RubricScorer,

@@ -8,7 +8,7 @@ import pytest
 
 from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RolloutError, ScoringError
 from guerdon.rollouts import RLDataAligner, ScoringJob, apply_credit
-from guerdon.rollouts.scoring.row_credit import CreditSettings
+from guerdon.rollouts.crediting import CreditSettings
 from guerdon.types import EvaluateResult, Rollout, StepOutput
 
 # Two workers are processes, each of which imports guerdon.

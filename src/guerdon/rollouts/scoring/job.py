@@ -15,11 +15,11 @@ from typing import Any, Self, TypeAlias
 from guerdon._validation import check_integer
 from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.rollouts.crediting import CreditSettings, RowCredit
 from guerdon.rollouts.scoring import execution, reading, scorers
 from guerdon.rollouts.scoring.execution import Interrupts, ScoredChunk
 from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
-from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
 from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
 from guerdon.rollouts.scoring.summary import GroupSummary, Summary, gates_of, group_stats
 from guerdon.rubrics.composer import RubricComposer

@@ -11,7 +11,7 @@ from guerdon import EvaluateResult, StepOutput, reward_function
 from guerdon.credit import ESTIMATORS
 from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.rollouts import FunctionScorer, RLDataAligner, apply_credit, score_rollouts
-from guerdon.rollouts.scoring.row_credit import CreditSettings, RowCredit
+from guerdon.rollouts.crediting import CreditSettings, RowCredit
 from guerdon.rubrics import ExponentialDiscountingTrajectoryRubric, WeightedSum, as_rubric
 from guerdon.types import Rollout
 

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from guerdon.errors import InvalidArgumentError, LoadError, RewardConfigError, RolloutError
-from guerdon.rollouts.comparing.job import ComparisonJob
+from guerdon.rollouts.comparing.comparison import ComparisonJob
 
 REWARDS = """
     from guerdon import Rubric, reward_function
