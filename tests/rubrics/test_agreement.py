@@ -35,15 +35,15 @@ class Fixed(Rubric):
         return self.value
 
 
-class Holds(Rubric):
+class Contains(Rubric):
     """Calls a rubric that it keeps outside the registry."""
 
     def __init__(self, rubric):
         super().__init__()
-        self.held = [rubric]
+        self.inner = [rubric]
 
     def forward(self, action, observation):
-        return self.held[0](action, observation)
+        return self.inner[0](action, observation)
 
 
 def replayed(rubric):
@@ -52,9 +52,9 @@ def replayed(rubric):
 
 
 def trees():
-    shared, held = Fixed(0.25), Fixed(0.5)
+    shared, inner = Fixed(0.25), Fixed(0.5)
     yield WeightedSum([Sequential(Fixed(0.0), shared), shared], [1, 1])
-    yield WeightedSum([held, Holds(held)], [1, 1])
+    yield WeightedSum([inner, Contains(inner)], [1, 1])
     yield Sequential(Gate(Fixed(0.5), 0.5), Gate(Fixed(0.25), 0.5), Fixed(1.0))
     yield WeightedSum([Guarded(Fixed(OSError("down")), on_error="zero"), Fixed(1)], [1, 0.5])
     yield Sequential(WeightedSum([Fixed(0.5), Sequential()], [1, 1]), Gate(Gate(Fixed(1.0))))
@@ -63,7 +63,7 @@ def trees():
 
 @pytest.mark.parametrize("rubric", list(trees()), ids=range(6))
 @pytest.mark.parametrize("hooked", [False, True])
-def test_values_and_components_are_the_same(rubric, hooked):
+def test_score_values_and_components_agree_with_evaluate_step(rubric, hooked):
     if hooked:
         rubric.register_forward_hook(lambda *args: None)
     action, observation = ROLLOUT.steps[0]
@@ -73,7 +73,7 @@ def test_values_and_components_are_the_same(rubric, hooked):
 
 
 @pytest.mark.parametrize("hooked", [False, True])
-def test_a_failure_is_told_where_it_happened(hooked):
+def test_score_reports_a_failure_where_it_happened(hooked):
     shared = Fixed(ValueError("no"))
     rubric = WeightedSum([Sequential(Fixed(0.0), shared), shared], [1, 1])
     if hooked:
@@ -83,7 +83,7 @@ def test_a_failure_is_told_where_it_happened(hooked):
     assert row["components"] == {"rubric_0": 0.0, "rubric_0.rubric_0": 0.0}
 
 
-def test_a_hook_that_is_added_between_rollouts_is_called():
+def test_register_forward_hook_between_rollouts_takes_effect():
     rubric = WeightedSum([Fixed(0.5), Gate(Fixed(1.0))], [1, 1])
     with RubricScorer(rubric) as scorer:
         before = scorer.score(ROLLOUT)
@@ -94,27 +94,27 @@ def test_a_hook_that_is_added_between_rollouts_is_called():
     assert seen == [0.5, 1.0]
 
 
-def test_a_sum_is_rounded_once():
+def test_weighted_sum_is_rounded_once():
     """The same on every Python: 3.12 and later add up otherwise than 3.11."""
     rubric = WeightedSum([Fixed(1.0)] * 3, [0.7, 0.2, 0.1])
     assert rubric(None, None) == 1.0
     assert Gate(rubric)(None, None) == 1.0
 
 
-def test_a_sum_too_large_is_an_error():
+def test_weighted_sum_that_overflows_is_an_error():
     rubric = WeightedSum([Fixed(1e308), Fixed(1e308)], [1, 1])
     with pytest.raises(InvalidScoreError, match=r"WeightedSum\.forward returned inf"):
         rubric(None, None)
 
 
-def test_minimum_of_nothing_declared_raises():
+def test_guarded_minimum_without_a_declared_range_raises():
     rubric = Guarded(RegexMatch("x"), on_error="minimum")
     rubric.rubric = Fixed(OSError("down"))
     with pytest.raises(OSError, match="down"):
         rubric(None, None)
 
 
-def test_a_call_that_comes_back_late_leaves_the_next_episode_alone():
+def test_guarded_late_call_does_not_change_the_next_episode():
     late = threading.Event()
     back = threading.Event()
 
@@ -125,7 +125,7 @@ def test_a_call_that_comes_back_late_leaves_the_next_episode_alone():
             late.wait(10)
             return 1.0
 
-    class Told(Rubric):
+    class Reported(Rubric):
         def __init__(self):
             super().__init__()
             self.slow = Slow(gamma=1.0)
@@ -136,7 +136,7 @@ def test_a_call_that_comes_back_late_leaves_the_next_episode_alone():
                 back.set()
             return score
 
-    rubric = Guarded(Told(), timeout=0.05, on_error="zero")
+    rubric = Guarded(Reported(), timeout=0.05, on_error="zero")
     done = SimpleNamespace(done=True)
     rubric("slow", done)
     rubric.reset()
@@ -146,7 +146,7 @@ def test_a_call_that_comes_back_late_leaves_the_next_episode_alone():
     assert rubric.compute_step_rewards() == [0.0]
 
 
-def test_a_parent_may_call_its_children_in_threads_of_its_own():
+def test_rubric_forward_may_call_children_in_threads():
     meet = threading.Barrier(2, timeout=10)
 
     class Meets(Fixed):

@@ -33,14 +33,14 @@ class Asks(Rubric):
         return [way for way, _ in self._ways]
 
 
-async def test_a_call_is_sync_also_in_an_event_loop():
+async def test_forward_async_rubric_call_is_sync_in_an_event_loop():
     rubric = Asks(0.5)
     assert rubric("a", "o") == 0.5
     assert rubric.ways == ["sync"]
     assert rubric.score("a", "o").value == 0.5
 
 
-async def test_evaluate_awaits_the_twin_on_the_callers_loop():
+async def test_evaluate_awaits_forward_async_on_the_callers_loop():
     rubric = Asks(0.5)
     assert await rubric.evaluate("a", "o") == 0.5
     assert (await rubric.score_async("a", "o")).value == 0.5
@@ -58,13 +58,13 @@ async def test_evaluate_awaits_the_twin_on_the_callers_loop():
     ],
     ids=["sequential", "weighted sum", "timeout", "guarded"],
 )
-async def test_containers_await_the_twins_of_their_children(parent, value):
+async def test_containers_await_forward_async_of_their_children(parent, value):
     child = Asks(0.5)
     assert await parent(child).evaluate("a", "o") == value
     assert set(child.ways) == {"async"}
 
 
-async def test_twins_in_a_weighted_sum_wait_at_the_same_time():
+async def test_weighted_sum_awaits_forward_async_concurrently():
     meeting = anyio.Event(), anyio.Event()
 
     class Meets(Rubric):
@@ -85,7 +85,7 @@ async def test_twins_in_a_weighted_sum_wait_at_the_same_time():
         assert await WeightedSum([Meets(one, two), Meets(two, one)], [1, 1]).evaluate(0, 0) == 2.0
 
 
-async def test_components_stand_in_the_trees_order_whoever_is_done_first():
+async def test_components_are_in_tree_order_whichever_forward_async_ends_first():
     class Late(Asks):
         async def forward_async(self, action, observation):
             await first.wait()
@@ -103,7 +103,7 @@ async def test_components_stand_in_the_trees_order_whoever_is_done_first():
     assert list(components) == ["late", "soon"]
 
 
-async def test_a_hand_written_parent_calls_it_as_sync_in_its_thread():
+async def test_hand_written_parent_calls_forward_of_a_twin_in_its_thread():
     class Parent(Rubric):
         def __init__(self):
             super().__init__()
@@ -117,7 +117,7 @@ async def test_a_hand_written_parent_calls_it_as_sync_in_its_thread():
     assert parent.child.ways == ["sync"]
 
 
-async def test_what_the_twin_raises_has_its_path():
+async def test_forward_async_exception_has_its_path():
     class Fails(Asks):
         async def forward_async(self, action, observation):
             raise ValueError("no")
@@ -127,7 +127,7 @@ async def test_what_the_twin_raises_has_its_path():
     assert "rubric_0" in caught.value.__notes__[0]
 
 
-async def test_the_twin_explains():
+async def test_forward_async_may_call_explain():
     class Explains(Asks):
         async def forward_async(self, action, observation):
             self.explain("because")
@@ -136,7 +136,7 @@ async def test_the_twin_explains():
     assert (await Explains().score_async("a", "o")).reason == "because"
 
 
-async def test_a_twin_that_is_no_coroutine_function_is_none():
+async def test_forward_async_that_is_not_a_coroutine_function_is_ignored():
     class Odd(Rubric):
         def forward(self, action, observation):
             return 1.0

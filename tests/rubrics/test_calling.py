@@ -62,7 +62,7 @@ BAD_IDS = [str(bad)[:8] for bad in BAD]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=BAD_IDS)
-def test_score_that_is_no_finite_float_is_refused(bad):
+def test_call_rejects_a_score_that_is_not_a_finite_float(bad):
     with pytest.raises(
         InvalidScoreError, match=r"Gives\.forward returned .*; a score must be a finite"
     ) as c:
@@ -74,7 +74,7 @@ def test_score_that_is_no_finite_float_is_refused(bad):
 @pytest.mark.anyio
 @pytest.mark.parametrize("bad", [math.nan, True, None], ids=str)
 @pytest.mark.parametrize("kind", [Gives, AsyncGives])
-async def test_bad_score_names_the_path(bad, kind):
+async def test_call_with_a_bad_score_names_the_path(bad, kind):
     rubric = Sequential(Gives(1.0), Gate(WeightedSum([Gives(1.0), kind(bad)], [1, 1])))
     with pytest.raises(
         InvalidScoreError, match=r"^rubric 'rubric_1\.rubric\.rubric_1': "
@@ -83,7 +83,7 @@ async def test_bad_score_names_the_path(bad, kind):
     assert caught.value.rubric_path == "rubric_1.rubric.rubric_1"
 
 
-def test_bad_score_of_a_sync_tree_names_the_path():
+def test_call_of_a_sync_tree_with_a_bad_score_names_the_path():
     rubric = Sequential(Gives(1.0), Gate(Gives(math.nan)))
     with pytest.raises(InvalidScoreError) as caught:
         rubric(None, None)
@@ -92,7 +92,7 @@ def test_bad_score_of_a_sync_tree_names_the_path():
     )
 
 
-def test_infinite_sum_of_finite_scores_is_refused():
+def test_weighted_sum_rejects_an_infinite_sum_of_finite_scores():
     with pytest.raises(InvalidScoreError, match=r"WeightedSum.forward returned inf"):
         WeightedSum([Gives(1e308), Gives(1e308)], [1, 1])(None, None)
 
@@ -100,14 +100,14 @@ def test_infinite_sum_of_finite_scores_is_refused():
 @pytest.mark.parametrize(
     ("number", "expected"), [(1, 1.0), (0, 0.0), (-3, -3.0), (Fraction(1, 4), 0.25)]
 )
-def test_other_real_numbers_become_floats(number, expected):
+def test_call_converts_other_real_numbers_to_float(number, expected):
     rubric = Gives(number)
     assert rubric(None, None) == expected
     assert type(rubric(None, None)) is float
     assert type(rubric.last_score) is float
 
 
-def test_number_that_calls_itself_real_becomes_a_float():
+def test_call_converts_a_number_registered_as_real_to_float():
     class Float32(float):
         """As numpy's float64 is a subclass of float."""
 
@@ -115,7 +115,7 @@ def test_number_that_calls_itself_real_becomes_a_float():
     assert (result, type(result)) == (0.5, float)
 
 
-def test_failed_call_leaves_the_last_score():
+def test_call_that_fails_keeps_last_score():
     rubric = Gives(0.5)
     rubric(None, None)
     rubric._value = math.nan
@@ -134,7 +134,7 @@ class OwnError(Exception):
         self.hint = hint
 
 
-def test_error_of_an_author_is_raised_as_it_is_with_the_path():
+def test_call_raises_an_authors_exception_unchanged_with_the_path():
     error = OwnError(7, hint="x")
     with pytest.raises(OwnError) as caught:
         Sequential(Gives(1.0), Gate(Raises(error)))(None, None)
@@ -143,14 +143,14 @@ def test_error_of_an_author_is_raised_as_it_is_with_the_path():
     assert notes(error) == ["raised in rubric 'rubric_1.rubric' of Sequential"]
 
 
-def test_error_of_a_root_names_its_class():
+def test_call_exception_of_a_root_names_its_class():
     error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
         Raises(error)(None, None)
     assert notes(error) == ["raised in rubric Raises"]
 
 
-def test_error_raised_twice_still_has_one_note_with_the_last_path():
+def test_call_exception_raised_twice_has_one_note_with_the_last_path():
     error = OSError("down")
     leaf = Raises(error)
     first, second = Sequential(Gate(leaf)), WeightedSum([Gives(1.0), leaf], [1, 1])
@@ -165,7 +165,7 @@ def test_error_raised_twice_still_has_one_note_with_the_last_path():
         assert notes(error) == [f"raised in rubric {path}"]
 
 
-def test_error_keeps_the_notes_of_its_author():
+def test_call_exception_keeps_the_notes_of_its_author():
     error = OSError("down")
     error.add_note("try again")
     with pytest.raises(OSError, match="down"):
@@ -186,7 +186,9 @@ def test_error_keeps_the_notes_of_its_author():
         (lambda r: Sequential(Guarded(Gate(r), retries=1, timeout=5)), "rubric_0.rubric.rubric"),
     ],
 )
-async def test_error_keeps_who_it_is_through_async_containers_and_guards(kind, wrap, path):
+async def test_call_exception_keeps_its_identity_through_async_containers_and_guards(
+    kind, wrap, path
+):
     error = OwnError(7, hint="x")
     rubric = wrap(kind(error))
     for _ in range(2):
@@ -196,7 +198,7 @@ async def test_error_keeps_who_it_is_through_async_containers_and_guards(kind, w
         assert notes(error) == [f"raised in rubric {path!r} of {type(rubric).__name__}"]
 
 
-def test_path_of_an_error_that_a_parent_wraps_is_the_parents():
+def test_call_path_of_an_exception_that_a_parent_wraps_is_the_parents():
     class Wraps(Rubric):
         def __init__(self):
             super().__init__()
@@ -214,7 +216,7 @@ def test_path_of_an_error_that_a_parent_wraps_is_the_parents():
     assert notes(caught.value.__cause__) == ["raised in rubric Raises"]
 
 
-def test_error_names_the_path_through_a_dict():
+def test_call_exception_names_the_path_through_a_rubric_dict():
     class ByTask(Rubric):
         def __init__(self):
             super().__init__()
@@ -228,7 +230,7 @@ def test_error_names_the_path_through_a_dict():
     assert notes(caught.value) == ["raised in rubric 'rubric_0.tasks.a' of Sequential"]
 
 
-def test_error_can_cross_to_another_process():
+def test_call_exception_can_be_pickled():
     error = ValueError("no score")
     with pytest.raises(ValueError, match="no score"):
         Sequential(Raises(error), lambda action, observation: 1.0)(None, None)
@@ -237,7 +239,7 @@ def test_error_can_cross_to_another_process():
     assert notes(other) == ["raised in rubric 'rubric_0' of Sequential"]
 
 
-def test_exits_and_interrupts_pass_untouched():
+def test_call_does_not_catch_exits_and_interrupts():
     for error in (KeyboardInterrupt(), SystemExit(3)):
         with pytest.raises(type(error)) as caught:
             Sequential(Raises(error))(None, None)
@@ -275,7 +277,7 @@ def parent_of(child, how):
 )
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("evaluate", [False, True])
-async def test_async_child_of_a_sync_parent_names_both(how, nested, evaluate):
+async def test_call_of_an_async_child_by_a_sync_parent_names_both(how, nested, evaluate):
     rubric = parent_of(AsyncGives(0.5), how)
     if nested:
         rubric = Sequential(Gives(1.0), rubric)
@@ -288,7 +290,7 @@ async def test_async_child_of_a_sync_parent_names_both(how, nested, evaluate):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("child", [AsyncGives(0.5), Gate(AsyncGives(0.5), threshold=0.5)])
-async def test_sync_parent_may_hand_on_the_awaitable(child):
+async def test_call_of_a_sync_parent_may_return_the_awaitable_of_its_child(child):
     rubric = parent_of(child, lambda score: score)
     result = rubric(None, None)
     assert hasattr(result, "__await__")
@@ -298,7 +300,7 @@ async def test_sync_parent_may_hand_on_the_awaitable(child):
 
 
 @pytest.mark.anyio
-async def test_own_error_of_an_async_parent_is_not_hidden_by_a_call_it_did_not_reach():
+async def test_call_of_an_async_parent_raises_its_own_error_despite_an_unawaited_child():
     error = OwnError(7, hint="x")
 
     class Parent(Rubric):
@@ -318,7 +320,7 @@ async def test_own_error_of_an_async_parent_is_not_hidden_by_a_call_it_did_not_r
 
 
 @pytest.mark.anyio
-async def test_async_parent_that_forgets_to_await_names_both():
+async def test_call_of_an_async_parent_that_does_not_await_a_child_names_both():
     class Parent(Rubric):
         def __init__(self):
             super().__init__()
@@ -356,7 +358,7 @@ class AsyncByCall(ByCall):
         return float(len(self._trajectory))
 
 
-def test_call_alone_is_enough():
+def test_overridden_call_replaces_forward():
     rubric = ByCall()
     assert [rubric(None, None), rubric(None, None)] == [1.0, 2.0]
     assert rubric.last_score == 2.0
@@ -364,7 +366,7 @@ def test_call_alone_is_enough():
     assert rubric(None, None) == 1.0
 
 
-def test_call_alone_is_checked_hooked_recorded_and_composed():
+def test_overridden_call_is_checked_hooked_recorded_and_composed():
     rubric = Sequential(ByCall(), Gives(0.5))
     seen = []
     rubric.rubric_0.register_forward_hook(lambda r, a, o, result: seen.append(result))
@@ -383,14 +385,14 @@ def test_call_alone_is_checked_hooked_recorded_and_composed():
 
 
 @pytest.mark.anyio
-async def test_async_call_alone_is_enough():
+async def test_overridden_async_call_replaces_forward():
     rubric = AsyncByCall()
     assert await rubric(None, None) == 1.0
     assert await WeightedSum([rubric, Gives(1.0)], [1, 10])(None, None) == 12.0
     assert await rubric.evaluate(None, None) == 3.0
 
 
-def test_call_may_use_the_call_above():
+def test_overridden_call_may_use_super():
     class Doubled(Gives):
         def __call__(self, action, observation):
             return 2 * super().__call__(action, observation)
@@ -405,7 +407,7 @@ def test_call_may_use_the_call_above():
 
 
 @pytest.mark.anyio
-async def test_async_call_may_use_the_call_above():
+async def test_overridden_async_call_may_use_super():
     class Doubled(AsyncGives):
         async def __call__(self, action, observation):
             return 2 * await super().__call__(action, observation)
@@ -419,7 +421,7 @@ async def test_async_call_may_use_the_call_above():
 
 
 @pytest.mark.anyio
-async def test_sync_call_may_hand_on_the_awaitable_of_the_async_forward():
+async def test_overridden_sync_call_may_return_the_awaitable_of_an_async_forward():
     class Counted(AsyncGives):
         calls = 0
 
@@ -433,7 +435,7 @@ async def test_sync_call_may_hand_on_the_awaitable_of_the_async_forward():
     assert rubric.calls == 2
 
 
-def test_call_alone_that_calls_above_says_that_nothing_is_there():
+def test_overridden_call_whose_super_has_no_forward_is_an_error():
     class Hollow(Rubric):
         def __call__(self, action, observation):
             return super().__call__(action, observation)
@@ -442,7 +444,7 @@ def test_call_alone_that_calls_above_says_that_nothing_is_there():
         Hollow()(None, None)
 
 
-def test_mixed_step_and_final_rewards_by_call():
+def test_overridden_call_mixes_step_and_final_rewards():
     """As in the RFC: a reward for each move, another one at the end of the game."""
 
     class Chess(TrajectoryRubric):
@@ -473,7 +475,7 @@ def test_mixed_step_and_final_rewards_by_call():
     assert rubric("e4", {"done": True}) == 1.25
 
 
-def test_mixed_rewards_by_call_on_top_of_the_discounting_rubric():
+def test_overridden_call_of_a_discounting_rubric_mixes_rewards():
     class Chess(ExponentialDiscountingTrajectoryRubric):
         def __call__(self, action, observation):
             delayed = super().__call__(action, observation)

@@ -27,7 +27,7 @@ def values(rubrics):
 @pytest.mark.parametrize(
     "rubric", [RubricList([Fixed()]), RubricDict({"a": Fixed()}), RubricList()]
 )
-def test_calling_a_collection_is_an_error(rubric):
+def test_rubric_list_and_dict_have_no_forward(rubric):
     with pytest.raises(
         NotImplementedError, match=f"{type(rubric).__name__} can't combine the scores"
     ):
@@ -37,12 +37,12 @@ def test_calling_a_collection_is_an_error(rubric):
 
 
 @pytest.mark.anyio
-async def test_evaluating_a_collection_is_an_error():
+async def test_rubric_list_and_dict_can_not_be_evaluated():
     with pytest.raises(NoAggregationError):
         await RubricDict({"a": Fixed()}).evaluate(None, None)
 
 
-def test_empty_collections_are_true():
+def test_rubric_list_and_dict_are_true_when_empty():
     assert RubricList()
     assert RubricDict()
 
@@ -50,7 +50,7 @@ def test_empty_collections_are_true():
 # RubricList
 
 
-def test_list_appends_extends_inserts():
+def test_rubric_list_append_extend_insert():
     rubrics = RubricList([Fixed(1.0)])
     rubrics.append(Fixed(2.0))
     rubrics.extend(Fixed(v) for v in (3.0, 4.0))
@@ -60,7 +60,7 @@ def test_list_appends_extends_inserts():
     assert rubrics.get_rubric("rubric_1").value == 1.5
 
 
-def test_list_is_read_by_place():
+def test_rubric_list_getitem():
     rubrics = RubricList([Fixed(1.0), Fixed(2.0), Fixed(3.0)])
     assert rubrics[0].value == 1.0
     assert rubrics[-1].value == 3.0
@@ -70,7 +70,7 @@ def test_list_is_read_by_place():
 
 
 @pytest.mark.parametrize("index", [3, -4])
-def test_no_such_place_is_an_index_error(index):
+def test_rubric_list_getitem_out_of_range_is_an_index_error(index):
     rubrics = RubricList([Fixed(), Fixed(), Fixed()])
     with pytest.raises(IndexError, match=f"no rubric at {index}: the list has 3"):
         rubrics[index]
@@ -81,7 +81,7 @@ def test_no_such_place_is_an_index_error(index):
     assert len(rubrics) == 3
 
 
-def test_list_sets_and_deletes():
+def test_rubric_list_setitem_and_delitem():
     rubrics = RubricList([Fixed(1.0), Fixed(2.0), Fixed(3.0)])
     rubrics[1] = Fixed(2.5)
     rubrics[-1] = Fixed(3.5)
@@ -94,7 +94,7 @@ def test_list_sets_and_deletes():
     assert values(rubrics) == [2.5]
 
 
-def test_list_knows_its_members():
+def test_rubric_list_contains():
     member, other = Fixed(), Fixed()
     rubrics = RubricList([member])
     assert member in rubrics
@@ -102,7 +102,7 @@ def test_list_knows_its_members():
     assert "rubric_0" not in rubrics
 
 
-def test_list_may_change_while_it_is_walked():
+def test_rubric_list_may_change_during_iteration():
     rubrics = RubricList([Fixed(1.0), Fixed(2.0)])
     for rubric in rubrics:
         rubrics.append(Fixed(rubric.value + 10))
@@ -110,7 +110,7 @@ def test_list_may_change_while_it_is_walked():
 
 
 @pytest.mark.parametrize("bad", [Fixed, 3, None, "x"])
-def test_list_refuses_what_is_no_rubric(bad):
+def test_rubric_list_rejects_what_is_not_a_rubric(bad):
     rubrics = RubricList([Fixed(1.0), Fixed(2.0)])
     for attempt in (
         lambda: rubrics.append(bad),
@@ -124,7 +124,7 @@ def test_list_refuses_what_is_no_rubric(bad):
     assert values(rubrics) == [1.0, 2.0]
 
 
-def test_member_of_a_list_removed_by_name_leaves_the_list():
+def test_rubric_list_member_removed_by_name_leaves_the_list():
     rubrics = RubricList([Fixed(1.0), Fixed(2.0), Fixed(3.0)])
     del rubrics.rubric_0
     assert values(rubrics) == [2.0, 3.0]
@@ -185,7 +185,7 @@ def test_rubric_list_behaves_like_a_list(steps):  # noqa: C901
 # RubricDict
 
 
-def test_dict_is_read_by_key():
+def test_rubric_dict_getitem():
     rubrics = RubricDict({"pong": Fixed(1.0), "go": Fixed(2.0)})
     assert rubrics["go"].value == 2.0
     assert rubrics.pong is rubrics["pong"]
@@ -197,7 +197,7 @@ def test_dict_is_read_by_key():
     assert "chess" not in rubrics
 
 
-def test_missing_key_is_a_key_error_that_lists_the_keys():
+def test_rubric_dict_missing_key_is_a_key_error_that_lists_the_keys():
     rubrics = RubricDict({"pong": Fixed()})
     with pytest.raises(KeyError) as caught:
         rubrics["go"]
@@ -209,7 +209,7 @@ def test_missing_key_is_a_key_error_that_lists_the_keys():
         rubrics.pop("go")
 
 
-def test_dict_sets_replaces_updates_deletes():
+def test_rubric_dict_sets_replaces_updates_deletes():
     rubrics = RubricDict({"a": Fixed(1.0)})
     rubrics["b"] = Fixed(2.0)
     rubrics["a"] = Fixed(1.5)
@@ -228,7 +228,7 @@ def test_dict_sets_replaces_updates_deletes():
     "key",
     ["keys", "update", "forward", "score", "reset", "pop", "last_score", "_children", "evaluate"],
 )
-def test_key_that_hides_a_method_is_refused(key):
+def test_rubric_dict_rejects_a_key_that_hides_a_method(key):
     rubrics = RubricDict()
     with pytest.raises(RubricDefinitionError, match="would hide an attribute"):
         rubrics[key] = Fixed()
@@ -238,19 +238,19 @@ def test_key_that_hides_a_method_is_refused(key):
 
 
 @pytest.mark.parametrize("key", ["a.b", "", ".", 3, None, ("a",), b"a"])
-def test_key_that_is_no_name_is_refused(key):
+def test_rubric_dict_rejects_an_invalid_key(key):
     rubrics = RubricDict()
     with pytest.raises(RubricDefinitionError, match="non-empty string without dots"):
         rubrics[key] = Fixed()
     assert list(rubrics) == []
 
 
-def test_keys_need_not_be_identifiers():
+def test_rubric_dict_keys_need_not_be_identifiers():
     rubrics = RubricDict({"space invaders": Fixed(0.5), "c++": Fixed(1.0), "für": Fixed(2.0)})
     assert Sequential(rubrics).get_rubric("rubric_0.space invaders").value == 0.5
 
 
-def test_refused_update_changes_nothing():
+def test_rubric_dict_rejected_update_changes_nothing():
     rubrics = RubricDict({"a": Fixed(1.0)})
     for bad in (
         {"b": Fixed(), "keys": Fixed()},
@@ -263,14 +263,14 @@ def test_refused_update_changes_nothing():
     assert rubrics["a"].value == 1.0
 
 
-def test_member_of_a_dict_set_to_none_leaves_it():
+def test_rubric_dict_member_set_to_none_leaves_the_dict():
     rubrics = RubricDict({"a": Fixed(), "b": Fixed()})
     rubrics.a = None
     assert list(rubrics) == ["b"]
     assert "a" not in rubrics
 
 
-def test_dict_makes_rubrics_of_functions():
+def test_rubric_dict_converts_functions():
     rubrics = RubricDict({"short": lambda action, observation: float(len(action) < 3)})
     assert isinstance(rubrics["short"], FunctionRubric)
     assert rubrics["short"]("ab", None) == 1.0

@@ -26,7 +26,7 @@ END = SimpleNamespace(done=True)
 
 
 class Gives(Rubric):
-    """Gives what it was told, and counts how often."""
+    """Returns the score that it was given, and counts the calls."""
 
     score_range = (0.0, 1.0)
 
@@ -80,46 +80,46 @@ def composer(**options):
 # What it computes
 
 
-def test_the_reward_is_the_weighted_sum_of_what_is_told():
+def test_composer_reward_is_the_weighted_sum_of_the_scores():
     assert composer().compute("x", STEP) == (-1.5, {"a": 0.5, "b": 1.0})
 
 
-def test_calling_it_gives_the_reward_alone():
+def test_composer_call_returns_the_reward_alone():
     assert composer()("x", STEP) == -1.5
 
 
-def test_a_list_of_rubrics_has_numbered_names():
+def test_composer_of_a_list_has_numbered_names():
     rubric = RubricComposer([Gives(0.5), lambda a, o: 1.0], [1.0, 2.0], normalize=False)
     assert rubric.compute("x", STEP) == (2.5, {"rubric_0": 0.5, "rubric_1": 1.0})
 
 
-def test_an_async_tree_is_awaited():
+def test_composer_compute_async_awaits_an_async_tree():
     rubric = RubricComposer({"a": AsyncGives(0.5)}, {"a": 2.0})
     assert anyio.run(rubric.compute_async, "x", STEP) == (1.0, {"a": 0.5})
     with pytest.raises(AsyncRubricError, match="compute_async"):
         rubric.compute("x", STEP)
 
 
-def test_components_of_components_are_told_by_scores_and_not_by_compute():
+def test_composer_components_of_components_are_in_score_and_not_in_compute():
     rubric = RubricComposer({"all": WeightedSum([Gives()], [0.5])}, {"all": 1.0}, normalize=False)
     assert rubric.compute("x", STEP) == (0.5, {"all": 0.5})
     assert rubric.score("x", STEP).components() == {"all": 0.5, "all.rubric_0": 1.0}
 
 
-def test_composers_nest():
+def test_composer_may_contain_composers():
     rubric = RubricComposer({"inner": composer(), "c": Gives()}, {"inner": 1.0, "c": 1.0}, False)
     assert rubric.compute("x", STEP) == (-0.5, {"inner": -1.5, "c": 1.0})
     assert [name for name, _ in rubric.named_rubrics()] == ["inner", "inner.a", "inner.b", "c"]
 
 
-def test_hooks_see_the_components():
+def test_composer_hooks_see_the_components():
     rubric, seen = composer(), []
     rubric.a.register_forward_hook(lambda r, a, o, result: seen.append(result))
     assert rubric.compute("x", STEP) == (-1.5, {"a": 0.5, "b": 1.0})
     assert seen == [0.5]
 
 
-def test_a_component_that_is_due_and_fails_fails_the_whole():
+def test_composer_fails_if_a_component_that_is_due_fails():
     rubric = RubricComposer({"a": Gives(), "toxic": Fails()}, {"a": 1.0, "toxic": -10.0})
     with pytest.raises(ConnectionError, match="down") as caught:
         rubric.compute("x", STEP)
@@ -131,7 +131,7 @@ def test_a_component_that_is_due_and_fails_fails_the_whole():
 # What is due when
 
 
-def test_what_is_due_at_the_end_is_absent_before_it():
+def test_composer_component_due_at_the_end_is_absent_before_it():
     rubric = composer(episode_end=["a"])
     assert rubric.compute("x", STEP) == (-2.0, {"b": 1.0})
     assert rubric.a._calls == 0
@@ -139,7 +139,7 @@ def test_what_is_due_at_the_end_is_absent_before_it():
 
 
 @pytest.mark.parametrize("ask", ["call", "score", "async"])
-def test_it_is_absent_however_it_is_asked(ask):
+def test_composer_component_that_is_not_due_is_absent_in_every_method(ask):
     rubric = composer(episode_end=["a"])
     if ask == "call":
         assert (rubric("x", STEP), rubric("x", END)) == (-2.0, -1.5)
@@ -152,20 +152,20 @@ def test_it_is_absent_however_it_is_asked(ask):
         assert anyio.run(rubric.compute_async, "x", END) == (-1.5, {"b": 1.0, "a": 0.5})
 
 
-def test_a_failure_of_what_is_not_due_is_none():
+def test_composer_ignores_a_failure_of_a_component_that_is_not_due():
     rubric = RubricComposer({"a": Gives(), "f": Fails()}, {"a": 1.0, "f": 1.0}, episode_end=["f"])
     assert rubric.compute("x", STEP) == (1.0, {"a": 1.0})
     with pytest.raises(ConnectionError):
         rubric.compute("x", END)
 
 
-def test_a_zero_with_nothing_due_means_not_yet():
+def test_composer_zero_with_nothing_due_is_pending():
     rubric = RubricComposer({"a": Gives()}, {"a": 1.0}, episode_end=["a"])
     assert rubric.compute("x", STEP) == (0.0, {})
     assert Sequential(rubric, Gives())("x", END) == 1.0
 
 
-def test_a_trajectory_at_the_end_has_seen_every_step_and_spreads_its_score():
+def test_composer_trajectory_rubric_at_the_end_sees_every_step_and_spreads_its_score():
     rubric = RubricComposer(
         {"won": Won(gamma=0.5), "brief": Gives(1.0)},
         {"won": 2.0, "brief": 0.25},
@@ -182,21 +182,21 @@ def test_a_trajectory_at_the_end_has_seen_every_step_and_spreads_its_score():
 # Normalising
 
 
-def test_a_declared_range_is_mapped_to_zero_and_one():
+def test_composer_maps_a_declared_range_to_zero_and_one():
     rubric = RubricComposer({"p": Penalty()}, {"p": 10.0})
     assert [rubric(score, STEP) for score in (-1.0, 0.0, 0.5, 1.0)] == [0.0, 5.0, 7.5, 10.0]
     assert rubric.ranges() == {"p": (-1.0, 1.0, "declared")}
 
 
-def test_a_score_outside_of_what_is_declared_goes_on_along_the_line():
+def test_composer_does_not_clip_a_score_outside_of_the_declared_range():
     assert RubricComposer({"p": Penalty()}, {"p": 1.0})(3.0, STEP) == 2.0
 
 
-def test_without_normalising_scores_count_as_they_are():
+def test_composer_without_normalize_uses_the_scores_themselves():
     assert RubricComposer({"p": Penalty()}, {"p": 10.0}, normalize=False)(-1.0, STEP) == -10.0
 
 
-def test_an_undeclared_range_is_what_was_seen_and_it_says_so(caplog):
+def test_composer_explains_that_it_uses_an_observed_range(caplog):
     rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0})
     with caplog.at_level(logging.WARNING, "guerdon.config"):
         assert [rubric(score, STEP) for score in (4.0, 8.0, 6.0, 0.0)] == [1.0, 1.0, 0.5, 0.0]
@@ -208,12 +208,12 @@ def test_an_undeclared_range_is_what_was_seen_and_it_says_so(caplog):
 
 
 @pytest.mark.parametrize(("score", "value"), [(0.25, 0.25), (-3.0, 0.0), (7.0, 1.0)])
-def test_until_two_scores_differ_the_score_is_cut(score, value):
+def test_composer_clips_the_score_until_two_scores_differ(score, value):
     rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0})
     assert rubric(score, STEP) == rubric(score, STEP) == value
 
 
-def test_ranges_are_observed_without_normalising_too():
+def test_composer_observes_ranges_without_normalize():
     rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0}, normalize=False)
     assert rubric.ranges() == {"u": None}
     rubric(2.0, STEP)
@@ -221,7 +221,7 @@ def test_ranges_are_observed_without_normalising_too():
     assert rubric.observed == {"u": [-1.0, 2.0]}
 
 
-def test_its_own_range_is_what_weights_allow():
+def test_composer_range_follows_from_the_weights():
     assert composer()._range() == (-2.0, 1.0)
     assert composer(episode_end=["a"])._range() == (-2.0, 1.0)
     assert RubricComposer({"u": Undeclared()}, {"u": 1.0})._range() is None
@@ -235,7 +235,7 @@ scores = st.floats(-1e6, 1e6)
     st.booleans(),
     st.booleans(),
 )
-def test_combining_the_components_gives_the_reward(parts, normalize, done):
+def test_composer_combine_returns_the_reward_of_the_components(parts, normalize, done):
     names = [f"c{place}" for place in range(len(parts))]
     rubric = RubricComposer(
         {name: Gives(score) for name, (score, _, _) in zip(names, parts, strict=True)},
@@ -254,7 +254,7 @@ def test_combining_the_components_gives_the_reward(parts, normalize, done):
 # Weights
 
 
-def test_weights_are_updated_by_name():
+def test_composer_update_weights_by_name():
     rubric = composer()
     rubric.update_weights({"b": 0.5})
     assert rubric.weights == {"a": 1.0, "b": 0.5}
@@ -262,7 +262,7 @@ def test_weights_are_updated_by_name():
 
 
 @pytest.mark.parametrize(
-    ("update", "said"),
+    ("update", "expected"),
     [
         ({"a": 5.0, "c": 1.0}, "'c'; there are ['a', 'b']"),
         ({"a": 5.0, "b": math.nan}, "`weights['b']` must be a finite number, got nan"),
@@ -271,15 +271,15 @@ def test_weights_are_updated_by_name():
     ],
     ids=["unknown", "nan", "bool", "list"],
 )
-def test_an_update_that_is_wrong_changes_nothing(update, said):
+def test_composer_rejected_update_changes_nothing(update, expected):
     rubric = composer()
     with pytest.raises(InvalidArgumentError) as caught:
         rubric.update_weights(update)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert rubric("x", STEP) == -1.5
 
 
-def test_factors_multiply_weights():
+def test_composer_factors_multiply_weights():
     rubric = composer()
     rubric.factors = {"a": 3.0, "b": 1.0}
     assert rubric.effective_weights == {"a": 3.0, "b": -2.0}
@@ -288,7 +288,7 @@ def test_factors_multiply_weights():
 
 
 @pytest.mark.parametrize(
-    ("rubrics", "weights", "options", "error", "said"),
+    ("rubrics", "weights", "options", "error", "expected"),
     [
         ({"a": Gives()}, {}, {}, InvalidArgumentError, "one weight per rubric, by its name"),
         ([Gives()], [1.0, 2.0], {}, InvalidArgumentError, "1 rubrics and 2 weights"),
@@ -314,29 +314,29 @@ def test_factors_multiply_weights():
         ({"a": 3}, {"a": 1.0}, {}, RubricDefinitionError, "is not a rubric"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(rubrics, weights, options, error, said):
+def test_composer_rejects_invalid_arguments(rubrics, weights, options, error, expected):
     with pytest.raises(error) as caught:
         RubricComposer(rubrics, weights, **options)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("components", "said"),
+    ("components", "expected"),
     [
         ({"c": 1.0}, "'c'"),
         ({"a": math.nan}, "components\\['a'\\]` must be a finite"),
         (3, "must be a mapping"),
     ],
 )
-def test_only_its_components_can_be_combined(components, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_composer_combine_rejects_other_components(components, expected):
+    with pytest.raises(InvalidArgumentError, match=expected):
         composer().combine(components)
 
 
 # As a rubric
 
 
-def test_its_state_comes_back():
+def test_composer_state_can_be_loaded():
     rubric, other = composer(), composer()
     rubric.update_weights({"a": 7.0})
     rubric.factors = {"b": 0.5}
@@ -346,7 +346,7 @@ def test_its_state_comes_back():
     assert other("x", STEP) == rubric("x", STEP)
 
 
-def test_its_fingerprint_is_of_what_it_is_and_not_of_what_it_saw():
+def test_composer_fingerprint_ignores_observed_scores():
     rubric = composer()
     before = rubric.fingerprint()
     rubric("x", STEP)
@@ -356,7 +356,7 @@ def test_its_fingerprint_is_of_what_it_is_and_not_of_what_it_saw():
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
-def test_copies_are_their_own(again):
+def test_composer_copies_are_independent(again):
     rubric = RubricComposer({"a": Gives(0.5), "u": Undeclared()}, [1.0, 1.0], episode_end=["u"])
     other = again(rubric)
     other.update_weights({"a": 5.0})
@@ -365,7 +365,7 @@ def test_copies_are_their_own(again):
     assert rubric.observed == {"a": [0.5, 0.5]}
 
 
-def test_a_rubric_that_comes_back_takes_its_old_place():
+def test_composer_rubric_that_is_restored_has_its_old_place():
     rubric = composer()
     rubric.a = None
     assert rubric.compute("x", STEP) == (-2.0, {"b": 1.0})
@@ -373,24 +373,24 @@ def test_a_rubric_that_comes_back_takes_its_old_place():
     assert rubric.compute("x", STEP) == (-1.75, {"a": 0.25, "b": 1.0})
 
 
-def test_it_draws_itself_with_its_weights():
+def test_composer_repr_shows_the_weights():
     assert repr(composer()) == (
         "RubricComposer(normalize=True)\n  a: 1 × Gives(value=0.5)\n  b: -2 × Gives(value=1.0)"
     )
 
 
-def test_a_score_says_why_a_component_is_absent():
+def test_composer_score_explains_an_absent_component():
     rubric = composer(episode_end=["a"])
     reasons = {each.name: each.reason for each in rubric.score("x", STEP).children}
     assert reasons == {"a": "due at the end of the episode", "b": None}
 
 
-def test_a_score_says_what_kept_a_component_that_was_due():
+def test_composer_score_explains_a_component_that_was_due_and_skipped():
     rubric = RubricComposer({"f": Fails(), "a": Gives()}, [1.0, 1.0], episode_end=["a"])
     assert rubric.score("x", END).children[1].reason == "f failed"
 
 
-# Ranges that can't be meant, or have no ends
+# Ranges that are invalid or infinite
 
 
 class Ranged(Rubric):
@@ -403,24 +403,24 @@ class Ranged(Rubric):
 
 
 @pytest.mark.parametrize("ends", [(0.0, math.inf), (-math.inf, 0.0), (-math.inf, math.inf)])
-def test_a_range_without_an_end_is_taken_from_what_was_seen(ends):
+def test_composer_range_with_an_infinite_end_is_observed(ends):
     rubric = RubricComposer({"r": Ranged(*ends)}, {"r": 1.0})
     assert [rubric(score, STEP) for score in (4.0, 8.0, 6.0)] == [1.0, 1.0, 0.5]
     assert rubric.ranges()["r"].source == "observed"
 
 
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (0.0,), (0.0, math.nan), ("a", 1)], ids=str)
-def test_what_is_no_range_is_refused_when_it_is_made(ends):
+def test_composer_rejects_an_invalid_score_range_when_it_is_made(ends):
     with pytest.raises(InvalidArgumentError, match="score_range"):
         RubricComposer({"r": Ranged(*ends)}, {"r": 1.0})
 
 
-def test_a_range_of_one_point_leaves_the_score():
+def test_composer_range_of_one_point_leaves_the_score():
     assert RubricComposer({"r": Ranged(0.5, 0.5)}, {"r": 2.0})(0.25, STEP) == 0.5
 
 
 @pytest.mark.parametrize("source", ["declared", "observed"])
-def test_weights_of_0_count_for_nothing(source):
+def test_composer_weight_of_0_adds_nothing(source):
     rubric = Undeclared() if source == "observed" else Gives(0.5)
     assert RubricComposer({"u": rubric, "g": Gives()}, [0.0, 0.0]).compute(7.0, STEP)[0] == 0.0
 
@@ -428,7 +428,7 @@ def test_weights_of_0_count_for_nothing(source):
 # Composers in composers
 
 
-def test_the_range_of_one_inside_another_follows_its_weights():
+def test_composer_range_of_a_nested_composer_follows_its_weights():
     outer = RubricComposer(
         {"in": RubricComposer({"p": Gives(1.0), "q": Gives(0.5)}, {"p": 0.5, "q": 0.5})}, [1.0]
     )
@@ -439,24 +439,24 @@ def test_the_range_of_one_inside_another_follows_its_weights():
     assert outer.compute("x", STEP) == (0.75, {"in": 0.75})
 
 
-# Numbers and states that can't be meant
+# Invalid numbers and states
 
 
 @pytest.mark.parametrize("weights", [None, 3, "ab", {"a": 10**400}, {"a": None}, [[1.0]]], ids=str)
-def test_what_is_no_weight_is_refused_as_such(weights):
+def test_composer_rejects_an_invalid_weight(weights):
     with pytest.raises(InvalidArgumentError, match="weights"):
         RubricComposer({"a": Gives()}, weights)
 
 
 @pytest.mark.parametrize("ends", [3, [1.0], [1.0, None], [2.0, 1.0], "ab"], ids=str)
-def test_an_observed_range_that_is_none_is_refused(ends):
+def test_composer_rejects_an_invalid_observed_range(ends):
     rubric = composer()
     with pytest.raises(InvalidArgumentError, match="observed"):
         rubric.observed = {"a": ends}
     assert rubric.observed == {}
 
 
-def test_observed_ranges_belong_to_the_state_and_not_to_the_fingerprint():
+def test_composer_observed_ranges_are_in_the_state_and_not_in_the_fingerprint():
     one, other = (RubricComposer({"u": Undeclared()}, [1.0]) for _ in range(2))
     one(4.0, STEP)
     one(8.0, STEP)

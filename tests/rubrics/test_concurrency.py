@@ -84,14 +84,14 @@ class AsyncHandWritten(Rubric):
         (lambda: Sequential(HandWritten(), Gate(AsyncHandWritten())), 1.0),
     ],
 )
-async def test_evaluate_works_on_everything(rubric, expected):
+async def test_evaluate_works_on_every_tree(rubric, expected):
     rubric = rubric()
     assert await rubric.evaluate(None, None) == expected
     assert rubric.last_score == expected
     assert (await rubric.score_async(None, None)).value == expected
 
 
-async def test_sync_leaves_run_off_the_event_loop_and_async_ones_on_it():
+async def test_evaluate_runs_sync_leaves_in_threads_and_async_ones_on_the_loop():
     here, where = threading.get_ident(), {}
 
     def sync(action, observation):
@@ -107,7 +107,7 @@ async def test_sync_leaves_run_off_the_event_loop_and_async_ones_on_it():
     assert where["async"] == here
 
 
-async def test_sync_children_of_a_weighted_sum_run_at_the_same_time():
+async def test_evaluate_runs_sync_children_of_a_weighted_sum_concurrently():
     barrier = threading.Barrier(3, timeout=5)
 
     def meet(action, observation):
@@ -117,7 +117,7 @@ async def test_sync_children_of_a_weighted_sum_run_at_the_same_time():
     assert await WeightedSum([meet, meet, meet], [1, 2, 3]).evaluate(None, None) == 6.0
 
 
-async def test_sync_and_async_children_run_at_the_same_time():
+async def test_evaluate_runs_sync_and_async_children_concurrently():
     begun, released = anyio.Event(), threading.Event()
 
     def sync(action, observation):
@@ -134,14 +134,14 @@ async def test_sync_and_async_children_run_at_the_same_time():
         assert await WeightedSum([sync, awaited], [1, 1]).evaluate(None, None) == 11.0
 
 
-async def test_children_of_a_sequential_stop_at_zero():
+async def test_evaluate_stops_a_sequential_at_zero():
     called = []
     rubric = Sequential(Fixed(0.0), lambda a, o: called.append(1) or 1.0)
     assert await rubric.evaluate(None, None) == 0.0
     assert called == []
 
 
-async def test_one_failure_cancels_the_others_and_is_raised_as_it_is():
+async def test_evaluate_cancels_the_others_at_the_first_failure_and_raises_it():
     started, cancelled = anyio.Event(), []
     error = OSError("down")
 
@@ -165,7 +165,7 @@ async def test_one_failure_cancels_the_others_and_is_raised_as_it_is():
     assert cancelled == [True, True]
 
 
-async def test_score_tells_the_failed_and_the_cancelled_apart():
+async def test_score_async_distinguishes_failed_and_cancelled():
     started = anyio.Event()
 
     async def waits(action, observation):
@@ -185,7 +185,7 @@ async def test_score_tells_the_failed_and_the_cancelled_apart():
     assert score["rubric_0"].error is None
 
 
-async def test_cancelling_from_outside_ends_the_evaluation():
+async def test_evaluate_can_be_cancelled():
     started = anyio.Event()
 
     async def waits(action, observation):
@@ -223,21 +223,21 @@ async def test_evaluate_inside_an_async_forward_is_recorded():
     "rubric", [Echo(), AsyncEcho(), Sequential(Echo()), Gate(AsyncEcho(), threshold=0)]
 )
 @pytest.mark.parametrize("max_workers", [1, 3, 32])
-async def test_batch_keeps_the_order_of_the_pairs(rubric, max_workers):
+async def test_evaluate_batch_keeps_the_order_of_the_pairs(rubric, max_workers):
     pairs = [(float(i), None) for i in range(20)]
     assert await rubric.evaluate_batch(pairs, max_workers=max_workers) == [
         float(i) for i in range(20)
     ]
 
 
-async def test_batch_takes_any_iterable_and_may_be_empty():
+async def test_evaluate_batch_accepts_any_iterable_also_an_empty_one():
     assert await Echo().evaluate_batch((v, None) for v in (1.0, 2.0)) == [1.0, 2.0]
     assert await Echo().evaluate_batch([[1.0, None]]) == [1.0]
     assert await Echo().evaluate_batch([]) == []
     assert await AsyncEcho().evaluate_batch([]) == []
 
 
-async def test_async_batch_runs_as_many_at_a_time_as_it_may():
+async def test_evaluate_batch_of_an_async_tree_runs_max_workers_at_a_time():
     running, most = 0, 0
     full = anyio.Event()
 
@@ -257,7 +257,7 @@ async def test_async_batch_runs_as_many_at_a_time_as_it_may():
     assert most == 4
 
 
-async def test_sync_batch_runs_as_many_at_a_time_as_it_may():
+async def test_evaluate_batch_of_a_sync_tree_runs_max_workers_at_a_time():
     lock, barrier = threading.Lock(), threading.Barrier(4, timeout=5)
     running, most = 0, 0
 
@@ -276,7 +276,7 @@ async def test_sync_batch_runs_as_many_at_a_time_as_it_may():
 
 
 @pytest.mark.parametrize("kind", [Echo, AsyncEcho])
-async def test_batch_error_names_the_pair_and_the_rubric(kind):
+async def test_evaluate_batch_error_names_the_pair_and_the_rubric(kind):
     pairs = [(1.0, None), (2.0, None), (None, None), (4.0, None)]
     with pytest.raises(ValueError, match="returned None") as caught:
         await Sequential(kind()).evaluate_batch(pairs, max_workers=1)
@@ -285,7 +285,7 @@ async def test_batch_error_names_the_pair_and_the_rubric(kind):
 
 
 @pytest.mark.parametrize("kind", [Echo, AsyncEcho])
-async def test_batch_stops_at_the_first_error(kind):
+async def test_evaluate_batch_stops_at_the_first_error(kind):
     seen = []
     rubric = Sequential(lambda a, o: seen.append(a) or 1.0, kind())
     with pytest.raises(ValueError, match="returned None"):
@@ -293,7 +293,7 @@ async def test_batch_stops_at_the_first_error(kind):
     assert seen == [1.0, None]
 
 
-async def test_same_error_of_two_batches_names_the_last_pair_alone():
+async def test_evaluate_batch_names_the_last_pair_alone_if_an_exception_is_raised_twice():
     error = OSError("down")
 
     def fails(action, observation):
@@ -311,7 +311,7 @@ async def test_same_error_of_two_batches_names_the_last_pair_alone():
 
 
 @pytest.mark.parametrize("kind", [Echo, AsyncEcho])
-async def test_batch_gives_back_errors_when_asked(kind):
+async def test_evaluate_batch_returns_exceptions_on_request(kind):
     results = await kind().evaluate_batch(
         [(1.0, None), (None, None), (3.0, None)], return_exceptions=True
     )
@@ -320,7 +320,7 @@ async def test_batch_gives_back_errors_when_asked(kind):
 
 
 @pytest.mark.parametrize("bad", [3, "ab", (1,), (1, 2, 3), None, {"a": 1, "b": 2}])
-async def test_bad_pairs_are_refused_by_place_before_any_is_evaluated(bad):
+async def test_evaluate_batch_rejects_bad_pairs_before_any_is_evaluated(bad):
     seen = []
     rubric = Sequential(lambda a, o: seen.append(a) or 1.0)
     with pytest.raises(InvalidArgumentError, match=r"`pairs\[1\]` must be a pair"):
@@ -329,12 +329,12 @@ async def test_bad_pairs_are_refused_by_place_before_any_is_evaluated(bad):
 
 
 @pytest.mark.parametrize("max_workers", [0, -1, 1.5, True, None, "4"])
-async def test_bad_max_workers_is_refused(max_workers):
+async def test_evaluate_batch_rejects_a_bad_max_workers(max_workers):
     with pytest.raises(InvalidArgumentError, match=r"`max_workers` must be an integer"):
         await Echo().evaluate_batch([(1.0, None)], max_workers=max_workers)
 
 
-async def test_batch_of_a_trajectory_rubric_is_one_episode_in_order():
+async def test_evaluate_batch_of_a_trajectory_rubric_is_one_episode_in_order():
     class Length(ExponentialDiscountingTrajectoryRubric):
         def score_trajectory(self, trajectory):
             return float(len(trajectory))

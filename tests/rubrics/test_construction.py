@@ -6,13 +6,13 @@ from guerdon import Gate, Rubric, WeightedSum
 from guerdon.errors import RubricDefinitionError
 
 
-def test_classes_tell_how_they_are_made():
+def test_rubric_classes_have_the_signature_of_their_init():
     assert list(inspect.signature(Gate).parameters) == ["rubric", "threshold"]
     assert inspect.signature(Gate).parameters["threshold"].default == 1.0
     assert list(inspect.signature(WeightedSum).parameters) == ["rubrics", "weights"]
 
 
-def test_a_class_that_writes_its_own_init_tells_that():
+def test_rubric_class_with_its_own_init_has_that_signature():
     class Mine(Rubric):
         def __init__(self, longest=5, *, words=()):
             super().__init__()
@@ -23,12 +23,12 @@ def test_a_class_that_writes_its_own_init_tells_that():
     assert str(inspect.signature(Mine)) == "(longest=5, *, words=())"
 
 
-def test_what_must_be_written_is_named():
+def test_rubric_class_names_the_methods_that_must_be_implemented():
     with pytest.raises(RubricDefinitionError, match=r"Rubric can't be .*: implement forward"):
         Rubric()
 
 
-def test_a_forgotten_init_is_told_when_the_rubric_is_made():
+def test_rubric_reports_a_missing_super_init_when_it_is_created():
     class Forgot(Rubric):
         def __init__(self):
             self.limit = 3

@@ -44,16 +44,16 @@ async def value_of(rubric):
 # Sequential
 
 
-def test_empty_sequential_is_one():
+def test_sequential_without_rubrics_scores_one():
     assert Sequential()(None, None) == 1.0
 
 
-def test_empty_sequential_is_a_rubric_that_is_true():
+def test_sequential_without_rubrics_is_true():
     assert Sequential()
     assert len(Sequential()) == 0
 
 
-def test_sequential_gives_the_last_score():
+def test_sequential_returns_the_last_score():
     assert Sequential(Fixed(0.9), Fixed(0.5), Fixed(0.25))(None, None) == 0.25
 
 
@@ -70,11 +70,11 @@ def test_sequential_stops_at_minus_zero_and_at_an_integer_zero():
         assert last.calls == 0
 
 
-def test_sequential_goes_on_after_a_negative_score():
+def test_sequential_continues_after_a_negative_score():
     assert Sequential(Fixed(-1.0), Fixed(0.5))(None, None) == 0.5
 
 
-def test_sequential_is_indexed_and_counted():
+def test_sequential_getitem_and_len():
     rubric = Sequential(Fixed(1.0), Fixed(0.5))
     assert len(rubric) == 2
     assert rubric[0] is rubric.rubric_0
@@ -110,7 +110,7 @@ async def test_gate_calls_its_child_once(kind):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_a_tree_with_an_async_member_always_gives_an_awaitable(pattern):
+async def test_call_of_a_tree_with_an_async_member_always_returns_an_awaitable(pattern):
     for make in (
         lambda: Sequential(Fixed(0.0), *[KINDS[kind]() for kind in pattern]),
         lambda: WeightedSum([KINDS[kind]() for kind in pattern], [1, 1, 1]),
@@ -124,7 +124,7 @@ async def test_a_tree_with_an_async_member_always_gives_an_awaitable(pattern):
 
 
 @pytest.mark.anyio
-async def test_a_sync_tree_gives_a_float_inside_a_running_loop():
+async def test_call_of_a_sync_tree_returns_a_float_inside_a_running_loop():
     for rubric in (
         Sequential(),
         Sequential(Fixed(1.0), Fixed(0.5)),
@@ -137,35 +137,35 @@ async def test_a_sync_tree_gives_a_float_inside_a_running_loop():
 # Gate
 
 
-def test_gate_passes_at_equality():
+def test_gate_passes_at_the_threshold():
     assert Gate(Fixed(0.5), threshold=0.5)(None, None) == 0.5
 
 
-def test_gate_passes_above_and_gives_the_score_itself():
+def test_gate_passes_above_the_threshold_with_the_score_itself():
     assert Gate(Fixed(0.75), threshold=0.5)(None, None) == 0.75
 
 
-def test_gate_gives_zero_below():
+def test_gate_returns_zero_below_the_threshold():
     assert Gate(Fixed(math.nextafter(0.5, 0)), threshold=0.5)(None, None) == 0.0
 
 
-def test_gate_asks_for_one_by_default():
+def test_gate_threshold_is_one_by_default():
     assert Gate(Fixed(0.999))(None, None) == 0.0
     assert Gate(Fixed(1.0))(None, None) == 1.0
     assert Gate(Fixed()).threshold == 1.0
 
 
-def test_gate_takes_negative_thresholds():
+def test_gate_accepts_a_negative_threshold():
     assert Gate(Fixed(-0.5), threshold=-1.0)(None, None) == -0.5
 
 
 @pytest.mark.parametrize("threshold", [math.nan, math.inf, True, None, "1"])
-def test_gate_refuses_a_threshold_that_is_no_number(threshold):
+def test_gate_rejects_a_threshold_that_is_not_a_number(threshold):
     with pytest.raises(InvalidArgumentError, match=r"`threshold` must be a finite number"):
         Gate(Fixed(), threshold=threshold)
 
 
-def test_gate_refuses_a_bad_threshold_later_and_keeps_the_old():
+def test_gate_keeps_the_old_threshold_if_a_new_one_is_rejected():
     gate = Gate(Fixed(0.5), threshold=0.5)
     with pytest.raises(InvalidArgumentError):
         gate.threshold = math.nan
@@ -177,19 +177,19 @@ def test_gate_refuses_a_bad_threshold_later_and_keeps_the_old():
 # WeightedSum
 
 
-def test_weighted_sum_weighs():
+def test_weighted_sum_multiplies_scores_by_weights():
     assert WeightedSum([Fixed(1.0), Fixed(0.5)], [0.7, 0.3])(None, None) == 0.7 + 0.15
 
 
-def test_weights_need_not_sum_to_one_and_may_be_negative():
+def test_weighted_sum_weights_need_not_sum_to_one_and_may_be_negative():
     assert WeightedSum([Fixed(1.0), Fixed(0.5)], [3, -4])(None, None) == 1.0
 
 
-def test_empty_weighted_sum_is_zero():
+def test_weighted_sum_without_rubrics_is_zero():
     assert WeightedSum([], [])(None, None) == 0.0
 
 
-def test_weights_are_a_copy():
+def test_weighted_sum_weights_are_a_copy():
     rubric = WeightedSum([Fixed(1.0)], [0.5])
     rubric.weights.append(3.0)
     rubric.weights[0] = 9.0
@@ -197,21 +197,21 @@ def test_weights_are_a_copy():
     assert rubric(None, None) == 0.5
 
 
-def test_weights_given_are_not_kept():
+def test_weighted_sum_does_not_keep_the_list_of_weights():
     weights = [0.5]
     rubric = WeightedSum([Fixed(1.0)], weights)
     weights[0] = 2.0
     assert rubric(None, None) == 0.5
 
 
-def test_weights_can_be_set():
+def test_weighted_sum_weights_can_be_set():
     rubric = WeightedSum([Fixed(1.0), Fixed(1.0)], [0.5, 0.5])
     rubric.weights = [1.0, -3.0]
     assert rubric(None, None) == -2.0
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 3.0], 1.0, None, [math.nan, 1.0], ["1", 2]])
-def test_bad_weights_are_refused_and_the_old_stay(weights):
+def test_weighted_sum_keeps_the_old_weights_if_new_ones_are_rejected(weights):
     rubric = WeightedSum([Fixed(1.0), Fixed(1.0)], [0.5, 0.25])
     with pytest.raises(InvalidArgumentError, match="weights"):
         rubric.weights = weights
@@ -220,7 +220,7 @@ def test_bad_weights_are_refused_and_the_old_stay(weights):
 
 
 @pytest.mark.parametrize(("rubrics", "weights"), [(2, 1), (1, 2), (0, 1)])
-def test_as_many_weights_as_rubrics(rubrics, weights):
+def test_weighted_sum_requires_one_weight_per_rubric(rubrics, weights):
     with pytest.raises(
         ValueError, match=f"one weight per rubric, got {rubrics} rubrics and {weights} weights"
     ):
@@ -228,18 +228,18 @@ def test_as_many_weights_as_rubrics(rubrics, weights):
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, True, None, "0.5"])
-def test_weight_that_is_no_finite_number_is_refused_by_place(weight):
+def test_weighted_sum_rejects_a_weight_that_is_not_a_finite_number(weight):
     with pytest.raises(InvalidArgumentError, match=r"`weights\[1\]` must be a finite number"):
         WeightedSum([Fixed(), Fixed()], [1.0, weight])
 
 
-def test_weighted_sum_takes_iterators():
+def test_weighted_sum_accepts_iterators():
     rubric = WeightedSum((Fixed(v) for v in (1.0, 2.0)), iter([1.0, 2.0]))
     assert rubric(None, None) == 5.0
 
 
 @pytest.mark.anyio
-async def test_children_of_weighted_sum_run_at_the_same_time():
+async def test_weighted_sum_evaluates_children_concurrently():
     arrived, all_there = [], anyio.Event()
 
     class Meets(Rubric):
@@ -255,7 +255,7 @@ async def test_children_of_weighted_sum_run_at_the_same_time():
 
 
 @pytest.mark.anyio
-async def test_scores_meet_their_weights_whatever_ends_first():
+async def test_weighted_sum_matches_scores_to_weights_whichever_ends_first():
     second_done = anyio.Event()
 
     async def slow(action, observation):
@@ -271,7 +271,7 @@ async def test_scores_meet_their_weights_whatever_ends_first():
 
 
 @pytest.mark.anyio
-async def test_children_of_sequential_run_one_after_the_other():
+async def test_sequential_evaluates_children_one_after_the_other():
     order = []
 
     def child(name):
@@ -299,12 +299,12 @@ async def test_children_of_sequential_run_one_after_the_other():
     ],
 )
 @pytest.mark.parametrize("rubric", [Fixed, 3, None, "text", [Fixed()]])
-def test_what_is_no_rubric_is_refused(make, rubric):
+def test_containers_reject_what_is_not_a_rubric(make, rubric):
     with pytest.raises(RubricDefinitionError):
         make(rubric)
 
 
-def test_sequential_of_a_list_says_what_it_takes():
+def test_sequential_rejects_a_list_of_rubrics():
     with pytest.raises(RubricDefinitionError, match="is not a rubric"):
         Sequential([Fixed(), Fixed()])
 
@@ -355,7 +355,7 @@ def reference(shape):
 
 @settings(max_examples=60, deadline=None)
 @given(shapes)
-def test_call_score_and_evaluate_agree_with_the_rules(shape):
+def test_containers_call_score_and_evaluate_agree_with_the_rules(shape):
     expected = reference(shape)
     assert build(shape, False)(None, None) == expected
     assert build(shape, False).score(None, None).value == expected

@@ -20,7 +20,7 @@ from guerdon.rubrics.state import describe
 class Number(Rubric):
     """The answer is a number.
 
-    More that nobody wants in a table.
+    More than a table needs.
     """
 
     score_range = (0, 1)
@@ -51,7 +51,7 @@ def by_path(rubric):
     return {each["path"]: each for each in describe(rubric)}
 
 
-def test_a_leaf_is_described_by_the_first_line_of_its_docstring():
+def test_describe_uses_the_first_line_of_a_docstring():
     assert list(describe(Number())) == [
         {
             "path": "",
@@ -65,13 +65,13 @@ def test_a_leaf_is_described_by_the_first_line_of_its_docstring():
     ]
 
 
-def test_what_nobody_declared_is_none():
-    (told,) = describe(Silent())
-    assert (told["measures"], told["range"], told["weight"]) == (None, None, None)
-    assert told["depends_on"] == []
+def test_describe_reports_none_for_what_is_not_declared():
+    (reported,) = describe(Silent())
+    assert (reported["measures"], reported["range"], reported["weight"]) == (None, None, None)
+    assert reported["depends_on"] == []
 
 
-def test_a_function_is_called_by_its_own_name():
+def test_describe_names_a_function():
     def polite(action, observation):
         """Says please.
 
@@ -79,11 +79,11 @@ def test_a_function_is_called_by_its_own_name():
         """
         return 1.0
 
-    (told,) = describe(as_rubric(polite))
-    assert (told["rubric"], told["measures"]) == ("polite", "Says please.")
+    (reported,) = describe(as_rubric(polite))
+    assert (reported["rubric"], reported["measures"]) == ("polite", "Says please.")
 
 
-def test_a_tree_is_told_depth_first_with_dotted_paths():
+def test_describe_lists_a_tree_depth_first_with_dotted_paths():
     tree = WeightedSum([Sequential(Gate(Number()), Silent()), Number()], [0.75, 0.25])
     assert [each["path"] for each in describe(tree)] == [
         "",
@@ -95,9 +95,9 @@ def test_a_tree_is_told_depth_first_with_dotted_paths():
     ]
 
 
-def test_weights_are_those_of_the_parent():
-    told = by_path(WeightedSum([Number(), WeightedSum([Silent()], [2])], [0.75, -0.25]))
-    assert {path: each["weight"] for path, each in told.items()} == {
+def test_describe_reports_the_weights_of_the_parent():
+    reported = by_path(WeightedSum([Number(), WeightedSum([Silent()], [2])], [0.75, -0.25]))
+    assert {path: each["weight"] for path, each in reported.items()} == {
         "": None,
         "rubric_0": 0.75,
         "rubric_1": -0.25,
@@ -105,37 +105,37 @@ def test_weights_are_those_of_the_parent():
     }
 
 
-def test_what_must_hold_before_a_child_is_evaluated_is_told():
-    told = by_path(Sequential(Gate(Number(), 0.5), Silent()))
-    assert told["rubric_0"]["depends_on"] == []
-    assert told["rubric_1"]["depends_on"] == ["rubric_0 ≠ 0"]
-    assert told["rubric_0.rubric"]["depends_on"] == ["passes at 0.5", "ground_truth"]
+def test_describe_reports_conditions_of_children():
+    reported = by_path(Sequential(Gate(Number(), 0.5), Silent()))
+    assert reported["rubric_0"]["depends_on"] == []
+    assert reported["rubric_1"]["depends_on"] == ["rubric_0 ≠ 0"]
+    assert reported["rubric_0.rubric"]["depends_on"] == ["passes at 0.5", "ground_truth"]
 
 
-def test_a_trajectory_rubric_needs_the_whole_episode():
-    told = by_path(Sequential(Number(), Final()))
-    assert told["rubric_1"]["depends_on"] == ["rubric_0 ≠ 0", "the whole episode"]
+def test_describe_reports_that_a_trajectory_rubric_needs_the_whole_episode():
+    reported = by_path(Sequential(Number(), Final()))
+    assert reported["rubric_1"]["depends_on"] == ["rubric_0 ≠ 0", "the whole episode"]
 
 
-def test_a_child_of_a_dispatching_parent_needs_to_be_chosen():
-    told = by_path(RubricDict({"chess": Number()}))
-    assert "its parent choosing 'chess'" in told["chess"]["depends_on"]
+def test_describe_reports_that_a_parent_dispatches():
+    reported = by_path(RubricDict({"chess": Number()}))
+    assert "its parent choosing 'chess'" in reported["chess"]["depends_on"]
 
 
-def test_what_is_async_and_all_above_it_is_told():
-    told = by_path(Sequential(Number(), Gate(Judge())))
-    assert {path for path, each in told.items() if each["async"]} == {
+def test_describe_reports_async_members_and_their_ancestors():
+    reported = by_path(Sequential(Number(), Gate(Judge())))
+    assert {path for path, each in reported.items() if each["async"]} == {
         "",
         "rubric_1",
         "rubric_1.rubric",
     }
 
 
-def test_a_shared_child_is_described_at_each_of_its_places():
+def test_describe_lists_a_shared_child_at_each_of_its_places():
     number = Number()
-    told = by_path(WeightedSum([number, Sequential(number)], [1, 0.5]))
-    assert {"rubric_0", "rubric_1.rubric_0"} <= set(told)
-    assert told["rubric_0"]["weight"] == 1
+    reported = by_path(WeightedSum([number, Sequential(number)], [1, 0.5]))
+    assert {"rubric_0", "rubric_1.rubric_0"} <= set(reported)
+    assert reported["rubric_0"]["weight"] == 1
 
 
 trees = st.recursive(
@@ -153,9 +153,9 @@ trees = st.recursive(
 
 
 @given(trees)
-def test_every_rubric_of_a_tree_is_told_once_and_json_holds_it(tree):
-    told = list(describe(tree))
-    assert [each["path"] for each in told] == ["", *(path for path, _ in tree.named_rubrics())]
-    for each in told[1:]:
+def test_describe_lists_every_rubric_once_as_json(tree):
+    reported = list(describe(tree))
+    assert [each["path"] for each in reported] == ["", *(path for path, _ in tree.named_rubrics())]
+    for each in reported[1:]:
         assert tree.get_rubric(each["path"])._title() == each["rubric"]
-    assert json.loads(json.dumps(told)) == told
+    assert json.loads(json.dumps(reported)) == reported

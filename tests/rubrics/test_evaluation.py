@@ -71,7 +71,7 @@ WRAPS = {
 
 
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_hooks_run_in_order_around_what_they_hook(wrap):
+def test_hooks_run_in_order_before_and_after_forward(wrap):
     log = []
     rubric = WRAPS[wrap](Leaf(log))
     hook_everything(rubric, log)
@@ -93,7 +93,7 @@ async def test_hooks_are_awaited_in_order_by_evaluate(wrap, leaf, hook):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wrap", WRAPS)
-async def test_async_hooks_are_awaited_on_async_trees(wrap):
+async def test_hooks_that_are_async_are_awaited_on_async_trees(wrap):
     log = []
     rubric = WRAPS[wrap](AsyncLeaf(log))
     hook_everything_async(rubric, log)
@@ -117,7 +117,7 @@ def test_hooks_of_parents_and_children_nest():
     assert log == ["before parent", "before child", "child", "after child", "after parent"]
 
 
-def test_hooks_are_told_everything():
+def test_hooks_receive_rubric_action_observation_and_result():
     seen = []
     rubric = Leaf([], value=0.5)
     rubric.register_forward_pre_hook(lambda *args: seen.append(args))
@@ -126,14 +126,14 @@ def test_hooks_are_told_everything():
     assert seen == [(rubric, "act", "obs"), (rubric, "act", "obs", 0.5)]
 
 
-def test_forward_hooks_see_the_last_score_already():
+def test_forward_hooks_see_the_new_last_score():
     rubric, seen = Leaf([], value=0.5), []
     rubric.register_forward_hook(lambda r, a, o, result: seen.append(r.last_score))
     rubric(None, None)
     assert seen == [0.5]
 
 
-def test_what_hooks_return_does_not_matter():
+def test_hooks_return_values_are_ignored():
     rubric = Leaf([], value=0.5)
     rubric.register_forward_pre_hook(lambda r, a, o: 9.0)
     rubric.register_forward_hook(lambda r, a, o, result: 9.0)
@@ -151,7 +151,7 @@ def test_hooks_of_a_skipped_child_do_not_run():
 # Handles
 
 
-def test_handle_removes_its_hook_alone():
+def test_hook_handle_removes_its_hook_alone():
     rubric, log = Leaf([]), []
     first = rubric.register_forward_hook(lambda r, a, o, v: log.append(1))
     rubric.register_forward_hook(lambda r, a, o, v: log.append(2))
@@ -164,7 +164,7 @@ def test_handle_removes_its_hook_alone():
     assert log == [0, 1, 2, 2]
 
 
-def test_handle_is_a_context():
+def test_hook_handle_is_a_context_manager():
     rubric, log = Sequential(Leaf([])), []
     with rubric.register_forward_hook(lambda r, a, o, v: log.append(v)):
         rubric(None, None)
@@ -187,7 +187,7 @@ def test_hook_may_remove_itself():
 
 
 @pytest.mark.parametrize("evaluated", [False, True])
-def test_hook_below_is_noticed_by_what_is_above(evaluated):
+def test_hook_of_a_child_takes_effect_in_its_ancestors(evaluated):
     log = []
     rubric = Sequential(Gate(Leaf([])))
     if evaluated:
@@ -200,7 +200,7 @@ def test_hook_below_is_noticed_by_what_is_above(evaluated):
 # Errors
 
 
-def test_error_of_a_pre_hook_goes_to_the_caller():
+def test_pre_hook_exception_is_raised_to_the_caller():
     log, error = [], OSError("not now")
     rubric = Gate(Leaf(log))
 
@@ -216,7 +216,7 @@ def test_error_of_a_pre_hook_goes_to_the_caller():
 
 
 @pytest.mark.anyio
-async def test_error_of_an_async_pre_hook_goes_to_the_caller():
+async def test_async_pre_hook_exception_is_raised_to_the_caller():
     log = []
 
     async def refuse(r, a, o):
@@ -229,7 +229,7 @@ async def test_error_of_an_async_pre_hook_goes_to_the_caller():
     assert log == []
 
 
-def test_error_of_a_hook_leaves_the_reward_and_is_logged_and_told(caplog):
+def test_forward_hook_exception_is_logged_and_reported_and_the_score_kept(caplog):
     log = []
     rubric = Sequential(Leaf(log, value=0.5))
 
@@ -248,14 +248,14 @@ def test_error_of_a_hook_leaves_the_reward_and_is_logged_and_told(caplog):
     caplog.clear()
     score = rubric.score(None, None)
     assert (score.value, score.status, score.hook_errors) == (0.5, "scored", ())
-    (told,) = score["rubric_0"].hook_errors
-    assert told.endswith("broken: OSError: disk full")
+    (reported,) = score["rubric_0"].hook_errors
+    assert reported.endswith("broken: OSError: disk full")
     assert (score["rubric_0"].value, score["rubric_0"].status) == (0.5, "scored")
     assert len(caplog.records) == 1
 
 
 @pytest.mark.anyio
-async def test_error_of_an_async_hook_leaves_the_reward(caplog):
+async def test_async_forward_hook_exception_leaves_the_score(caplog):
     async def broken(r, a, o, result):
         await anyio.lowlevel.checkpoint()
         raise OSError("disk full")
@@ -265,7 +265,9 @@ async def test_error_of_an_async_hook_leaves_the_reward(caplog):
     assert await rubric(None, None) == 0.5
     score = await rubric.score_async(None, None)
     assert score.value == 0.5
-    assert [told.endswith("broken: OSError: disk full") for told in score.hook_errors] == [True]
+    assert [reported.endswith("broken: OSError: disk full") for reported in score.hook_errors] == [
+        True
+    ]
     assert len(caplog.records) == 2
 
 
@@ -300,7 +302,7 @@ def test_async_hook_on_a_sync_child_names_the_path_and_is_a_failure():
 
 
 @pytest.mark.parametrize("hooks", [1, 2])
-def test_hook_that_hides_a_coroutine_is_told_and_nothing_is_left_unawaited(hooks, caplog):
+def test_hook_that_returns_a_coroutine_is_reported_and_the_coroutine_closed(hooks, caplog):
     rubric = Leaf([], value=0.5)
     for _ in range(hooks):
         rubric.register_forward_hook(lambda *args: async_hook(*args))
@@ -312,7 +314,7 @@ def test_hook_that_hides_a_coroutine_is_told_and_nothing_is_left_unawaited(hooks
         assert rubric.score(None, None).status == "failed"
 
 
-# Hooks on what has a life of its own
+# Hooks on rubrics with an episode
 
 
 def test_hooks_on_a_trajectory_rubric_and_a_dispatcher():

@@ -29,7 +29,7 @@ def raised(rubric):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (ValueError("no answer"), "ValueError: no answer"),
         (ValueError(), "ValueError"),
@@ -41,30 +41,30 @@ def raised(rubric):
     ],
     ids=repr,
 )
-def test_an_error_is_told_by_its_type_and_its_text(error, said):
-    assert say_failure(error) == said
-    assert say_failure(error, "step 2") == f"step 2: {said}"
+def test_say_failure_contains_the_type_and_the_text(error, expected):
+    assert say_failure(error) == expected
+    assert say_failure(error, "step 2") == f"step 2: {expected}"
 
 
-def test_the_path_of_the_rubric_that_raised_is_told():
+def test_say_failure_contains_the_path_of_the_rubric():
     error = raised(Sequential(Gate(Sequential(Down()))))
     assert say_failure(error) == "rubric 'rubric_0.rubric.rubric_0': OSError: the judge is down"
     assert say_failure(error, "row 3").startswith("row 3: rubric 'rubric_0.rubric.rubric_0': ")
 
 
-def test_a_root_that_raised_has_no_path_to_tell():
+def test_say_failure_of_a_root_has_no_path():
     assert say_failure(raised(Down())) == "OSError: the judge is down"
 
 
-def test_a_path_is_told_once_also_where_the_error_says_it_itself():
+def test_say_failure_contains_a_path_once_also_if_the_message_has_it():
     error = raised(Sequential(Nothing()))
     assert isinstance(error, InvalidScoreError)
-    said = say_failure(error)
-    assert said.startswith("rubric 'rubric_0': InvalidScoreError: Nothing.forward returned None")
-    assert said.count("rubric_0") == 1
+    text = say_failure(error)
+    assert text.startswith("rubric 'rubric_0': InvalidScoreError: Nothing.forward returned None")
+    assert text.count("rubric_0") == 1
 
 
-def test_what_was_caught_is_told_by_name():
+def test_say_caught_contains_the_names():
     caught = {"style": ValueError("odd"), "": OSError("down"), "a.b": KeyError("x")}
     assert say_caught(caught) == (
         "rubric 'style': ValueError: odd; OSError: down; rubric 'a.b': KeyError: 'x'"
@@ -72,11 +72,11 @@ def test_what_was_caught_is_told_by_name():
     assert say_caught(caught, "row 3: ").startswith("row 3: rubric 'style': ")
 
 
-def test_an_error_that_passed_through_several_is_told_where_it_began():
+def test_say_caught_names_the_rubric_that_raised_first():
     error, other = OSError("down"), OSError("down")
-    said = say_caught({"a": error, "a.b": error, "a.b.c": error, "d": other})
-    assert said == "rubric 'a.b.c': OSError: down; rubric 'd': OSError: down"
+    text = say_caught({"a": error, "a.b": error, "a.b.c": error, "d": other})
+    assert text == "rubric 'a.b.c': OSError: down; rubric 'd': OSError: down"
 
 
-def test_nothing_caught_is_nothing_to_tell():
+def test_say_caught_of_nothing_is_empty():
     assert say_caught({}) == ""

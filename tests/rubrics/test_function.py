@@ -93,24 +93,24 @@ CONTAINERS = {
 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("function", SYNC)
-def test_sync_callables_are_rubrics_everywhere(container, function):
+def test_as_rubric_converts_sync_callables_everywhere(container, function):
     assert CONTAINERS[container](SYNC[function])(0.25, 0.5) == 0.5
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("function", ASYNC)
-async def test_async_callables_are_rubrics_everywhere(container, function):
+async def test_as_rubric_converts_async_callables_everywhere(container, function):
     assert await CONTAINERS[container](ASYNC[function])(None, None) == 0.5
 
 
-def test_rubrics_are_taken_as_they_are():
+def test_as_rubric_returns_rubrics_unchanged():
     rubric = FunctionRubric(plain)
     assert as_rubric(rubric) is rubric
     assert Sequential(rubric)[0] is rubric
 
 
-def test_functions_are_drawn_by_name():
+def test_function_rubric_repr_has_the_name_of_the_function():
     assert repr(as_rubric(plain)) == "plain()"
     assert repr(as_rubric(Callable())) == "Callable()"
 
@@ -118,7 +118,7 @@ def test_functions_are_drawn_by_name():
 @pytest.mark.parametrize(
     "function", [lambda: 1.0, lambda a: 1.0, lambda a, o, x: 1.0, lambda a, o, *, k: 1.0]
 )
-def test_functions_that_cannot_take_an_action_and_an_observation_are_refused(function):
+def test_as_rubric_rejects_functions_without_action_and_observation(function):
     with pytest.raises(
         RubricDefinitionError, match="can't be called with an action and an observation"
     ):
@@ -126,29 +126,29 @@ def test_functions_that_cannot_take_an_action_and_an_observation_are_refused(fun
 
 
 @pytest.mark.parametrize("thing", [Callable, Gate, int])
-def test_classes_are_refused(thing):
+def test_as_rubric_rejects_classes(thing):
     with pytest.raises(RubricDefinitionError, match=f"{thing.__name__} is a class; instantiate it"):
         as_rubric(thing)
 
 
 @pytest.mark.parametrize("thing", [None, 1.0, "guerdon:Rubric", [plain], {"a": plain}])
-def test_other_things_are_refused(thing):
+def test_as_rubric_rejects_other_objects(thing):
     with pytest.raises(RubricDefinitionError, match="is not a rubric"):
         as_rubric(thing)
 
 
-def test_extra_arguments_with_defaults_and_stars_are_fine():
+def test_as_rubric_accepts_further_arguments_with_defaults_and_stars():
     assert as_rubric(lambda *args: float(len(args)))(1, 2) == 2.0
     assert as_rubric(lambda a, o, k=3: float(k))(1, 2) == 3.0
 
 
-def test_hidden_coroutine_is_told_and_not_left_unawaited():
+def test_function_rubric_reports_and_closes_an_undeclared_coroutine():
     rubric = Sequential(lambda action, observation: awaited(action, observation))
     with pytest.raises(AsyncRubricError, match=r"returned an awaitable.*async"):
         rubric(None, None)
 
 
-def test_score_of_a_function_is_checked():
+def test_function_rubric_score_is_checked():
     with pytest.raises(ValueError, match="None; a score must be a finite float"):
         Sequential(lambda action, observation: None)(None, None)
 
@@ -176,7 +176,7 @@ class AsyncOffers(Offers):
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_what_offers_a_rubric_is_one_everywhere(container):
+def test_as_rubric_uses_the_rubric_method_everywhere(container):
     offers = Offers()
     assert CONTAINERS[container](offers)(0.25, 0.5) == 0.5
     assert offers.made == 1
@@ -184,16 +184,16 @@ def test_what_offers_a_rubric_is_one_everywhere(container):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("container", CONTAINERS)
-async def test_what_offers_an_async_rubric_is_one_everywhere(container):
+async def test_as_rubric_uses_the_rubric_method_of_an_async_object(container):
     assert await CONTAINERS[container](AsyncOffers())(None, None) == 0.5
 
 
-def test_a_class_whose_objects_offer_a_rubric_offers_none():
+def test_as_rubric_ignores_the_rubric_method_of_a_class():
     with pytest.raises(RubricDefinitionError, match="Offers is a class; instantiate it"):
         as_rubric(Offers)
 
 
-def test_what_is_raised_for_want_of_a_rubric_is_told():
+def test_as_rubric_raises_the_error_of_the_rubric_method():
     class Refuses(Offers):
         def __rubric__(self):
             raise RubricDefinitionError("it has none today")
@@ -216,7 +216,7 @@ def messages_and_truth(messages, ground_truth=None):
     ],
     ids=["function", "partial", "batch", "wrapped"],
 )
-def test_bare_functions_on_messages_are_not_called_with_an_action(function):
+def test_as_rubric_rejects_bare_functions_on_messages(function):
     with pytest.raises(RubricDefinitionError, match=r"messages, .* @reward_function"):
         as_rubric(function)
 
@@ -258,7 +258,7 @@ async def of_verl_async(data_source, solution_str):
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_rewards_of_other_libraries_are_refused_with_a_hint(function, named):
+def test_as_rubric_rejects_rewards_of_other_libraries_with_a_hint(function, named):
     with pytest.raises(
         RubricDefinitionError, match=rf"takes {named}.*TRL or verl.*@reward_function"
     ):
@@ -277,12 +277,12 @@ def test_rewards_of_other_libraries_are_refused_with_a_hint(function, named):
     ],
     ids=["alone", "with columns", "by name", "batch"],
 )
-def test_functions_on_messages_of_any_signature_are_refused_with_the_hint(function):
+def test_as_rubric_rejects_functions_on_messages_of_any_signature(function):
     with pytest.raises(RubricDefinitionError, match=r"messages, .* @reward_function"):
         as_rubric(function)
 
 
-class Holds:
+class Contains:
     """A callable that has a function inside, and is not async for that."""
 
     def __init__(self, func):
@@ -292,11 +292,11 @@ class Holds:
         return 0.5
 
 
-def test_an_attribute_called_func_makes_nobody_async():
-    assert Sequential(Holds(awaited))(None, None) == 0.5
+def test_is_async_callable_ignores_an_attribute_called_func():
+    assert Sequential(Contains(awaited))(None, None) == 0.5
     assert is_async_callable(functools.partial(functools.partial(awaited)))
-    assert not is_async_callable(Holds(awaited))
-    assert not is_async_callable(functools.partial(Holds(awaited)))
+    assert not is_async_callable(Contains(awaited))
+    assert not is_async_callable(functools.partial(Contains(awaited)))
 
 
 # Fingerprints of functions and values
@@ -329,17 +329,17 @@ def make(limit):
     ],
     ids=range(13),
 )
-def test_fingerprints_tell_functions_and_values_apart(one, other):
+def test_fingerprint_of_distinguishes_functions_and_values(one, other):
     assert fingerprint_of(*one) != fingerprint_of(*other)
     assert fingerprint_of(*one) == fingerprint_of(*one)
 
 
-def test_the_order_of_a_mapping_or_a_set_is_not_in_the_fingerprint():
+def test_fingerprint_of_ignores_the_order_of_a_mapping_or_a_set():
     assert fingerprint_of({"a": 1, "b": judge}) == fingerprint_of({"b": judge, "a": 1})
     assert fingerprint_of({"a", "b", "c"}) == fingerprint_of({"c", "b", "a"})
 
 
-def test_objects_of_the_same_making_have_the_same_fingerprint():
+def test_fingerprint_of_equal_objects_is_equal():
     assert fingerprint_of(make(5)) == fingerprint_of(make(5))
-    assert fingerprint_of(Holds(judge)) == fingerprint_of(Holds(judge))
-    assert fingerprint_of(Holds(judge)) != fingerprint_of(Holds(plain))
+    assert fingerprint_of(Contains(judge)) == fingerprint_of(Contains(judge))
+    assert fingerprint_of(Contains(judge)) != fingerprint_of(Contains(plain))

@@ -79,7 +79,7 @@ kinds = pytest.mark.parametrize("kind", [Ranged, AsyncRanged])
 @both
 @kinds
 @pytest.mark.parametrize("timeout", [None, 5])
-async def test_guard_hands_on_the_score(kind, how, timeout):
+async def test_guarded_returns_the_score(kind, how, timeout):
     child = kind(failures=0)
     rubric = Guarded(child, timeout=timeout, retries=2)
     assert await outcome(rubric, how) == 0.5
@@ -87,7 +87,7 @@ async def test_guard_hands_on_the_score(kind, how, timeout):
     assert child.last_score == rubric.last_score == 0.5
 
 
-def test_timed_call_keeps_components_and_reasons():
+def test_guarded_with_timeout_keeps_components_and_reasons():
     class Says(Rubric):
         def forward(self, action, observation):
             self.explain("because")
@@ -111,7 +111,7 @@ def test_timed_call_keeps_components_and_reasons():
 @pytest.mark.anyio
 @both
 @kinds
-async def test_failure_is_raised_by_default(kind, how):
+async def test_guarded_raises_a_failure_by_default(kind, how):
     with pytest.raises(ConnectionError, match="down, call 1"):
         await outcome(Guarded(kind()), how)
 
@@ -120,7 +120,7 @@ async def test_failure_is_raised_by_default(kind, how):
 @both
 @kinds
 @pytest.mark.parametrize("timeout", [None, 5])
-async def test_retries_until_it_works(kind, how, timeout):
+async def test_guarded_retries_until_an_attempt_succeeds(kind, how, timeout):
     child = kind(failures=2)
     assert await outcome(Guarded(child, retries=2, timeout=timeout), how) == 0.5
     assert child.calls == 3
@@ -129,7 +129,7 @@ async def test_retries_until_it_works(kind, how, timeout):
 @pytest.mark.anyio
 @both
 @kinds
-async def test_last_failure_is_raised_when_retries_are_used_up(kind, how):
+async def test_guarded_raises_the_last_failure_after_all_retries(kind, how):
     child = kind()
     with pytest.raises(ConnectionError, match="down, call 3"):
         await outcome(Guarded(child, retries=2), how)
@@ -140,7 +140,9 @@ async def test_last_failure_is_raised_when_retries_are_used_up(kind, how):
 @both
 @kinds
 @pytest.mark.parametrize(("policy", "expected"), [("zero", 0.0), ("minimum", -1.0)])
-async def test_policies_put_a_value_in_and_say_so(kind, how, policy, expected, caplog):
+async def test_guarded_policies_substitute_a_score_and_report_it(
+    kind, how, policy, expected, caplog
+):
     rubric = Guarded(kind(), retries=1, on_error=policy)
     with caplog.at_level(logging.WARNING, logger="guerdon.rubrics"):
         assert await outcome(rubric, how) == expected
@@ -157,7 +159,7 @@ async def test_policies_put_a_value_in_and_say_so(kind, how, policy, expected, c
 
 @pytest.mark.anyio
 @kinds
-async def test_components_of_failed_tries_are_gone(kind):
+async def test_guarded_drops_components_of_failed_attempts(kind):
     class Twice(Rubric):
         def __init__(self):
             super().__init__()
@@ -173,11 +175,11 @@ async def test_components_of_failed_tries_are_gone(kind):
     assert score.components() == {"rubric": 1.0, "rubric.first": 0.5, "rubric.second": 0.5}
 
 
-def test_bad_number_is_a_failure_that_policies_cover():
+def test_guarded_treats_an_invalid_score_as_a_failure():
     assert Guarded(lambda a, o: float("nan"), on_error="zero")(None, None) == 0.0
 
 
-def test_interrupts_are_no_failures():
+def test_guarded_does_not_catch_interrupts():
     def interrupted(action, observation):
         raise KeyboardInterrupt
 
@@ -191,7 +193,7 @@ def test_interrupts_are_no_failures():
 
 @pytest.mark.anyio
 @both
-async def test_sync_rubric_that_takes_too_long_is_an_error(stuck, how):
+async def test_guarded_sync_rubric_that_exceeds_the_timeout_is_an_error(stuck, how):
     with pytest.raises(TimeoutError, match=r"Stuck took longer than 0\.05 s") as caught:
         await outcome(Guarded(stuck, timeout=0.05), how)
     assert isinstance(caught.value, GuardTimeoutError)
@@ -200,14 +202,14 @@ async def test_sync_rubric_that_takes_too_long_is_an_error(stuck, how):
 
 @pytest.mark.anyio
 @both
-async def test_async_rubric_that_takes_too_long_is_an_error(how):
+async def test_guarded_async_rubric_that_exceeds_the_timeout_is_an_error(how):
     with pytest.raises(GuardTimeoutError, match=r"StuckAsync took longer than 0\.05 s"):
         await outcome(Guarded(StuckAsync(), timeout=0.05), how)
 
 
 @pytest.mark.anyio
 @both
-async def test_timeouts_are_retried_and_covered_by_policies(stuck, how):
+async def test_guarded_timeouts_are_retried_and_handled_by_policies(stuck, how):
     assert await outcome(Guarded(stuck, timeout=0.05, retries=1, on_error="minimum"), how) == -1.0
     assert stuck.calls == 2
     assert await outcome(Guarded(StuckAsync(), timeout=0.05, on_error="zero"), how) == 0.0
@@ -215,7 +217,7 @@ async def test_timeouts_are_retried_and_covered_by_policies(stuck, how):
 
 @pytest.mark.anyio
 @both
-async def test_timeout_is_told_on_the_child_too(stuck, how):
+async def test_guarded_timeout_is_reported_on_the_child_too(stuck, how):
     for child in (stuck, StuckAsync()):
         rubric = Guarded(child, timeout=0.05, on_error="zero")
         if how == "call" and child is stuck:
@@ -229,7 +231,7 @@ async def test_timeout_is_told_on_the_child_too(stuck, how):
 
 
 @pytest.mark.anyio
-async def test_timeout_names_its_path():
+async def test_guarded_timeout_names_its_path():
     rubric = Sequential(Guarded(StuckAsync(), timeout=0.05))
     with pytest.raises(GuardTimeoutError) as caught:
         await rubric.evaluate(None, None)
@@ -237,7 +239,7 @@ async def test_timeout_names_its_path():
 
 
 @pytest.mark.anyio
-async def test_timeout_of_one_child_leaves_the_others():
+async def test_guarded_timeout_of_one_child_does_not_affect_the_others():
     rubric = WeightedSum(
         [Guarded(StuckAsync(), timeout=0.05, on_error="minimum"), Ranged(failures=0)], [1, 1]
     )
@@ -245,7 +247,7 @@ async def test_timeout_of_one_child_leaves_the_others():
 
 
 @pytest.mark.anyio
-async def test_own_timeout_error_is_not_the_guards():
+async def test_guarded_distinguishes_a_timeout_error_of_the_rubric():
     async def own(action, observation):
         raise TimeoutError("mine")
 
@@ -253,7 +255,7 @@ async def test_own_timeout_error_is_not_the_guards():
         await Guarded(own, timeout=5)(None, None)
 
 
-def test_too_many_calls_left_behind_are_refused(stuck):
+def test_guarded_rejects_calls_after_too_many_abandoned_ones(stuck):
     rubric = Guarded(stuck, timeout=0.01)
     for _ in range(8):
         with pytest.raises(GuardTimeoutError, match="took longer"):
@@ -263,7 +265,7 @@ def test_too_many_calls_left_behind_are_refused(stuck):
     assert stuck.calls == 8
 
 
-def test_late_call_does_not_write_into_a_score(stuck):
+def test_guarded_late_call_does_not_write_into_a_score(stuck):
     entered, go, done = threading.Event(), threading.Event(), threading.Event()
 
     class Late(Rubric):
@@ -293,29 +295,29 @@ def test_late_call_does_not_write_into_a_score(stuck):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1"])
-def test_bad_timeout_is_refused(timeout):
+def test_guarded_rejects_a_bad_timeout(timeout):
     with pytest.raises(InvalidArgumentError, match=r"`timeout` must be"):
         Guarded(Ranged(), timeout=timeout)
 
 
 @pytest.mark.parametrize("retries", [-1, 1.0, True, 101, None])
-def test_bad_retries_are_refused(retries):
+def test_guarded_rejects_bad_retries(retries):
     with pytest.raises(InvalidArgumentError, match=r"`retries` must be .*\[0, 100\]"):
         Guarded(Ranged(), retries=retries)
 
 
 @pytest.mark.parametrize("policy", ["ignore", None, 0, ["zero"]])
-def test_unknown_policy_is_refused(policy):
+def test_guarded_rejects_an_unknown_policy(policy):
     with pytest.raises(InvalidArgumentError, match=r"`on_error` must be .*raise.*zero.*minimum"):
         Guarded(Ranged(), on_error=policy)
 
 
-def test_minimum_needs_a_declared_range():
+def test_guarded_minimum_requires_a_declared_range():
     with pytest.raises(InvalidArgumentError, match="declares no score_range"):
         Guarded(lambda action, observation: 1.0, on_error="minimum")
 
 
-def test_a_value_that_a_policy_put_in_stops_a_sequential():
+def test_guarded_substituted_zero_stops_a_sequential():
     later = Ranged(failures=0)
     assert Sequential(Guarded(Ranged(), on_error="zero"), later)(None, None) == 0.0
     assert later.calls == 0

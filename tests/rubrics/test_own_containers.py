@@ -140,7 +140,7 @@ def test_own_container_has_the_step_rewards_of_a_built_in_one(ours, own, actions
     assert replays[0] == replays[1]
 
 
-def test_own_container_goes_on_after_a_pending_zero():
+def test_own_container_continues_after_a_pending_zero():
     for make in Sequential, OwnSequential:
         rubric = make(Final(), Fixed(0.5))
         assert [rubric(0.0, {"done": done}) for done in (False, True)] == [0.5, 0.0]

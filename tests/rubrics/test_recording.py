@@ -1,4 +1,4 @@
-"""Score: what one evaluation tells, node by node, and that it belongs to that one alone."""
+"""Score: the result of one evaluation, node by node, isolated from other evaluations."""
 
 import dataclasses
 import threading
@@ -72,7 +72,7 @@ def statuses(score):
 # Sync and async
 
 
-def test_leaf_scores_itself():
+def test_score_of_a_leaf():
     score = Fixed(0.5).score(None, None)
     assert (score.name, score.value, score.status) == ("", 0.5, "scored")
     assert (score.weight, score.reason, score.error, score.exception) == (None, None, None, None)
@@ -86,14 +86,14 @@ def test_score_is_frozen():
         score.value = 1.0
 
 
-def test_score_of_an_async_tree_says_what_to_use():
+def test_score_of_an_async_tree_suggests_score_async():
     with pytest.raises(AsyncRubricError, match=r"await rubric.score_async"):
         Sequential(AsyncFixed()).score(None, None)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", [Fixed, AsyncFixed])
-async def test_both_scores_tell_the_same(kind):
+async def test_score_and_score_async_agree(kind):
     rubric = Sequential(WeightedSum([kind(1.0), Fixed(0.5)], [1, -2]), Gate(kind(1.0)), Fixed(0.0))
     score = await rubric.score_async(None, None)
     assert (score.value, score["rubric_0"].value) == (0.0, 0.0)
@@ -113,7 +113,7 @@ async def test_both_scores_tell_the_same(kind):
 # Statuses
 
 
-def test_skipped_children_are_told_and_have_no_value():
+def test_score_reports_skipped_children_without_a_value():
     score = Sequential(Fixed(0.0), Gate(Fixed(1.0))).score(None, None)
     assert statuses(score) == {
         "": "scored",
@@ -127,7 +127,7 @@ def test_skipped_children_are_told_and_have_no_value():
     assert score.components() == {"rubric_0": 0.0}
 
 
-def test_failure_is_told_where_it_happened_and_is_no_zero():
+def test_score_reports_a_failure_where_it_happened_and_not_as_zero():
     score = Sequential(Fixed(1.0), Gate(fails), Fixed(1.0)).score(None, None)
     assert statuses(score) == {
         "": "failed",
@@ -144,14 +144,14 @@ def test_failure_is_told_where_it_happened_and_is_no_zero():
     assert score.components() == {"rubric_0": 1.0}
 
 
-def test_bad_number_is_a_failure():
+def test_score_with_an_invalid_number_is_a_failure():
     score = Gate(Fixed(float("nan"))).score(None, None)
     assert score.status == score["rubric"].status == "failed"
     assert isinstance(score.exception, InvalidScoreError)
     assert "rubric 'rubric': Fixed.forward returned nan" in score.error
 
 
-def test_caught_failure_of_a_child_is_told_beside_the_value():
+def test_score_reports_a_caught_failure_of_a_child_beside_the_value():
     class Tolerant(Rubric):
         def __init__(self):
             super().__init__()
@@ -169,7 +169,7 @@ def test_caught_failure_of_a_child_is_told_beside_the_value():
     assert score.components() == {"rubric_0": 0.25}
 
 
-def test_guarded_failure_keeps_the_value_and_tells_the_error():
+def test_score_of_a_guarded_failure_has_the_value_and_the_error():
     score = Sequential(Guarded(fails, on_error="zero"), Fixed()).score(None, None)
     assert score.value == 0.0
     guard = score["rubric_0"]
@@ -182,7 +182,7 @@ def test_guarded_failure_keeps_the_value_and_tells_the_error():
 # Weights, reasons
 
 
-def test_weights_are_told():
+def test_score_reports_weights():
     score = WeightedSum([Fixed(1.0), Sequential(Fixed(0.5))], [2, -1]).score(None, None)
     assert {name: node.weight for name, node in score.walk()} == {
         "": None,
@@ -192,7 +192,7 @@ def test_weights_are_told():
     }
 
 
-def test_gate_says_why_it_did_not_pass():
+def test_score_explains_why_a_gate_did_not_pass():
     score = Sequential(Gate(Fixed(0.5), threshold=0.75)).score(None, None)
     assert score["rubric_0"].reason == "0.5 is under the threshold of 0.75"
     assert Gate(Fixed(1.0)).score(None, None).reason is None
@@ -215,7 +215,7 @@ class AsyncSays(Says):
         return super().forward(action, observation)
 
 
-def test_leaves_and_roots_explain_themselves():
+def test_explain_adds_reasons_of_leaves_and_roots():
     assert Says(("all of it",)).score(None, None).reason == "all of it"
     score = WeightedSum(
         [Fixed(), Says(("%d of %d", 2, 3)), Says(("100%",), ("more",))], [1, 1, 1]
@@ -225,7 +225,7 @@ def test_leaves_and_roots_explain_themselves():
 
 
 @pytest.mark.anyio
-async def test_leaves_explain_themselves_in_async_trees():
+async def test_explain_adds_reasons_of_leaves_in_async_trees():
     rubric = WeightedSum(
         [AsyncSays(("a",)), Fixed(), Says(("c",)), AsyncSays(("d",))], [1, 1, 1, 1]
     )
@@ -233,13 +233,13 @@ async def test_leaves_explain_themselves_in_async_trees():
     assert [child.reason for child in score.children] == ["a", None, "c", "d"]
 
 
-def test_explaining_outside_of_an_evaluation_does_nothing():
+def test_explain_outside_of_an_evaluation_does_nothing():
     rubric = Fixed()
-    rubric.explain("nobody listens")
+    rubric.explain("no evaluation runs")
     assert rubric.score(None, None).reason is None
 
 
-def test_parent_explains_itself_after_its_children():
+def test_explain_may_be_called_after_the_children():
     class Parent(Rubric):
         def __init__(self):
             super().__init__()
@@ -273,7 +273,7 @@ def test_components_of_a_dispatcher():
     assert score["rubric_0.tasks.a"].reason == "not called"
 
 
-def test_components_of_a_list():
+def test_components_of_a_rubric_list():
     assert Gate(Mean()).score(None, None).components() == {
         "rubric": 0.75,
         "rubric.parts.rubric_0": 0.5,
@@ -281,7 +281,7 @@ def test_components_of_a_list():
     }
 
 
-def test_child_called_twice_is_told_twice():
+def test_components_of_a_child_called_twice_are_numbered():
     score = Mean(twice=True).score(None, None)
     assert score.value == 0.5
     assert score.components() == {
@@ -291,14 +291,14 @@ def test_child_called_twice_is_told_twice():
     }
 
 
-def test_shared_child_is_told_in_each_of_its_places():
+def test_components_of_a_shared_child_are_in_each_of_its_places():
     shared = Fixed(0.5)
     score = WeightedSum([shared, shared], [1, 2]).score(None, None)
     assert score.components() == {"rubric_0": 0.5, "rubric_1": 0.5}
     assert [child.weight for child in score.children] == [1.0, 2.0]
 
 
-def test_the_flat_components_are_those_of_the_score():
+def test_components_of_evaluate_step_are_those_of_score():
     shared = Fixed(0.5)
     for rubric in (
         Sequential(ByTask()),
@@ -318,7 +318,7 @@ def test_the_flat_components_are_those_of_the_score():
         assert recorded.components == rubric.score("a", None).components()
 
 
-def test_paths_lead_to_nodes():
+def test_score_getitem_returns_the_node_at_a_path():
     score = Gate(Gate(Fixed(1.0))).score(None, None)
     assert score[""] is score
     assert score["rubric.rubric"].value == 1.0
@@ -327,7 +327,7 @@ def test_paths_lead_to_nodes():
     assert isinstance(score["rubric"], Score)
 
 
-def test_last_score_is_kept_by_score_too():
+def test_score_sets_last_score():
     rubric = Gate(Fixed(1.0))
     rubric.score(None, None)
     assert (rubric.last_score, rubric.rubric.last_score) == (1.0, 1.0)
@@ -336,7 +336,7 @@ def test_last_score_is_kept_by_score_too():
 # Isolation
 
 
-def test_threads_never_see_each_others_scores():
+def test_score_in_threads_is_isolated():
     threads, rounds = 4, 25
     barrier = threading.Barrier(threads, timeout=10)
 
@@ -373,7 +373,7 @@ def test_threads_never_see_each_others_scores():
 
 
 @pytest.mark.anyio
-async def test_tasks_never_see_each_others_scores():
+async def test_score_in_tasks_is_isolated():
     arrived, gate = 0, anyio.Event()
 
     async def meet(action, observation):

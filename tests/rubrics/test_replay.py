@@ -35,7 +35,7 @@ class AsyncEcho(Echo):
 
 
 class Final(ExponentialDiscountingTrajectoryRubric):
-    """What the last action says."""
+    """The number in the last action."""
 
     def score_trajectory(self, trajectory):
         return trajectory[-1][0]
@@ -48,7 +48,7 @@ class AsyncFinal(Final):
 
 
 class Spreads(TrajectoryRubric):
-    """Gives the rewards that it is told to."""
+    """Returns the rewards that it is given."""
 
     def __init__(self, rewards):
         super().__init__()
@@ -88,42 +88,42 @@ def two():
 # What comes out
 
 
-def test_the_score_is_the_sum_of_the_steps():
+def test_replay_score_is_the_sum_of_the_steps():
     done = replayed(Echo(), 0.25, 0.5, -1.0)
     assert (done.score, done.values, done.rewards) == (-0.25, [0.25, 0.5, -1.0], [0.25, 0.5, -1.0])
     assert not done.handled
 
 
-def test_one_step_is_its_own_score():
+def test_replay_of_one_step_has_its_score():
     done = replayed(Echo(), 0.25)
     assert (done.score, done.values, done.rewards) == (0.25, [0.25], [0.25])
 
 
-def test_an_episode_without_steps_has_nothing():
+def test_replay_of_no_steps_is_empty():
     done = replayed(Echo())
     assert (done.score, done.rewards, done.components()) == (0.0, [], {})
     assert done.where() is None
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=6))
-def test_the_sum_is_exact(values):
+def test_replay_sum_is_exact(values):
     assert replayed(Echo(), *values).score == math.fsum(values)
 
 
-def test_a_trajectory_rubric_spreads_its_score():
+def test_replay_spreads_the_score_of_a_trajectory_rubric():
     for actions, rewards in (((0.0, 0.0, 1.0), [0.25, 0.5, 1.0]), ((1.0,), [1.0])):
         done = replayed(Final(gamma=0.5), *actions)
         assert (done.score, done.rewards) == (1.0, rewards)
         assert done.values == [0.0] * (len(actions) - 1) + [1.0]
 
 
-def test_rewards_are_spread_through_a_tree():
+def test_replay_spreads_rewards_through_a_tree():
     done = replayed(WeightedSum([Final(gamma=0.5), Echo()], [0.5, 0.5]), 0.0, 1.0)
     assert (done.score, done.rewards) == (1.0, [0.25, 1.0])
 
 
 @pytest.mark.anyio
-async def test_an_async_tree_gives_the_same():
+async def test_replay_async_of_an_async_tree_agrees():
     for sync, later in (
         (Echo(), AsyncEcho()),
         (Final(gamma=0.5), AsyncFinal(gamma=0.5)),
@@ -139,7 +139,7 @@ async def test_an_async_tree_gives_the_same():
 
 
 @pytest.mark.anyio
-async def test_an_async_replay_takes_a_sync_tree_and_any_iterable():
+async def test_replay_async_accepts_a_sync_tree_and_any_iterable():
     done = Replay()
     await replay_async(two(), iter(steps_of(0.5, 1.0)), done)
     assert (done.score, done.rewards) == (1.25, [0.5, 0.75])
@@ -148,18 +148,18 @@ async def test_an_async_replay_takes_a_sync_tree_and_any_iterable():
 # Components
 
 
-def test_components_are_those_of_the_last_step_with_the_means():
+def test_replay_components_are_those_of_the_last_step_with_the_means():
     done = replayed(two(), 0.25, 0.75)
     assert done.components() == {
         "rubric_0": 0.75, "rubric_1": 0.5, "rubric_0/mean": 0.5, "rubric_1/mean": 0.5,
     }  # fmt: skip
 
 
-def test_components_of_one_step_have_no_means():
+def test_replay_components_of_one_step_have_no_means():
     assert replayed(two(), 0.25).components() == {"rubric_0": 0.25, "rubric_1": 0.5}
 
 
-def test_components_that_only_some_steps_have_are_meant_over_those():
+def test_replay_components_that_only_some_steps_have_are_averaged_over_those():
     done = Replay()
     done.steps = [{"a": 1.0, "b": 2.0}, {"a": 0.0}, {"b": 4.0, "c": 1.0}]
     assert done.components() == {
@@ -171,7 +171,7 @@ def test_components_that_only_some_steps_have_are_meant_over_those():
 # Resets
 
 
-def test_the_tree_is_reset_before_each_episode():
+def test_replay_resets_the_tree_before_each_episode():
     rubric = Final(gamma=0.5)
     replayed(rubric, 0.0, 0.0)
     assert replayed(rubric, 0.0, 1.0).rewards == [0.5, 1.0]
@@ -179,13 +179,13 @@ def test_the_tree_is_reset_before_each_episode():
 
 
 @pytest.mark.anyio
-async def test_an_async_tree_is_reset_before_each_episode():
+async def test_replay_async_resets_the_tree_before_each_episode():
     rubric = AsyncFinal(gamma=0.5)
     await replayed_async(rubric, 0.0, 0.0)
     assert (await replayed_async(rubric, 0.0, 1.0)).rewards == [0.5, 1.0]
 
 
-def test_an_episode_that_failed_leaves_nothing_to_the_next():
+def test_replay_of_a_failed_episode_does_not_affect_the_next():
     tree = WeightedSum([Final(gamma=0.5), Echo()], [0.5, 0.5])
     with pytest.raises(ValueError, match="no answer"):
         replayed(tree, 0.0, ValueError("no answer"), 1.0)
@@ -196,7 +196,7 @@ def test_an_episode_that_failed_leaves_nothing_to_the_next():
 
 
 @pytest.mark.anyio
-async def test_a_failure_halfway_leaves_what_was_there():
+async def test_replay_that_fails_keeps_the_earlier_steps():
     sync, later = Replay(), Replay()
     steps = steps_of(0.25, 0.5, ValueError("no answer"), 1.0)
     with pytest.raises(ValueError, match="no answer"):
@@ -212,7 +212,7 @@ async def test_a_failure_halfway_leaves_what_was_there():
         ]  # fmt: skip
 
 
-def test_a_failure_at_the_first_step_is_at_step_0():
+def test_replay_where_a_failure_at_the_first_step_is_step_0():
     done = Replay()
     with pytest.raises(ValueError, match="no answer"):
         replay(Echo(), steps_of(ValueError("no answer")), done)
@@ -220,7 +220,7 @@ def test_a_failure_at_the_first_step_is_at_step_0():
 
 
 @pytest.mark.anyio
-async def test_what_a_guard_dealt_with_is_told_with_its_step(caplog):
+async def test_replay_reports_what_a_guard_handled_with_its_step(caplog):
     actions = 0.25, ValueError("no answer"), KeyError("judge"), 0.5
     sync = replayed(Guarded(Echo(), on_error="zero"), *actions)
     later = await replayed_async(Guarded(AsyncEcho(), on_error="zero"), *actions)
@@ -234,13 +234,13 @@ async def test_what_a_guard_dealt_with_is_told_with_its_step(caplog):
     assert "no answer" in caplog.text
 
 
-def test_what_a_guard_dealt_with_on_the_only_step_needs_no_number(caplog):
-    [told] = replayed(Guarded(Echo(), on_error="zero"), ValueError("no answer")).handled
-    assert told == "rubric 'rubric': ValueError: no answer"
+def test_replay_of_one_step_reports_what_a_guard_handled_without_a_number(caplog):
+    [reported] = replayed(Guarded(Echo(), on_error="zero"), ValueError("no answer")).handled
+    assert reported == "rubric 'rubric': ValueError: no answer"
     assert "no answer" in caplog.text
 
 
-def test_replays_share_nothing_that_was_told(caplog):
+def test_replay_results_are_independent(caplog):
     tree = Guarded(Echo(), on_error="zero")
     replayed(tree, ValueError("no answer"), 1.0)
     assert not replayed(tree, 0.5, 1.0).handled
@@ -248,13 +248,13 @@ def test_replays_share_nothing_that_was_told(caplog):
     assert "no answer" in caplog.text
 
 
-def test_a_sum_that_is_not_finite_is_an_error():
+def test_replay_rejects_a_sum_that_is_not_finite():
     with pytest.raises(InvalidScoreError, match="inf"):
         replayed(Echo(), 1e308, 1e308)
 
 
 @pytest.mark.parametrize("value", [math.nan, None, True, "1"], ids=repr)
-def test_a_score_that_is_none_is_an_error(value):
+def test_replay_rejects_an_invalid_score(value):
     with pytest.raises(InvalidScoreError):
         replayed(Echo(), 0.5, value)
 
@@ -269,14 +269,14 @@ def test_a_score_that_is_none_is_an_error(value):
     ],
     ids=["too few", "too many", "nan", "None"],
 )
-def test_step_rewards_are_checked(rewards, error):
+def test_replay_checks_step_rewards(rewards, error):
     with pytest.raises(error):
         replayed(Spreads(rewards), 0.0, 0.0)
     assert replayed(Spreads([0.25, 0.75]), 0.0, 0.0).rewards == [0.25, 0.75]
 
 
 @pytest.mark.anyio
-async def test_a_cancellation_passes():
+async def test_replay_async_can_be_cancelled():
     done = Replay()
 
     async def cancels(action, observation):

@@ -70,20 +70,20 @@ SEEN: list = []
 # Construction
 
 
-def test_rubric_itself_cannot_be_made():
+def test_rubric_can_not_be_instantiated():
     with pytest.raises(TypeError, match=r"Rubric can't be .*: implement forward") as caught:
         Rubric()
     assert isinstance(caught.value, RubricDefinitionError)
 
 
-def test_trajectory_rubric_itself_cannot_be_made():
+def test_trajectory_rubric_can_not_be_instantiated():
     with pytest.raises(TypeError, match="compute_step_rewards and score_trajectory"):
         TrajectoryRubric()
     with pytest.raises(TypeError, match="score_trajectory"):
         ExponentialDiscountingTrajectoryRubric()
 
 
-def test_subclass_without_forward_cannot_be_made():
+def test_rubric_subclass_without_forward_can_not_be_instantiated():
     class Empty(Rubric):
         pass
 
@@ -91,7 +91,7 @@ def test_subclass_without_forward_cannot_be_made():
         Empty()
 
 
-def test_forgotten_super_init_without_children_is_named():
+def test_rubric_without_super_init_and_children_is_an_error():
     class Forgetful(Rubric):
         def __init__(self):
             self.threshold = 3
@@ -103,7 +103,7 @@ def test_forgotten_super_init_without_children_is_named():
         Forgetful()
 
 
-def test_forgotten_super_init_with_children_is_named():
+def test_rubric_without_super_init_with_children_is_an_error():
     class Forgetful(Rubric):
         def __init__(self):
             self.child = Fixed()
@@ -115,7 +115,7 @@ def test_forgotten_super_init_with_children_is_named():
         Forgetful()
 
 
-def test_forgotten_super_init_of_a_trajectory_rubric_is_named():
+def test_trajectory_rubric_without_super_init_is_an_error():
     class Forgetful(Won):
         def __init__(self):
             self.bonus = 1
@@ -124,7 +124,7 @@ def test_forgotten_super_init_of_a_trajectory_rubric_is_named():
         Forgetful()
 
 
-def test_using_a_rubric_before_super_init_names_the_class():
+def test_rubric_used_before_super_init_names_the_class():
     class Late(Rubric):
         def __init__(self):
             self.register_forward_hook(print)
@@ -140,11 +140,11 @@ def test_using_a_rubric_before_super_init_names_the_class():
 # Calling
 
 
-def test_leaf_gives_its_score():
+def test_rubric_call_returns_the_score():
     assert Fixed(0.5)("a", "o") == 0.5
 
 
-def test_forward_gets_action_and_observation():
+def test_rubric_forward_gets_action_and_observation():
     class Echo(Rubric):
         def forward(self, action, observation):
             return action - observation
@@ -152,14 +152,14 @@ def test_forward_gets_action_and_observation():
     assert Echo()(3.0, 1.0) == 2.0
 
 
-def test_last_score_is_none_until_called():
+def test_rubric_last_score_is_none_before_the_first_call():
     rubric = Fixed(0.25)
     assert rubric.last_score is None
     rubric(None, None)
     assert rubric.last_score == 0.25
 
 
-def test_last_score_is_that_of_the_latest_call_in_the_whole_tree():
+def test_rubric_last_score_is_that_of_the_latest_call_in_the_whole_tree():
     rubric = Mean(0.0, 1.0)
     rubric(None, None)
     assert rubric.last_score == 0.5
@@ -172,7 +172,7 @@ def test_last_score_is_that_of_the_latest_call_in_the_whole_tree():
 # Assigning children
 
 
-def test_assigned_rubrics_are_children_in_order():
+def test_rubric_setattr_registers_children_in_order():
     rubric = Fixed()
     rubric.second = Fixed()
     rubric.first = Fixed()
@@ -180,7 +180,7 @@ def test_assigned_rubrics_are_children_in_order():
     assert list(rubric.children()) == [rubric.second, rubric.first]
 
 
-def test_class_instead_of_instance_is_refused():
+def test_rubric_setattr_rejects_a_class():
     rubric = Fixed()
     with pytest.raises(
         RubricDefinitionError,
@@ -192,14 +192,14 @@ def test_class_instead_of_instance_is_refused():
 @pytest.mark.parametrize(
     "name", ["forward", "score", "children", "last_score", "_children", "reset", "_log", "__call__"]
 )
-def test_child_named_like_a_part_of_rubric_is_refused(name):
+def test_rubric_setattr_rejects_a_child_named_like_an_attribute(name):
     rubric = Fixed()
     with pytest.raises(RubricDefinitionError, match="would hide an attribute"):
         setattr(rubric, name, Fixed())
     assert list(rubric.children()) == []
 
 
-def test_child_is_not_overwritten_by_something_else():
+def test_rubric_setattr_does_not_replace_a_child_by_another_value():
     rubric = Fixed()
     rubric.child = child = Fixed()
     with pytest.raises(RubricDefinitionError, match="assign a rubric, or None"):
@@ -208,7 +208,7 @@ def test_child_is_not_overwritten_by_something_else():
     assert list(rubric.children()) == [child]
 
 
-def test_plain_attributes_are_no_children():
+def test_rubric_setattr_of_other_values_registers_no_children():
     rubric = Fixed()
     rubric.text, rubric.nothing = "x", None
     assert list(rubric.children()) == []
@@ -217,7 +217,7 @@ def test_plain_attributes_are_no_children():
 # Hooks
 
 
-def test_hook_that_is_not_callable_is_refused():
+def test_register_forward_hook_rejects_what_is_not_callable():
     with pytest.raises(RubricError, match="a hook must be a function, got int"):
         Fixed().register_forward_hook(3)
     with pytest.raises(RubricError, match="a hook must be a function, got str"):
@@ -235,7 +235,7 @@ def test_reset_reaches_every_rubric_once():
 
 @pytest.mark.parametrize("with_super", [False, True])
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_children_are_reset_once_however_the_parent_is_written(with_super, by_hand):
+def test_reset_reaches_children_once_however_the_parent_is_written(with_super, by_hand):
     class Parent(Rubric):
         def __init__(self):
             super().__init__()
@@ -259,13 +259,13 @@ def test_children_are_reset_once_however_the_parent_is_written(with_super, by_ha
     assert (parent.resets, parent.child.resets) == (2, 2)
 
 
-def test_inherited_resets_each_run_once():
+def test_reset_runs_each_inherited_reset_once():
     rubric = CountingWithSuper()
     rubric.reset()
     assert rubric.resets == 1
 
 
-def test_every_pass_resets_again():
+def test_reset_runs_in_every_pass():
     rubric = Sequential(Counting())
     for _ in range(3):
         rubric.reset()
@@ -311,7 +311,7 @@ def copies(rubric):
     return [copy.deepcopy(rubric), pickle.loads(pickle.dumps(rubric))]
 
 
-def test_copies_evaluate_alike_and_stand_alone():
+def test_rubric_copies_evaluate_alike_and_are_independent():
     rubric = WeightedSum([Mean(0.0, 1.0), Gate(Fixed(0.5), threshold=0.5)], [2.0, -1.0])
     for other in copies(rubric):
         assert other(None, None) == 0.5
@@ -325,7 +325,7 @@ def test_copies_evaluate_alike_and_stand_alone():
         assert rubric.weights == [2.0, -1.0]
 
 
-def test_copies_of_collections_are_collections():
+def test_rubric_copies_of_collections_are_collections():
     rubric = RubricDict({"a": Fixed(0.1), "b": RubricList([Fixed(0.2), Fixed(0.3)])})
     for other in copies(rubric):
         assert list(other) == ["a", "b"]
@@ -334,7 +334,7 @@ def test_copies_of_collections_are_collections():
         assert len(rubric["b"]) == 2
 
 
-def test_copies_keep_shared_children_shared():
+def test_rubric_copies_keep_shared_children_shared():
     shared = Fixed()
     rubric = Sequential(Gate(shared), shared)
     for other in copies(rubric):
@@ -342,7 +342,7 @@ def test_copies_keep_shared_children_shared():
         assert len(list(other.rubrics())) == 2
 
 
-def test_copies_keep_hooks():
+def test_rubric_copies_keep_hooks():
     rubric = Sequential(Fixed(0.5))
     rubric.rubric_0.register_forward_hook(collect)
     for other in copies(rubric):
@@ -351,7 +351,7 @@ def test_copies_keep_hooks():
         assert SEEN == [("Fixed", 0.5)]
 
 
-def test_copies_still_notice_changes_below():
+def test_rubric_copies_notice_changes_below():
     for other in copies(Sequential(Gate(Fixed(1.0)))):
         assert other(None, None) == 1.0
         seen = []
@@ -362,7 +362,7 @@ def test_copies_still_notice_changes_below():
         assert other(None, None) == 0.0
 
 
-def test_copies_of_an_episode_go_on_by_themselves():
+def test_rubric_copies_of_an_episode_continue_independently():
     rubric = Won(gamma=0.5)
     rubric("a", {"done": False})
     for other in copies(rubric):
@@ -371,7 +371,7 @@ def test_copies_of_an_episode_go_on_by_themselves():
         assert len(rubric.trajectory) == 1
 
 
-def test_copies_keep_equal_steps_apart():
+def test_rubric_copies_keep_equal_steps_apart():
     rubric, nothing = Won(gamma=0.5), {"done": False, "won": True}
     rubric("a", nothing)
     rubric("a", nothing)
@@ -380,7 +380,7 @@ def test_copies_keep_equal_steps_apart():
         assert other.compute_step_rewards() == [0.5, 1.0]
 
 
-def test_a_parent_that_hooks_its_child_can_be_copied():
+def test_rubric_that_hooks_its_child_can_be_copied():
     class Watching(Rubric):
         def __init__(self):
             super().__init__()
@@ -406,13 +406,13 @@ def half(action, observation):
     return 0.5
 
 
-def test_functions_can_be_copied():
+def test_function_rubric_can_be_copied():
     for other in copies(Sequential(half, WeightedSum([half], [3.0]))):
         assert other(None, None) == 1.5
         assert repr(other.rubric_0) == "half()"
 
 
-def test_copy_inside_of_an_evaluation_is_a_rubric_of_its_own():
+def test_rubric_copied_during_an_evaluation_is_independent():
     class Parent(Rubric):
         def __init__(self):
             super().__init__()
@@ -431,7 +431,7 @@ def test_copy_inside_of_an_evaluation_is_a_rubric_of_its_own():
 # Import
 
 
-def test_import_of_the_room_is_light():
+def test_rubrics_import_is_light():
     code = (
         "import sys, guerdon.rubrics as r; r.Rubric, r.Guarded;"
         "heavy = {'numpy', 'pydantic', 'starlette', 'uvicorn', 'torch', 'jsonschema'};"
@@ -443,7 +443,7 @@ def test_import_of_the_room_is_light():
     assert done.stdout.strip() == "[]"
 
 
-def test_repr_draws_the_tree():
+def test_rubric_repr_draws_the_tree():
     rubric = WeightedSum([Fixed(0.5), Gate(Fixed(1.0), threshold=0.5)], [2, -1])
     assert repr(rubric) == (
         "WeightedSum()\n"

@@ -79,7 +79,7 @@ def short(longest):
 # state_dict
 
 
-def test_state_is_the_public_configuration_of_the_whole_tree():
+def test_state_dict_is_the_public_configuration_of_the_whole_tree():
     expected = {
         "rubric_0.threshold": 0.5,
         **{f"rubric_0.rubric.{k}": v for k, v in short(7).items()},
@@ -96,20 +96,20 @@ def test_state_is_the_public_configuration_of_the_whole_tree():
     assert tree().state_dict() == expected
 
 
-def test_state_holds_no_scores_and_no_episode():
+def test_state_dict_contains_no_scores_and_no_episode():
     rubric = Sequential(Won())
     before = rubric.state_dict()
     rubric("x", {"done": True})
     assert rubric.state_dict() == before
 
 
-def test_state_is_a_copy():
+def test_state_dict_is_a_copy():
     rubric = Short(words=["x"])
     rubric.state_dict()["words"].append("y")
     assert rubric.words == ["x"]
 
 
-def test_values_that_json_cannot_hold_are_left_out():
+def test_state_dict_leaves_out_what_json_can_not_represent():
     rubric = Short()
     rubric.infinite, rubric.places, rubric.keyed = float("inf"), {1, 2}, {1: 2}
     assert set(rubric.state_dict()) == {"longest", "words", "note"}
@@ -118,7 +118,7 @@ def test_values_that_json_cannot_hold_are_left_out():
 # load_state_dict
 
 
-def test_state_makes_another_tree_alike():
+def test_load_state_dict_makes_another_tree_equal():
     rubric, other = tree(), tree()
     other.rubric_0.threshold = 0.1
     other.rubric_0.rubric.longest = 1
@@ -131,7 +131,7 @@ def test_state_makes_another_tree_alike():
     assert other.fingerprint() == rubric.fingerprint()
 
 
-def test_tuples_come_back_as_tuples():
+def test_load_state_dict_restores_tuples():
     rubric = Short(words=("x", "y"))
     rubric.load_state_dict(json.loads(json.dumps(rubric.state_dict())))
     assert rubric.words == ("x", "y")
@@ -140,14 +140,14 @@ def test_tuples_come_back_as_tuples():
     assert rubric.words == ["z"]
 
 
-def test_loaded_values_are_copies():
+def test_load_state_dict_copies_values():
     rubric, words = Short(words=["x"]), ["y"]
     rubric.load_state_dict({**short(5), "words": words})
     words.append("z")
     assert rubric.words == ["y"]
 
 
-def test_loaded_state_is_evaluated():
+def test_load_state_dict_takes_effect_in_evaluation():
     rubric = WeightedSum([Strict(1.0), Gate(Strict(0.5), threshold=1.0)], [1.0, 1.0])
     assert rubric(None, None) == 1.0
     state = rubric.state_dict()
@@ -157,7 +157,7 @@ def test_loaded_state_is_evaluated():
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_missing_and_unexpected_keys_are_named(strict):
+def test_load_state_dict_names_missing_and_unexpected_keys(strict):
     rubric = Gate(Short())
     state = rubric.state_dict()
     del state["rubric.longest"]
@@ -194,7 +194,7 @@ def test_missing_and_unexpected_keys_are_named(strict):
     ],
 )
 @pytest.mark.parametrize("strict", [True, False])
-def test_refused_state_changes_nothing(key, value, strict):
+def test_load_state_dict_rejected_state_changes_nothing(key, value, strict):
     rubric = tree()
     before = rubric.state_dict()
     state = {name: old * 2 if type(old) is int else old for name, old in before.items()}
@@ -205,12 +205,12 @@ def test_refused_state_changes_nothing(key, value, strict):
 
 
 @pytest.mark.parametrize("state", [None, [("threshold", 1.0)], "threshold"])
-def test_state_that_is_no_mapping_is_refused(state):
+def test_load_state_dict_rejects_what_is_not_a_mapping(state):
     with pytest.raises(StateError, match="a state must be a mapping"):
         Gate(Short()).load_state_dict(state)
 
 
-def test_state_of_a_rubric_that_writes_its_own():
+def test_state_dict_may_be_overridden():
     class Own(Rubric):
         def __init__(self, table):
             super().__init__()
@@ -246,7 +246,7 @@ trees = st.recursive(
 
 @settings(max_examples=40, deadline=None)
 @given(trees, st.randoms(use_true_random=False))
-def test_states_go_around(rubric, random):
+def test_state_dict_can_be_loaded_again(rubric, random):
     state = rubric.state_dict()
     for node in (rubric, *rubric.rubrics()):
         if isinstance(node, Strict):
@@ -279,7 +279,7 @@ def test_fingerprint_does_not_change_by_use():
     assert rubric.fingerprint() == before
 
 
-def test_fingerprint_tells_configurations_apart():
+def test_fingerprint_distinguishes_configurations():
     a, b = Short(), Strict()
     rubrics = [
         Sequential(a, b),
@@ -384,7 +384,7 @@ def decorated(limit):
         "partial", "partial of closure", "object", "method", "decorated",
     ],
 )  # fmt: skip
-def test_fingerprint_changes_with_what_the_code_was_given(make):
+def test_fingerprint_changes_with_the_values_in_a_function(make):
     one, same, other = (Sequential(make(limit)).fingerprint() for limit in (1.0, 1.0, 2.0))
     assert one == same
     assert one != other
@@ -452,7 +452,7 @@ def test_fingerprint_is_the_same_in_every_process(tmp_path: pathlib.Path):
     assert run(tmp_path / "reward.py", "4", body="0.5") != first
 
 
-def test_fingerprint_is_stable_without_source_too(tmp_path: pathlib.Path):
+def test_fingerprint_is_stable_without_source(tmp_path: pathlib.Path):
     first = run(tmp_path / "reward.py", "1", unwritten=True)
     assert run(tmp_path / "reward.py", "2", unwritten=True) == first
     assert run(tmp_path / "reward.py", "2", body="0.5", unwritten=True) != first
@@ -461,8 +461,8 @@ def test_fingerprint_is_stable_without_source_too(tmp_path: pathlib.Path):
 # What a fingerprint can take -------------------------------------------------------------------
 
 
-class Holds(Rubric):
-    """Holds anything."""
+class Contains(Rubric):
+    """Contains anything."""
 
     def __init__(self, thing):
         super().__init__()
@@ -472,36 +472,36 @@ class Holds(Rubric):
         return 1.0
 
 
-def test_fingerprint_takes_methods_from_c_and_what_holds_itself():
-    assert Holds(str.lower).fingerprint() != Holds(str.upper).fingerprint()
-    assert Holds("a".startswith).fingerprint() != Holds("b".startswith).fingerprint()
+def test_fingerprint_accepts_methods_from_c_and_objects_that_contain_themselves():
+    assert Contains(str.lower).fingerprint() != Contains(str.upper).fingerprint()
+    assert Contains("a".startswith).fingerprint() != Contains("b".startswith).fingerprint()
     itself = [{1}]
     itself.append(itself)
-    assert Holds(itself).fingerprint() == Holds(itself).fingerprint()
+    assert Contains(itself).fingerprint() == Contains(itself).fingerprint()
 
 
-def test_fingerprint_reads_what_comes_again_once():
+def test_fingerprint_reads_a_repeated_object_once():
     thing = [{1}]
     for _ in range(60):
         thing = [thing, thing]
-    assert Holds(thing).fingerprint() == Holds(thing).fingerprint()
+    assert Contains(thing).fingerprint() == Contains(thing).fingerprint()
 
 
-def test_fingerprint_of_what_is_nested_too_deep_is_an_error():
+def test_fingerprint_of_too_deeply_nested_attributes_is_an_error():
     thing = [{1}]
     for _ in range(2000):
         thing = [thing]
     with pytest.raises(RubricError, match="nested more than 100 levels deep"):
-        Holds(thing).fingerprint()
+        Contains(thing).fingerprint()
 
 
 def test_fingerprint_of_a_logger_is_that_of_its_name():
     logger = logging.getLogger("guerdon.tests.one")
-    before = Holds(logger).fingerprint()
+    before = Contains(logger).fingerprint()
     logging.getLogger("guerdon.tests.two").isEnabledFor(10)
     logger.isEnabledFor(10)
-    assert Holds(logger).fingerprint() == before
-    assert Holds(logging.getLogger("guerdon.tests.two")).fingerprint() != before
+    assert Contains(logger).fingerprint() == before
+    assert Contains(logging.getLogger("guerdon.tests.two")).fingerprint() != before
 
 
 def test_fingerprint_changes_with_a_helper_of_the_same_file(tmp_path):

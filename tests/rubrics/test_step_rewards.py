@@ -18,7 +18,7 @@ from guerdon.rubrics import (
 
 
 class Final(ExponentialDiscountingTrajectoryRubric):
-    """The observation says how it ended."""
+    """The observation contains how it ended."""
 
     def __init__(self, gamma=0.5, **kwargs):
         super().__init__(gamma=gamma, **kwargs)
@@ -54,28 +54,28 @@ def play(rubric, actions, final=1.0, **more):
 # Containers
 
 
-def test_weighted_sum_weighs_its_childrens_rewards():
+def test_compute_step_rewards_of_weighted_sum_weighs_those_of_its_children():
     rubric = WeightedSum([Final(0.5), Final(0.0), Step()], [4.0, -1.0, 10.0])
     assert play(rubric, [0.5, 0.25, 0.0]) == [1.0 + 5.0, 2.0 + 2.5, 4.0 - 1.0]
 
 
-def test_weights_are_those_at_the_time_of_asking():
+def test_compute_step_rewards_of_weighted_sum_uses_the_present_weights():
     rubric = WeightedSum([Final(0.5), Step()], [1.0, 1.0])
     play(rubric, [0.0, 1.0])
     rubric.weights = [2.0, 0.0]
     assert rubric.compute_step_rewards() == [1.0, 2.0]
 
 
-def test_sequential_takes_its_last_childs():
+def test_compute_step_rewards_of_sequential_are_those_of_its_last_child():
     assert play(Sequential(Step(), Final(0.5)), [1.0, 1.0, 1.0]) == [0.25, 0.5, 1.0]
     assert play(Sequential(Final(0.5), Step()), [0.25, 0.5, 0.75]) == [0.25, 0.5, 0.75]
 
 
-def test_sequential_takes_its_last_childs_on_steps_where_it_stopped_too():
+def test_compute_step_rewards_of_sequential_are_those_of_its_last_child_also_where_it_stopped():
     assert play(Sequential(Step(), Final(0.5)), [0.0, 1.0, 0.0]) == [0.25, 0.5, 1.0]
 
 
-def test_per_step_child_that_was_not_reached_gives_zero():
+def test_compute_step_rewards_of_a_child_that_was_not_reached_are_zero():
     rubric = Sequential(Step(), WeightedSum([Final(0.5), Step()], [0.0, 1.0]))
     assert play(rubric, [0.5, 0.0, 0.25]) == [0.5, 0.0, 0.25]
 
@@ -83,23 +83,25 @@ def test_per_step_child_that_was_not_reached_gives_zero():
 @pytest.mark.parametrize(
     ("threshold", "expected"), [(0.75, [0.1875, 0.375, 0.75]), (0.76, [0.0, 0.0, 0.0])]
 )
-def test_gate_passes_its_childs_where_the_final_score_clears_it(threshold, expected):
+def test_compute_step_rewards_of_gate_are_those_of_its_child_if_the_final_score_passes(
+    threshold, expected
+):
     rubric = Gate(Final(0.5), threshold=threshold)
     assert play(rubric, [0.0] * 3, final=0.75) == expected
 
 
-def test_gate_judges_by_the_final_score_not_by_the_steps():
+def test_compute_step_rewards_of_gate_depend_on_the_final_score_not_on_the_steps():
     rubric = Gate(WeightedSum([Final(0.0), Step()], [1.0, 1.0]), threshold=1.0)
     assert play(rubric, [0.5, 0.25, 0.5], final=0.5) == [0.5, 0.25, 1.0]
     assert play(rubric, [2.0, 2.0, 0.25], final=0.5) == [0.0, 0.0, 0.0]
 
 
-def test_guarded_hands_on_its_childs():
+def test_compute_step_rewards_of_guarded_are_those_of_its_child():
     assert play(Guarded(Final(0.5), timeout=5), [0.0, 0.0]) == [0.5, 1.0]
     assert play(Guarded(WeightedSum([Final(0.5)], [2.0])), [0.0, 0.0]) == [1.0, 2.0]
 
 
-def test_deep_trees_compose():
+def test_compute_step_rewards_of_deep_trees():
     rubric = Sequential(
         Gate(Step(), threshold=0.0),
         WeightedSum([Gate(Final(0.5), threshold=0.5), Sequential(Step(), Step())], [1.0, 2.0]),
@@ -108,7 +110,7 @@ def test_deep_trees_compose():
     assert play(rubric, [0.25, 0.5], final=0.25) == [0.5, 1.0]
 
 
-def test_full_trajectories_are_scored_once_in_a_tree():
+def test_score_trajectory_is_called_once_per_episode_in_a_tree():
     rubric = Sequential(Step(), WeightedSum([Gate(Final(), threshold=0.0)], [1.0]))
     play(rubric, [1.0, 1.0, 1.0])
     for _ in range(3):
@@ -116,7 +118,7 @@ def test_full_trajectories_are_scored_once_in_a_tree():
     assert rubric.get_rubric("rubric_1.rubric_0.rubric").scored == 1
 
 
-def test_trajectory_is_scored_once_though_the_last_step_was_stopped():
+def test_score_trajectory_is_called_once_if_the_last_step_was_stopped():
     rubric = Sequential(Step(), Final())
     play(rubric, [1.0, 0.0])
     rubric.compute_step_rewards()
@@ -124,7 +126,7 @@ def test_trajectory_is_scored_once_though_the_last_step_was_stopped():
 
 
 @pytest.mark.anyio
-async def test_async_trees_compose_alike():
+async def test_compute_step_rewards_of_async_trees():
     for how in ("call", "evaluate"):
         rubric = Sequential(AsyncStep(), WeightedSum([Final(0.5), AsyncStep(), Step()], [1, 2, 1]))
         for step, action in enumerate([1.0, 0.0, 0.5]):
@@ -136,13 +138,13 @@ async def test_async_trees_compose_alike():
         assert rubric.compute_step_rewards() == [3.25, 0.5, 2.5]
 
 
-def test_no_steps_no_rewards():
+def test_compute_step_rewards_of_no_steps_is_empty():
     assert Sequential(Final()).compute_step_rewards() == []
     assert WeightedSum([Final(), Step()], [1, 1]).compute_step_rewards() == []
     assert Gate(Final()).compute_step_rewards() == []
 
 
-def test_reset_forgets_the_rewards():
+def test_compute_step_rewards_after_reset_is_empty():
     rubric = WeightedSum([Final(), Step()], [1, 1])
     play(rubric, [1.0, 1.0])
     rubric.reset()
@@ -150,12 +152,12 @@ def test_reset_forgets_the_rewards():
     assert play(rubric, [0.5]) == [1.5]
 
 
-def test_tree_without_trajectory_rubrics_has_no_step_rewards():
+def test_compute_step_rewards_without_trajectory_rubrics_is_an_error():
     with pytest.raises(TrajectoryError, match="Sequential contains no trajectory rubric"):
         Sequential(Step()).compute_step_rewards()
 
 
-def test_children_can_be_asked_as_well():
+def test_compute_step_rewards_of_children():
     rubric = WeightedSum([Final(0.5), Gate(Final(0.0))], [1.0, 1.0])
     play(rubric, [0.0, 0.0])
     assert rubric.rubric_0.compute_step_rewards() == [0.5, 1.0]
@@ -178,19 +180,19 @@ class ByTask(Rubric):
 
 
 @pytest.mark.parametrize("wrap", [lambda r: r, lambda r: Sequential(r), lambda r: Guarded(r)])
-def test_dispatcher_takes_at_each_step_the_child_that_was_called(wrap):
+def test_compute_step_rewards_of_a_dispatcher_are_those_of_the_called_child(wrap):
     rubric = wrap(ByTask(a=Final(0.5), b=Final(0.0), c=Step()))
     assert play(rubric, [0.25] * 5, tasks=["a", "b", "c", "a", "b"]) == [0.5, 0.0, 0.25, 1.0, 1.0]
 
 
-def test_dict_itself_takes_the_child_that_was_called_and_zero_where_none_was():
+def test_compute_step_rewards_of_rubric_dict_are_zero_where_no_child_was_called():
     rubric = ByTask(a=Final(0.5), b=Step())
     play(rubric, [0.25] * 4, tasks=["a", "", "b", "a"])
     assert rubric.tasks.compute_step_rewards() == [0.5, 0.0, 0.25, 1.0]
     assert rubric.compute_step_rewards() == [0.5, 0.0, 0.25, 1.0]
 
 
-def test_dict_with_several_called_at_a_step_is_an_error_on_the_dict():
+def test_compute_step_rewards_of_rubric_dict_with_several_calls_at_a_step_is_an_error():
     rubric = ByTask(a=Final(0.5), b=Final(0.5))
     for step, tasks in enumerate(["a", "ab", "b"]):
         rubric(0.0, {"done": step == 2, "final": 1.0, "tasks": tasks})
@@ -198,7 +200,7 @@ def test_dict_with_several_called_at_a_step_is_an_error_on_the_dict():
         rubric.tasks.compute_step_rewards()
 
 
-def test_parent_that_mixes_several_of_a_dict_has_no_step_rewards_of_its_own():
+def test_compute_step_rewards_of_a_parent_that_mixes_several_of_a_dict_is_an_error():
     class Mixes(Rubric):
         def __init__(self):
             super().__init__()
@@ -216,13 +218,13 @@ def test_parent_that_mixes_several_of_a_dict_has_no_step_rewards_of_its_own():
         rubric.parts.compute_step_rewards()
 
 
-def test_children_nested_in_a_dict_count_as_called():
+def test_compute_step_rewards_count_children_nested_in_a_dict():
     rubric = ByTask(a=Sequential(Step(), Final(0.5)), b=WeightedSum([Final(0.5), Step()], [1, 1]))
     assert play(rubric, [1.0, 0.5, 0.0], tasks="aba") == [0.5, 1.5, 1.0]
 
 
 @pytest.mark.anyio
-async def test_async_children_of_a_dispatcher():
+async def test_compute_step_rewards_of_async_children_of_a_dispatcher():
     class AsyncFinal(Final):
         async def score_trajectory(self, trajectory):
             return trajectory[-1][1]["final"]
@@ -241,10 +243,10 @@ async def test_async_children_of_a_dispatcher():
     assert rubric.compute_step_rewards() == [0.5, 0.25, 1.0]
 
 
-# Parents written by hand
+# Hand-written parents
 
 
-def test_parent_that_hands_on_a_score_takes_that_childs_rewards():
+def test_compute_step_rewards_of_a_parent_that_returns_a_score_unchanged_are_that_childs():
     class Hands(Rubric):
         def __init__(self):
             super().__init__()
@@ -259,7 +261,7 @@ def test_parent_that_hands_on_a_score_takes_that_childs_rewards():
     assert play(WeightedSum([Hands()], [2.0]), [0.25, 0.5]) == [1.0, 2.0]
 
 
-def test_parent_that_mixes_gives_the_scores_that_it_gave():
+def test_compute_step_rewards_of_a_parent_that_mixes_are_its_scores():
     class Mixes(Rubric):
         def __init__(self):
             super().__init__()
@@ -273,7 +275,7 @@ def test_parent_that_mixes_gives_the_scores_that_it_gave():
     assert play(WeightedSum([Mixes(), Final(1.0)], [2.0, 1.0]), [0.25, 0.5]) == [1.25, 3.5]
 
 
-def test_parent_that_makes_a_verdict_gives_the_scores_that_it_gave():
+def test_compute_step_rewards_of_a_parent_that_compares_are_its_scores():
     """The verdict may be the very float object of the child: constants of a module are one."""
 
     class Won(ExponentialDiscountingTrajectoryRubric):
@@ -294,7 +296,7 @@ def test_parent_that_makes_a_verdict_gives_the_scores_that_it_gave():
     assert play(Verdict(), [0.0, 0.0]) == [0.0, 1.0]
 
 
-def test_parent_with_a_list_hands_on_what_it_chose():
+def test_compute_step_rewards_of_a_parent_with_a_list_are_those_of_its_choice():
     class Chooses(Rubric):
         def __init__(self):
             super().__init__()
@@ -307,7 +309,7 @@ def test_parent_with_a_list_hands_on_what_it_chose():
     assert play(rubric, [0.0] * 3, part=[0, 1, 0]) == [0.25, 0.0, 1.0]
 
 
-def test_parent_with_its_own_step_rewards_is_asked():
+def test_compute_step_rewards_may_be_overridden_in_a_parent():
     class Own(Rubric):
         def __init__(self, *rewards):
             super().__init__()
@@ -327,7 +329,7 @@ def test_parent_with_its_own_step_rewards_is_asked():
         play(WeightedSum([Own(1.0, float("nan"))], [10.0]), [0.0, 0.0])
 
 
-def test_trajectory_rubric_that_gives_too_few_is_an_error():
+def test_compute_step_rewards_with_too_few_rewards_is_an_error():
     class Short(TrajectoryRubric):
         def score_trajectory(self, trajectory):
             return 1.0
@@ -348,7 +350,7 @@ def failing(action, observation):
     return action
 
 
-def test_step_that_failed_has_no_reward_and_is_named():
+def test_compute_step_rewards_of_a_failed_step_is_an_error_that_names_it():
     rubric = WeightedSum([Final(0.5), failing], [1, 1])
     rubric(1.0, {"done": False})
     with pytest.raises(OSError, match="down"):
@@ -364,7 +366,7 @@ def test_step_that_failed_has_no_reward_and_is_named():
 
 
 @pytest.mark.anyio
-async def test_failed_step_of_an_async_tree_is_named():
+async def test_compute_step_rewards_of_a_failed_step_of_an_async_tree_is_an_error():
     async def fails(action, observation):
         await anyio.lowlevel.checkpoint()
         return failing(action, observation)
@@ -377,12 +379,12 @@ async def test_failed_step_of_an_async_tree_is_named():
         rubric.compute_step_rewards()
 
 
-def test_failure_that_a_guard_covers_has_the_guards_reward():
+def test_compute_step_rewards_of_a_failure_handled_by_a_guard_are_the_guards():
     rubric = WeightedSum([Final(0.5), Guarded(failing, on_error="zero")], [1, 1])
     assert play(rubric, [1.0, -1.0, 1.0]) == [1.25, 0.5, 2.0]
 
 
-def test_failure_in_front_of_a_trajectory_rubric_does_not_hide_its_rewards():
+def test_compute_step_rewards_are_known_if_a_sibling_before_failed():
     rubric = Sequential(failing, Final(0.5))
     with pytest.raises(OSError, match="down"):
         rubric(-1.0, {"done": False})

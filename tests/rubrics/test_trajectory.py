@@ -49,12 +49,12 @@ def play(rubric, actions, done=True):
 # Scores
 
 
-def test_intermediate_reward_until_done_then_the_final_score():
+def test_trajectory_rubric_returns_the_intermediate_reward_until_done_then_the_final_score():
     assert play(Final(), [0.1, 0.2, 0.75]) == [0.0, 0.0, 0.75]
     assert play(Final(intermediate_reward=-0.25), [0.1, 0.2, 0.75]) == [-0.25, -0.25, 0.75]
 
 
-def test_observation_may_be_a_mapping_or_say_nothing():
+def test_trajectory_rubric_observation_may_be_a_mapping_or_have_no_done():
     rubric = Final()
     assert rubric(0.5, {"done": False}) == 0.0
     assert rubric(0.5, {}) == 0.0
@@ -74,14 +74,14 @@ def test_trajectory_is_a_copy_of_the_steps():
     assert len(rubric.trajectory) == 2
 
 
-def test_equal_steps_are_each_recorded():
+def test_trajectory_records_equal_steps_separately():
     rubric, observation = Final(), SimpleNamespace(done=False)
     for _ in range(3):
         rubric(1.0, observation)
     assert len(rubric.trajectory) == 3
 
 
-def test_full_trajectory_is_scored_once_however_often_it_is_looked_at():
+def test_score_trajectory_is_called_once_however_often_it_is_needed():
     rubric = Final()
     play(rubric, [0.0, 1.0])
     assert rubric.scored == 1
@@ -94,7 +94,7 @@ def test_full_trajectory_is_scored_once_however_often_it_is_looked_at():
     assert rubric.scored == 2
 
 
-def test_author_who_scores_the_copy_is_served_from_the_same_score():
+def test_score_trajectory_of_the_copy_uses_the_same_score():
     class Equal(TrajectoryRubric):
         scored = 0
 
@@ -113,21 +113,21 @@ def test_author_who_scores_the_copy_is_served_from_the_same_score():
     assert rubric.scored == 1
 
 
-def test_another_trajectory_is_scored_afresh():
+def test_score_trajectory_of_another_trajectory_is_computed_anew():
     rubric = Final()
     play(rubric, [0.0, 1.0])
     assert rubric.score_trajectory([(0.25, None)]) == 0.25
     assert rubric.compute_step_rewards() == [0.5, 1.0]
 
 
-def test_next_step_is_scored_afresh():
+def test_score_trajectory_is_computed_anew_after_the_next_step():
     rubric = Final(gamma=1.0)
     play(rubric, [0.0, 1.0])
     play(rubric, [0.5])
     assert rubric.compute_step_rewards() == [0.5, 0.5, 0.5]
 
 
-def test_final_score_above_is_extended():
+def test_score_trajectory_may_extend_super():
     class Half(Final):
         def score_trajectory(self, trajectory):
             return super().score_trajectory(trajectory) / 2
@@ -138,7 +138,7 @@ def test_final_score_above_is_extended():
     assert rubric.scored == 1
 
 
-def test_reset_starts_the_next_episode():
+def test_trajectory_rubric_reset_starts_the_next_episode():
     rubric = Final()
     play(rubric, [0.0, 1.0])
     rubric.reset()
@@ -146,7 +146,7 @@ def test_reset_starts_the_next_episode():
     assert rubric.compute_step_rewards() == []
 
 
-def test_own_reset_without_super_starts_the_next_episode_too():
+def test_trajectory_rubric_reset_without_super_starts_the_next_episode():
     class Own(Final):
         def reset(self):
             self.scored = 0
@@ -157,7 +157,7 @@ def test_own_reset_without_super_starts_the_next_episode_too():
     assert (rubric.trajectory, rubric.scored) == ([], 0)
 
 
-def test_own_reset_as_in_openenv_works():
+def test_trajectory_rubric_reset_as_in_openenv_works():
     class Own(Final):
         def reset(self):
             self._trajectory = []
@@ -169,7 +169,7 @@ def test_own_reset_as_in_openenv_works():
     assert rubric.compute_step_rewards() == [0.5]
 
 
-def test_bad_final_score_is_an_error_with_the_path():
+def test_score_trajectory_with_an_invalid_score_is_an_error_with_the_path():
     with pytest.raises(InvalidScoreError, match=r"^rubric 'rubric_0': Final"):
         play(Sequential(Final()), [0.0, None])
 
@@ -178,7 +178,7 @@ def test_bad_final_score_is_an_error_with_the_path():
 
 
 @pytest.mark.anyio
-async def test_async_final_score_is_awaited_once():
+async def test_score_trajectory_that_is_async_is_awaited_once():
     rubric = AsyncFinal(gamma=0.5)
     for action, done in ((0.0, False), (1.0, True)):
         score = await rubric(action, {"done": done})
@@ -188,7 +188,7 @@ async def test_async_final_score_is_awaited_once():
 
 
 @pytest.mark.anyio
-async def test_async_final_score_that_nobody_awaited_is_an_error():
+async def test_score_trajectory_that_is_async_and_was_not_awaited_is_an_error():
     rubric = AsyncFinal()
     await rubric(0.0, {"done": False})
     with pytest.raises(TrajectoryError, match="isn't known: score_trajectory is async"):
@@ -196,7 +196,7 @@ async def test_async_final_score_that_nobody_awaited_is_an_error():
 
 
 @pytest.mark.anyio
-async def test_evaluate_records_steps_too():
+async def test_trajectory_rubric_evaluate_records_steps():
     rubric = WeightedSum([Final(), AsyncFinal()], [1, 1])
     assert await rubric.evaluate(0.0, {"done": False}) == 0.0
     assert await rubric.evaluate(1.0, {"done": True}) == 2.0
@@ -210,24 +210,24 @@ async def test_evaluate_records_steps_too():
 @pytest.mark.parametrize(
     ("gamma", "expected"), [(1.0, [0.5] * 3), (0.0, [0.0, 0.0, 0.5]), (0.5, [0.125, 0.25, 0.5])]
 )
-def test_discounting(gamma, expected):
+def test_discounting_rubric_step_rewards(gamma, expected):
     rubric = Final(gamma=gamma)
     play(rubric, [0.0, 0.0, 0.5])
     assert rubric.compute_step_rewards() == expected
 
 
 @given(st.floats(0, 1), st.floats(-1, 1), st.integers(1, 30))
-def test_discounting_is_its_formula(gamma, final, steps):
+def test_discounting_rubric_matches_its_formula(gamma, final, steps):
     rubric = Final(gamma=gamma)
     play(rubric, [0.0] * (steps - 1) + [final])
     assert rubric.compute_step_rewards() == [final * gamma ** (steps - 1 - t) for t in range(steps)]
 
 
-def test_no_steps_no_rewards():
+def test_discounting_rubric_without_steps_has_no_rewards():
     assert Final().compute_step_rewards() == []
 
 
-def test_gamma_is_point_99_by_default():
+def test_discounting_rubric_gamma_is_point_99_by_default():
     class Default(ExponentialDiscountingTrajectoryRubric):
         def score_trajectory(self, trajectory):
             return 1.0
@@ -236,7 +236,7 @@ def test_gamma_is_point_99_by_default():
 
 
 @pytest.mark.parametrize("gamma", [-0.01, 1.01, float("nan"), None, "0.9", True])
-def test_gamma_outside_of_0_to_1_is_refused(gamma):
+def test_discounting_rubric_rejects_gamma_outside_of_0_to_1(gamma):
     with pytest.raises(InvalidArgumentError, match="`gamma` must be"):
         Final(gamma=gamma)
     rubric = Final(gamma=0.25)
@@ -246,7 +246,7 @@ def test_gamma_outside_of_0_to_1_is_refused(gamma):
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), None, "0", True])
-def test_bad_intermediate_reward_is_refused(reward):
+def test_trajectory_rubric_rejects_a_bad_intermediate_reward(reward):
     with pytest.raises(InvalidArgumentError, match="`intermediate_reward` must be"):
         Final(intermediate_reward=reward)
 
@@ -268,20 +268,20 @@ class Tensor:
         (lambda t: None, lambda t: SimpleNamespace(state=[1, t]), r"observation\.state\[1\]"),
     ],
 )
-def test_tensor_on_a_gpu_is_refused(kind, action, observation, where):
+def test_trajectory_rubric_rejects_a_tensor_on_a_gpu(kind, action, observation, where):
     rubric = Final()
     with pytest.raises(TrajectoryError, match=f"{where} is a tensor on .*tensor.detach.*cpu"):
         rubric(action(Tensor(kind)), observation(Tensor(kind)))
     assert rubric.trajectory == []
 
 
-def test_tensor_on_the_cpu_is_kept():
+def test_trajectory_rubric_keeps_a_tensor_on_the_cpu():
     rubric = Final()
     rubric(Tensor("cpu"), {"pixels": Tensor("cpu")})
     assert len(rubric.trajectory) == 1
 
 
-def test_refused_tensor_names_the_path_and_is_no_score():
+def test_trajectory_rubric_rejected_tensor_names_the_path():
     for rubric, path in (
         (WeightedSum([lambda a, o: 1.0, Gate(Final())], [1, 1]), "rubric_1.rubric"),
         (Sequential(lambda a, o: 0.0, Final()), "rubric_1"),  # seen, though never called
@@ -294,7 +294,7 @@ def test_refused_tensor_names_the_path_and_is_no_score():
         assert "is a tensor on" in score.error
 
 
-def test_an_episode_that_never_ends_is_bounded():
+def test_trajectory_rubric_limits_the_steps_of_an_episode():
     class Bounded(Final):
         max_steps = 3
 
@@ -310,7 +310,7 @@ def test_an_episode_that_never_ends_is_bounded():
 # What sees a step
 
 
-def test_steps_are_seen_while_gates_stop():
+def test_trajectory_rubric_sees_steps_at_which_a_gate_stopped():
     for rubric in (
         Sequential(lambda a, o: float(a > 0), Final()),
         Sequential(Gate(lambda a, o: float(a > 0)), Sequential(Gate(Final(), threshold=0.0))),
@@ -320,7 +320,7 @@ def test_steps_are_seen_while_gates_stop():
         assert [action for action, _ in final.trajectory] == [0.0, 0.5, 0.0, 1.0]
 
 
-def test_steps_on_which_a_sibling_failed_are_seen():
+def test_trajectory_rubric_sees_steps_at_which_a_sibling_failed():
     def fails_first(action, observation):
         if action < 0:
             raise OSError("down")
@@ -333,7 +333,7 @@ def test_steps_on_which_a_sibling_failed_are_seen():
     assert len(rubric[1].trajectory) == 2
 
 
-def test_child_of_a_dict_that_was_not_dispatched_to_sees_nothing():
+def test_trajectory_rubric_in_a_rubric_dict_sees_only_its_steps():
     class ByTask(Rubric):
         def __init__(self):
             super().__init__()
@@ -358,7 +358,7 @@ def test_child_of_a_dict_that_was_not_dispatched_to_sees_nothing():
         lambda t: WeightedSum([Gate(t, threshold=0.0), Sequential(lambda a, o: 0.0, t)], [1, 0]),
     ],
 )
-def test_shared_trajectory_rubric_sees_each_step_once(make):
+def test_trajectory_rubric_that_is_shared_sees_each_step_once(make):
     shared = Final()
     rubric = make(shared)
     play(rubric, [0.0, 0.0, 1.0])
@@ -368,7 +368,7 @@ def test_shared_trajectory_rubric_sees_each_step_once(make):
     assert shared.scored == 1
 
 
-def test_a_rubric_may_be_used_alone_after_a_tree():
+def test_trajectory_rubric_may_be_used_alone_after_a_tree():
     child = Final()
     rubric = Sequential(child)
     play(rubric, [0.0])
@@ -419,7 +419,7 @@ def run(rubric, actions):
 
 
 @pytest.mark.parametrize("wrap", [*WRAPS, "Guarded"])
-def test_intermediate_zero_stops_no_sequential_but_a_final_zero_does(wrap):
+def test_trajectory_rubric_intermediate_zero_does_not_stop_a_sequential_but_a_final_zero_does(wrap):
     from guerdon.rubrics import Guarded
 
     make = WRAPS.get(wrap, lambda t: Guarded(t, timeout=5))
@@ -432,7 +432,7 @@ def test_intermediate_zero_stops_no_sequential_but_a_final_zero_does(wrap):
     assert len(calls) == 4
 
 
-def test_zero_of_a_plain_rubric_stops_while_an_episode_runs():
+def test_sequential_stops_at_the_zero_of_a_plain_rubric_during_an_episode():
     calls = []
     rubric = Sequential(
         Final(), Sequential(Final(), lambda a, o: 0.0), lambda a, o: calls.append(a) or 0.5
@@ -456,7 +456,7 @@ def lambda_rubric(value):
     [lambda a, b: 0.5 * a + 0.5 * b, lambda a, b: max(a, b), lambda a, b: a * b],
     ids=["sum", "max", "product"],
 )
-def test_intermediate_zero_of_a_parent_that_mixes_trajectory_rubrics_stops_nothing(mix):
+def test_sequential_continues_after_an_intermediate_zero_of_a_parent_that_mixes(mix):
     class Mixes(Rubric):
         def __init__(self):
             super().__init__()
@@ -471,7 +471,7 @@ def test_intermediate_zero_of_a_parent_that_mixes_trajectory_rubrics_stops_nothi
     assert len(calls) == 1
 
 
-def test_failure_that_a_policy_turned_into_zero_stops_while_an_episode_runs():
+def test_sequential_stops_at_the_zero_of_a_policy_during_an_episode():
     from guerdon.rubrics import Guarded
 
     class Breaks(Final):

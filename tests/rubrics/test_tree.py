@@ -36,23 +36,23 @@ def names(rubric, prefix=""):
 # Names
 
 
-def test_children_of_sequential_and_weighted_sum_are_numbered():
+def test_named_children_of_sequential_and_weighted_sum_are_numbered():
     for rubric in (Sequential(Fixed(), Fixed()), WeightedSum([Fixed(), Fixed()], [1, 2])):
         assert [name for name, _ in rubric.named_children()] == ["rubric_0", "rubric_1"]
         assert rubric.rubric_1 is list(rubric.children())[1]
 
 
-def test_child_of_gate_and_guarded_is_rubric():
+def test_named_children_of_gate_and_guarded_are_called_rubric():
     for rubric in (Gate(Fixed()), Guarded(Fixed())):
         assert [name for name, _ in rubric.named_children()] == ["rubric"]
 
 
-def test_children_of_collections_have_their_places_and_keys():
+def test_named_children_of_collections_have_their_places_and_keys():
     assert names(RubricList([Fixed(), Fixed()])) == ["rubric_0", "rubric_1"]
     assert names(RubricDict({"pong": Fixed(), "go": Fixed()})) == ["pong", "go"]
 
 
-def test_descendants_come_depth_first_with_dotted_names():
+def test_named_rubrics_are_depth_first_with_dotted_names():
     rubric = Sequential(Gate(Fixed()), WeightedSum([Fixed(), Gate(Fixed())], [1, 1]))
     expected = [
         "rubric_0",
@@ -66,11 +66,11 @@ def test_descendants_come_depth_first_with_dotted_names():
     assert [rubric.get_rubric(name) for name in expected] == list(rubric.rubrics())
 
 
-def test_prefix_is_put_before_each_name():
+def test_named_rubrics_prefix_is_put_before_each_name():
     assert names(Gate(Fixed()), "env") == ["env.rubric"]
 
 
-def test_path_leads_to_a_rubric():
+def test_get_rubric_returns_the_rubric_at_a_path():
     rubric = Product()
     rubric.code = Product()
     rubric.code.syntax = leaf = Fixed()
@@ -79,7 +79,7 @@ def test_path_leads_to_a_rubric():
 
 
 @pytest.mark.parametrize("path", ["style", "code.style", "code.syntax.more", ".", "code."])
-def test_missing_path_is_a_key_error_that_lists_the_paths(path):
+def test_get_rubric_missing_path_is_a_key_error_that_lists_the_paths(path):
     rubric = Product()
     rubric.code = Product()
     rubric.code.syntax = Fixed()
@@ -93,7 +93,7 @@ def test_missing_path_is_a_key_error_that_lists_the_paths(path):
 # Changing
 
 
-def test_evaluation_follows_replacement():
+def test_setattr_of_a_child_takes_effect_in_evaluation():
     rubric = Product()
     rubric.a = Fixed(2.0)
     assert rubric(None, None) == 2.0
@@ -102,14 +102,14 @@ def test_evaluation_follows_replacement():
     assert len(list(rubric.children())) == 1
 
 
-def test_replaced_child_keeps_its_place():
+def test_setattr_of_a_child_keeps_its_place():
     rubric = Sequential(Fixed(1.0), Fixed(0.5), Fixed(0.25))
     rubric.rubric_0 = Fixed(0.75)
     assert names(rubric) == ["rubric_0", "rubric_1", "rubric_2"]
     assert rubric(None, None) == 0.25
 
 
-def test_deleted_child_leaves_the_tree():
+def test_delattr_of_a_child_removes_it_from_the_tree():
     rubric = Product()
     rubric.a, rubric.b = Fixed(2.0), Fixed(3.0)
     assert rubric(None, None) == 6.0
@@ -119,7 +119,7 @@ def test_deleted_child_leaves_the_tree():
     assert not hasattr(rubric, "a")
 
 
-def test_child_set_to_none_leaves_the_tree():
+def test_setattr_of_none_removes_a_child():
     rubric = Product()
     rubric.a, rubric.b = Fixed(2.0), Fixed(3.0)
     rubric.a = None
@@ -131,7 +131,7 @@ def test_child_set_to_none_leaves_the_tree():
     assert rubric(None, None) == 15.0
 
 
-def test_deleting_what_is_not_there_is_an_attribute_error():
+def test_delattr_of_a_missing_attribute_is_an_attribute_error():
     with pytest.raises(AttributeError):
         del Fixed().nothing
 
@@ -139,7 +139,7 @@ def test_deleting_what_is_not_there_is_an_attribute_error():
 @pytest.mark.parametrize(
     "remove", [lambda r: delattr(r, "rubric_0"), lambda r: setattr(r, "rubric_0", None)]
 )
-def test_sequential_follows_its_registry(remove):
+def test_sequential_follows_changes_of_its_children(remove):
     rubric = Sequential(Fixed(0.0), Fixed(0.5))
     assert rubric(None, None) == 0.0
     remove(rubric)
@@ -147,7 +147,7 @@ def test_sequential_follows_its_registry(remove):
     assert len(rubric) == 1
 
 
-def test_weights_follow_the_registry():
+def test_weighted_sum_weights_follow_changes_of_its_children():
     rubric = WeightedSum([Fixed(1.0), Fixed(10.0), Fixed(100.0)], [1.0, 2.0, 3.0])
     assert rubric(None, None) == 321.0
     del rubric.rubric_1
@@ -163,7 +163,7 @@ def test_weights_follow_the_registry():
     assert rubric(None, None) == 321.0
 
 
-def test_a_child_that_comes_back_takes_its_old_place():
+def test_container_child_that_is_restored_has_its_old_place():
     rubric = Sequential(Fixed(1.0), Fixed(2.0))
     first, rubric.rubric_0 = rubric.rubric_0, None
     rubric.rubric_0 = first
@@ -171,7 +171,7 @@ def test_a_child_that_comes_back_takes_its_old_place():
     assert rubric(None, None) == 2.0
 
 
-def test_forward_by_itself_follows_the_registry():
+def test_container_forward_follows_changes_of_its_children():
     rubric = Sequential(Fixed(0.5))
     assert rubric.forward(None, None) == 0.5
     rubric.rubric_0 = Fixed(0.25)
@@ -180,14 +180,14 @@ def test_forward_by_itself_follows_the_registry():
     assert Gate(Fixed(1.0)).forward(None, None) == 1.0
 
 
-def test_weighted_sum_takes_no_child_without_a_weight():
+def test_weighted_sum_rejects_a_child_without_a_weight():
     rubric = WeightedSum([Fixed()], [1.0])
     with pytest.raises(RubricDefinitionError, match="no weight for 'extra'"):
         rubric.extra = Fixed()
     assert rubric(None, None) == 1.0
 
 
-def test_gate_without_its_child_says_so():
+def test_gate_without_its_child_is_an_error():
     rubric = Gate(Fixed())
     rubric.rubric = None
     with pytest.raises(Exception, match="a Gate has one child, 'rubric'; this one has \\[\\]"):
@@ -195,7 +195,7 @@ def test_gate_without_its_child_says_so():
 
 
 @pytest.mark.parametrize("evaluated", [False, True])
-def test_ancestors_notice_what_changes_below(evaluated):
+def test_ancestors_notice_changes_below(evaluated):
     rubric = Sequential(Gate(WeightedSum([Fixed(1.0)], [1.0])))
     if evaluated:
         assert rubric(None, None) == 1.0
@@ -204,7 +204,7 @@ def test_ancestors_notice_what_changes_below(evaluated):
     assert rubric.get_rubric("rubric_0.rubric.rubric_0").value == 2.0
 
 
-def test_a_removed_child_no_longer_concerns_its_parent():
+def test_removed_child_does_not_affect_its_parent():
     rubric, child = Product(), Product()
     rubric.child = child
     del rubric.child
@@ -213,7 +213,7 @@ def test_a_removed_child_no_longer_concerns_its_parent():
 
 
 @pytest.mark.parametrize("make", [lambda *r: Sequential(*r), lambda *r: WeightedSum(r, [1.0, 1.0])])
-def test_registry_that_changes_while_it_is_evaluated_counts_from_the_next_call_on(make):
+def test_children_that_change_during_an_evaluation_count_from_the_next_call_on(make):
     rubric = make(Fixed(1.0), Fixed(2.0))
     before = rubric(None, None)
     handle = rubric.rubric_0.register_forward_hook(lambda *args: setattr(rubric, "rubric_1", None))
@@ -225,7 +225,7 @@ def test_registry_that_changes_while_it_is_evaluated_counts_from_the_next_call_o
 # Sharing
 
 
-def test_shared_child_is_named_once():
+def test_named_rubrics_contain_a_shared_child_once():
     shared = Gate(Fixed())
     rubric = Sequential(shared, WeightedSum([shared], [1.0]))
     assert names(rubric) == ["rubric_0", "rubric_0.rubric", "rubric_1"]
@@ -275,14 +275,14 @@ def test_deeply_shared_trees_change_quickly():
 # Cycles
 
 
-def test_rubric_inside_itself_is_refused():
+def test_setattr_rejects_a_rubric_as_its_own_child():
     rubric = Product()
     with pytest.raises(RubricDefinitionError, match="Product can't become 'me' of Product"):
         rubric.me = rubric
     assert names(rubric) == []
 
 
-def test_indirect_cycle_is_refused():
+def test_setattr_rejects_an_indirect_cycle():
     outer, middle, inner = Product(), Product(), Product()
     outer.middle, middle.inner = middle, inner
     with pytest.raises(RubricDefinitionError, match="can't become 'outer'"):
@@ -302,7 +302,7 @@ def test_indirect_cycle_is_refused():
         lambda r: RubricDict({"a": r}),
     ],
 )
-def test_cycle_through_a_container_is_refused(wrap):
+def test_setattr_rejects_a_cycle_through_a_container(wrap):
     inner = Product()
     outer = wrap(inner)
     with pytest.raises(RubricDefinitionError):
@@ -310,7 +310,7 @@ def test_cycle_through_a_container_is_refused(wrap):
     assert names(inner) == []
 
 
-def test_cycle_through_collections_is_refused_and_nothing_lost():
+def test_setattr_rejects_a_cycle_through_collections_and_changes_nothing():
     rubrics, first, second = RubricList(), Fixed(), Fixed()
     rubrics.extend([first, second])
     parent = Gate(Product())
@@ -333,7 +333,7 @@ def test_cycle_through_collections_is_refused_and_nothing_lost():
     assert list(keyed) == ["a"]
 
 
-def test_replacement_that_makes_a_cycle_leaves_the_old_child():
+def test_setattr_that_would_make_a_cycle_keeps_the_old_child():
     outer, inner = Product(), Product()
     outer.inner = inner
     inner.leaf = leaf = Fixed(2.0)
@@ -363,7 +363,7 @@ def trees():
 
 @settings(max_examples=60, deadline=None)
 @given(trees())
-def test_every_name_leads_to_its_rubric(rubric):
+def test_get_rubric_finds_every_name_of_named_rubrics(rubric):
     named = list(rubric.named_rubrics())
     assert len({name for name, _ in named}) == len(named)
     for name, descendant in named:

@@ -44,7 +44,7 @@ def test_text_of_a_string_of_a_subclass_is_its_own_text():
 
 
 @pytest.mark.parametrize(
-    ("action", "field", "said"),
+    ("action", "field", "expected"),
     [
         (SimpleNamespace(content=3), "content", "'content' is int"),
         (SimpleNamespace(message="no"), "code", "'code' is missing"),
@@ -52,8 +52,8 @@ def test_text_of_a_string_of_a_subclass_is_its_own_text():
         (None, "content", "NoneType"),
     ],
 )
-def test_text_of_an_action_without_text_is_rejected(action, field, said):
-    with pytest.raises(MissingInputError, match=said):
+def test_text_of_an_action_without_text_is_rejected(action, field, expected):
+    with pytest.raises(MissingInputError, match=expected):
         text_of(action, field)
 
 

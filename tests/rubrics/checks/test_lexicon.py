@@ -83,9 +83,9 @@ def test_lexicon_a_broken_line_is_rejected_by_its_number(line, tmp_path):
 def test_lexicon_a_list_that_cannot_be_read_is_rejected(tmp_path):
     (tmp_path / "bytes.txt").write_bytes(b"0.5\t\xff\xfe")
     (tmp_path / "empty.txt").write_text("# nothing\n", encoding="utf-8")
-    for name, said in (("none.txt", "can't read"), ("bytes.txt", "can't read"),
+    for name, expected in (("none.txt", "can't read"), ("bytes.txt", "can't read"),
                        ("empty.txt", "no entry"), (".", "can't read")):  # fmt: skip
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=expected):
             read_lexicon(tmp_path / name)
 
 

@@ -37,8 +37,8 @@ def test_judgement_disagreement_is_the_standard_deviation():
 
 
 def test_judgement_of_aggregates_each_criterion():
-    said = {"a": {"x": 0.0, "y": 1.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"x": 0.0, "y": 0.4}}
-    verdicts = [JudgeVerdict(None, why, criteria) for why, criteria in said.items()]
+    scores = {"a": {"x": 0.0, "y": 1.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"x": 0.0, "y": 0.4}}
+    verdicts = [JudgeVerdict(None, why, criteria) for why, criteria in scores.items()]
     judgement = judgement_of(verdicts, "majority", weights={"x": 1.0, "y": 3.0})
     assert judgement.criteria == {"x": 0.0, "y": 1.0}
     assert (judgement.score, judgement.reasoning) == (0.75, "a")
