@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from guerdon._validation import check_choice
 from guerdon.errors import SandboxError
-from guerdon.sandbox.levels import LEVELS, local_level
+from guerdon.sandbox.levels import local_level
 from guerdon.sandbox.pool import Pool
 from guerdon.sandbox.protocol import Execution, Limits
 from guerdon.sandbox.task import Task, limits_message, sealed_file
@@ -77,8 +76,7 @@ class FunctionPool:
         read: Sequence[str] = (),
         path: Sequence[str] = (),
     ) -> None:
-        local = local_level(check_choice("level", level, LEVELS))
-        assert local is not None
+        local = local_level(level)
         self.name, self.promise = local.name, local.promise
         self._limits, self._reuse = limits, reuse
         opening = Limits(

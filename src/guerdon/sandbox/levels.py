@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from guerdon._validation import check_choice
 from guerdon.errors import InvalidArgumentError, SandboxUnavailableError
 from guerdon.sandbox.locking.canaries import Finding
 from guerdon.sandbox.locking.lock import requirements
@@ -88,18 +89,17 @@ STRICT = LocalLevel(
 LEVELS = {"auto": STRICT, "strict": STRICT, "process": PROCESS}
 
 
-def local_level(name: str) -> LocalLevel | None:
-    """The level of a name, if it is one of this machine's own and works.
+def local_level(name: str) -> LocalLevel:
+    """One of this machine's own levels.
 
     Args:
         name: ``process``, ``strict``, or ``auto``, which is ``strict`` or an error.
 
     Raises:
+        InvalidArgumentError: There is no such level.
         SandboxUnavailableError: It doesn't work, for these reasons.
     """
-    level = LEVELS.get(name)
-    if level is None:
-        return None
+    level = LEVELS[check_choice("level", name, LEVELS)]
     missing: list[str] = []
     if sys.platform == "win32":
         missing.append(f"{level.name} needs fork, which Windows doesn't have")

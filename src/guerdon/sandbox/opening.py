@@ -57,10 +57,9 @@ def open_sandbox(
     if isinstance(allow_read, (str, bytes, Path)):
         raise InvalidArgumentError(f"`allow_read` must be a list of paths, got {shown(allow_read)}")
     read = [str(each) for each in allow_read]
-    local = local_level(level)
-    if local is None:
-        return open_plug_in(level, workers=count, limits=given, allow_read=read)
-    return LocalSandbox(local, workers=count, limits=given, allow_read=read)
+    if level in LEVELS:
+        return LocalSandbox(local_level(level), workers=count, limits=given, allow_read=read)
+    return open_plug_in(level, workers=count, limits=given, allow_read=read)
 
 
 def open_plug_in(level: str, *, workers: int, limits: Limits, allow_read: Sequence[str]) -> Sandbox:
@@ -125,9 +124,7 @@ def probe(level: str = "strict") -> Probe:
     check_choice("level", level, ("strict", "process"))
     machine = facts() if level == "strict" else {}
     try:
-        local = local_level(level)
-        assert local is not None
-        with LocalSandbox(local, workers=1, limits=Limits()) as sandbox:
+        with LocalSandbox(local_level(level), workers=1, limits=Limits()) as sandbox:
             works = sandbox.run("print(6 * 7)").stdout == "42\n"
     except SandboxUnavailableError as error:
         attacked = {f"{each.name}: {each.detail}" for each in error.findings}

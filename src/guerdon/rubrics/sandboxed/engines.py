@@ -12,7 +12,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 
@@ -48,8 +48,21 @@ MAX_DESCRIPTION = 1 << 20
 
 _NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,200})'")
 
-Rollouts = list[list[Message]]
 Results = list[EvaluateResult]
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call.
+
+    Attributes:
+        rollouts: The conversations; pointwise, there is one.
+        ground_truth: Of one conversation its own, of a batch the list of them.
+        others: The function's other arguments, by name.
+    """
+
+    rollouts: list[list[Message]]
+    ground_truth: Any
+    others: dict[str, Any]
 
 
 class InProcess:
@@ -73,8 +86,8 @@ class InProcess:
     def __init__(self, function: RewardFunction) -> None:
         self._function = function
 
-    def run(self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]) -> Results:
-        """Run a call; pointwise, it has one rollout.
+    def run(self, call: Arguments) -> Results:
+        """Run a call.
 
         Raises:
             AsyncRubricError: The function is async and an event loop is running here.
@@ -86,21 +99,19 @@ class InProcess:
                     f"{self._function.__name__} is async, and an event loop is running here "
                     "already; await evaluate_async or evaluate_batch_async"
                 )
-            return asyncio.run(self.run_async(rollouts, ground_truth, others))
-        return self._results(self._evaluate(rollouts, ground_truth, others))
+            return asyncio.run(self.run_async(call))
+        return self._results(self._evaluate(call))
 
-    async def run_async(
-        self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]
-    ) -> Results:
+    async def run_async(self, call: Arguments) -> Results:
         """The same without blocking the event loop."""
         if not self._function.is_async:
-            return await anyio.to_thread.run_sync(self.run, rollouts, ground_truth, others)
-        return self._results(await self._evaluate(rollouts, ground_truth, others))
+            return await anyio.to_thread.run_sync(self.run, call)
+        return self._results(await self._evaluate(call))
 
-    def _evaluate(self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]) -> Any:
+    def _evaluate(self, call: Arguments) -> Any:
         batch = self._function.mode == "batch"
-        given = rollouts if batch else rollouts[0]
-        return self._function.evaluate(given, ground_truth, others)
+        given = call.rollouts if batch else call.rollouts[0]
+        return self._function.evaluate(given, call.ground_truth, call.others)
 
     def _results(self, found: Any) -> Results:
         return found if self._function.mode == "batch" else [found]
@@ -216,25 +227,23 @@ class Pooled:
         self.parallel = workers
         self.level, self.promise = pool.name, pool.promise
 
-    def run(self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]) -> Results:
-        """Run a call; pointwise, it has one rollout."""
-        job = write_call(rollouts, ground_truth, others)
+    def run(self, call: Arguments) -> Results:
+        """Run a call."""
+        job = write_call(*call)
         try:
             answer = self._pool.call(job)
         except SandboxError as error:
             answer = _failed(error)
-        return self._results(answer, len(rollouts))
+        return self._results(answer, len(call.rollouts))
 
-    async def run_async(
-        self, rollouts: Rollouts, ground_truth: Any, others: dict[str, Any]
-    ) -> Results:
+    async def run_async(self, call: Arguments) -> Results:
         """The same; cancelled, it ends the call."""
-        job = write_call(rollouts, ground_truth, others)
+        job = write_call(*call)
         try:
             answer = await self._pool.call_async(job)
         except SandboxError as error:
             answer = _failed(error)
-        return self._results(answer, len(rollouts))
+        return self._results(answer, len(call.rollouts))
 
     def close(self) -> None:
         """End all calls."""

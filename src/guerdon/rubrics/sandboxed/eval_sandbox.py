@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import anyio
 
 from guerdon._validation import check_choice, check_integer, shown
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.rubrics.functions.function import Mode, Parameters, RewardFunction
-from guerdon.rubrics.sandboxed.engines import open_engine
+from guerdon.rubrics.sandboxed.engines import Arguments, open_engine
 from guerdon.rubrics.sandboxed.messages import Description, check_json, check_messages
 from guerdon.rubrics.sandboxed.source import RewardSource
 from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
-from guerdon.types.message import Message, read_messages
+from guerdon.types.message import read_messages
 
 __all__ = ["BatchInterrupted", "EvalSandbox"]
 
@@ -83,12 +83,6 @@ class SandboxedFunction(RewardFunction):
             f"{self.__name__} runs in a sandbox of this process and can't be pickled; open an "
             "EvalSandbox where it is needed"
         )
-
-
-class _Call(NamedTuple):
-    rollouts: list[list[Message]]
-    ground_truth: Any
-    others: dict[str, Any]
 
 
 class EvalSandbox:
@@ -201,14 +195,14 @@ class EvalSandbox:
             InvalidArgumentError: The messages are invalid, or JSON can't represent an argument.
             SandboxError: It is closed.
         """
-        return self._engine.run(*self._one(messages, ground_truth, kwargs))[0]
+        return self._engine.run(self._one(messages, ground_truth, kwargs))[0]
 
     async def evaluate_async(
         self, messages: Any, ground_truth: Any = None, **kwargs: Any
     ) -> EvaluateResult:
         """The same; cancelled, it ends the call."""
         call = self._one(messages, ground_truth, kwargs)
-        return (await self._engine.run_async(*call))[0]
+        return (await self._engine.run_async(call))[0]
 
     def evaluate_batch(
         self, rollouts_messages: Any, ground_truths: Any = None, **kwargs: Any
@@ -248,9 +242,9 @@ class EvalSandbox:
         found: list[list[EvaluateResult]] = [[]] * len(calls)
         room = anyio.Semaphore(self._engine.parallel)
 
-        async def run(place: int, call: _Call) -> None:
+        async def run(place: int, call: Arguments) -> None:
             async with room:
-                found[place] = await self._engine.run_async(*call)
+                found[place] = await self._engine.run_async(call)
 
         async with anyio.create_task_group() as group:
             for place, call in enumerate(calls):
@@ -281,14 +275,14 @@ class EvalSandbox:
         """As a `RewardFunction` is called."""
         if self.mode == "batch":
             return self._run_each(self._several(messages, ground_truth, others))
-        return self._engine.run(*self._one(messages, ground_truth, others))[0]
+        return self._engine.run(self._one(messages, ground_truth, others))[0]
 
-    def _run_each(self, calls: list[_Call]) -> list[EvaluateResult]:
+    def _run_each(self, calls: list[Arguments]) -> list[EvaluateResult]:
         found: list[list[EvaluateResult] | None] = [None] * len(calls)
         try:
             if self._engine.parallel == 1 or len(calls) < 2:
                 for place, call in enumerate(calls):
-                    found[place] = self._engine.run(*call)
+                    found[place] = self._engine.run(call)
             else:
                 self._spread(calls, found)
         except KeyboardInterrupt:
@@ -299,11 +293,11 @@ class EvalSandbox:
             raise BatchInterrupted(results) from None
         return [result for results in found for result in results or ()]
 
-    def _spread(self, calls: list[_Call], found: list[list[EvaluateResult] | None]) -> None:
+    def _spread(self, calls: list[Arguments], found: list[list[EvaluateResult] | None]) -> None:
         """Run calls on all workers."""
         with ThreadPoolExecutor(min(self._engine.parallel, len(calls))) as executor:
             places: dict[Future[list[EvaluateResult]], int] = {
-                executor.submit(self._engine.run, *call): place for place, call in enumerate(calls)
+                executor.submit(self._engine.run, call): place for place, call in enumerate(calls)
             }
             try:
                 for future in as_completed(places):
@@ -315,11 +309,11 @@ class EvalSandbox:
                 self.close()  # or the executor would wait for what runs
                 raise
 
-    def _one(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> _Call:
+    def _one(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Arguments:
         given, truths = {"messages": messages}, {"ground_truth": ground_truth}
         return self._calls(given, truths, others)[0]
 
-    def _several(self, rollouts: Any, truths: Any, others: dict[str, Any]) -> list[_Call]:
+    def _several(self, rollouts: Any, truths: Any, others: dict[str, Any]) -> list[Arguments]:
         if not isinstance(rollouts, Sequence) or isinstance(rollouts, (str, bytes)):
             raise InvalidArgumentError(
                 f"`rollouts_messages` must be a list of conversations, got {shown(rollouts)}"
@@ -335,7 +329,7 @@ class EvalSandbox:
 
     def _calls(
         self, conversations: dict[str, Any], truths: dict[str, Any], others: dict[str, Any]
-    ) -> list[_Call]:
+    ) -> list[Arguments]:
         """Calls with arguments by their names in errors: one for each conversation, or for all."""
         if self._closed:
             raise SandboxError(f"the sandbox of {self.name} is closed")
@@ -349,9 +343,9 @@ class EvalSandbox:
             for where, value in (*truths.items(), *taken.items()):
                 check_json(value, where)
         if self.mode == "batch":
-            return [_Call(list(given.values()), list(truths.values()), taken)]
+            return [Arguments(list(given.values()), list(truths.values()), taken)]
         pairs = zip(given.values(), truths.values(), strict=True)
-        return [_Call([messages], truth, taken) for messages, truth in pairs]
+        return [Arguments([messages], truth, taken) for messages, truth in pairs]
 
 
 def _one_each(ground_truths: Any, count: int) -> Sequence[Any]:

@@ -210,7 +210,8 @@ def assemble(policy: Policy, architecture: Architecture) -> Filter:
         architecture: The processor, which determines the numbers of the calls.
 
     Raises:
-        InvalidArgumentError: The policy names an unknown call, or one in two contrary ways.
+        KeyError: The policy names a call that is not in the table of numbers.
+        InvalidArgumentError: It names one in two contrary ways.
     """
     block = _prologue(policy, architecture) + _search(_segments(policy, architecture))
     words = [0 if value == OWN_PID else value & _WORD for *_, value in block]

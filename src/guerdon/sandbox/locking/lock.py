@@ -217,21 +217,15 @@ def requirements() -> list[str]:
                 "CONFIG_SECCOMP_FILTER=y"
             )
         missing += _missing_for_root() if os.geteuid() == 0 else []
-    return missing + _missing_landlock()
+    return missing + _landlock()[1]
 
 
 def facts() -> dict[str, str]:
     """What this machine has for ``strict``, for people to read."""
     if sys.platform != "linux":
         return {"platform": sys.platform}
-    found = {"architecture": os.uname().machine, "kernel": os.uname().release}
-    try:
-        found["Landlock"] = f"interface {abi_version()}"
-    except ImportError:
-        found["Landlock"] = "landlockpy is not installed"
-    except OSError as error:
-        found["Landlock"] = f"refused: {error}"
-    return found
+    machine, (landlock, _) = os.uname(), _landlock()
+    return {"architecture": machine.machine, "kernel": machine.release, "Landlock": landlock}
 
 
 def _missing_for_root() -> list[str]:
@@ -250,16 +244,20 @@ def _missing_for_root() -> list[str]:
     return missing
 
 
-def _missing_landlock() -> list[str]:
+def _landlock() -> tuple[str, list[str]]:
+    """What is known of Landlock on this machine, and what is missing."""
     try:
         abi = abi_version()
     except ImportError:
-        return ["landlockpy is not installed: pip install landlockpy==0.2.0"]
+        why = "landlockpy is not installed"
+        return why, [f"{why}: pip install landlockpy==0.2.0"]
     except OSError as error:
-        return [f"Landlock can't be asked ({error}): allow landlock_* in the container's seccomp"]
+        return f"refused: {error}", [
+            f"Landlock can't be asked ({error}): allow landlock_* in the container's seccomp"
+        ]
     if abi:
-        return []
-    return [
+        return f"interface {abi}", []
+    return "missing", [
         "the kernel has no Landlock: use Linux 5.13 or later, with landlock in the list lsm= on "
         "its command line (cat /sys/kernel/security/lsm shows it)"
     ]
