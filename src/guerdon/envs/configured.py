@@ -9,7 +9,7 @@ from typing import Any, Self
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
-from guerdon.envs.environment import Environment, rewards_from
+from guerdon.envs.environment import Environment, current_pipeline
 
 __all__ = ["ConfiguredEnv"]
 
@@ -23,11 +23,14 @@ def with_pipeline(factory: Callable[[], Any], pipeline: RewardPipeline) -> Calla
     """
 
     def make() -> Any:
-        with rewards_from(pipeline):
+        token = current_pipeline.set(pipeline)
+        try:
             environment = factory()
             if hasattr(environment, "rubric"):
                 environment.rubric = pipeline.make()
             return environment
+        finally:
+            current_pipeline.reset(token)
 
     return make
 

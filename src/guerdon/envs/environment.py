@@ -61,21 +61,11 @@ STEP_REWARDS_ERROR = "step_rewards_error"
 APPLIES = "_guerdon_applies_configuration"
 
 # The pipeline that supplies the reward of the environments that are being created.
-_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
-
-
-@contextmanager
-def rewards_from(pipeline: RewardPipeline) -> Iterator[None]:
-    """Let environments be created without a rubric of their own, with the pipeline's services."""
-    token = _pipeline.set(pipeline)
-    try:
-        yield
-    finally:
-        _pipeline.reset(token)
+current_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
 
 
 def _pipeline_services() -> MCPClient | None:
-    pipeline = _pipeline.get()
+    pipeline = current_pipeline.get()
     return pipeline.mcp if pipeline is not None else None
 
 
@@ -94,7 +84,7 @@ class _EnvironmentMeta(ABCMeta):
         environment = super().__call__(*args, **kwargs)
         environment.__dict__.setdefault("_mcp", _pipeline_services())
         rubric = environment.rubric
-        if rubric is None and _pipeline.get() is not None:
+        if rubric is None and current_pipeline.get() is not None:
             return environment  # the pipeline supplies it
         if not isinstance(rubric, Rubric):
             found = "no rubric" if rubric is None else f"{rubric!r:.60} as its rubric"

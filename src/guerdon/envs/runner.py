@@ -104,8 +104,6 @@ class Keywords:
 
     def accepted(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return those of some arguments that the method accepts."""
-        if self.accepts_any and self.positional.isdisjoint(arguments):
-            return arguments
         return {name: value for name, value in arguments.items() if self.accepts(name)}
 
     def accepts(self, name: str) -> bool:

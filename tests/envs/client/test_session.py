@@ -281,7 +281,7 @@ def test_remote_session_discards_late_answers():
     async def play():
         held = Held()
         async with Scripted(held) as server, opened(server) as session:
-            with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s.*discarded") as raised:
+            with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s") as raised:
                 await asked(session, 1, timeout_s=SHORT)
             assert raised.value.seconds == SHORT
             with pytest.raises(ClientTimeoutError):

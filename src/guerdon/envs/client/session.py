@@ -235,16 +235,10 @@ class RemoteSession:
                 async with asyncio.timeout(timeout_s):
                     answer = await self._exchange(message)
             except TimeoutError as error:
-                sent = self._sent
-                consequence = (
-                    "its late answer will be discarded"
-                    if sent
-                    else "the request was not sent, because an earlier answer is still to come"
-                )
                 raise ClientTimeoutError(
-                    f"{self.url} didn't answer within {timeout_s:g} s; {consequence}",
+                    f"{self.url} didn't answer within {timeout_s:g} s",
                     seconds=timeout_s,
-                    sent=sent,
+                    sent=self._sent,
                 ) from error
             received, data = await self._parse(answer)
             if received == "error":

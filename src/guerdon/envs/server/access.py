@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,21 +30,12 @@ class AccessControl:
         app: The application.
         token: The bearer token that ``Authorization`` must contain; None accepts everyone.
         allowed_hosts: Further host names that are accepted.
-        on_loopback: Returns whether the server listens on the loopback; None if that is unknown.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        token: str | None,
-        allowed_hosts: Collection[str],
-        on_loopback: Callable[[], bool | None],
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, token: str | None, allowed_hosts: Collection[str]) -> None:
         self._app = app
         self._token = token
         self._hosts = {host.lower() for host in allowed_hosts}
-        self._on_loopback = on_loopback
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Call the application, or reject the request."""
@@ -70,7 +61,7 @@ class AccessControl:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = _hostname(f"//{host}")
-        on_loopback = self._on_loopback()
+        on_loopback = scope["app"].on_loopback
         if on_loopback is None:  # another ASGI server runs this application
             on_loopback = is_loopback((scope.get("server") or ("",))[0])
         if on_loopback and not self._is_accepted(name):

@@ -18,7 +18,7 @@ from guerdon.config.schema import RewardConfig
 from guerdon.envs.configured import with_pipeline
 from guerdon.envs.environment import Environment
 from guerdon.envs.runner import EnvAdapter
-from guerdon.envs.server.access import AccessControl, is_loopback
+from guerdon.envs.server.access import AccessControl
 from guerdon.envs.server.limits import BodyLimits, ServerLimits
 from guerdon.envs.server.openapi import EnvTypes
 from guerdon.envs.server.protocol import ProtocolError
@@ -51,6 +51,7 @@ class EnvApp(Starlette):
     Attributes:
         limits: The server's limits.
         sessions: The open sessions.
+        on_loopback: Whether the server listens on the loopback; None if that is unknown.
     """
 
     def __init__(
@@ -63,17 +64,12 @@ class EnvApp(Starlette):
     ) -> None:
         self.sessions = sessions
         self.limits = limits = sessions.limits
-        self._on_loopback: bool | None = None
+        self.on_loopback: bool | None = None
         super().__init__(
             routes=routes,
             lifespan=lambda app: sessions.running(),
             middleware=[
-                Middleware(
-                    AccessControl,
-                    token=token,
-                    allowed_hosts=allowed_hosts,
-                    on_loopback=lambda: self._on_loopback,
-                ),
+                Middleware(AccessControl, token=token, allowed_hosts=allowed_hosts),
                 Middleware(
                     BodyLimits,
                     max_bytes=limits.max_message_bytes,
@@ -85,10 +81,6 @@ class EnvApp(Starlette):
                 (ProtocolError, HTTPException, ClientDisconnect, Exception), error_response
             ),
         )
-
-    def listens_on(self, host: str) -> None:
-        """Set the address that the server listens on, as `serve` does."""
-        self._on_loopback = is_loopback(host)
 
 
 def create_app(

@@ -69,7 +69,7 @@ class TextFormatter(logging.Formatter):
         """Return the line, with the traceback below it."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         fields = getattr(record, "fields", {})
-        values = "".join(f"  {name}={_line(value)}" for name, value in fields.items())
+        values = "".join(f"  {name}={_printable(value)}" for name, value in fields.items())
         text = f"{time} {record.levelname.lower():7} {record.getMessage()}{values}"
         if record.exc_info:
             lines = self.formatException(record.exc_info).splitlines()
@@ -77,14 +77,10 @@ class TextFormatter(logging.Formatter):
         return text
 
 
-def _line(value: object) -> str:
-    """Return the text of a field, which can't contain a line break."""
+def _printable(value: object) -> str:
+    """Return text without line breaks and other control characters."""
     text = str(value)
-    return text if text.isprintable() else repr(text)
-
-
-def _printable(line: str) -> str:
-    return line if line.isprintable() else repr(line)[1:-1]
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)

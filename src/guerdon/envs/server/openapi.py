@@ -19,22 +19,7 @@ PROTOCOL = "1.0.0"
 Schema = dict[str, Any]
 
 _OBJECT: Schema = {"type": "object"}
-_ERROR: Schema = {
-    "type": "object",
-    "required": ["detail"],
-    "properties": {
-        "detail": {
-            "type": "object",
-            "required": ["message", "code"],
-            "properties": {"message": {"type": "string"}, "code": {"type": "string"}},
-        }
-    },
-}
-_FIELD_ERRORS: Schema = {
-    "type": "object",
-    "required": ["detail"],
-    "properties": {"detail": {"type": "array", "items": {"type": "object"}}},
-}
+_STRING: Schema = {"type": "string"}
 _FAILURES = {
     "409": "No episode is running, in an environment that requires one.",
     "408": "The body took too long.",
@@ -44,6 +29,19 @@ _FAILURES = {
     "503": "All sessions are taken, or the server is shutting down.",
     "504": "The environment took too long.",
 }
+
+
+class _ErrorDetail(BaseModel):
+    message: str
+    code: str
+
+
+class _Error(BaseModel):
+    detail: _ErrorDetail
+
+
+class _FieldErrors(BaseModel):
+    detail: list[dict[str, Any]]
 
 
 class EnvTypes(NamedTuple):
@@ -70,13 +68,14 @@ def openapi_document(title: str, types: EnvTypes) -> Schema:
         metadata=(dict[str, Any], {}),
     )
     models: list[type[BaseModel]] = [
-        step_request, ResetRequest, result, types.observation, types.state, EnvironmentMetadata
+        step_request, ResetRequest, result, types.observation, types.state, EnvironmentMetadata,
+        _Error, _FieldErrors,
     ]  # fmt: skip
     references, definitions = models_json_schema(
         [(model, "validation") for model in models],
         ref_template="#/components/schemas/{model}",
     )
-    step, reset, results, observation, state, metadata = (
+    step, reset, results, observation, state, metadata, error, field_errors = (
         references[model, "validation"] for model in models
     )
     schemas = definitions["$defs"]
@@ -86,31 +85,45 @@ def openapi_document(title: str, types: EnvTypes) -> Schema:
         sent["properties"].pop(field)
     sent["required"] = [field for field in sent.get("required", ()) if field in sent["properties"]]
     schemas.setdefault("State", state)
-    names: Schema = {"type": "array", "items": {"type": "string"}}
-    changes: Schema = {"type": "array", "items": _OBJECT}
     rejected = ("408", "413")
     calls = ("409", "503", "504")
-    operations: list[tuple[str, str, Schema]] = [
-        ("get", "/health", _operation("Whether the server runs.", _OBJECT)),
-        ("get", "/metadata", _operation("The environment's metadata.", metadata)),
-        ("get", "/schema", _operation("Schemas of action, observation and state.", _OBJECT)),
-        ("get", "/list_environments", _operation("The environment's name.", names)),
-        ("get", "/config", _operation("The reward configuration.", _OBJECT)),
-        ("post", "/config", _operation(
-            "Changes it for all sessions.", _OBJECT, ("412", "422", *rejected), body=_OBJECT)),
-        ("get", "/config/audit", _operation("Its changes.", changes)),
-        ("get", "/metrics", _operation("Metrics for Prometheus.", {}, media="text/plain")),
-        ("get", "/state", _operation("The state of a fresh environment.", state, calls)),
-        ("post", "/reset", _operation(
-            "Resets a fresh environment.", results, ("422", *calls, *rejected), body=reset)),
-        ("post", "/step", _operation(
-            "Steps a fresh environment.", results, ("422", *calls, *rejected), body=step)),
-        ("post", "/mcp", _operation("JSON-RPC.", _OBJECT, rejected, body=_OBJECT)),
-    ]  # fmt: skip
-    paths: dict[str, Schema] = {}
-    for method, path, operation in operations:
-        paths.setdefault(path, {})[method] = operation
+    posted = ("422", *calls, *rejected)
+
+    def operation(
+        summary: str, answer: Schema, failures: tuple[str, ...] = (), body: Schema | None = None
+    ) -> Schema:
+        responses = {"200": {"description": "OK", "content": _json(answer)}}
+        for status in failures:
+            content = _json(field_errors if status == "422" else error)
+            responses[status] = {"description": _FAILURES[status], "content": content}
+        described: Schema = {"summary": summary, "responses": responses}
+        if body is not None:
+            described["requestBody"] = {"required": True, "content": _json(body)}
+        return described
+
+    paths: dict[str, Schema] = {
+        "/health": {"get": operation("Whether the server runs.", _OBJECT)},
+        "/metadata": {"get": operation("The environment's metadata.", metadata)},
+        "/schema": {"get": operation("Schemas of action, observation and state.", _OBJECT)},
+        "/list_environments": {
+            "get": operation("The environment's name.", {"type": "array", "items": _STRING})
+        },
+        "/config": {
+            "get": operation("The reward configuration.", _OBJECT),
+            "post": operation(
+                "Changes it for all sessions.", _OBJECT, ("412", "422", *rejected), _OBJECT
+            ),
+        },
+        "/config/audit": {"get": operation("Its changes.", {"type": "array", "items": _OBJECT})},
+        "/metrics": {"get": operation("Metrics for Prometheus.", {})},
+        "/state": {"get": operation("The state of a fresh environment.", state, calls)},
+        "/reset": {"post": operation("Resets a fresh environment.", results, posted, reset)},
+        "/step": {"post": operation("Steps a fresh environment.", results, posted, step)},
+        "/mcp": {"post": operation("JSON-RPC.", _OBJECT, rejected, _OBJECT)},
+    }
     paths["/reset"]["post"]["requestBody"]["required"] = False
+    metrics = paths["/metrics"]["get"]["responses"]["200"]
+    metrics["content"] = {"text/plain": {"schema": _STRING}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -123,21 +136,5 @@ def openapi_document(title: str, types: EnvTypes) -> Schema:
     }
 
 
-def _operation(
-    summary: str,
-    answer: Schema,
-    failures: tuple[str, ...] = (),
-    *,
-    body: Schema | None = None,
-    media: str = "application/json",
-) -> Schema:
-    responses = {"200": {"description": "OK", "content": {media: {"schema": answer}}}}
-    for status in failures:
-        schema = _FIELD_ERRORS if status == "422" else _ERROR
-        content = {"application/json": {"schema": schema}}
-        responses[status] = {"description": _FAILURES[status], "content": content}
-    operation: Schema = {"summary": summary, "responses": responses}
-    if body is not None:
-        content = {"application/json": {"schema": body}}
-        operation["requestBody"] = {"required": True, "content": content}
-    return operation
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}

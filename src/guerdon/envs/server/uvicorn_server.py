@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from guerdon.envs.server.access import is_loopback
 from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import log
@@ -63,7 +64,7 @@ def serve(
     """
     with _listening(host, port) as listener:
         _raise_file_limit()
-        app.listens_on(listener.getsockname()[0])
+        app.on_loopback = is_loopback(listener.getsockname()[0])
         server = _Server(app, grace_s, url=_url(listener), ready=ready)
         try:
             server.run(sockets=[listener])
