@@ -186,8 +186,10 @@ class Checker(link.Link):
         """Raise for a dictionary that no program may receive."""
         reach.guard(table)
 
-    def share(self, names: Mapping[str, Any], reported: Any) -> None:
-        """Share the starter's classes that the program reports as its own, of the same kind."""
+    def bind(self, names: dict[str, Any], entry_point: str, reported: Any) -> None:
+        """Bind the entry point, and share the classes that the program reports as its own, too."""
+        if self.entry is not None:
+            names[entry_point] = self.entry
         if type(reported) is dict:
             kinds = self.shared.fill(names, reported)
             self.shared.fill(names, [name for name in kinds if reported[name] == kinds[name]])
@@ -287,9 +289,8 @@ def _check(job: dict[str, Any], checker: Checker, report: Callable[[Any], None])
         for number, test in enumerate(job["tests"], start=1)
     ]
     starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
-    entry_point = job["entry_point"]
     try:
-        names = [_fresh(starter, entry_point)]  # for the first test
+        names = _fresh(starter, job["entry_point"])
     except BaseException as error:
         report({"starter": raised.describe(error)})
         return
@@ -300,24 +301,22 @@ def _check(job: dict[str, Any], checker: Checker, report: Callable[[Any], None])
     report("loaded")
     has_failed = False
     for test in tests:
-        checker.left = ""
-
-        def run(test: CodeType = test) -> None:
-            own = names.pop() if names else _fresh(starter, entry_point)
-            if checker.entry is not None:
-                own[entry_point] = checker.entry
-            checker.share(own, loaded.get("classes"))
-            exec(test, own)
-
-        failure, memory = _run(run)
+        checker.left = failure = ""
+        try:
+            names = names or _fresh(starter, job["entry_point"])
+            checker.bind(names, job["entry_point"], loaded.get("classes"))
+            exec(test, names)
+        except BaseException as error:  # SystemExit too
+            failure = raised.describe(error)
+            if isinstance(error, MemoryError):
+                report("memory")
+        names = {}
         if checker.broken:
             checker.lose(checker.broken)  # even if the test has caught it
         failure = checker.left or failure
         if failure and not has_failed:
             report({"failed": failure})
             has_failed = True
-        if memory:
-            report("memory")
         report("-" if failure else "+")
 
 
@@ -327,14 +326,3 @@ def _fresh(starter: CodeType, entry_point: str) -> dict[str, Any]:
     exec(starter, module.__dict__)
     module.__dict__.pop(entry_point, None)
     return module.__dict__
-
-
-def _run(run: Callable[[], None]) -> tuple[str, bool]:
-    """Return how a test failed, and whether it ran out of memory."""
-    try:
-        run()
-    except link.LinkLost:
-        return "lost", False
-    except BaseException as error:  # SystemExit too
-        return raised.describe(error), isinstance(error, MemoryError)
-    return "", False

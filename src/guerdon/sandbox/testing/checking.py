@@ -118,9 +118,8 @@ def check_program(
         InvalidArgumentError: The tests or the starter are not valid Python, or there are no tests.
         SandboxError: The sandbox failed, or the tests did, and the program isn't the cause.
     """
-    job = _Job.of(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
-    pair = sandbox.run_pair(*job.programs(sandbox), limits=job.checker_limits)
-    return _Reading(job, *pair).verdict()
+    check = _Check(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
+    return check.verdict(*sandbox.run_pair(*check.programs, limits=check.run_limits))
 
 
 async def check_program_async(
@@ -148,29 +147,23 @@ async def check_program_async(
         >>> asyncio.run(passed("def double(n): return 2 * n"))
         1
     """
-    job = _Job.of(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
-    pair = await sandbox.run_pair_async(*job.programs(sandbox), limits=job.checker_limits)
-    return _Reading(job, *pair).verdict()
+    check = _Check(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
+    return check.verdict(*await sandbox.run_pair_async(*check.programs, limits=check.run_limits))
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The arguments of a check.
+class _Check:
+    """A check of a program: its arguments, and then what its two processes have left.
 
     Attributes:
-        checker_limits: The limits with enough output for the checker's report.
+        run_limits: The limits with enough output for the checker's report.
+        programs: The program and its checker, as the sandbox runs them.
+        lines: The checker's report, which marks each test with ``+`` or ``-``.
+        report: What else it reported.
+        tests: For each test that ended, whether it passed.
     """
 
-    program: str
-    tests: tuple[str, ...]
-    entry_point: str
-    starter: str
-    limits: Limits
-    checker_limits: Limits
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         sandbox: Sandbox,
         program: str,
         tests: Sequence[str],
@@ -178,8 +171,7 @@ class _Job:
         entry_point: str,
         starter: str,
         limits: Limits | None,
-    ) -> _Job:
-        """Validate the arguments."""
+    ) -> None:
         if isinstance(tests, str) or not tests:
             raise InvalidArgumentError(f"`tests` must be a list of at least one, got {tests!r:.60}")
         if not entry_point.isidentifier():
@@ -187,47 +179,35 @@ class _Job:
         for number, test in enumerate(tests, start=1):
             _compile(test, f"test {number} of {len(tests)}")
         own = getattr(sandbox, "limits", None)
-        limits = limits or (own if isinstance(own, Limits) else Limits())
-        output = max(limits.output_bytes, OVERHEAD + 2 * len(tests))
-        checker_limits = replace(limits, output_bytes=output)
+        self.limits = limits or (own if isinstance(own, Limits) else Limits())
+        self.total = len(tests)
+        output = max(self.limits.output_bytes, OVERHEAD + 2 * self.total)
+        self.run_limits = replace(self.limits, output_bytes=output)
         starter = _completed(starter)
-        return cls(program, tuple(tests), entry_point, starter, limits, checker_limits)
-
-    def programs(self, sandbox: Sandbox) -> tuple[Program, Program]:
-        """Return the program and its checker, as the sandbox runs them."""
+        defined = _defined(starter)
+        is_class = entry_point[0].isupper()
+        if starter.strip():
+            is_class = defined.get(entry_point) == "class"
+        shared = {"entry_point": entry_point, "is_class": is_class}
+        classes = [name for name in defined if name != entry_point]
         preloaded: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
-        defined = _defined(self.starter)
-        is_class = self.entry_point[0].isupper()
-        if self.starter.strip():
-            is_class = defined.get(self.entry_point) == "class"
-        shared = {"entry_point": self.entry_point, "is_class": is_class}
-        classes = [name for name in defined if name != self.entry_point]
-        jobs = {
-            "candidate": shared | {"program": self.program, "classes": classes},
-            "checker": shared | {"tests": self.tests, "starter": self.starter},
-        }
-        candidate, checker = (
-            Program(program_of(side, preloaded), stdin=json.dumps(job).encode("ascii"))
-            for side, job in jobs.items()
-        )
-        return candidate, checker
+        self.programs = [
+            Program(program_of(side, preloaded), stdin=json.dumps(shared | job).encode("ascii"))
+            for side, job in (
+                ("candidate", {"program": program, "classes": classes}),
+                ("checker", {"tests": list(tests), "starter": starter}),
+            )
+        ]
 
-
-class _Reading:
-    """What the two processes have left, and what it means."""
-
-    def __init__(self, job: _Job, candidate: Execution, checker: Execution) -> None:
-        self.job, self.candidate, self.checker = job, candidate, checker
-        self.total = len(job.tests)
+    def verdict(self, candidate: Execution, checker: Execution) -> Verdict:
+        """Return the verdict."""
+        self.candidate, self.checker = candidate, checker
         self.lines = checker.stdout.splitlines()
         self.report: dict[str, Any] = {}
         for line in self.lines:
             if line.startswith("{") and line.endswith("}"):
                 self.report |= json.loads(line)
         self.tests = [line == "+" for line in self.lines if line in ("+", "-")][: self.total]
-
-    def verdict(self) -> Verdict:
-        """Return the verdict."""
         if "starter" in self.report:
             raise InvalidArgumentError(f"the starter fails: {self.report['starter']}")
         ended = self.ended()
@@ -235,7 +215,7 @@ class _Reading:
         # How many tests passed before it had printed too much depends on the machine.
         passed = [] if ended == "output_limit" else self.tests
         tests = (*passed, *(False,) * (self.total - len(passed)))
-        printed = (self.candidate.stdout + self.candidate.stderr).encode("utf-8", "replace")
+        printed = (candidate.stdout + candidate.stderr).encode("utf-8", "replace")
         return Verdict(
             compiled=error is None,
             passed=sum(tests),
@@ -243,8 +223,8 @@ class _Reading:
             ended=ended,
             compile_error=None if error is None else _printable(error),
             failure=self.failure(ended, sum(tests)) if error is None else None,
-            seconds=max(self.candidate.seconds, self.checker.seconds),
-            output=printed[: self.job.limits.output_bytes].decode("utf-8", "ignore"),
+            seconds=max(candidate.seconds, checker.seconds),
+            output=printed[: self.limits.output_bytes].decode("utf-8", "ignore"),
             tests=tests,
         )
 
@@ -252,7 +232,7 @@ class _Reading:
         """Return how the program ended, or how the checker did if the program ended it."""
         program, checker = self.candidate, self.checker
         printed = len((program.stdout + program.stderr).encode("utf-8", "replace"))
-        if program.ending == "output_limit" or printed > self.job.limits.output_bytes:
+        if program.ending == "output_limit" or printed > self.limits.output_bytes:
             return "output_limit"
         if "timeout" in (program.ending, checker.ending):
             return "timeout"
@@ -262,39 +242,32 @@ class _Reading:
         if "done" not in self.lines:
             if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
                 return program.ending
-            self.raise_for_tests()
+            if "heard" not in self.lines:  # the tests failed before the program had answered
+                why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
+                raise SandboxError(
+                    f"the tests didn't finish ({checker.ending}): {why}", execution=checker
+                )
             return checker.ending
         if program.ending == "memory" or "memory" in self.lines or self.report.get("memory"):
             return "memory"
         return "ok"
 
-    def raise_for_tests(self) -> None:
-        """Raise if the tests failed by themselves, before the program had answered."""
-        if "heard" not in self.lines:
-            checker = self.checker
-            why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
-            raise SandboxError(
-                f"the tests didn't finish ({checker.ending}): {why}", execution=checker
-            )
-
     def failure(self, ended: Ending, passed: int) -> str | None:
         """Return the first failure in a line."""
         if ended == "output_limit":
             return self.reason(ended)
-        if "load" in self.report:
-            return f"before the first test: {_printable(self.report['load'])}"
-        if "failed" in self.report:
-            first = self.tests.index(False) + 1 if False in self.tests else len(self.tests) + 1
-            return f"test {first} of {self.total}: {_printable(self.report['failed'])}"
         if passed == self.total:
             return None
+        number = self.tests.index(False) if False in self.tests else len(self.tests)
+        where = f"test {number + 1} of {self.total}"
         if "loaded" not in self.lines:
-            return f"before the first test: {self.reason(ended)}"
-        return f"test {len(self.tests) + 1} of {self.total}: {self.reason(ended)}"
+            where = "before the first test"
+        error = self.report.get("load") or self.report.get("failed")
+        return f"{where}: {_printable(error) if error else self.reason(ended)}"
 
     def reason(self, ended: Ending) -> str:
         """Return why a program didn't run to the end."""
-        limits, lost = self.job.limits, self.report.get("lost")
+        limits, lost = self.limits, self.report.get("lost")
         exceeded = {
             "timeout": f"it was not done within {limits.seconds:g} s",
             "output_limit": f"it printed more than {limits.output_bytes} bytes",

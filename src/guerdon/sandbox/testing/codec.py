@@ -236,7 +236,7 @@ class Decoder:
         plain.expect(type(nodes) is list and all(map(_is_node, nodes)), "an invalid table of nodes")
         self._nodes: list[list[Any]] = nodes
         self._accept = accept
-        self._shared = shared or Shared()
+        self.shared = shared or Shared()
         self._known = known
         self.objects: list[Any] = [None] * len(nodes)
         self._depths: list[int] = [0] * len(nodes)  # 0: not made yet; -1: being made
@@ -264,7 +264,7 @@ class Decoder:
 
     def _empty(self, tag: str, data: list[Any]) -> Any:
         if tag == "object":
-            return self._shared.blank(data[-1])
+            return self.shared.blank(data[-1])
         return deque(maxlen=data[1]) if tag == "deque" else plain.EMPTY[tag]()
 
     def contents(self, node: Any) -> Any:
@@ -342,21 +342,15 @@ class Decoder:
         plain.expect(is_error, "an error that is no exception")
         return kind(*self.values(arguments))
 
-    def _record(self, name: Any, items: Any) -> Any:
-        return self._shared.record(name, self.values(items))
-
-    def _member(self, name: Any, member: Any) -> Any:
-        return self._shared.member(name, member)
-
 
 #: What makes a value that can't be changed of the data of its node, by its tag.
 _FIXED: dict[str, Callable[..., Any]] = {
     "bytes": lambda decoder, text: bytes.fromhex(text),
     "error": Decoder._error,
     "int": lambda decoder, text: int(text, 16),
-    "member": Decoder._member,
+    "member": lambda decoder, name, member: decoder.shared.member(name, member),
     "name": lambda decoder, name: plain.NAMES[name],
-    "record": Decoder._record,
+    "record": lambda decoder, name, items: decoder.shared.record(name, decoder.values(items)),
     "str": lambda decoder, text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
 }
 

@@ -70,7 +70,7 @@ def report(error: BaseException) -> dict[str, Any]:
         "own": own,
         "classes": places if own else [],
         "text": text,
-        "args": args if len(args) < 9 and all(map(_is_short, args)) else None,
+        "args": args if len(args) < 9 and all(_is_small(each, depth=0) for each in args) else None,
         "line": _program_line(error),
     }
 
@@ -86,14 +86,10 @@ def state_of(error: BaseException) -> dict[str, Any]:
 
 
 def _is_small(value: Any, depth: int = 3) -> bool:
-    if type(value) in (list, tuple, dict) and depth and len(value) < 100:
-        items = [*value, *value.values()] if type(value) is dict else value
-        return all(_is_small(each, depth - 1) for each in items)
-    return _is_short(value)
-
-
-def _is_short(value: Any) -> bool:
     kind = type(value)
+    if kind in (list, tuple, dict) and depth and len(value) < 100:
+        items = [*value, *value.values()] if kind is dict else value
+        return all(_is_small(each, depth - 1) for each in items)
     if kind is int:
         return bool(-plain.SMALL <= value < plain.SMALL)
     if kind is str:
