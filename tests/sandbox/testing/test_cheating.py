@@ -114,7 +114,7 @@ CHEATS = {
     + "load()\nhear()\nos.write(3, (1 << 20).to_bytes(4, 'big') + b'[' * (1 << 20))",
     "raises_what_is_no_error": SPEAK
     + "load()\nwhile True:\n    q = hear()\n    say(re=q['ask'], kinds=[], nodes=[], back=[], "
-    "no={'names': ['int'], 'own': '', 'text': '', 'line': 0})",
+    "no={'classes': [['builtins', 'int']], 'text': '', 'line': 0})",
     "wrong_answer": "def add(a, b): return 9",
     "no_answer": "add = 3",
     "nothing": "",

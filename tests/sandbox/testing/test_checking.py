@@ -87,7 +87,7 @@ def anything(depth=0):
         return chance.choice(kinds)
     if chance.random() < 0.7:
         return [anything(depth + 1) for _ in range(chance.randrange(4))]
-    keys = "ask re ok no nodes kinds back what on name args named names own text line".split()
+    keys = "ask re ok no nodes kinds back what on name args named classes text line".split()
     return {{key: anything(depth + 1) for key in chance.sample(keys, 4)}}
 size = int.from_bytes(os.read(3, 4), "big")
 asked = json.loads(os.read(3, size))
@@ -98,7 +98,7 @@ for key in chance.sample(sorted(whole), 2):
     if key != "re":
         whole[key] = anything()
 if chance.random() < 0.3:
-    whole["no"] = {{key: anything() for key in ("names", "own", "text", "line", "args")}}
+    whole["no"] = {{key: anything() for key in ("classes", "text", "line", "args")}}
 say(whole)
 """
 

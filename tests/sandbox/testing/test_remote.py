@@ -338,6 +338,7 @@ assert top is c and c.next is b and b.next is a and a.next is None
         """
 class Own(LookupError):
     def __init__(self, a, b): super().__init__(a, b)
+class Odd(UnicodeDecodeError): pass
 def f(kind):
     if kind == 1: raise ValueError("one", 2)
     if kind == 2: raise KeyError("k")
@@ -346,6 +347,7 @@ def f(kind):
     if kind == 5: open("/nothing/of/the/kind")
     if kind == 6: {}.popitem()
     if kind == 7: raise NotImplementedError
+    if kind == 8: raise Odd("utf-8", b"", 0, 1, "odd")
     assert kind, "no kind"
 """,
         "f",
@@ -362,6 +364,7 @@ assert caught(4, UnicodeDecodeError if False else ValueError)
 assert caught(5, FileNotFoundError)
 assert caught(6, KeyError) is not None
 assert type(caught(7, Exception)) is NotImplementedError
+assert "odd" in str(caught(8, ValueError))
 assert str(caught(0, AssertionError)) == "no kind"
 """,
     ),

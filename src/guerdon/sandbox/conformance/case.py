@@ -127,14 +127,15 @@ class CaseGroup:
 
     def __call__(
         self, name: str, *, before: str = "", **fields: Any
-    ) -> Callable[[Callable[[], None]], None]:
+    ) -> Callable[[Callable[[], None]], Callable[[], None]]:
         """Add a decorated function as a case, with `before` in front of its program."""
 
-        def add(function: Callable[[], None]) -> None:
+        def add(function: Callable[[], None]) -> Callable[[], None]:
             proves = (function.__doc__ or "").removesuffix(".")
             values = {"proves": proves, **self.defaults, **fields}
             program = before + source(function)
             self.cases.append(Case(name=name, group=self.group, program=program, **values))
+            return function
 
         return add
 

@@ -237,6 +237,18 @@ def others() -> dict[str, int]:
     return {"sleeper": host["sleeper"], "host": host["pid"], "parent": parent()}
 
 
+def signals(pid: int) -> dict[str, Callable[[], object]]:
+    """Return attempts to signal a process. Signal 0 asks for permission, and sends nothing."""
+    no_signal = (ctypes.c_int * 32)(0, 0, -1)
+    return {
+        "kill": lambda: os.kill(pid, 0),
+        "tkill": lambda: call("tkill", pid, 0),
+        "tgkill": lambda: call("tgkill", pid, pid, 0),
+        "queue": lambda: call("rt_sigqueueinfo", pid, 0, no_signal),
+        "pidfd": lambda: call("pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0),
+    }
+
+
 def vectors() -> tuple[Any, Any]:
     """Return what `process_vm_readv` takes: a buffer here, and an unmapped address elsewhere.
 

@@ -77,9 +77,6 @@ class Checker(link.Link):
 
     # What the tests ask --------------------------------------------------------------------------
 
-    def _token(self) -> str:
-        return os.urandom(8).hex()
-
     def _answer(self, token: str) -> dict[str, Any]:
         if self._heard is not None:
             self._heard()

@@ -2,7 +2,7 @@
 
 Messages are JSON, each with its size before it. Each process asks and answers in turn. While one
 waits for its answer it answers what the other asks, so that a function may call a function that it
-received. A question has an ID that its answer must repeat; the checker's can't be guessed.
+received. A question has a random ID that its answer must repeat.
 
 Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
@@ -15,7 +15,7 @@ import operator
 import sys
 from _thread import RLock
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os import read, write
+from os import read, urandom, write
 from typing import Any, NoReturn
 
 from . import codec, plain, raised, remote, shared
@@ -76,7 +76,6 @@ class Link:
         self._lock = RLock()
         self._depth = 0
         self._loop: Any = None  # of asyncio; made when something is awaited
-        self._count = 0
         self._exported: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._remotes: dict[int, remote.Remote] = {}
@@ -171,7 +170,7 @@ class Link:
             if self._depth >= DEEPEST:
                 raise RecursionError(f"more than {DEEPEST} nested calls")
             message, encoder = self._message()
-            message |= {"ask": self._token(), "what": what, "name": name}
+            message |= {"ask": urandom(8).hex(), "what": what, "name": name}
             message["on"] = target._guerdon_number
             message["args"] = [encoder.value(arg) for arg in args]
             message["named"] = {key: encoder.value(arg) for key, arg in (kwargs or {}).items()}
@@ -193,10 +192,6 @@ class Link:
         # It fails if the program has set a limit of its own.
         with contextlib.suppress(RecursionError, OverflowError):
             sys.setrecursionlimit(sys.getrecursionlimit() + by * FRAMES)
-
-    def _token(self) -> str:
-        self._count += 1
-        return str(self._count)
 
     def _answer(self, token: str) -> dict[str, Any]:
         while True:

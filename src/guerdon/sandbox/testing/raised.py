@@ -50,14 +50,7 @@ def _program_line(error: BaseException) -> int:
 
 def report(error: BaseException) -> dict[str, Any]:
     """Return what the other side receives about an error."""
-    kind = type(error)
-    mro = plain.mro_of(kind)
-    own = "" if id(kind) in plain.NAMED else str(kind.__name__)[:100]
-    places = [
-        [str(each.__module__)[:100], str(each.__qualname__)[:100]]
-        for each in mro[:-1]
-        if id(each) not in plain.NAMED
-    ]
+    mro = plain.mro_of(type(error))[:-1]
     try:
         text = str.__str__(str(error))[:WHOLE].encode("utf-8", "backslashreplace").decode()
     except BaseException:  # its __str__ is the program's code
@@ -66,9 +59,7 @@ def report(error: BaseException) -> dict[str, Any]:
     if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
         args.append(error.filename)
     return {
-        "names": [plain.NAMED[id(each)] for each in mro if id(each) in plain.NAMED],
-        "own": own,
-        "classes": places if own else [],
+        "classes": [[str(each.__module__)[:100], str(each.__qualname__)[:100]] for each in mro],
         "text": text,
         "args": args if len(args) < 9 and all(_is_small(each, depth=0) for each in args) else None,
         "line": _program_line(error),
@@ -119,26 +110,28 @@ def rebuild(
     Raises:
         CodecError: The message is invalid.
     """
-    fields = zip(("text", "own", "line", "names"), (str, str, int, list), strict=True)
-    plain.expect(all(type(message[key]) is kind for key, kind in fields), "an invalid error")
-    text, own = message["text"][:WHOLE], message["own"][:100]
-    named = (plain.ERRORS.get(name) for name in message["names"][:100] if type(name) is str)
-    kinds = [kind for kind in named if kind is not None]
+    fields = {"text": str, "line": int, "classes": list}
+    plain.expect(
+        all(type(message[key]) is kind for key, kind in fields.items()), "an invalid error"
+    )
+    text, classes = message["text"][:WHOLE], message["classes"][:100]
+    builtin = (plain.ERRORS.get(name) for module, name in classes if module == "builtins")
+    kinds = [kind for kind in builtin if kind is not None]
     plain.expect(bool(kinds), "an error without a class")
     args = message.get("args")
     if type(args) is not list or any(type(each) not in plain.ATOMS for each in args):
         args = None
-    found = (find(*each) for each in list(message.get("classes") or ())[:9] if own)
-    own_kind = next((each for each in found if each is not None), None)
+    own = (find(*each) for each in classes[:9] if each[0] != "builtins")
+    found = next((kind for kind in own if kind is not None), None)
     error: Any
     if not issubclass(kinds[0], Exception):
         error = ProgramLeft(text)
-    elif own_kind is not None:
-        error = _of_class(own_kind, [text] if args is None else args, state)
+    elif found is not None:
+        error = _of_class(found, [text] if args is None else args, state)
     else:
-        error = _of_builtin(kinds, None if own else args, text)
+        error = _of_builtin(kinds, args if classes[0][0] == "builtins" else None, text)
     error._guerdon_line = message["line"]
-    error._guerdon_text = _in_a_line(own or kinds[0].__name__, text)
+    error._guerdon_text = _in_a_line(str(classes[0][1]).rpartition(".")[2], text)
     return error  # type: ignore[no-any-return]
 
 

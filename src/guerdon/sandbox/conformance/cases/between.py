@@ -189,10 +189,8 @@ def another_call_s_directory():
 def another_call_s_process():
     """A concurrent call is neither signalled nor changed."""
     refused(
-        signal=lambda: os.kill(pid, 0),
+        **signals(pid),
         group=lambda: os.kill(-pid, 0),
-        thread=lambda: call("tgkill", pid, pid, 0),
-        pidfd=lambda: call("pidfd_open", pid, 0),
         priority=lambda: os.setpriority(os.PRIO_PROCESS, pid, 1),
         limits=lambda: resource.prlimit(pid, resource.RLIMIT_CORE),
     )
@@ -283,24 +281,11 @@ def a_function_s_thread():
         return "FAILED: the thread runs" if bad else "passed: no thread runs"
 
 
-@function("a function that reaches out")
-def a_function_that_reaches_out():
-    """A function reaches no network, file or process either."""
-    import os, socket, subprocess
-    def attempts(secret, port, pid):
-        yield "read", lambda: open(secret).read()
-        yield "connect", lambda: socket.create_connection(("127.0.0.1", port), 1)
-        yield "signal", lambda: os.kill(pid, 0)
-        yield "parent", lambda: os.kill(os.getppid(), 0)
-        yield "fork", os.fork
-        yield "run", lambda: subprocess.run(["true"])
-        yield "write", lambda: open("/tmp/guerdon-function", "x")
-        yield "here", lambda: open("function", "x")
-    def call(task):
-        if task == "leave":
-            return "left"
+@source
+def _try():
+    def results_of(attempts):
         lines = []
-        for name, attempt in attempts(*task):
+        for name, attempt in attempts.items():
             try:
                 attempt()
             except OSError as error:
@@ -310,24 +295,40 @@ def a_function_that_reaches_out():
         return "passed: " + ", ".join(lines)
 
 
-@function("a function's import")
+@function("a function that reaches out", before=_try)
+def a_function_that_reaches_out():
+    """A function reaches no network, file or process either."""
+    import os, socket, subprocess
+    def call(task):
+        if task == "leave":
+            return "left"
+        secret, port, pid = task
+        return results_of({
+            "read": lambda: open(secret).read(),
+            "connect": lambda: socket.create_connection(("127.0.0.1", port), 1),
+            "signal": lambda: os.kill(pid, 0),
+            "parent": lambda: os.kill(os.getppid(), 0),
+            "fork": os.fork,
+            "run": lambda: subprocess.run(["true"]),
+            "write": lambda: open("/tmp/guerdon-function", "x"),
+            "here": lambda: open("function", "x"),
+        })
+
+
+@function("a function's import", before=_try)
 def a_function_s_import():
     """A function is locked while it is imported as well."""
     import os, socket
-    lines, problems = [], []
-    for name, attempt in {
+    def connect():
+        try:
+            return socket.create_connection(("127.0.0.1", 9), 1)
+        except ConnectionRefusedError:
+            return "there is a network"
+    results = results_of({
         "list": lambda: os.listdir("/proc"),
         "read": lambda: open("/etc/shadow").read(),
-        "connect": lambda: socket.create_connection(("127.0.0.1", 9), 1),
+        "connect": connect,
         "signal": lambda: os.kill(os.getppid(), 0),
-    }.items():
-        try:
-            attempt()
-        except ConnectionRefusedError:
-            problems.append("there is a network")
-        except OSError as error:
-            lines.append(error.strerror)
-        else:
-            problems.append(f"{name} succeeded")
+    })
     def call(task):
-        return f"FAILED: {problems}" if problems else f"passed: {lines}"
+        return results

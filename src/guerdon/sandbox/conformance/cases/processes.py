@@ -105,29 +105,19 @@ def killing_the_parent():
     if pid <= 1:
         passed("the parent is the first of its own processes")
         sys.exit()
-    # Signal 0 asks whether a signal may be sent, and sends none.
-    refused(
-        kill=lambda: os.kill(pid, 0),
-        tkill=lambda: call("tkill", pid, 0),
-        tgkill=lambda: call("tgkill", pid, pid, 0),
-        queue=lambda: call("rt_sigqueueinfo", pid, 0, (ctypes.c_int * 32)(0, 0, -1)),
-        pidfd=lambda: call("pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0),
-    )
+    refused(**signals(pid))
 
 
 @case("killing the host")
 def killing_the_host():
     """The trainer and its other processes aren't signalled."""
-    attempts = {
-        "kill": lambda pid: os.kill(pid, 0),
-        "group": lambda pid: os.killpg(pid if pid == host["sleeper"] else host["group"], 0),
-        "tgkill": lambda pid: call("tgkill", pid, pid, 0),
-        "pidfd": lambda pid: call("pidfd_send_signal", call("pidfd_open", pid, 0), 0, 0, 0),
-    }
-    refused(**{
-        f"{name} {who}": partial(attempt, host[who])
-        for name, attempt in attempts.items() for who in ("pid", "sleeper")
-    })
+    sleeper = host["sleeper"]
+    refused(
+        **signals(host["pid"]),
+        **{f"{name} sleeper": attempt for name, attempt in signals(sleeper).items()},
+        group=lambda: os.killpg(host["group"], 0),
+        group_sleeper=lambda: os.killpg(sleeper, 0),
+    )
 
 
 @case("killing everything")
