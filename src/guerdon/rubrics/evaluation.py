@@ -118,9 +118,7 @@ def evaluate_named(
 def due(container: Any, observation: Any) -> Sequence[tuple[str, Any, dict[str, Any]]]:
     """The children that a container evaluates: their names, themselves, their attributes."""
     at_end = container._kids_at_end
-    kids: Sequence[tuple[str, Any, dict[str, Any]]]
-    kids = at_end if at_end and is_done(observation) else container._kids
-    return kids
+    return at_end if at_end and is_done(observation) else container._kids  # type: ignore[no-any-return]
 
 
 # A container doesn't call its leaves: what a call would do is in the loop, since a function for it
@@ -518,8 +516,6 @@ def evaluate_step(rubric: Any, action: Any, observation: Any) -> Evaluation:
     named, handled = evaluation.components, evaluation.handled
     token = enter(None)
     try:
-        if rubric._traits is None:
-            rubric._look()
         evaluation.value = evaluate_named(rubric, action, observation, named, handled)
     except Exception as error:
         evaluation.error = error

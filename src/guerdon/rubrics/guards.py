@@ -92,7 +92,9 @@ class Guarded(Container):
     @adaptive
     async def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the rubric within the limits."""
-        frame = self._own_frame()
+        frame = current()
+        if frame is not None and frame.rubric is not self:  # it was called by itself
+            frame = None
         for attempt in range(self.retries):
             try:
                 return await self._attempt(frame, action, observation)
@@ -108,10 +110,6 @@ class Guarded(Container):
             return await self._attempt(frame, action, observation)
         except Exception as error:
             return self._substitute(frame, error)
-
-    def _own_frame(self) -> Frame | None:
-        frame = current()
-        return frame if frame is not None and frame.rubric is self else None
 
     def _substitute(self, frame: Frame | None, error: Exception) -> float:
         """Return the score of a rubric whose last attempt failed, or raise."""

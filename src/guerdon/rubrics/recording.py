@@ -394,7 +394,7 @@ class Recorder(Frame):
     """
 
     def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
-        super().__init__(None, None, None)
+        self.frames = []
         self.limiter = limiter
         self._kept: dict[int, Evaluation] = {}  # by the root's `id`
 

@@ -72,14 +72,10 @@ def own_state(rubric: Any) -> dict[str, Any]:
         for name, value in rubric.__dict__.items()
         if not name.startswith("_") and name not in NO_STATE and fits_json(value)
     }
-    for name in _state_names(rubric):
-        state[name] = copy.deepcopy(getattr(rubric, name))
+    for kind in reversed(type(rubric).__mro__):
+        for name in kind.__dict__.get("state_names", ()):
+            state[name] = copy.deepcopy(getattr(rubric, name))
     return state
-
-
-def _state_names(rubric: Any) -> list[str]:
-    kinds = reversed(type(rubric).__mro__)
-    return [name for kind in kinds for name in kind.__dict__.get("state_names", ())]
 
 
 def configuring_names(kind: type[Any]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -214,7 +215,7 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def own(self: TrajectoryRubric, trajectory: Any) -> bool:
         mine = self._trajectory
         return trajectory is mine or (
-            len(trajectory) == len(mine) and all(map(_is, trajectory, mine))
+            len(trajectory) == len(mine) and all(map(operator.is_, trajectory, mine))
         )
 
     if is_async_callable(score):
@@ -240,10 +241,6 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         return final[score]
 
     return score_once
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _refuse_gpu(value: Any, where: str, depth: int) -> None:

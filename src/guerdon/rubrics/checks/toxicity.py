@@ -113,10 +113,7 @@ class ToxicityRubric(Rubric):
 
 @lru_cache(maxsize=1)
 def _packaged() -> Lexicon:
-    from importlib.resources import files
-
-    text = files("guerdon.rubrics.checks").joinpath("toxicity.txt").read_text(encoding="utf-8")
-    return parse_lexicon(text, "toxicity.txt")
+    return read_lexicon(Path(__file__).with_name("toxicity.txt"))
 
 
 @dataclass(frozen=True, slots=True)

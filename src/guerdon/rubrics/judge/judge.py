@@ -390,13 +390,12 @@ def _check_fields(fields: Any) -> dict[str, Field]:
 def _check_criteria(given: Any, judge: LLMJudge) -> dict[str, Criterion]:
     if given is None:
         return {}
-    if isinstance(given, str) or not isinstance(given, (Mapping, Sequence)) or not given:
+    named = dict.fromkeys(given, "") if isinstance(given, (list, tuple)) else given
+    if not isinstance(named, Mapping) or not named or len(named) < len(given):
         raise InvalidArgumentError(
-            f"`criteria` must be names, or names with descriptions, got {shown(given)}"
+            "`criteria` must be a list of names, each once, or names with descriptions, got "
+            f"{shown(given)}"
         )
-    named = given if isinstance(given, Mapping) else dict.fromkeys(given, "")
-    if len(named) < len(given):
-        raise InvalidArgumentError(f"`criteria` has a name twice: {shown(list(given))}")
     for name in named:
         if not isinstance(name, str) or not CRITERION_NAME.fullmatch(name) or hasattr(judge, name):
             raise InvalidArgumentError(
