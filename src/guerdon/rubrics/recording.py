@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -263,8 +263,10 @@ def _log(frame: Frame, step: Step) -> None:
     """
     outcomes: dict[int, Outcome] = {}
     _collect(frame, outcomes)
+    concerned: dict[int, Any] = {}
+    _concern(step.root, outcomes, concerned)
     refused: Exception | None = None
-    for rubric in _concerned(step.root, outcomes):
+    for rubric in concerned.values():
         outcome = outcomes.get(id(rubric), NOT_CALLED)
         if rubric._is_trajectory and not outcome.called:
             try:
@@ -284,24 +286,15 @@ def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
         _collect(below, outcomes)
 
 
-def _concerned(rubric: Any, outcomes: Mapping[int, Outcome]) -> Iterable[Any]:
-    """The rubrics that a step concerns: all but those that a dispatcher passed by."""
-    seen: dict[int, Any] = {}
-
-    def visit(rubric: Any) -> None:
-        if id(rubric) in seen:
-            return
-        seen[id(rubric)] = rubric
-        for child in rubric._children.values():
-            if not rubric._dispatches or _reached(child, outcomes):
-                visit(child)
-
-    visit(rubric)
-    return seen.values()
-
-
-def _reached(rubric: Any, outcomes: Mapping[int, Outcome]) -> bool:
-    return any(id(each) in outcomes for each in (rubric, *rubric.rubrics()))
+def _concern(rubric: Any, outcomes: Mapping[int, Outcome], concerned: dict[int, Any]) -> None:
+    """Collect the rubrics that a step concerns: all but those that a dispatcher didn't call."""
+    if id(rubric) in concerned:
+        return
+    concerned[id(rubric)] = rubric
+    for child in rubric._children.values():
+        family = (child, *child.rubrics())
+        if not rubric._dispatches or any(id(each) in outcomes for each in family):
+            _concern(child, outcomes, concerned)
 
 
 # Components --------------------------------------------------------------------------------------
@@ -323,7 +316,9 @@ def add_components(
     for hook, error in frame.hook_errors:
         handled[f"{prefix.removesuffix('.')} (hook {hook})".lstrip()] = error
     traits = frame.rubric._look()
-    for below in _ordered(frame) if traits.waits else frame.frames:
+    # In the order of the tree: children that wait end in any order.
+    places = {id(child): place for place, child in enumerate(frame.rubric._children.values())}
+    for below in sorted(frame.frames, key=lambda each: places.get(id(each.rubric), len(places))):
         path = traits.paths.get(id(below.rubric))
         if path is None:
             continue  # it isn't in this tree
@@ -334,12 +329,6 @@ def add_components(
             named[name] = below.value
         if below.frames or below.error is not None or below.hook_errors:
             add_components(named, handled, below, f"{name}.")
-
-
-def _ordered(frame: Frame) -> list[Frame]:
-    """The frames below in the order of the tree: children that wait end in any order."""
-    places = {id(child): place for place, child in enumerate(frame.rubric._children.values())}
-    return sorted(frame.frames, key=lambda below: places.get(id(below.rubric), len(places)))
 
 
 def _next_name(rubric: Any, child: Any, prefix: str, taken: dict[str, float]) -> str:
