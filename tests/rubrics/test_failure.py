@@ -1,10 +1,10 @@
-"""say_failure and say_caught: what a failed evaluation is called."""
+"""describe_failure and describe_handled: what a failed evaluation is called."""
 
 import pytest
 
 from guerdon import Gate, Rubric, RubricError, Sequential
 from guerdon.errors import InvalidScoreError
-from guerdon.rubrics.failure import say_caught, say_failure
+from guerdon.rubrics.failure import describe_failure, describe_handled
 
 
 class Down(Rubric):
@@ -41,42 +41,44 @@ def raised(rubric):
     ],
     ids=repr,
 )
-def test_say_failure_contains_the_type_and_the_text(error, expected):
-    assert say_failure(error) == expected
-    assert say_failure(error, "step 2") == f"step 2: {expected}"
+def test_describe_failure_contains_the_type_and_the_text(error, expected):
+    assert describe_failure(error) == expected
+    assert describe_failure(error, "step 2") == f"step 2: {expected}"
 
 
-def test_say_failure_contains_the_path_of_the_rubric():
+def test_describe_failure_contains_the_path_of_the_rubric():
     error = raised(Sequential(Gate(Sequential(Down()))))
-    assert say_failure(error) == "rubric 'rubric_0.rubric.rubric_0': OSError: the judge is down"
-    assert say_failure(error, "row 3").startswith("row 3: rubric 'rubric_0.rubric.rubric_0': ")
+    assert (
+        describe_failure(error) == "rubric 'rubric_0.rubric.rubric_0': OSError: the judge is down"
+    )
+    assert describe_failure(error, "row 3").startswith("row 3: rubric 'rubric_0.rubric.rubric_0': ")
 
 
-def test_say_failure_of_a_root_has_no_path():
-    assert say_failure(raised(Down())) == "OSError: the judge is down"
+def test_describe_failure_of_a_root_has_no_path():
+    assert describe_failure(raised(Down())) == "OSError: the judge is down"
 
 
-def test_say_failure_contains_a_path_once_also_if_the_message_has_it():
+def test_describe_failure_contains_a_path_once_also_if_the_message_has_it():
     error = raised(Sequential(Nothing()))
     assert isinstance(error, InvalidScoreError)
-    text = say_failure(error)
+    text = describe_failure(error)
     assert text.startswith("rubric 'rubric_0': InvalidScoreError: Nothing.forward returned None")
     assert text.count("rubric_0") == 1
 
 
-def test_say_caught_contains_the_names():
+def test_describe_handled_contains_the_names():
     caught = {"style": ValueError("odd"), "": OSError("down"), "a.b": KeyError("x")}
-    assert say_caught(caught) == (
+    assert describe_handled(caught) == (
         "rubric 'style': ValueError: odd; OSError: down; rubric 'a.b': KeyError: 'x'"
     )
-    assert say_caught(caught, "row 3: ").startswith("row 3: rubric 'style': ")
+    assert describe_handled(caught, "row 3: ").startswith("row 3: rubric 'style': ")
 
 
-def test_say_caught_names_the_rubric_that_raised_first():
+def test_describe_handled_names_the_rubric_that_raised_first():
     error, other = OSError("down"), OSError("down")
-    text = say_caught({"a": error, "a.b": error, "a.b.c": error, "d": other})
+    text = describe_handled({"a": error, "a.b": error, "a.b.c": error, "d": other})
     assert text == "rubric 'a.b.c': OSError: down; rubric 'd': OSError: down"
 
 
-def test_say_caught_of_nothing_is_empty():
-    assert say_caught({}) == ""
+def test_describe_handled_of_nothing_is_empty():
+    assert describe_handled({}) == ""

@@ -409,7 +409,7 @@ WRAPS = {
 def run(rubric, actions):
     """One episode, on trees of either kind."""
     observations = [{"done": step == len(actions) - 1} for step in range(len(actions))]
-    if not rubric._look().is_async:
+    if not rubric._find_traits().is_async:
         return [rubric(a, o) for a, o in zip(actions, observations, strict=True)]
 
     async def awaited():

@@ -182,7 +182,7 @@ class RewardRuntime:
         weights = {**configuration.weights, **progress.stage_weights()}
         factors = progress.factors(configuration.schedules, episode)
         marks = rubric.__dict__
-        rubric._look()
+        rubric._find_traits()
         before = {name: marks.get(name) for name in MARKS}
         changed = configuration.reweighted | self._staged
         undo = configure(

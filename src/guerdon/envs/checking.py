@@ -23,7 +23,7 @@ from guerdon.errors import (
     GuerdonError,
     InvalidArgumentError,
 )
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 from guerdon.types.action import Action
@@ -473,7 +473,7 @@ def _rubrics(environment: Any) -> list[tuple[str, Rubric]]:
 
 
 def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, GuerdonError) else say_failure(error)
+    return str(error) if isinstance(error, GuerdonError) else describe_failure(error)
 
 
 def difference(expected: Any, seen: Any) -> str:

@@ -29,7 +29,7 @@ from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.evaluation import evaluate_step, evaluate_step_async, in_thread
-from guerdon.rubrics.failure import say_caught, say_failure
+from guerdon.rubrics.failure import describe_failure, describe_handled
 from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.action import Action
@@ -263,7 +263,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             The same observation.
         """
         rubric = self.rubric
-        traits = rubric._traits or rubric._look()
+        traits = rubric._traits or rubric._find_traits()
         if traits.is_async or traits.waits:  # members that wait do so concurrently
             return run(self.score_async(action, observation))
         return _scored(rubric, evaluate_step(rubric, action, observation), observation)
@@ -276,7 +276,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
         """Return the reward of a step; raises what the rubric raises."""
-        if self.rubric._look().is_async:
+        if self.rubric._find_traits().is_async:
             return run(self._apply_rubric_async(action, observation))
         reward: float = self.rubric(action, observation)
         return reward
@@ -550,11 +550,11 @@ def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str,
                 key: each if isfinite(each) else None for key, each in weights.items()
             }
     if evaluation.error is not None:
-        details[ERROR] = say_failure(evaluation.error)
+        details[ERROR] = describe_failure(evaluation.error)
         details[FAILED] = evaluation.failed_path or ""
     elif evaluation.handled:
-        details[HANDLED] = say_caught(evaluation.handled)
-    if is_done and rubric._look().has_trajectory:
+        details[HANDLED] = describe_handled(evaluation.handled)
+    if is_done and rubric._find_traits().has_trajectory:
         details.update(_step_rewards(rubric))
     return details
 
@@ -564,7 +564,7 @@ def _step_rewards(rubric: Rubric) -> dict[str, Any]:
         rewards = rubric.compute_step_rewards()
         step_rewards.check(rubric, rewards, len(rewards))
     except Exception as error:
-        return {STEP_REWARDS: None, STEP_REWARDS_ERROR: say_failure(error)}
+        return {STEP_REWARDS: None, STEP_REWARDS_ERROR: describe_failure(error)}
     return {STEP_REWARDS: rewards}
 
 

@@ -37,7 +37,7 @@ from guerdon.errors import (
     InvalidActionError,
     InvalidObservationError,
 )
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
@@ -279,7 +279,7 @@ class EnvAdapter:
 
     def _recorder(self) -> StepRecorder:
         rubric = self.environment.rubric
-        if (rubric._traits or rubric._look()).is_async and self._limiter is None:
+        if (rubric._traits or rubric._find_traits()).is_async and self._limiter is None:
             # If the author calls an async tree, its sync leaves run in threads.
             self._limiter = anyio.CapacityLimiter(LEAF_THREADS)
         recorder = StepRecorder(self._limiter)
@@ -310,7 +310,7 @@ _owners_lock = threading.Lock()
 def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[Rubric]:
     """Have the trajectory rubrics of an environment record for it alone; return them."""
     rubric = environment.rubric
-    if not isinstance(rubric, Rubric) or not rubric._look().has_trajectory:
+    if not isinstance(rubric, Rubric) or not rubric._find_traits().has_trajectory:
         return []
     nodes = [("", rubric), *rubric.named_rubrics()]
     mine = [(path, each) for path, each in nodes if each._is_trajectory]
@@ -396,7 +396,7 @@ class EnvCall:
             if inspect.isawaitable(closed):
                 wait_for(closed)
         except BaseException as error:
-            logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
+            logger.error("%s", describe_failure(error, "closing an abandoned environment failed"))
 
     async def clean_up_async(self, threads: EnvThreads) -> None:
         """Do the same in the event loop, if the environment's `close` is async."""
@@ -406,7 +406,7 @@ class EnvCall:
         try:
             await self._leftover().close()
         except Exception as error:
-            logger.error("%s", say_failure(error, "closing an abandoned environment failed"))
+            logger.error("%s", describe_failure(error, "closing an abandoned environment failed"))
 
     def _leftover(self) -> Any:
         return self.result if self.makes else self.closes
@@ -866,7 +866,7 @@ class EnvRunner:
         except Exception as error:
             if log:
                 name = type(adapter.environment).__name__
-                logger.error("%s", say_failure(error, f"closing {name} failed"))
+                logger.error("%s", describe_failure(error, f"closing {name} failed"))
             return error
         return None
 

@@ -16,7 +16,7 @@ from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.json_forms import group_key
 from guerdon.rollouts.scoring.result_rows import ResultRow
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.types.message import Message
 from guerdon.types.rollout import Rollout, StepData
 
@@ -458,7 +458,7 @@ class RowCredit:
             )
         except Exception as error:  # a user's state key may raise anything
             for row in rows:
-                row.setdefault("notes", []).append(f"no credit: {say_failure(error)}")
+                row.setdefault("notes", []).append(f"no credit: {describe_failure(error)}")
             return
         anchors = iter(credit.anchor.tolist())
         ids = Counter(str(row["id"]) for row in rows)

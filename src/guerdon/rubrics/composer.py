@@ -138,7 +138,7 @@ class RubricComposer(Weighted):
             AsyncRubricError: The tree has an async member; use ``await compute_async()``.
             Exception: The exception of a component that was due, with its path added.
         """
-        if (self._traits or self._look()).is_async:
+        if (self._traits or self._find_traits()).is_async:
             raise AsyncRubricError(
                 "the composer has an async member: use `await composer.compute_async(…)`"
             )
@@ -205,7 +205,7 @@ class RubricComposer(Weighted):
     def effective_weights(self) -> dict[str, float]:
         """The weights times their factors: what scores are multiplied by now."""
         if self._traits is None:
-            self._look()  # which sets the vector of a composer that wasn't evaluated yet
+            self._find_traits()  # which sets the vector of a composer that wasn't evaluated yet
         return dict(zip(self._children, self._vector, strict=True))
 
     @property
@@ -358,7 +358,7 @@ class RubricComposer(Weighted):
     def _counts(self, name: str, stamp: int) -> bool:
         """Whether a component has a reward at a step: it was due, or spreads its score."""
         child = self._children[name]
-        return child._look().has_trajectory or step_rewards.was_called(child, stamp)
+        return child._find_traits().has_trajectory or step_rewards.was_called(child, stamp)
 
 
 def _named_rubrics(rubrics: Any) -> dict[str, RubricLike]:

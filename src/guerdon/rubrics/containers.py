@@ -68,7 +68,7 @@ class Container(Rubric):
     @adaptive
     async def forward(self, action: Any, observation: Any) -> float:
         """Evaluate the children and combine their scores."""
-        self._look()  # if forward is called by itself, the children may have changed
+        self._find_traits()  # if forward is called by itself, the children may have changed
         children = [child for _, child, _ in due(self, observation)]
         if not self._in_order:
             return self._combine(await score_children(self, children, action, observation))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon._validation import check_integer, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
-from guerdon.rubrics.failure import close_awaitable, finite, say_caught, trace
+from guerdon.rubrics.failure import close_awaitable, describe_handled, finite, trace
 from guerdon.rubrics.recording import (
     Evaluation,
     Frame,
@@ -191,7 +191,7 @@ def _evaluate_named_child(
 
 def evaluate_call(rubric: Any, action: Any, observation: Any) -> Any:
     """Evaluate a call that the fast path doesn't handle."""
-    traits, parent = rubric._look(), current()
+    traits, parent = rubric._find_traits(), current()
     if rubric._mode:
         return rubric(action, observation)  # only its traits weren't known
     if rubric._written_calls and parent is not None and parent.rubric is rubric:
@@ -265,7 +265,7 @@ def _start(frame: Frame, action: Any) -> Any:
     observation = frame.observation
     if rubric._waits:
         return rubric.forward_async(action, observation)
-    frame.awaits = rubric._is_container or rubric._look().is_async
+    frame.awaits = rubric._is_container or rubric._find_traits().is_async
     if frame.limiter is None or frame.awaits:
         return _forward(rubric, action, observation)
     return in_thread(frame.limiter, _forward, rubric, action, observation)
@@ -360,7 +360,7 @@ def adaptive(
         frame = current()
         coroutine = forward(self, action, observation)
         own = frame is not None and frame.rubric is self
-        if (own and frame.awaits) or self._look().is_async:  # type: ignore[union-attr]
+        if (own and frame.awaits) or self._find_traits().is_async:  # type: ignore[union-attr]
             if own:
                 frame.unawaited = [*(frame.unawaited or ()), (self, coroutine)]  # type: ignore[union-attr]
             return coroutine
@@ -379,7 +379,7 @@ async def score_child(parent: Any, child: Any, action: Any, observation: Any) ->
     """Evaluate a child in a `forward` that is `adaptive`: as the child needs it, or at once."""
     frame = current()
     if frame is not None and frame.rubric is parent and frame.awaits:
-        traits = child._look()
+        traits = child._find_traits()
         if traits.is_async or traits.waits or frame.limiter is not None:
             return await run_async(child, frame, action, observation, frame.limiter)
     score = child(action, observation)
@@ -436,7 +436,7 @@ async def evaluate_batch(
 
     check_integer("max_workers", max_workers, low=1)
     batch = _Batch(rubric, pairs, return_exceptions)
-    traits = rubric._look()
+    traits = rubric._find_traits()
     workers = 1 if traits.has_trajectory else min(max_workers, len(batch.results))
     limiter = anyio.CapacityLimiter(max(workers, 1))
     awaits = traits.is_async or traits.waits
@@ -589,14 +589,14 @@ class Replay:
     def _finish(self, rubric: Any) -> None:
         values = self.rewards = self.values
         self.score = finite(rubric, exact_sum(values))
-        if rubric._look().has_trajectory:
+        if rubric._find_traits().has_trajectory:
             self.rewards = rubric.compute_step_rewards()
             check(rubric, self.rewards, len(values))
 
     def _describe(self, handled: dict[str, Exception], steps: Sequence[tuple[Any, Any]]) -> None:
         number = getattr(steps[0][0], "turn", 0) + len(self.values) - 1
         where = f"step {number}: " if len(steps) > 1 else ""
-        self.handled = [*self.handled, say_caught(handled, where)]
+        self.handled = [*self.handled, describe_handled(handled, where)]
 
 
 def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
@@ -613,7 +613,7 @@ def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
     values: list[float] = []
     begun: list[dict[str, float]] = []
     into.values, into.steps, into.handled = values, begun, ()
-    traits = rubric._traits or rubric._look()
+    traits = rubric._traits or rubric._find_traits()
     if traits.stateful or rubric._log:
         rubric.reset()
     handled: dict[str, Exception] = {}

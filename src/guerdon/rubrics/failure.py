@@ -71,7 +71,7 @@ def trace(rubric: Any, error: Exception) -> None:
     if old is not None:
         path = old.path
         if old.rubric is not rubric:
-            name = rubric._look().paths.get(id(old.rubric))
+            name = rubric._find_traits().paths.get(id(old.rubric))
             # Without a name, the exception was raised before, in another evaluation.
             path = f"{name}.{path}".rstrip(".") if name is not None else ""
     where = f"{path!r} of {type(rubric).__name__}" if path else type(rubric).__name__
@@ -95,11 +95,11 @@ def path_of(error: BaseException) -> str | None:
     return note.path if note is not None else None
 
 
-def say_failure(error: BaseException, where: str | None = None) -> str:
+def describe_failure(error: BaseException, where: str | None = None) -> str:
     """Describe an exception from a rubric in one line, with the path of the rubric.
 
     Example:
-        >>> say_failure(ValueError("no answer"), "step 2")
+        >>> describe_failure(ValueError("no answer"), "step 2")
         'step 2: ValueError: no answer'
 
     Args:
@@ -111,7 +111,7 @@ def say_failure(error: BaseException, where: str | None = None) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def say_caught(caught: dict[str, Exception], where: str = "") -> str:
+def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
     """Describe exceptions that were raised in a tree and handled there, in one line.
 
     Args:

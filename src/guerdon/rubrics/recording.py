@@ -149,10 +149,12 @@ class Frame:
     def begin(self, action: Any) -> None:
         """Take part in the step of the environment, or start one as its outermost rubric."""
         rubric, parent = self.rubric, self._parent
-        if not rubric._look().has_trajectory:
+        if not rubric._find_traits().has_trajectory:
             return
         step = parent.step if parent is not None else None
-        if step is None or (step.root is not rubric and id(rubric) not in step.root._look().paths):
+        if step is None or (
+            step.root is not rubric and id(rubric) not in step.root._find_traits().paths
+        ):
             step = Step(rubric, action, self.observation)
         self.step = step
         if rubric._is_trajectory:
@@ -215,7 +217,7 @@ class Frame:
         for child, coroutine in self.unawaited or ():
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()
-                path = self.rubric._look().paths.get(id(child), type(child).__name__)
+                path = self.rubric._find_traits().paths.get(id(child), type(child).__name__)
                 forgotten = forgotten or AsyncRubricError(
                     f"{kind} called {path!r} ({type(child).__name__}), which is async, and did "
                     f"not await it; write {kind}.forward as `async def` and `await self.{path}(…)`"
@@ -280,7 +282,7 @@ def _log(frame: Frame, step: Step) -> None:
 
 
 def _collect(frame: Frame, outcomes: dict[int, Outcome]) -> None:
-    used = any(below.rubric._look().has_trajectory for below in frame.frames)
+    used = any(below.rubric._find_traits().has_trajectory for below in frame.frames)
     outcomes[id(frame.rubric)] = Outcome(True, frame.value, frame.error, frame.credited, used)
     for below in frame.frames:
         _collect(below, outcomes)
@@ -315,7 +317,7 @@ def add_components(
         handled[prefix.removesuffix(".")] = frame.error
     for hook, error in frame.hook_errors:
         handled[f"{prefix.removesuffix('.')} (hook {hook})".lstrip()] = error
-    traits = frame.rubric._look()
+    traits = frame.rubric._find_traits()
     # In the order of the tree: children that wait end in any order.
     places = {id(child): place for place, child in enumerate(frame.rubric._children.values())}
     for below in sorted(frame.frames, key=lambda each: places.get(id(each.rubric), len(places))):
@@ -335,7 +337,7 @@ def _next_name(rubric: Any, child: Any, prefix: str, taken: dict[str, float]) ->
     """The name of a child's second score: that of its second place in the parent, or a number."""
     places = [prefix + name for name, other in rubric._children.items() if other is child]
     if len(places) < 2:
-        path = f"{prefix}{rubric._look().paths[id(child)]}"
+        path = f"{prefix}{rubric._find_traits().paths[id(child)]}"
         places = [path, *(f"{path}#{number}" for number in range(2, len(taken) + 3))]
     return str(next((name for name in places if name not in taken), places[-1]))
 
@@ -474,7 +476,7 @@ def _why_skipped(frame: Frame, path: str) -> str:
     if not frame.frames:
         return _NOT_CALLED
     last = frame.frames[-1]
-    name = frame.rubric._look().paths.get(id(last.rubric), type(last.rubric).__name__)
+    name = frame.rubric._find_traits().paths.get(id(last.rubric), type(last.rubric).__name__)
     where = f"{path}.{name}" if path else name
     if last.value is None:
         return f"{where} failed"

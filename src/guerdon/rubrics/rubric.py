@@ -361,7 +361,7 @@ class Rubric(metaclass=RubricMeta):
         Raises:
             AsyncRubricError: The tree has an async member; use ``await score_async()``.
         """
-        if self._look().is_async:
+        if self._find_traits().is_async:
             raise AsyncRubricError(
                 f"{type(self).__name__} has an async member: use `await rubric.score_async(…)`"
             )
@@ -416,7 +416,7 @@ class Rubric(metaclass=RubricMeta):
 
         An override needs no ``super().reset()``: each child is reset once in any case.
         """
-        if self._log or self._look().stateful:
+        if self._log or self._find_traits().stateful:
             _reset_tree(self)
 
     # Hooks -----------------------------------------------------------------------------------
@@ -597,7 +597,7 @@ class Rubric(metaclass=RubricMeta):
             raise RubricDefinitionError(f"{where}: a name must be a non-empty string without dots")
         if self._is_reserved(name):
             raise RubricDefinitionError(f"{where}: it would hide an attribute of that name")
-        if child is self or id(self) in child._look().paths:
+        if child is self or id(self) in child._find_traits().paths:
             raise RubricDefinitionError(f"{where}: it is that very rubric, or contains it")
 
     @classmethod
@@ -621,11 +621,11 @@ class Rubric(metaclass=RubricMeta):
 
     # Traits ------------------------------------------------------------------------------------
 
-    def _look(self) -> Traits:
+    def _find_traits(self) -> Traits:
         """The traits of this rubric and everything below it."""
         traits = self._traits
         if traits is None:
-            below = [child._look() for child in self._children.values()]
+            below = [child._find_traits() for child in self._children.values()]
             traits = self.__dict__["_traits"] = Traits(
                 is_async=self._is_async or any(each.is_async for each in below),
                 waits=self._waits or any(each.waits for each in below),
@@ -647,7 +647,7 @@ class Rubric(metaclass=RubricMeta):
 
     def _refresh(self) -> None:
         """Derive the mode from the traits and hooks."""
-        traits = self._look()
+        traits = self._find_traits()
         if (
             traits.is_async
             or traits.has_trajectory

@@ -430,7 +430,7 @@ def describe(rubric: Any, path: str = "", parent: Any | None = None) -> Iterator
         "range": list(declared) if declared is not None else None,
         "weight": parent._weight_of(name) if parent is not None else None,
         "depends_on": [need for need in (*needs, *rubric.reads) if need],
-        "async": rubric._look().is_async,
+        "async": rubric._find_traits().is_async,
     }
     for child_name, child in rubric.named_children():
         yield from describe(child, f"{path}.{child_name}" if path else child_name, rubric)

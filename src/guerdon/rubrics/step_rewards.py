@@ -43,7 +43,7 @@ def compute(rubric: Any) -> list[float]:
 def _is_in_episodes(rubric: Any) -> bool:
     """Whether a rubric contains a trajectory rubric, or is in a tree that does."""
     parents = list(rubric._parents.values())
-    return rubric._look().has_trajectory or any(map(_is_in_episodes, parents))
+    return rubric._find_traits().has_trajectory or any(map(_is_in_episodes, parents))
 
 
 def stamps(rubric: Any) -> list[int]:
@@ -58,7 +58,7 @@ def by_step(rubric: Any) -> dict[int, float]:
         steps = rubric._stamps if rubric._is_trajectory else stamps(rubric)
         check(rubric, rewards, len(steps))
         return dict(zip(steps, map(float, rewards), strict=True))
-    if not rubric._look().has_trajectory:
+    if not rubric._find_traits().has_trajectory:
         return scores_at(rubric, rubric._log)
     own: dict[int, float] = rubric._rewards_by_step()
     return own
@@ -107,7 +107,7 @@ def of_hand_written(rubric: Any) -> dict[int, float]:
     }
     if None in credited.values():
         for each in rubric.rubrics():
-            if each._dispatches and each._look().has_trajectory:
+            if each._dispatches and each._find_traits().has_trajectory:
                 by_step(each)  # raises if several of its rubrics were called at one step
         return scores_at(rubric, outcomes)
     known = {id(child): by_step(child) for child in credited.values()}
@@ -122,8 +122,8 @@ def of_hand_written(rubric: Any) -> dict[int, float]:
 def _credited(rubric: Any, outcome: Outcome) -> Any | None:
     """The child with trajectory rubrics whose score was returned, if any."""
     child = outcome.credited
-    inside = child is not None and id(child) in rubric._look().paths
-    return child if inside and child._look().has_trajectory else None  # type: ignore[union-attr]
+    inside = child is not None and id(child) in rubric._find_traits().paths
+    return child if inside and child._find_traits().has_trajectory else None  # type: ignore[union-attr]
 
 
 def _outcome(rubric: Any, stamp: int) -> Outcome:

@@ -13,7 +13,7 @@ from guerdon._validation import check_integer, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidActionError, InvalidArgumentError
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
 from guerdon.types.observation import GenericObservation, Observation
 
@@ -335,7 +335,7 @@ def _observation(call: PoolCall) -> Observation:
     # An action that was refused before the environment received it ends no episode.
     return Observation(
         done=not isinstance(call.error, InvalidActionError),
-        metadata={"error": say_failure(call.error)},
+        metadata={"error": describe_failure(call.error)},
     )
 
 

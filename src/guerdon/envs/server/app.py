@@ -25,7 +25,7 @@ from guerdon.envs.server.protocol import ProtocolError
 from guerdon.envs.server.routes import Endpoints, error_response
 from guerdon.envs.server.sessions import SessionManager
 from guerdon.errors import EnvError, GuerdonError, InvalidArgumentError
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
@@ -166,6 +166,6 @@ def _environment_class(
     except GuerdonError:
         raise
     except (Exception, SystemExit) as error:
-        message = say_failure(error, "the environment can't be made")
+        message = describe_failure(error, "the environment can't be made")
         raise EnvError(message, exception=error) from error
     return type(adapter.environment)

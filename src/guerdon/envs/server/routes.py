@@ -29,7 +29,7 @@ from guerdon.envs.server.protocol import (
 )
 from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
 from guerdon.errors import RewardConfigError
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 
 __all__ = ["Endpoints", "error_response"]
 
@@ -268,7 +268,7 @@ async def error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         log("caller left", path=request.url.path)
         return Response(status_code=499)  # nothing reads it
-    message = say_failure(error)
+    message = describe_failure(error)
     log("request failed", level="error", trace=error, path=request.url.path, error=message)
     detail = {"message": message, "code": ErrorCode.EXECUTION_ERROR}
     return _json_response({"detail": detail}, 500)

@@ -41,7 +41,7 @@ from guerdon.errors import (
     InvalidArgumentError,
     RewardConfigError,
 )
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
 
 __all__ = ["Connection", "Session", "SessionEnd", "SessionManager"]
@@ -335,7 +335,7 @@ class SessionManager:
         session: int | None = None,
     ) -> ProtocolError:
         """Count and log what an environment raised, and return the error for the client."""
-        message = say_failure(error, what or kind)
+        message = describe_failure(error, what or kind)
         expected = isinstance(error, (EpisodeError, EnvTimeoutError, InvalidArgumentError))
         self.report(kind, message, session=session, trace=None if expected else error)
         timeout = isinstance(error, EnvTimeoutError)

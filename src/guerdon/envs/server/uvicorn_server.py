@@ -18,7 +18,7 @@ from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import log
 from guerdon.errors import GuerdonError, LaunchError
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 
 __all__ = ["serve"]
 
@@ -110,7 +110,7 @@ class _Server(uvicorn.Server):
         except GuerdonError:
             raise
         except Exception as error:
-            raise LaunchError(say_failure(error, "the environment can't be made")) from error
+            raise LaunchError(describe_failure(error, "the environment can't be made")) from error
         await super().startup(sockets=sockets)
         if self.started:
             log("serving", url=self._url)

@@ -25,7 +25,7 @@ from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import answer_messages, content_of, first_messages
 from guerdon.rollouts.playing.policies import AgentPolicy, PolicyOutput, calls_of
 from guerdon.rollouts.playing.record import Ending, RolloutRecord
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.types.message import INSTRUCTION_ROLES, Message, read_messages
 from guerdon.types.numbers import FiniteFloat
 from guerdon.types.observation import StepResult
@@ -258,7 +258,7 @@ class RLRolloutWorker:
             await runner.open()
             await _Episode(self, runner, record).play(reset)
         except Exception as error:
-            record.ended, record.error = "error", say_failure(error, "making the environment")
+            record.ended, record.error = "error", describe_failure(error, "making the environment")
         finally:
             await runner.close(min(self.step_timeout, CLOSE_S))
             threads.close()
@@ -389,7 +389,7 @@ class _Episode:
                 ended = await self._turn()
             record.ended = ended
         except (Exception, SystemExit) as error:  # what ends a program ends only the episode
-            record.ended, record.error = "error", say_failure(error, self._doing)
+            record.ended, record.error = "error", describe_failure(error, self._doing)
             if record.steps:
                 last = record.steps[-1].step_info
                 last["error" if self._is_stepping else "episode_error"] = record.error

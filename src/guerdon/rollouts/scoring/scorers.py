@@ -15,7 +15,7 @@ from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
 from guerdon.rubrics.evaluation import Replay, replay, replay_async
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.rubric import Rubric
@@ -137,7 +137,7 @@ class RubricScorer(Scorer):
         """
         rubric, done = self.rubric, self._replay
         try:
-            if (rubric._traits or rubric._look()).is_async:
+            if (rubric._traits or rubric._find_traits()).is_async:
                 self._run(replay_async(rubric, rollout.steps, done), type(rubric).__name__)
             else:
                 replay(rubric, rollout._steps or rollout.steps, done)
@@ -148,7 +148,7 @@ class RubricScorer(Scorer):
                 rollout.id,
                 rollout.group,
                 fingerprint=self.fingerprint,
-                error=say_failure(error, done.where(rollout.first_turn)),
+                error=describe_failure(error, done.where(rollout.first_turn)),
                 components=done.components(),
             )
         return {

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from guerdon._validation import check_choice, shown
 from guerdon.errors import RewardFunctionError
 from guerdon.rubrics.evaluation import Replay, is_async_callable, replay, replay_async
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.functions.rubric import rubric_of
 from guerdon.rubrics.rubric import Rubric
@@ -301,7 +301,7 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
     if isinstance(rubric, RewardFunction):
         return rubric
     tree = as_rubric(rubric)
-    traits = tree._look()
+    traits = tree._find_traits()
     # A rubric that remembers steps sees one rollout at a time.
     lock = _RubricLock() if traits.stateful or traits.has_trajectory else nullcontext()
 
@@ -574,7 +574,7 @@ def failed(error: BaseException, file: str | None = None) -> EvaluateResult:
         error: The exception.
         file: The function's file; the message contains the line in it.
     """
-    text = say_failure(error)
+    text = describe_failure(error)
     if len(text) > MAX_ERROR:
         text = f"{text[:MAX_ERROR]}… ({len(text):,} characters)"
     if file is not None:

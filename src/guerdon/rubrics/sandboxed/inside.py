@@ -22,7 +22,7 @@ from typing import Any
 from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
 from guerdon.rubrics.evaluation import Replay, replay, replay_async
-from guerdon.rubrics.failure import say_failure
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function, failed
 from guerdon.rubrics.functions.loading import is_factory, reward_of
 from guerdon.rubrics.rubric import Rubric
@@ -129,7 +129,7 @@ def _score_with_rubric(rubric: Rubric, call: Call, run: Run | None) -> EvaluateR
         else:
             replay(rubric, rollout.steps, done)
     except BaseException as error:  # as above
-        text = say_failure(error, done.where(first))
+        text = describe_failure(error, done.where(first))
         return EvaluateResult(is_score_valid=False, error=text, metrics=done.components())
     outputs = [
         StepOutput(step_index=action.turn, base_reward=reward)
@@ -154,7 +154,7 @@ def load(config: bytes) -> LoadedReward:
             sys.stdout.reconfigure(line_buffering=True)
         reward = load_function(wanted)
         run = None
-        if reward._look().is_async if isinstance(reward, Rubric) else reward.is_async:
+        if reward._find_traits().is_async if isinstance(reward, Rubric) else reward.is_async:
             import asyncio  # here, not in each call; most rewards need none of it
 
             run = asyncio.Runner().run if wanted.keep_loop else asyncio.run
