@@ -66,14 +66,14 @@ def test_wrong_usage_exits_with_2_and_a_message(tmp_path, args, message):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError("no game"), "OSError: no game"),
         (FileNotFoundError(2, "No such file", "maze.txt"), "No such file"),
         (OSError(28, "No space left on device"), "can't write to standard output: No space left"),
     ],
 )
-def test_main_reports_an_os_error_with_its_text(monkeypatch, capsys, error, said):
+def test_main_reports_an_os_error_with_its_text(monkeypatch, capsys, error, message):
     def fails(**_):
         raise error
 
@@ -82,4 +82,4 @@ def test_main_reports_an_os_error_with_its_text(monkeypatch, capsys, error, said
     with pytest.raises(SystemExit) as ended:
         app.main()
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

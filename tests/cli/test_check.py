@@ -126,11 +126,11 @@ def test_check_prints_json(guerdon):
     for name, code in (("Good", 0), ("Bad", 1)):
         done = guerdon("check", f"worlds.py:{name}", "--json")
         assert (done.returncode, done.stderr) == (code, "")
-        told = json.loads(done.stdout)
-        assert set(told) == {"ok", "checks"}
-        assert told["ok"] == (code == 0)
-        assert all(set(line) == {"check", "status", "said"} for line in told["checks"])
-        statuses = {line["check"]: line["status"] for line in told["checks"]}
+        data = json.loads(done.stdout)
+        assert set(data) == {"ok", "checks"}
+        assert data["ok"] == (code == 0)
+        assert all(set(line) == {"check", "status", "detail"} for line in data["checks"])
+        statuses = {line["check"]: line["status"] for line in data["checks"]}
         assert len(statuses) == 10
         assert ("problem" in statuses.values()) == (code == 1)
 
@@ -167,7 +167,7 @@ def test_check_plays_the_actions_of_a_file(inside, actions):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ('{"text": "a"}\n{"text": \n', "actions.jsonl, line 2:"),
         ('{"text": "a"}\n\n["a"]\n', "actions.jsonl, line 3: an action must be an object"),
@@ -176,11 +176,11 @@ def test_check_plays_the_actions_of_a_file(inside, actions):
     ],
     ids=["cut", "a list", "a string", "not UTF-8"],
 )
-def test_check_exits_with_2_on_an_invalid_action_line(inside, actions, data, said):
+def test_check_exits_with_2_on_an_invalid_action_line(inside, actions, data, message):
     done = inside("check", "worlds.py:Good", *actions(data))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -203,7 +203,7 @@ def test_check_reports_an_action_that_does_not_fit(inside, actions, text):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (
             ["nothing"],
@@ -222,11 +222,11 @@ def test_check_reports_an_action_that_does_not_fit(inside, actions, text):
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_check_exits_with_2_and_one_line_if_it_can_not_run(inside, args, said):
+def test_check_exits_with_2_and_one_line_if_it_can_not_run(inside, args, message):
     done = inside("check", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -48,7 +48,7 @@ def diff(tmp_path):
 
 
 @pytest.fixture
-def told(diff):
+def diff_json(diff):
     """Runs the command; returns its JSON output."""
     return lambda *args: json.loads(diff(*args, "--json").stdout)
 
@@ -104,9 +104,9 @@ def test_diff_exits_with_1_on_a_failed_row(diff, rows):
     assert "ValueError 1 2 step 0: ValueError: could not convert string to float" in done.table
 
 
-def test_diff_prints_json(told, rows):
+def test_diff_prints_json(diff_json, rows):
     rows(["1", "x", "0"], group="g", kind="k")
-    found = told("reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--by", "kind")
+    found = diff_json("reward.py:Number", "reward.py:minus", "rollouts.jsonl", "--by", "kind")
     assert (found["before_reward"], found["after_reward"]) == (
         "reward.py:Number",
         "reward.py:minus",
@@ -130,18 +130,18 @@ def test_diff_prints_json(told, rows):
     assert found["after"]["failures"] == {"ValueError": 1}
 
 
-def test_diff_distinguishes_ties_from_flips(told, rows):
+def test_diff_distinguishes_ties_from_flips(diff_json, rows):
     rows(["1", "0", "0"], group="g")
-    groups = told("reward.py:Number", "reward.py:even", "rollouts.jsonl")["groups"]
+    groups = diff_json("reward.py:Number", "reward.py:even", "rollouts.jsonl")["groups"]
     assert (groups["flipped"], groups["ties_made"], groups["ties_broken"]) == (0, 2, 0)
     assert (groups["tied"], groups["mean_tau"], groups["best_tied"]) == (1, None, 1)
     assert (groups["dead_before"], groups["dead_after"]) == (0, 1)
 
 
-def test_diff_lists_at_most_top_rows(told, diff, rows):
+def test_diff_lists_at_most_top_rows(diff_json, diff, rows):
     rows(["1", "0.75", "0.5", "0.25"], group="g")
     args = "reward.py:Number", "reward.py:minus", "rollouts.jsonl"
-    found = told(*args, "--top", "2")
+    found = diff_json(*args, "--top", "2")
     assert [move["id"] for move in found["moved"]] == [0, 1]
     assert len(found["groups"]["flips"]) == 2
     assert "moved most" not in diff(*args, "--top", "0").table
@@ -154,24 +154,24 @@ def test_diff_reads_standard_input(guerdon, rows):
     assert json.loads(done.stdout)["rows"] == 2
 
 
-def test_diff_positions_schedules(told, rows, tmp_path):
+def test_diff_positions_schedules(diff_json, rows, tmp_path):
     rows(["1"])
     schedule = ", schedule: {piecewise: [[0, 1.0], [10, 0.0]]}}"
     text = CONFIG.format(weight=1.0).replace("}", schedule)
     (tmp_path / "c.yaml").write_text(text)
-    found = told("a.yaml", "c.yaml", "rollouts.jsonl", "--at", "5")
+    found = diff_json("a.yaml", "c.yaml", "rollouts.jsonl", "--at", "5")
     assert found["mean_after"] == 0.5
     assert [change["where"] for change in found["changes"]] == ["per_turn.number.schedule"]
 
 
-def test_diff_reads_tau_bench(told, tmp_path):
+def test_diff_reads_tau_bench(diff_json, tmp_path):
     records = [
         {"task_id": task, "trial": trial, "reward": 0.0, "info": {},
          "traj": [{"role": "assistant", "content": str(score)}]}
         for trial, score in ((0, 1), (1, 0)) for task in (0, 1)
     ]  # fmt: skip
     (tmp_path / "tau.json").write_text(json.dumps(records))
-    found = told("reward.py:Number", "reward.py:minus", "tau.json", "--format", "tau-bench")
+    found = diff_json("reward.py:Number", "reward.py:minus", "tau.json", "--format", "tau-bench")
     assert (found["groups"]["groups"], found["groups"]["flipped"]) == (2, 2)
 
 
@@ -183,7 +183,7 @@ def test_diff_escapes_control_characters_and_markup(diff, rows, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["a.yaml", "b.yaml", "absent.jsonl"], "can't read absent.jsonl: No such file"),
         (["a.yaml", "b.yaml", "empty.jsonl"], "empty.jsonl has no rollouts"),
@@ -200,14 +200,14 @@ def test_diff_escapes_control_characters_and_markup(diff, rows, tmp_path):
     ],
     ids=["no-file", "empty", "no-reward", "broken", "no-schedules", "no-format"],
 )
-def test_diff_exits_with_2_and_a_reason_if_it_can_not_run(diff, rows, tmp_path, args, said):
+def test_diff_exits_with_2_and_a_reason_if_it_can_not_run(diff, rows, tmp_path, args, message):
     rows(["1"])
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "broken.yaml").write_text(CONFIG.format(weight=".nan"))
     done = diff(*args)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_diff_exits_with_130_after_ctrl_c_and_compares_finished_rows(diff, rows, tmp_path):

@@ -45,7 +45,12 @@ def test_doctor_exits_with_0_if_strict_works(machine, tmp_path):
     lines = table(done)
     for level in ("none", "process", "strict"):
         assert any(line.startswith(f"{level} yes") for line in lines)
-    for expected in ("connect held Errno 1", "read home held Errno 13", "kernel 6.18", "user 1000"):
+    for expected in (
+        "connect blocked Errno 1",
+        "read home blocked Errno 13",
+        "kernel 6.18",
+        "user 1000",
+    ):
         assert expected in lines
 
 
@@ -73,16 +78,16 @@ def test_doctor_prints_json(machine, tmp_path):
     machine(strict=OPEN)
     done = run_inside(tmp_path, "doctor", "--json")
     assert done.returncode == 1
-    told = json.loads(done.stdout)
-    assert told["ok"] is False
-    assert list(told["levels"]) == ["none", "process", "strict"]
-    assert [level["works"] for level in told["levels"].values()] == [True, True, False]
-    strict = told["levels"]["strict"]
+    data = json.loads(done.stdout)
+    assert data["ok"] is False
+    assert list(data["levels"]) == ["none", "process", "strict"]
+    assert [level["works"] for level in data["levels"].values()] == [True, True, False]
+    strict = data["levels"]["strict"]
     assert strict["findings"][0] == {"name": "connect", "held": True, "detail": "Errno 1"}
     assert strict["facts"] == FACTS
     assert strict["missing"] == [f"{OPEN[-1].name}: {OPEN[-1].detail}"]
-    assert told["machine"].items() >= FACTS.items()
-    assert told["machine"]["Python"].endswith(sys.executable)
+    assert data["machine"].items() >= FACTS.items()
+    assert data["machine"]["Python"].endswith(sys.executable)
 
 
 class Box:
@@ -132,10 +137,10 @@ def test_doctor_runs_a_program_in_a_plug_in(machine, monkeypatch, tmp_path, foun
 
 def test_doctor_probes_this_machine(guerdon):
     done = guerdon("doctor", "--json")
-    told = json.loads(done.stdout)
-    assert done.returncode == (0 if told["ok"] else 1)
-    assert told["levels"]["process"]["works"]
-    strict = told["levels"]["strict"]
+    data = json.loads(done.stdout)
+    assert done.returncode == (0 if data["ok"] else 1)
+    assert data["levels"]["process"]["works"]
+    strict = data["levels"]["strict"]
     assert strict["works"] == all(each["held"] for each in strict["findings"])
     assert len(strict["findings"]) >= 7
-    assert told["machine"].keys() >= {"you are", "Python", "architecture", "kernel", "Landlock"}
+    assert data["machine"].keys() >= {"you are", "Python", "architecture", "kernel", "Landlock"}

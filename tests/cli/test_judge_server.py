@@ -89,8 +89,8 @@ async def use(connection):
         return client.server_info.name, tools, await client.call_tool("judge", ASKED)
 
 
-def check_use(told):
-    name, (tool,), result = told
+def check_use(answer):
+    name, (tool,), result = answer
     assert name == "style"
     assert tool.name == "judge"
     assert tool.input_schema["required"] == ["action", "observation"]
@@ -112,9 +112,9 @@ def test_judge_server_answers_the_sdk_client_over_http(serving):
     assert (code, out, err) == (0, "", "")
     (asked,) = model.asked
     assert (asked["model"], asked["temperature"]) == ("m", 0.0)
-    told = asked["messages"][-1]["content"]
-    assert "42\n</action" in told
-    assert 'Not {"so": 1}, {{nor so}}.' in told
+    prompt = asked["messages"][-1]["content"]
+    assert "42\n</action" in prompt
+    assert 'Not {"so": 1}, {{nor so}}.' in prompt
 
 
 def test_judge_server_answers_the_sdk_client_on_stdio(tmp_path, environ, template):
@@ -215,7 +215,7 @@ def test_judge_server_warns_beyond_loopback_without_a_token(serving):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["-t", "none.txt"], "--template none.txt: No such file"),
         (["-t", "."], "--template .: Is a directory"),
@@ -238,7 +238,7 @@ def test_judge_server_warns_beyond_loopback_without_a_token(serving):
     ],
     ids=lambda value: "_".join(value).replace("/", "") if isinstance(value, list) else "",
 )
-def test_judge_server_rejects_invalid_options(more, said, guerdon, tmp_path, template):
+def test_judge_server_rejects_invalid_options(more, message, guerdon, tmp_path, template):
     (tmp_path / "empty.txt").write_text("\n")
     (tmp_path / "plain.txt").write_text("Is it right?")
     (tmp_path / "latin.txt").write_bytes(b"\xe9 {action}")
@@ -246,7 +246,7 @@ def test_judge_server_rejects_invalid_options(more, said, guerdon, tmp_path, tem
     with ScriptedModel([]) as model:
         done = guerdon(*words(model, *port, *more), stdin=subprocess.DEVNULL)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "ada:pw" not in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

@@ -113,7 +113,7 @@ def test_new_accepts_package_names(inside, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("my-env", "is not a valid package name: use lower-case letters, digits and _"),
         ("MyEnv", "is not a valid package name"),
@@ -131,11 +131,11 @@ def test_new_accepts_package_names(inside, name):
         ("{name}", "is not a valid package name"),
     ],
 )
-def test_new_rejects_invalid_names_and_writes_nothing(inside, tmp_path, name, said):
+def test_new_rejects_invalid_names_and_writes_nothing(inside, tmp_path, name, message):
     done = inside("new", name)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -68,9 +68,9 @@ def test_score_prints_the_summary_as_json(guerdon, rows):
         "--passing", "1",
     )  # fmt: skip
     assert done.returncode == 1
-    told = json.loads(done.stdout)
+    summary = json.loads(done.stdout)
     varying = {"seconds", "rows_per_second", "fingerprint"}
-    assert {key: told[key] for key in told.keys() - varying} == {
+    assert {key: summary[key] for key in summary.keys() - varying} == {
         "reward": "reward.py:reward",
         "interrupted": False,
         "resumed": 0,
@@ -90,11 +90,11 @@ def test_score_prints_the_summary_as_json(guerdon, rows):
         "stopped": {"rubric_0": 1, "rubric_1.rubric_0": 2},
         "failures": {"ValueError": 1},
         "dealt_with": 0,
-        "first_failures": told["first_failures"],
+        "first_failures": summary["first_failures"],
         "noted": 0,
-        "by": {"k": told["by"]["k"]},
+        "by": {"k": summary["by"]["k"]},
     }
-    assert (told["by"]["k"]["rows"], told["by"]["k"]["accuracy"]) == (3, 0.5)
+    assert (summary["by"]["k"]["rows"], summary["by"]["k"]["accuracy"]) == (3, 0.5)
 
 
 def test_score_reads_and_writes_pipes(guerdon, rows):
@@ -170,10 +170,10 @@ def test_score_ends_quietly_if_the_reader_exits(started, rows, workers):
     assert json.loads(process.stdout.readline())["id"] == 0
     process.stdout.close()
     with contextlib.closing(process.stderr):
-        told = process.stderr.read().decode()
+        errors = process.stderr.read().decode()
     process.stdout = process.stderr = None
     assert process.wait(PATIENCE) == 1
-    assert told == ""
+    assert errors == ""
 
 
 def test_score_fails_the_row_of_a_reward_that_exits(guerdon, rows, tmp_path):
@@ -241,9 +241,9 @@ def test_score_after_ctrl_c_keeps_finished_rows_and_resumes(
     )
     wait_for(ready)
     process.send_signal(signal.SIGINT)
-    out, told = process.communicate(timeout=PATIENCE)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert told == b""
+    assert errors == b""
     assert b"interrupted" in out
     scored = tmp_path / "scored.jsonl"
     assert ids(scored.read_bytes()) == list(range(700))
@@ -269,8 +269,8 @@ def test_score_after_ctrl_c_keeps_no_group_in_part_and_resumes(
     )  # fmt: skip
     wait_for(ready)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, told) == (130, b"")
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (130, b"")
     scored = tmp_path / "scored.jsonl"
     assert ids(scored.read_bytes()) == list(range(70))
     without_stops(guerdon, "-o", "scored.jsonl", "--resume", *credit)
@@ -291,8 +291,8 @@ def test_score_after_ctrl_c_workers_finish_running_chunks_and_resume(
     wait_for(ready)
     (os.killpg if whom == "group" else os.kill)(process.pid, signal.SIGINT)
     os.write(go, b"x")
-    out, told = process.communicate(timeout=PATIENCE)
-    assert told == b""
+    out, errors = process.communicate(timeout=PATIENCE)
+    assert errors == b""
     assert process.returncode == 130
     assert b"interrupted" in out
     scored = tmp_path / "scored.jsonl"
@@ -364,9 +364,9 @@ FUNCTIONS = """
         if messages[-1].text == "fail":
             raise ValueError("no luck")
         value = len(messages[-1].text) * float(scale)
-        said = repr(dict(sorted(kwargs.items())))
+        reason = repr(dict(sorted(kwargs.items())))
         steps = [StepOutput(step_index=0, base_reward=value)]
-        return EvaluateResult(score=value, reason=said, step_outputs=steps,
+        return EvaluateResult(score=value, reason=reason, step_outputs=steps,
                               metrics={"[bold]n": 1, "\\udfff": 2})
 
     @reward_function
@@ -620,14 +620,14 @@ def test_score_state_key_accepts_a_function_of_a_file(inside, grouped, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("raises", "no credit: CreditError: the state key raised LookupError: no such room"),
         ("unequal", "no credit: CreditError"),
     ],
 )
 def test_score_state_key_that_raises_keeps_the_scores_and_exits_with_1(
-    inside, grouped, tmp_path, key, said
+    inside, grouped, tmp_path, key, message
 ):
     grouped(("g", "1"), ("g", "22"))
     done = inside(
@@ -637,7 +637,7 @@ def test_score_state_key_that_raises_keeps_the_scores_and_exits_with_1(
     assert (done.returncode, done.stderr) == (1, "")
     rows = scored_rows(tmp_path)
     assert [(row["score"], row["is_score_valid"]) for row in rows] == [(1.0, True), (2.0, True)]
-    assert all(said in json.dumps(row) for row in rows)
+    assert all(message in json.dumps(row) for row in rows)
     assert "groups without credit 1" in " ".join(done.stdout.split())
 
 
@@ -655,17 +655,17 @@ def test_score_json_summary_has_groups(inside, grouped):
         "rollouts.jsonl", "-r", "functions.py:length", "--json", "--credit", "gigpo",
         "--by", "group",
     )  # fmt: skip
-    told = json.loads(done.stdout)
-    assert (told["groups"]["groups"], len(told["groups"]["by_group"])) == (150, 100)
-    assert (told["groups"]["steps"], told["groups"]["anchor_coverage"]) == (300, 1.0)
-    assert told["groups"]["anchor_sizes"] == {"2": 150}
-    assert (len(told["by"]), told["by"]["(others)"]["rows"]) == (101, 100)
+    summary = json.loads(done.stdout)
+    assert (summary["groups"]["groups"], len(summary["groups"]["by_group"])) == (150, 100)
+    assert (summary["groups"]["steps"], summary["groups"]["anchor_coverage"]) == (300, 1.0)
+    assert summary["groups"]["anchor_sizes"] == {"2": 150}
+    assert (len(summary["by"]), summary["by"]["(others)"]["rows"]) == (101, 100)
 
 
 def test_score_summary_without_groups_has_none(inside, grouped):
     grouped(("g", "1"))
-    told = json.loads(inside("rollouts.jsonl", "-r", "functions.py:plain", "--json").stdout)
-    assert "groups" not in told
+    summary = json.loads(inside("rollouts.jsonl", "-r", "functions.py:plain", "--json").stdout)
+    assert "groups" not in summary
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["tables", "json"])
@@ -685,8 +685,8 @@ def test_score_prints_names_that_no_terminal_can_show(guerdon, functions, tmp_pa
         def refuse(name):
             raise AssertionError(f"{name} is not valid JSON")
 
-        told = json.loads(done.stdout, parse_constant=refuse)
-        assert told["groups"]["groups"] == len(told["by"]) == 6
+        summary = json.loads(done.stdout, parse_constant=refuse)
+        assert summary["groups"]["groups"] == len(summary["by"]) == 6
     else:
         assert "groups 6" in " ".join(done.stdout.split())
 
@@ -738,9 +738,9 @@ def test_score_prints_the_first_failure_of_each_kind(inside, grouped):
     done = inside("rollouts.jsonl", "-r", "functions.py:length")
     assert done.returncode == 1
     assert "ValueError 2 ValueError: no luck" in " ".join(done.stdout.split())
-    told = json.loads(inside("rollouts.jsonl", "-r", "functions.py:length", "--json").stdout)
-    assert told["failures"] == {"ValueError": 2}
-    assert told["first_failures"]["ValueError"].startswith("ValueError: no luck")
+    summary = json.loads(inside("rollouts.jsonl", "-r", "functions.py:length", "--json").stdout)
+    assert summary["failures"] == {"ValueError": 2}
+    assert summary["first_failures"]["ValueError"].startswith("ValueError: no luck")
 
 
 STEERS = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\x08\u202e"
@@ -760,19 +760,19 @@ def test_score_escapes_control_characters_of_files(inside, tmp_path, more):
     (tmp_path / "steering.py").write_text(textwrap.dedent(STEERING))
     rows = [
         failed_episode(id=f"i{STEERS}", group=f"g{STEERS}", kind=f"k{STEERS}", ended=ended,
-                       error=f"e{STEERS}", messages=[{"role": "assistant", "content": said}])
-        for said, ended in ((f"n{STEERS}", "done"), (f"fail{STEERS}", "done"), ("", "error"))
+                       error=f"e{STEERS}", messages=[{"role": "assistant", "content": text}])
+        for text, ended in ((f"n{STEERS}", "done"), (f"fail{STEERS}", "done"), ("", "error"))
     ]  # fmt: skip
     write(tmp_path, *rows)
     arguments = ("rollouts.jsonl", "-r", "steering.py:reward", "--by", "kind", *more)
     done = inside(*arguments)
     assert done.returncode == 1
     assert all(each.isprintable() or each == "\n" for each in done.stdout + done.stderr)
-    told = "".join(done.stdout.split())
+    printed = "".join(done.stdout.split())
     escaped = r"\x1b[2J\x1b]0;owned\x07\x9b31m\r\x08\u202e"
     for expected in (f"k{escaped}", f"n{escaped}", f"fail{escaped}", f"e{escaped}"):
-        assert expected in told
-    assert (f"g{escaped}" in told) is bool(more)
+        assert expected in printed
+    assert (f"g{escaped}" in printed) is bool(more)
 
 
 def test_score_escapes_control_characters_of_options(inside, tmp_path):

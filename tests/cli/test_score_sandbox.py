@@ -95,11 +95,11 @@ def test_score_sandbox_is_in_the_json_summary(inside, rows):
         "-r", "functions.py:length", "--sandbox", "process", "--json", "--limit", "seconds=9",
         "--limit", "memory_bytes=500000000",
     )  # fmt: skip
-    told = json.loads(done.stdout)["sandbox"]
-    assert told["level"] == "process"
-    assert told["promise"]
-    assert (told["limits"]["seconds"], told["limits"]["memory_bytes"]) == (9, 500_000_000)
-    assert told["allow_read"] == []
+    data = json.loads(done.stdout)["sandbox"]
+    assert data["level"] == "process"
+    assert data["promise"]
+    assert (data["limits"]["seconds"], data["limits"]["memory_bytes"]) == (9, 500_000_000)
+    assert data["allow_read"] == []
 
 
 def test_score_sandbox_limit_applies_to_each_call(inside, rows, tmp_path):
@@ -262,8 +262,8 @@ def test_score_sandbox_after_ctrl_c_ends_all_processes_and_keeps_finished_rows(
     alive = tree(process.pid)
     assert len(alive) >= 2
     process.send_signal(signal.SIGINT)
-    out, told = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, told) == (130, b"")
+    out, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (130, b"")
     assert b"interrupted" in out
     assert [pid for pid in alive if is_there(pid)] == []
     kept = [row["id"] for row in scored_rows(tmp_path)]
@@ -285,8 +285,8 @@ def test_score_sandbox_killed_process_fails_only_its_row(standing, tmp_path, who
     calls = [pid for pid in parents if pid not in parents.values()]
     [pid] = keepers if whom == "keeper" else calls
     os.kill(pid, signal.SIGKILL)
-    _, told = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, told) == (1, b"")
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (1, b"")
     scored = scored_rows(tmp_path)
     assert [row["id"] for row in scored] == list(range(40))
     assert [row["id"] for row in scored if row["score"] != 0.5] == [20]

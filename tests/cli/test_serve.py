@@ -150,8 +150,8 @@ def test_serve_requires_the_token_of_the_variable(shared):
 
 
 def test_serve_name_is_in_the_metadata(shared):
-    told = shared.ask("/metadata", headers={"Authorization": "Bearer s3cret"}).json()
-    assert told["name"] == "echo"
+    data = shared.ask("/metadata", headers={"Authorization": "Bearer s3cret"}).json()
+    assert data["name"] == "echo"
 
 
 def test_serve_token_option_overrides_the_variable(serving):
@@ -160,9 +160,9 @@ def test_serve_token_option_overrides_the_variable(serving):
     )  # fmt: skip
     assert server.ask("/config", headers={"Authorization": "Bearer other"}).status_code == 401
     assert server.ask("/config", headers={"Authorization": "Bearer mine"}).status_code == 200
-    said = "".join([server.line, *server.end()])
-    assert "mine" not in said
-    assert "warning: anyone" not in said
+    printed = "".join([server.line, *server.end()])
+    assert "mine" not in printed
+    assert "warning: anyone" not in printed
 
 
 def test_serve_json_log_lines_parse(serving):
@@ -222,8 +222,8 @@ def test_serve_reward_file_replaces_the_reward(serving, tmp_path, how, target):
     variable = "reward.yaml" if how == "variable" else "no-such.yaml"
     variables = {} if how == "option" else {"GUERDON_CONFIG": variable}
     server = serving(*args, target=target, variables=variables)
-    told = server.ask("/config").json()
-    assert (told["per_turn"][0]["name"], told["normalize"]) == ("thanks", False)
+    data = server.ask("/config").json()
+    assert (data["per_turn"][0]["name"], data["normalize"]) == ("thanks", False)
     with EnvClient(server.url).sync() as client:
         client.reset()
         assert client.step({"content": "please"}).reward == 0.0
@@ -238,8 +238,8 @@ def test_serve_reports_every_mistake_of_a_reward_file_with_its_line(tmp_path):
     done = run_inside(tmp_path, "serve", "worlds.py:Echo", "-p", "0", "-r", "reward.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
-    for line, said in ((5, "weight"), (6, "weight"), (6, "polite")):
-        assert re.search(rf"reward\.yaml:{line}: .*{said}", done.stderr), done.stderr
+    for line, name in ((5, "weight"), (6, "weight"), (6, "polite")):
+        assert re.search(rf"reward\.yaml:{line}: .*{name}", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("target", ["worlds.py:Echo", "worlds.py:forgets"])
@@ -268,10 +268,10 @@ def test_serve_names_an_unavailable_service_at_start(tmp_path):
 # Ending ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_serve_ends_with_0_on_a_signal(serving, told):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_ends_with_0_on_a_signal(serving, number):
     server = serving()
-    out, err = server.end(told)
+    out, err = server.end(number)
     assert (server.process.returncode, out) == (0, "")
     assert "Traceback" not in err
     with socket.socket() as other, pytest.raises(ConnectionRefusedError):
@@ -378,7 +378,7 @@ def test_serve_exits_with_2_on_an_environment_that_can_not_be_made(guerdon, tmp_
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["worlds.py:Echo", "--step-timeout", "0"], "a number of seconds above 0"),
         (["worlds.py:Echo", "--idle-timeout", "nan"], "a number of seconds above 0"),
@@ -405,10 +405,10 @@ def test_serve_exits_with_2_on_an_environment_that_can_not_be_made(guerdon, tmp_
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_serve_exits_with_2_and_a_hint_on_invalid_options(tmp_path, args, said):
+def test_serve_exits_with_2_and_a_hint_on_invalid_options(tmp_path, args, message):
     done = run_inside(tmp_path, "serve", *args, "--port", "0")
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in done.stderr
 

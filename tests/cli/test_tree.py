@@ -33,8 +33,8 @@ def test_tree_prints_names_meanings_ranges_weights_and_dependencies(guerdon):
 def test_tree_prints_json(guerdon):
     done = guerdon("tree", "reward.py:reward", "--json")
     assert done.returncode == 0
-    told = json.loads(done.stdout)
-    nodes = {node["path"]: node for node in told["tree"]}
+    data = json.loads(done.stdout)
+    nodes = {node["path"]: node for node in data["tree"]}
     assert list(nodes) == [
         "", "rubric_0", "rubric_0.rubric", "rubric_1", "rubric_1.rubric_0", "rubric_1.rubric_1",
     ]  # fmt: skip
@@ -50,7 +50,7 @@ def test_tree_prints_json(guerdon):
     assert (nodes["rubric_0"]["weight"], nodes["rubric_1"]["weight"]) == (1.0, -0.5)
     assert nodes["rubric_1.rubric_0"]["measures"] == "Says please."
     assert nodes["rubric_1.rubric_1"]["depends_on"] != []
-    assert told["fingerprint"]
+    assert data["fingerprint"]
 
 
 def test_tree_prints_names_with_brackets_unchanged(guerdon, tmp_path):
@@ -119,6 +119,6 @@ def test_tree_prints_the_schedules_of_a_reward_file(guerdon, tmp_path):
     assert "Short enough." in done.stdout
     assert "weight of f moves by episode: piecewise [[0, 1.0], [10, 0.0]]\n" in done.stdout
     assert "weights go by stages: first, then\n" in done.stdout
-    told = json.loads(guerdon("tree", "fading.yaml", "--json").stdout)
-    assert told["schedules"]["f"]["by"] == "episode"
-    assert told["stages"] == ["first", "then"]
+    data = json.loads(guerdon("tree", "fading.yaml", "--json").stdout)
+    assert data["schedules"]["f"]["by"] == "episode"
+    assert data["stages"] == ["first", "then"]

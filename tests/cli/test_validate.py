@@ -81,14 +81,14 @@ def test_validate_prints_all_mistakes_with_their_lines(guerdon):
 
 
 def test_validate_prints_json(guerdon):
-    told = json.loads(guerdon("validate", "good.yaml", "--json").stdout)
-    assert told["ok"] is True
-    assert told["problems"] == []
-    assert told["fingerprint"]
+    data = json.loads(guerdon("validate", "good.yaml", "--json").stdout)
+    assert data["ok"] is True
+    assert data["problems"] == []
+    assert data["fingerprint"]
     done = guerdon("validate", "bad.yaml", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["ok"], told["fingerprint"]) == (1, False, None)
-    assert len(told["problems"]) == 7
+    data = json.loads(done.stdout)
+    assert (done.returncode, data["ok"], data["fingerprint"]) == (1, False, None)
+    assert len(data["problems"]) == 7
 
 
 def test_validate_reports_another_version(guerdon, tmp_path):

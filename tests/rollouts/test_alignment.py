@@ -27,10 +27,10 @@ def steps(*numbers, names=()):
 
 def result(outputs=None, score=1.0, **fields):
     """A result that says this of steps: pairs of an index and a reward."""
-    said = None if outputs is None else [
+    step_outputs = None if outputs is None else [
         StepOutput(step_index=index, base_reward=reward) for index, reward in outputs
     ]  # fmt: skip
-    return EvaluateResult(score=score, step_outputs=said, **fields)
+    return EvaluateResult(score=score, step_outputs=step_outputs, **fields)
 
 
 def align(results, steps_of, ids=None, **options):
@@ -251,7 +251,7 @@ def test_aligner_a_rollout_without_recorded_steps_keeps_its_score():
     assert (batch["a"].steps, batch["a"].score) == ([], 0.5)
 
 
-def test_aligner_reports_a_rollout_not_asked_for():
+def test_aligner_reports_a_rollout_that_was_not_requested():
     batch = align([result()], {"a": steps(0), "b": steps(0)}, ["a"])
     assert problems(batch) == [("rollout not asked for", "b", None)]
 
@@ -315,7 +315,7 @@ def test_aligner_report_names_the_rollout_in_every_line():
 # Strict
 
 
-def test_strict_raises_with_all_misfits():
+def test_aligner_strict_raises_with_all_misfits():
     with pytest.raises(AlignmentError, match=r"2 things don't fit:\n.*\n.*'b'") as caught:
         align([result([(7, 1.0)]), None], {"a": steps(0), "b": steps(0)}, strict=True)
     assert [each.problem for each in caught.value.problems] == ["no such step", "no result"]
@@ -359,7 +359,7 @@ def names_of(step):
 @given(outputs=OUTPUTS, recorded=STEPS)
 def test_aligner_puts_every_output_on_one_step_or_reports_it(outputs, recorded):
     batch = align(EvaluateResult(score=1.0, step_outputs=outputs), {"a": recorded})
-    told = {(each.problem, each.step_index) for each in batch.report}
+    reported = {(each.problem, each.step_index) for each in batch.report}
     placed = 0
     for step in batch["a"].steps:
         names = names_of(step)
@@ -383,9 +383,9 @@ def test_aligner_puts_every_output_on_one_step_or_reports_it(outputs, recorded):
     for output in outputs:
         meant = [step for step in recorded if output.step_index in names_of(step)]
         if len(meant) > 1:
-            assert ("two steps of one number", output.step_index) in told
+            assert ("two steps of one number", output.step_index) in reported
         if not meant:
-            assert told & {
+            assert reported & {
                 (problem, output.step_index) for problem in ("no such step", "text for a number")
             }
 

@@ -17,13 +17,14 @@ from guerdon.rollouts.json_forms import group_key
 
 def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):
     """A rollout of a step in each state, which the user says."""
-    steps, said = [], []
+    steps, history = [], []
     for turn, state in enumerate(states):
-        said = [*said, Message(role="user", content=state), Message(role="assistant", content="x")]
+        turn_messages = ("user", state), ("assistant", "x")
+        history = history + [Message(role=role, content=text) for role, text in turn_messages]
         step = StepData(
             system_step_index=turn,
             step_info={"assistant_turn_index": turn},
-            resulting_messages_history=said,
+            resulting_messages_history=history,
             base_reward=rewards[turn] if turn < len(rewards) else None,
             policy_value_estimate=values[turn] if turn < len(values) else None,
         )
@@ -46,7 +47,7 @@ def untouched(rollouts):
 # What is filled in
 
 
-def test_gigpo_compares_scores_and_steps_in_one_state():
+def test_apply_credit_gigpo_compares_scores_and_steps_in_one_state():
     won, lost = rollout("a", 1.0, "s", "l"), rollout("b", 0.0, "s", "r")
     credit = apply_credit([won, lost], gamma=0.5, normalize="mean")
     assert filled([won, lost]) == [[(0.75, 0.5), (0.5, 1.0)], [(-0.75, 0.0), (-0.5, 0.0)]]
@@ -112,8 +113,8 @@ def test_apply_credit_ignores_invalid_states_of_invalid_rollouts():
     rollouts = [rollout("a", 1.0, "s"), rollout("b", 0.0, "bad", valid=False)]
 
     def key(step):
-        said = step.resulting_messages_history[0].content
-        return said if said != "bad" else object()
+        content = step.resulting_messages_history[0].content
+        return content if content != "bad" else object()
 
     apply_credit(rollouts, state_key=key)
     assert advantages(rollouts) == [[0.0], [None]]
@@ -289,8 +290,8 @@ def test_apply_credit_rejects_a_rollout_in_two_groups():
 
 def test_apply_credit_reports_the_rows_of_invalid_states():
     def key(step):
-        said = step.resulting_messages_history[-2].content
-        return said if said != "bad" else object()
+        content = step.resulting_messages_history[-2].content
+        return content if content != "bad" else object()
 
     rollouts = [rollout("a", 1.0, "s", "bad"), rollout("b", 0.0, "bad")]
     refused(
@@ -307,7 +308,7 @@ def test_apply_credit_reports_errors_of_the_state_key():
     refused([rollout("a", 1.0, "s")], "at step 0 of rollout 'a'", state_key=key)
 
 
-def test_rejects_gae_without_value_estimates():
+def test_apply_credit_rejects_gae_without_value_estimates():
     refused(
         [rollout("a", 1.0, "s", "l", values=(0.5,))],
         "`values` is not finite in row 1",
@@ -406,8 +407,8 @@ def test_apply_credit_reports_the_step_where_the_state_key_raised():
         return "s"
 
     rollouts = [rollout("a", 1.0, "s"), rollout("b", 1.0, "s", "l")]
-    told = "the state key raised LookupError: no such room, at step 1 of rollout 'b'"
-    refused(rollouts, told, state_key=key)
+    message = "the state key raised LookupError: no such room, at step 1 of rollout 'b'"
+    refused(rollouts, message, state_key=key)
     with pytest.raises(CreditError) as refusal:
         apply_credit(rollouts, state_key=key)
     assert isinstance(refusal.value.__cause__, LookupError)

@@ -19,7 +19,7 @@ OF_FILES = sorted(set(ESTIMATORS.names()) - {"gae", "reinforce_pp"})
 
 
 @reward_function
-def told(messages, score=0.0, steps=None):
+def recorded(messages, score=0.0, steps=None):
     """The score and the step rewards of the rollout."""
     if score is None:
         raise ValueError("no luck")
@@ -40,7 +40,7 @@ def rollout(score, *states, id=None, group="g", steps=None):
     return Rollout.from_row(row)
 
 
-def credited(rollouts, method="gigpo", state_key="last", function=told, **options):
+def credited(rollouts, method="gigpo", state_key="last", function=recorded, **options):
     with FunctionScorer(function) as scorer:
         rows = scorer.score_group(rollouts)
     RowCredit(CreditSettings(method, state_key, options)).add(
@@ -130,10 +130,10 @@ def test_row_credit_credits_rows_of_a_rubric():
 
 
 def test_row_credit_accepts_lone_surrogates():
-    said = [{"type": "text", "text": "\ud800"}]
+    parts = [{"type": "text", "text": "\ud800"}]
     rollouts = [
         Rollout.from_row({"group": "\udfff", "score": score, "messages": [
-            {"role": "user", "content": said}, {"role": "assistant", "content": said}]})
+            {"role": "user", "content": parts}, {"role": "assistant", "content": parts}]})
         for score in (1.0, 0.0)
     ]  # fmt: skip
     assert advantages(credited(rollouts, state_key="history"))[0][0] > 0
@@ -165,7 +165,7 @@ def made(drawn, group="g"):
 def aligned(rollouts):
     """The same rollouts by the aligner."""
     results = [
-        told(each.messages, score=each.columns["score"], steps=each.columns["steps"])
+        recorded(each.messages, score=each.columns["score"], steps=each.columns["steps"])
         for each in rollouts
     ]
     return RLDataAligner(strict=True).align_data_for_rl_processing(
@@ -226,7 +226,7 @@ def key_spec(tmp_path, body):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (
             "raise LookupError('no such room')",
@@ -243,16 +243,16 @@ def key_spec(tmp_path, body):
     ],
     ids=["raises", "object", "function"],
 )
-def test_row_credit_notes_a_state_key_that_raises_and_keeps_the_scores(tmp_path, body, said):
+def test_row_credit_notes_a_state_key_that_raises_and_keeps_the_scores(tmp_path, body, message):
     rollouts = [rollout(1.0, "s", "l", steps=[0.5]), rollout(0.5, "s")]
-    with FunctionScorer(told) as scorer:
+    with FunctionScorer(recorded) as scorer:
         rows = scorer.score_group(rollouts)
     before = copy.deepcopy(rows)
     RowCredit(CreditSettings("gigpo", key_spec(tmp_path, body))).add(
         list(zip(rollouts, rows, strict=True))
     )
     for row, was in zip(rows, before, strict=True):
-        assert any(note.startswith(said) for note in row["notes"])
+        assert any(note.startswith(message) for note in row["notes"])
         assert {**row, "notes": None} == {**was, "notes": None}
 
 
@@ -329,5 +329,5 @@ def test_row_credit_notes_repeated_ids_in_a_group():
     rows = credited(
         [rollout(1.0, "s", id="q"), rollout(0.0, "s", id="q"), rollout(0.0, "s", id="r")]
     )
-    said = ["another rollout of its group has the same id" in row["notes"] for row in rows]
-    assert said == [True, True, False]
+    noted = ["another rollout of its group has the same id" in row["notes"] for row in rows]
+    assert noted == [True, True, False]

@@ -94,9 +94,9 @@ def test_state_key_is_empty_if_the_assistant_begins():
 
 
 def test_state_key_distinguishes_roles():
-    said = [[{"role": role, "content": "3A"}, {"role": "assistant", "content": ""}]
+    chats = [[{"role": role, "content": "3A"}, {"role": "assistant", "content": ""}]
             for role in ("user", "tool")]  # fmt: skip
-    assert as_state_key("last")(steps(said[0])[0]) != as_state_key("last")(steps(said[1])[0])
+    assert as_state_key("last")(steps(chats[0])[0]) != as_state_key("last")(steps(chats[1])[0])
 
 
 def test_state_key_compares_parts_by_content():
@@ -164,7 +164,7 @@ def test_state_key_rejects_a_step_without_messages(name):
 
 
 def test_state_key_counts_the_results_of_one_turn_once():
-    said = [
+    history = [
         Message(role="user", content="Fly me."),
         Message(role="assistant", tool_calls=[{"id": "a"}, {"id": "b"}]),
         Message(role="tool", tool_call_id="a", content="A"),
@@ -174,7 +174,7 @@ def test_state_key_counts_the_results_of_one_turn_once():
     step = StepData(
         system_step_index=0,
         step_info={"assistant_turn_index": 1},
-        resulting_messages_history=said,
+        resulting_messages_history=history,
     )
     assert as_state_key("last")(step) == (("tool", "A"), ("tool", "B"))
     assert as_state_key("last-2")(step) == (("user", "Fly me."), ("tool", "A"), ("tool", "B"))
@@ -219,8 +219,8 @@ def test_state_key_last_k_is_the_end_of_the_messages(turns, count):
     for asked, answered in turns:
         chat += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
     for number, step in enumerate(steps(chat)):
-        said = [asked for asked, _ in turns[: number + 1]]
-        assert [text for _, text in last_messages(count)(step)] == said[-count:]
+        questions = [asked for asked, _ in turns[: number + 1]]
+        assert [text for _, text in last_messages(count)(step)] == questions[-count:]
         assert [text for _, text, _ in whole_history(step)] == [
             text for pair in turns[:number] for text in pair
         ] + [turns[number][0]]

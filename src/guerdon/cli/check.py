@@ -54,7 +54,7 @@ def check(
         )
     if as_json:
         lines = [
-            {"check": line.name, "status": line.status, "said": line.detail}
+            {"check": line.name, "status": line.status, "detail": line.detail}
             for line in report.lines
         ]
         print_json({"ok": report.ok, "checks": lines})

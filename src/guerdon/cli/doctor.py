@@ -78,7 +78,7 @@ def _plug_in(name: str) -> tuple[str, Probe]:
 
 
 def _tables(levels: Mapping[str, tuple[str, Probe]], machine: Mapping[str, str]) -> Iterator[Table]:
-    found = table("level", "works", "holds")
+    found = table("level", "works", "promise")
     for name, (promise, level) in levels.items():
         works = "[green]yes[/]" if level.works else "[bold red]no[/]"
         found.add_row(cell(name), works, cell(promise))
@@ -90,7 +90,7 @@ def _tables(levels: Mapping[str, tuple[str, Probe]], machine: Mapping[str, str])
             continue
         attacks = table(f"tried in {name}", "", "detail")
         for each in level.findings:
-            mark = "[green]held[/]" if each.held else "[bold red]OPEN[/]"
+            mark = "[green]blocked[/]" if each.held else "[bold red]OPEN[/]"
             attacks.add_row(cell(each.name), mark, cell(each.detail))
         yield attacks
     facts = table("this machine", "")

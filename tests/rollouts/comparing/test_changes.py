@@ -32,7 +32,7 @@ def config(per_turn=(), episode_end=(), **others):
     )
 
 
-def said(before, after):
+def texts(before, after):
     return [str(change) for change in changes_of_configs(before, after)]
 
 
@@ -63,7 +63,7 @@ def constant(value):
 
 def test_changes_of_configs_names_weights_schedules_and_settings():
     after = {**POLITE, "weight": -1.0, "config": {"pattern": "thanks"}, "schedule": STEPS}
-    assert said(config([POLITE]), config([after])) == [
+    assert texts(config([POLITE]), config([after])) == [
         "per_turn.polite.weight: 0.5 → -1.0",
         'per_turn.polite.schedule: added, {"piecewise": [[0, 1.0], [1000, 0.0]], "by": "episode"}',
         "per_turn.polite.config.pattern: 'please' → 'thanks'",
@@ -79,7 +79,7 @@ def test_changes_of_configs_shows_both_schedules():
 
 def test_changes_of_configs_lists_added_and_removed_entries():
     added, removed = config([POLITE]), config([], [BRIEF])
-    assert said(removed, added) == [
+    assert texts(removed, added) == [
         'episode_end.brief: removed, {"rubric": "LengthBounds", "weight": 1.0, '
         '"config": {"minimum": 1, "maximum": 60}}',
         'per_turn.polite: added, {"rubric": "RegexMatch", "weight": 0.5, '
@@ -96,12 +96,12 @@ def test_changes_of_configs_lists_an_entry_that_moved():
 
 
 def test_changes_of_configs_ignores_the_order_of_entries():
-    assert said(config([POLITE, BRIEF]), config([BRIEF, POLITE])) == []
+    assert texts(config([POLITE, BRIEF]), config([BRIEF, POLITE])) == []
 
 
 def test_changes_of_configs_lists_another_rubric_under_the_same_name():
     after = {**POLITE, "rubric": "ExactMatch", "config": {}}
-    assert said(config([POLITE]), config([after])) == [
+    assert texts(config([POLITE]), config([after])) == [
         "per_turn.polite.rubric: 'RegexMatch' → 'ExactMatch'",
         "per_turn.polite.config.pattern: removed, 'please'",
     ]
@@ -111,7 +111,7 @@ def test_changes_of_configs_lists_changes_beside_the_entries():
     judge = {"type": "openai_llm", "endpoint": "http://localhost:8000", "model": "one"}
     before = config([POLITE], mcp_services={"judge": judge})
     after = config([POLITE], normalize=False, mcp_services={"judge": {**judge, "model": "two"}})
-    assert said(before, after) == [
+    assert texts(before, after) == [
         "mcp_services.judge.model: 'one' → 'two'",
         "normalize: true → false",
     ]
@@ -259,8 +259,8 @@ def test_changes_of_code_finds_entries_with_equal_files():
         )
         for value in (0.0, 1.0)
     )
-    told = [RewardChange("changed", "per_turn.weight.weight", 1.0, 2.0)]
-    [change] = changes_of_code(before, after, told)
+    changed = [RewardChange("changed", "per_turn.weight.weight", 1.0, 2.0)]
+    [change] = changes_of_code(before, after, changed)
     assert (change.what, change.where) == ("code", "episode_end.code")
 
 

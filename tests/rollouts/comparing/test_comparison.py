@@ -105,7 +105,7 @@ def test_compare_rows_ranks_groups():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         (rows([0.0, 1.0]), rows([0.0]), "after row 1 only one reward has rows"),
         ([row("a", 0.0)], [row("b", 0.0)], "row 1 has the id 'a' before and 'b' after"),
@@ -119,8 +119,8 @@ def test_compare_rows_ranks_groups():
     ],
     ids=["fewer", "ids", "kinds", "groups", "nan", "inf", "bool", "huge", "text"],
 )
-def test_compare_rows_rejects_rows_that_can_not_be_compared(before, after, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_compare_rows_rejects_rows_that_can_not_be_compared(before, after, message):
+    with pytest.raises(InvalidArgumentError, match=message):
         compare_rows(before, after)
 
 
@@ -142,11 +142,11 @@ def test_compare_rows_raises_errors_of_its_iterables():
 def test_comparison_to_dict_is_json_for_any_scores():
     before, after = rows([-HUGE, HUGE, 0.0], group="g"), rows([HUGE, -HUGE, None], group="g")
     found = compare_rows(before, after)
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["mean_difference"] is None
-    assert (told["quantiles"]["0"], told["quantiles"]["1"]) == (None, None)
-    assert [move["difference"] for move in told["moved"]] == [None, None]
-    assert (told["valid_before_only"], told["groups"]["flipped"]) == (1, 1)
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert data["mean_difference"] is None
+    assert (data["quantiles"]["0"], data["quantiles"]["1"]) == (None, None)
+    assert [move["difference"] for move in data["moved"]] == [None, None]
+    assert (data["valid_before_only"], data["groups"]["flipped"]) == (1, 1)
 
 
 scored = st.lists(st.tuples(score, score, st.sampled_from([None, "g", "h"])), max_size=15)
@@ -192,6 +192,6 @@ def test_compare_rows_is_mirrored(found):
 
 @given(scored, st.integers(0, 5))
 def test_compare_rows_lists_at_most_top_rows(found, top):
-    told = compare_rows(*both(found), top=top)
-    assert max(len(told.moved), len(told.lost), len(told.won)) <= top
-    assert told.groups is None or len(told.groups.flips) <= top
+    comparison = compare_rows(*both(found), top=top)
+    assert max(len(comparison.moved), len(comparison.lost), len(comparison.won)) <= top
+    assert comparison.groups is None or len(comparison.groups.flips) <= top

@@ -212,7 +212,7 @@ def test_comparison_job_reports_changed_code_behind_an_unchanged_file(
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"rollouts": "absent.jsonl"}, RolloutError, "can't read absent.jsonl: No such file"),
         ({"rollouts": "empty.jsonl"}, RolloutError, "empty.jsonl has no rollouts"),
@@ -223,10 +223,10 @@ def test_comparison_job_reports_changed_code_behind_an_unchanged_file(
     ],
     ids=["no-file", "empty", "no-reward", "no-config", "no-format", "no-top"],
 )
-def test_comparison_job_rejects_invalid_options(folder, rollouts, options, error, said):
+def test_comparison_job_rejects_invalid_options(folder, rollouts, options, error, message):
     (folder / "empty.jsonl").write_text("\n")
     given = {"before": "rewards.py:one", "after": "rewards.py:minus", "rollouts": rollouts}
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         ComparisonJob(**given | options).run()
 
 
@@ -235,9 +235,9 @@ def test_comparison_job_keeps_prints_off_standard_output(folder, row, write_rows
         "print('loaded')\ndef reward(action, observation):\n    print('called')\n    return 1.0\n"
     )
     ComparisonJob("loud.py:reward", "loud.py:reward", write_rows([row("1")])).run()
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.split() == ["loaded", "called", "called"]
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.split() == ["loaded", "called", "called"]
 
 
 def test_comparison_job_reads_rollouts_for_each_reward(folder, row, write_rows):

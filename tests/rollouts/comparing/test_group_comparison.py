@@ -135,6 +135,6 @@ def test_group_comparison_lists_a_hundred_groups_with_most_flips():
 
 def test_group_comparison_to_dict_is_json():
     found = compared([("g", 1, 0.0, 1.0), ("g", ("a", 2), 1.0, 0.0), ("h", float("nan"), 0.5, 0.5)])
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert (told["flipped"], told["mean_tau"], told["best_changed"]) == (1, -1.0, 1)
-    assert told["flips"][0]["better_before"] == ["a", 2]
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert (data["flipped"], data["mean_tau"], data["best_changed"]) == (1, -1.0, 1)
+    assert data["flips"][0]["better_before"] == ["a", 2]

@@ -54,7 +54,7 @@ def test_count_pairs_example_computed_by_hand(before, after, counts, tau):
 
 
 @given(few | many)
-def test_count_pairs_equals_looking_at_every_pair(scores):
+def test_count_pairs_equals_comparing_every_pair(scores):
     before, after = [one for one, _ in scores], [other for _, other in scores]
     assert count_pairs(before, after) == one_by_one(before, after)
 

@@ -91,7 +91,7 @@ def test_compare_rewards_skips_failed_episodes_unless_score_failed():
 
 def test_comparison_report_to_dict_is_json():
     report = compare_rewards(number, negated, rollouts("1", "x"), top=1)
-    told = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert told["rows"] == 2
-    assert told["changes"][0]["what"] == report.changes[0].what
-    assert set(told["fingerprints"]) == {"before", "after"}
+    data = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert data["rows"] == 2
+    assert data["changes"][0]["what"] == report.changes[0].what
+    assert set(data["fingerprints"]) == {"before", "after"}

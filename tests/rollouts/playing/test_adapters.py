@@ -33,7 +33,7 @@ ObsT = TypeVar("ObsT")
 # Hanging and closing
 
 
-def test_rollout_adapter_an_environment_that_hangs_ends_the_episode_and_is_closed_when_it_ends():
+def test_rollout_worker_hanging_environment_ends_the_episode_and_is_closed_later():
     factory = Makes(Hangs)
     record = play(factory, guesses(1), step_timeout=0.1)
     assert record.ended == "error"
@@ -45,7 +45,7 @@ def test_rollout_adapter_an_environment_that_hangs_ends_the_episode_and_is_close
     assert made.closed == 1
 
 
-def test_rollout_adapter_an_environment_of_the_callers_that_hangs_is_not_lent_again():
+def test_rollout_worker_hanging_environment_of_the_caller_is_not_used_again():
     environment = Hangs()
     worker = RLRolloutWorker(environment, guesses(1), max_steps=1, step_timeout=0.1)
     assert "EnvTimeoutError" in run(worker.run()).error
@@ -60,7 +60,7 @@ def test_rollout_adapter_an_environment_of_the_callers_that_hangs_is_not_lent_ag
     assert environment.closed == 0
 
 
-def test_rollout_adapter_an_async_environment_that_hangs_is_cancelled_and_closed():
+def test_rollout_worker_cancels_and_closes_a_hanging_async_environment():
     class AsyncHangs(Guessing):
         async def step_async(self, action, **kwargs):
             await asyncio.Event().wait()
@@ -71,7 +71,7 @@ def test_rollout_adapter_an_async_environment_that_hangs_is_cancelled_and_closed
     assert factory.made[0].closed == 1
 
 
-def test_rollout_adapter_closing_that_fails_is_logged_and_spoils_nothing(caplog):
+def test_rollout_worker_logs_a_failed_close_and_keeps_the_record(caplog):
     class Sticky(Guessing):
         def close(self):
             raise OSError("stuck")
@@ -83,7 +83,7 @@ def test_rollout_adapter_closing_that_fails_is_logged_and_spoils_nothing(caplog)
 # Cancellation
 
 
-def test_rollout_adapter_a_cancelled_episode_closes_the_environment_it_made():
+def test_rollout_worker_cancelled_episode_closes_its_environment():
     class Waits:
         def __init__(self):
             self.asked = asyncio.Event()
@@ -104,7 +104,7 @@ def test_rollout_adapter_a_cancelled_episode_closes_the_environment_it_made():
     run(main())
 
 
-def test_rollout_adapter_a_cancelled_scope_closes_them_too():
+def test_rollout_worker_cancelled_scope_closes_its_environments():
     async def main():
         factory = Makes(Guessing)
         asked = asyncio.Barrier(4)  # all three wait for their policy: no thread is in the middle
@@ -124,7 +124,7 @@ def test_rollout_adapter_a_cancelled_scope_closes_them_too():
     run(main())
 
 
-def test_rollout_adapter_an_episode_cancelled_in_a_blocking_step_leaves_nothing_open():
+def test_rollout_worker_cancelled_in_a_blocking_step_leaves_nothing_open():
     async def main():
         factory = Makes(Hangs)
         task = asyncio.ensure_future(RLRolloutWorker(factory, guesses(1), max_steps=1).run())
@@ -142,7 +142,7 @@ def test_rollout_adapter_an_episode_cancelled_in_a_blocking_step_leaves_nothing_
     run(main())
 
 
-def test_rollout_adapter_cancelling_while_it_is_made_closes_what_was_made():
+def test_rollout_worker_cancelled_while_making_an_environment_closes_it():
     async def main():
         begin, go, made = threading.Event(), threading.Event(), []
 
@@ -193,7 +193,7 @@ class OpenEnvLike:
         self.calls.append("close")
 
 
-def test_rollout_adapter_a_sync_environment_runs_in_a_thread():
+def test_rollout_worker_runs_a_sync_environment_in_a_thread():
     factory = Makes(OpenEnvLike)
     record = play(factory, guesses(3), {"reset": {"level": 2}}, seed=5, step_timeout=9)
     assert record.ended == "done"
@@ -238,19 +238,19 @@ async def connecting():
 
 
 @pytest.mark.parametrize("factory", [AsyncClientLike, connecting], ids=["class", "async factory"])
-def test_rollout_adapter_an_async_client_is_awaited(factory):
+def test_rollout_worker_awaits_an_async_client(factory):
     record = play(factory, guesses(3), seed=5)
     assert (record.ended, record.error, record.env_rewards) == ("done", None, [0.5])
     assert texts(record)[0] == ("user", '{"board": [5]}')
 
 
-def test_rollout_adapter_an_async_client_is_closed():
+def test_rollout_worker_closes_an_async_client():
     factory = Makes(AsyncClientLike)
     play(factory, guesses(3), seed=5)
     assert factory.made[0].closed
 
 
-def test_rollout_adapter_the_type_of_actions_may_be_a_parameter_of_the_class():
+def test_adapter_of_reads_the_action_type_of_a_generic_class():
     class Typed(TheirEnvironment[Guess, Hint]):
         def reset(self, **kwargs):
             return {}
@@ -263,13 +263,13 @@ def test_rollout_adapter_the_type_of_actions_may_be_a_parameter_of_the_class():
     assert "is not a valid Guess" in play(Typed, sayings("hi")).error
 
 
-def test_rollout_adapter_an_environment_that_takes_no_keywords_gets_none():
+def test_adapter_of_an_environment_without_keywords_passes_none():
     class Bare:
         def reset(self):
             return "begin"
 
         def step(self, action):
-            return {"reward": None, "done": True, "said": action}
+            return {"reward": None, "done": True, "echoed": action}
 
     record = play(Bare, guesses(3), seed=5)
     assert record.ended == "done"
@@ -278,7 +278,7 @@ def test_rollout_adapter_an_environment_that_takes_no_keywords_gets_none():
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         pytest.param(None, "step must return an observation", id="nothing"),
         pytest.param({"reward": 1.0}, "with a bool `done`", id="no done"),
@@ -290,7 +290,7 @@ def test_rollout_adapter_an_environment_that_takes_no_keywords_gets_none():
         pytest.param({"done": True, "metadata": [1]}, "metadata of step must", id="metadata"),
     ],
 )
-def test_rollout_adapter_an_answer_that_is_invalid_ends_the_episode(answer, said):
+def test_rollout_worker_invalid_answer_ends_the_episode(answer, message):
     class Bare:
         def reset(self):
             return {}
@@ -300,7 +300,7 @@ def test_rollout_adapter_an_answer_that_is_invalid_ends_the_episode(answer, said
 
     record = play(Bare, guesses(3))
     assert record.ended == "error"
-    assert said in record.error
+    assert message in record.error
 
 
 # Over the wire
@@ -318,7 +318,7 @@ class EchoClient(EnvClient[Say, Echoed, EchoState]):
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
-def test_rollout_adapter_a_served_environment_is_played(echo, sync):
+def test_rollout_worker_plays_a_served_environment(echo, sync):
     def connect():
         client = GenericEnvClient(echo)
         return client.sync() if sync else client
@@ -334,26 +334,26 @@ def test_rollout_adapter_a_served_environment_is_played(echo, sync):
         assert first.step_info["env_metadata"]["reward_components"] == {"polite": 1.0}
 
 
-def test_rollout_adapter_a_servers_error_is_reported(echo):
+def test_rollout_worker_reports_an_error_of_the_server(echo):
     record = play(lambda: GenericEnvClient(echo), sayings("hi", "break"))
     assert record.ended == "error"
     assert "told to break" in record.error
     assert len(record.steps) == 2
 
 
-def test_rollout_adapter_a_server_that_isnt_there_is_reported():
+def test_rollout_worker_reports_a_missing_server():
     record = play(lambda: GenericEnvClient("http://127.0.0.1:1"), sayings("hi"))
     assert record.error.startswith("reset: ConnectionLostError")
 
 
-def test_rollout_adapter_a_typed_client_refuses_what_is_no_action(echo):
+def test_rollout_worker_typed_client_rejects_an_invalid_action(echo):
     record = play(lambda: EchoClient(echo), sayings(7))
     assert record.error.startswith("step 0: InvalidActionError")
     assert "is not a valid Say: message: Input should be a valid string" in record.error
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
-def test_rollout_adapter_the_stateless_face_is_played(echo, sync):
+def test_rollout_worker_plays_stateless_calls(echo, sync):
     def connect():
         client = HTTPEnvClient(echo)
         return client.sync() if sync else client
@@ -363,7 +363,7 @@ def test_rollout_adapter_the_stateless_face_is_played(echo, sync):
     assert record.steps[0].observation_data["level"] == 2
 
 
-def test_rollout_adapter_a_client_of_the_callers_stays_open(echo):
+def test_rollout_worker_does_not_close_a_client_of_the_caller(echo):
     async def main():
         async with GenericEnvClient(echo) as client:
             worker = RLRolloutWorker(client, sayings("bye"), max_steps=5)

@@ -25,7 +25,7 @@ from tests.rollouts.playing.guessing import AsyncGuessing, Guessing, guesses, pl
 
 
 @pytest.mark.parametrize("kind", [Guessing, AsyncGuessing])
-def test_rollout_worker_an_episode_is_recorded_step_by_step(kind):
+def test_rollout_worker_records_an_episode_step_by_step(kind):
     record = play(kind, guesses(8, 7), rollout_id="e1")
     assert (record.id, record.ended, record.error) == ("e1", "done", None)
     assert texts(record) == [
@@ -58,7 +58,7 @@ def test_rollout_worker_messages_are_shared_between_steps():
             assert mine is whole
 
 
-def test_rollout_worker_a_row_is_scored_as_any_rollout_is():
+def test_rollout_record_row_is_scored_like_any_rollout():
     policy = ScriptedPolicy([PolicyOutput({"number": 7}, "A: 7")])
     record = play(Guessing, policy, {"id": "q", "ground_truth": "7", "level": 2})
     row = json.loads(json.dumps(record.to_row(), allow_nan=False))
@@ -67,7 +67,7 @@ def test_rollout_worker_a_row_is_scored_as_any_rollout_is():
     assert scored["score"] == 1.0
 
 
-def test_rollout_worker_an_episode_is_played_again_from_its_record():
+def test_rollout_worker_replays_an_episode_from_its_record():
     record = play(Connect4Environment, ScriptedPolicy([{"column": 3}, {"column": 2}]), seed=5)
     assert record.ended == "error"  # the script ended
     again = play(Connect4Environment, ReplayPolicy(record), seed=5, max_steps=2)
@@ -78,27 +78,27 @@ def test_rollout_worker_an_episode_is_played_again_from_its_record():
     ]
 
 
-def test_rollout_worker_what_the_policy_reports_is_recorded():
+def test_rollout_worker_records_logprobs_and_value_estimates():
     policy = ScriptedPolicy([PolicyOutput({"number": 7}, "seven!", [-0.5], 0.25)])
     [step] = play(Guessing, policy).steps
     assert step.policy_logprobs == [-0.5]
     assert step.policy_value_estimate == 0.25
 
 
-def test_rollout_worker_what_else_is_known_of_a_decision_is_recorded():
-    told = {"finish_reason": "length", "seen": {1}}
-    policy = ScriptedPolicy([PolicyOutput({"number": 8}, info=told), {"number": 7}])
+def test_rollout_worker_records_the_info_of_a_policy():
+    info = {"finish_reason": "length", "seen": {1}}
+    policy = ScriptedPolicy([PolicyOutput({"number": 8}, info=info), {"number": 7}])
     first, second = play(Guessing, policy).steps
     assert first.step_info["policy_info"] == {"finish_reason": "length", "seen": [1]}
     assert "policy_info" not in second.step_info
 
 
-def test_rollout_worker_run_sync_awaits_nothing():
+def test_run_sync_returns_a_record():
     record = RLRolloutWorker(Guessing, guesses(7), max_steps=3).run_sync(seed=7)
     assert (record.ended, record.seed) == ("done", 7)
 
 
-def test_rollout_worker_run_sync_of_a_group():
+def test_run_group_sync_returns_records():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=3)
     assert [record.ended for record in worker.run_group_sync(None, 2, seed=7)] == ["done"] * 2
 
@@ -111,8 +111,9 @@ def test_rollout_worker_run_sync_of_a_group():
 @settings(max_examples=50, deadline=None)
 def test_rollout_worker_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples):
     policy = ScriptedPolicy([{"number": n} for n in numbers], first_turn=examples)
-    said = [{"role": "assistant", "content": "…"}] * examples
-    record = play(Guessing, policy, {"messages": said} if said else None, max_steps=max_steps)
+    messages = [{"role": "assistant", "content": "…"}] * examples
+    task = {"messages": messages} if messages else None
+    record = play(Guessing, policy, task, max_steps=max_steps)
     turns = [place for place, each in enumerate(record.messages) if each.role == "assistant"]
     assert len(record.steps) == len(turns) - examples <= max_steps
     for number, step in enumerate(record.steps):
@@ -141,7 +142,7 @@ class Unseeded:
         return {"text": "yes", "done": True, "reward": 1.0}
 
 
-def test_rollout_worker_a_seed_that_the_reset_doesnt_take_is_reported_and_not_recorded(caplog):
+def test_rollout_worker_logs_and_drops_a_seed_that_the_reset_rejects(caplog):
     record = play(Unseeded, guesses(7), seed=7, rollout_id="e1")
     assert (record.ended, record.seed, record.to_row()["seed"]) == ("done", None, None)
     assert "accepts no seed" in caplog.text
@@ -149,7 +150,7 @@ def test_rollout_worker_a_seed_that_the_reset_doesnt_take_is_reported_and_not_re
 
 
 @pytest.mark.parametrize(("kind", "seed"), [(Unseeded, None), (Guessing, 7)], ids=["none", "taken"])
-def test_rollout_worker_of_a_seed_that_does_what_it_should_nothing_is_reported(kind, seed, caplog):
+def test_rollout_worker_logs_nothing_about_an_accepted_seed(kind, seed, caplog):
     record = play(kind, guesses(7), seed=seed)
     assert (record.ended, record.seed, caplog.text) == ("done", seed, "")
 
@@ -157,12 +158,12 @@ def test_rollout_worker_of_a_seed_that_does_what_it_should_nothing_is_reported(k
 # How it ends
 
 
-def test_rollout_worker_the_step_limit_ends_an_episode():
+def test_rollout_worker_max_steps_ends_an_episode():
     record = play(Guessing, guesses(1, 2, 3), max_steps=2)
     assert (record.ended, len(record.steps), record.steps[-1].is_done) == ("max_steps", 2, False)
 
 
-def test_rollout_worker_done_at_the_step_limit_is_done():
+def test_rollout_worker_done_at_max_steps_is_done():
     assert play(Guessing, guesses(7), max_steps=1).ended == "done"
 
 
@@ -171,7 +172,7 @@ class Stop:
 
 
 @pytest.mark.parametrize("stop", [{"type": "terminate"}, Stop()], ids=["dict", "object"])
-def test_rollout_worker_a_terminating_action_is_recorded_and_not_sent(stop):
+def test_rollout_worker_records_and_does_not_send_a_terminating_action(stop):
     environment = Guessing()
     record = play(environment, ScriptedPolicy([{"number": 1}, PolicyOutput(stop, "enough")]))
     assert record.ended == "terminate"
@@ -188,7 +189,7 @@ def test_rollout_worker_to_action_may_terminate():
     assert (record.ended, len(record.steps)) == ("terminate", 2)
 
 
-def test_rollout_worker_a_pattern_ends_the_episode_after_its_step():
+def test_rollout_worker_stop_pattern_ends_the_episode_after_its_step():
     policy = ScriptedPolicy([PolicyOutput({"number": n}, f"{n} FINAL") for n in (1, 2)])
     record = play(Guessing, policy, stop_pattern=r"2\s+FINAL")
     assert (record.ended, len(record.steps)) == ("pattern", 2)
@@ -196,7 +197,7 @@ def test_rollout_worker_a_pattern_ends_the_episode_after_its_step():
     assert record.steps[-1].is_done is False
 
 
-def test_rollout_worker_a_compiled_pattern_is_taken():
+def test_rollout_worker_accepts_a_compiled_stop_pattern():
     record = play(Guessing, guesses(1), stop_pattern=re.compile("NUMBER", re.IGNORECASE))
     assert record.ended == "pattern"
 
@@ -204,7 +205,7 @@ def test_rollout_worker_a_compiled_pattern_is_taken():
 # What goes wrong
 
 
-def test_rollout_worker_a_step_that_fails_is_recorded_with_its_error():
+def test_rollout_worker_records_a_failed_step_with_its_error():
     record = play(Guessing, guesses(8, 13))
     assert record.ended == "error"
     assert record.error == "step 1: OSError: the game is down"
@@ -214,20 +215,20 @@ def test_rollout_worker_a_step_that_fails_is_recorded_with_its_error():
     assert record.steps[-1].resulting_messages_history == record.messages
 
 
-def test_rollout_worker_a_policy_that_fails_leaves_the_steps_so_far():
+def test_rollout_worker_failed_policy_keeps_the_steps_before():
     record = play(Guessing, guesses(8))
     assert record.ended == "error"
     assert "the policy at step 1: PolicyError: the script has 1 turns" in record.error
     assert [step.step_info.get("error") for step in record.steps] == [None]
 
 
-def test_rollout_worker_an_action_that_is_invalid_is_refused_with_a_reason():
+def test_rollout_worker_reports_an_invalid_action():
     record = play(Guessing, ScriptedPolicy([{"nummer": 8}]))
     assert record.ended == "error"
     assert "is not a valid Guess: number: Field required" in record.error
 
 
-def test_rollout_worker_a_reset_that_fails():
+def test_rollout_worker_reports_a_failed_reset():
     class Broken(Guessing):
         def reset(self, seed=None, **kwargs):
             raise OSError("no board")
@@ -236,7 +237,7 @@ def test_rollout_worker_a_reset_that_fails():
     assert (record.ended, record.error, record.steps) == ("error", "reset: OSError: no board", [])
 
 
-def test_rollout_worker_an_environment_that_cant_be_made():
+def test_rollout_worker_reports_a_failed_factory():
     def factory():
         raise OSError("no room")
 
@@ -244,11 +245,11 @@ def test_rollout_worker_an_environment_that_cant_be_made():
     assert record.error == "making the environment: OSError: no room"
 
 
-def test_rollout_worker_what_a_factory_returns_is_an_environment():
+def test_rollout_worker_reports_a_factory_that_returns_no_environment():
     assert "must have reset and step, got 5" in play(lambda: 5, guesses(8)).error
 
 
-def test_rollout_worker_an_environment_that_calls_sys_exit_ends_its_episode_only():
+def test_rollout_worker_sys_exit_of_an_environment_ends_its_episode_only():
     class Exits(Guessing):
         def step(self, action, **kwargs):
             raise SystemExit(3)
@@ -256,7 +257,7 @@ def test_rollout_worker_an_environment_that_calls_sys_exit_ends_its_episode_only
     assert "sys.exit(3)" in play(Exits, guesses(8)).error
 
 
-def test_rollout_worker_a_rubric_that_fails_ends_nothing():
+def test_rollout_worker_continues_after_a_failed_rubric():
     class Down(Rubric):
         def forward(self, action, observation):
             raise OSError("the judge is down")
@@ -273,7 +274,7 @@ def test_rollout_worker_a_rubric_that_fails_ends_nothing():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         pytest.param(None, "got None", id="nothing"),
         pytest.param(({}, "", None), "tuple of 3", id="three"),
@@ -288,7 +289,7 @@ def test_rollout_worker_a_rubric_that_fails_ends_nothing():
         ),
     ],
 )
-def test_rollout_worker_what_is_no_output_is_a_policy_error(given, said):
+def test_rollout_worker_reports_an_invalid_policy_output(given, message):
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             return given
@@ -296,11 +297,11 @@ def test_rollout_worker_what_is_no_output_is_a_policy_error(given, said):
     record = play(Guessing, Policy())
     assert record.ended == "error"
     assert "PolicyError" in record.error
-    assert said in record.error
+    assert message in record.error
     assert record.steps == []
 
 
-def test_rollout_worker_a_policy_that_isnt_async_is_a_policy_error():
+def test_rollout_worker_reports_a_sync_policy():
     class Policy:
         def get_action(self, observation, available_tools_specs=None):
             return {"number": 7}, "", None, None
@@ -308,7 +309,7 @@ def test_rollout_worker_a_policy_that_isnt_async_is_a_policy_error():
     assert "get_action must be async" in play(Guessing, Policy()).error
 
 
-def test_rollout_worker_any_tuple_of_four_is_an_output():
+def test_rollout_worker_accepts_any_tuple_of_four():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             return {"number": 7}, "seven", None, 1
@@ -316,7 +317,7 @@ def test_rollout_worker_any_tuple_of_four_is_an_output():
     assert play(Guessing, Policy()).ended == "done"
 
 
-def test_rollout_worker_a_policy_that_cancels_itself_cancels_nothing_else():
+def test_rollout_worker_policy_that_cancels_itself_cancels_nothing_else():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             raise asyncio.CancelledError
@@ -324,7 +325,7 @@ def test_rollout_worker_a_policy_that_cancels_itself_cancels_nothing_else():
     assert "PolicyError: the policy ended itself" in play(Guessing, Policy()).error
 
 
-def test_rollout_worker_a_policy_that_ends_the_program_ends_its_episode_only():
+def test_rollout_worker_sys_exit_of_a_policy_ends_its_episode_only():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             raise SystemExit(3)
@@ -351,21 +352,21 @@ class SyncExit:
         pytest.param({"to_messages": ends_the_program}, "reset: ", id="to_messages"),
     ],
 )
-def test_rollout_worker_whatever_ends_the_program_ends_an_episode_only(options, doing):
+def test_rollout_worker_system_exit_anywhere_ends_its_episode_only(options, doing):
     record = play(Guessing, **{"policy": guesses(8)} | options)
     assert record.ended == "error"
     assert record.error.startswith(doing)
     assert "SystemExit" in record.error
 
 
-def test_rollout_worker_what_fails_after_a_step_is_reported_on_it_and_not_as_its_own():
+def test_rollout_worker_reports_a_failure_after_a_step_as_episode_error():
     record = play(Guessing, guesses(8, 9))
     assert "the policy at step 2" in record.error
     assert [step.step_info.get("episode_error") for step in record.steps] == [None, record.error]
     assert [step.step_info.get("error") for step in record.steps] == [None, None]
 
 
-def test_rollout_worker_a_policy_that_ends_the_program_leaves_the_others_of_its_group():
+def test_run_group_continues_after_sys_exit_of_a_policy():
     class Policy:
         async def get_action(self, observation, available_tools_specs=None):
             if next(numbers) == 1:
@@ -377,7 +378,7 @@ def test_rollout_worker_a_policy_that_ends_the_program_leaves_the_others_of_its_
     assert sorted(record.ended for record in records) == ["done", "done", "error"]
 
 
-def test_rollout_worker_a_policy_that_hangs_is_abandoned():
+def test_rollout_worker_abandons_a_hanging_policy():
     ended = []
 
     class Policy:

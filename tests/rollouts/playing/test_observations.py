@@ -47,24 +47,24 @@ class Result:
         ),
     ],
 )
-def test_observation_messages_answers_of_every_kind_are_one_result(answer, result):
+def test_read_result_accepts_answers_of_every_kind(answer, result):
     read = read_result(answer, "step")
     assert (read.reward, read.done, read.metadata) == result
 
 
-def test_observation_messages_a_field_called_observation_is_a_field():
+def test_read_result_keeps_a_field_called_observation():
     board = Board()
     assert read_result(board, "reset").observation is board
     dict_board = {"observation": "north", "exits": 2, "done": False}
     assert read_result(dict_board, "step").observation is dict_board
 
 
-def test_observation_messages_an_observation_may_be_a_text():
+def test_read_result_accepts_text_as_observation():
     assert read_result("begin", "reset").observation == "begin"
 
 
 @pytest.mark.parametrize("answer", [None, StepResult(None), {"done": "yes"}, {"done": None}])
-def test_observation_messages_what_is_no_observation_is_refused(answer):
+def test_read_result_rejects_what_is_not_an_observation(answer):
     with pytest.raises(InvalidObservationError, match="step must return"):
         read_result(answer, "step")
 
@@ -90,10 +90,10 @@ def test_observation_messages_what_is_no_observation_is_refused(answer):
         pytest.param({"messages": [], "a": 1}, '{"messages": [], "a": 1}', id="no messages"),
     ],
 )
-def test_observation_messages_an_observation_speaks_for_itself_or_by_its_json(observation, text):
+def test_answer_messages_use_the_text_of_an_observation_or_its_json(observation, text):
     view = content_of(observation)
-    [said] = answer_messages(view, [])
-    assert (said.role, said.content) == ("user", text)
+    [message] = answer_messages(view, [])
+    assert (message.role, message.content) == ("user", text)
     answers = answer_messages(view, [CALL, {**CALL, "id": "b"}])
     assert [(each.role, each.tool_call_id, each.text) for each in answers] == [
         ("tool", "a", text),
@@ -101,7 +101,7 @@ def test_observation_messages_an_observation_speaks_for_itself_or_by_its_json(ob
     ]
 
 
-def test_observation_messages_a_conversation_begins_as_the_environment_has_it():
+def test_first_messages_begin_with_the_messages_of_the_environment():
     given = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]
     assert [each.to_openai() for each in first_messages({"messages": given})] == given
     assert first_messages("begin")[0].to_openai() == {"role": "user", "content": "begin"}

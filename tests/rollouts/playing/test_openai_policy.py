@@ -94,7 +94,7 @@ def completion(message, *, finish_reason="stop", logprobs=None, **more):
     )
 
 
-def said(text):
+def replied(text):
     return {"content": text}
 
 
@@ -116,7 +116,7 @@ def served():
 
 @pytest.fixture
 def endpoint(served):
-    served.answers, served.asked, served.keys = [said("hi")], [], []
+    served.answers, served.asked, served.keys = [replied("hi")], [], []
     return served
 
 
@@ -140,7 +140,7 @@ def ask(endpoint, *answers, tools=None, messages=None, observation="6 × 7?", **
 # What is sent
 
 
-def test_openai_policy_the_conversation_and_the_tools_are_sent(endpoint):
+def test_openai_policy_sends_the_conversation_and_the_tools(endpoint):
     messages = [
         Message(role="user", content="?"),
         Message(role="assistant", **{"content": None, **calls("{}")}),
@@ -164,13 +164,13 @@ def test_openai_policy_the_conversation_and_the_tools_are_sent(endpoint):
     ]
 
 
-def test_openai_policy_nothing_is_sent_that_was_not_requested(endpoint):
+def test_openai_policy_sends_only_requested_parameters(endpoint):
     ask(endpoint, tool_choice="required")  # without tools there is nothing to choose
     assert endpoint.asked == [{"model": "m", "messages": [{"role": "user", "content": "6 × 7?"}]}]
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_openai_policy_instructions_go_in_front_of_conversations_without_any(endpoint, role):
+def test_openai_policy_system_precedes_conversations_without_instructions(endpoint, role):
     ask(endpoint, system="Be brief.")
     ask(endpoint, system="Be brief.", messages=[Message(role=role, content="Be long.")])
     firsts = [asked["messages"][0] for asked in endpoint.asked]
@@ -180,7 +180,7 @@ def test_openai_policy_instructions_go_in_front_of_conversations_without_any(end
     ]
 
 
-def test_openai_policy_an_endpoint_of_ones_own_needs_no_key(endpoint, monkeypatch):
+def test_openai_policy_requires_no_key_for_a_base_url(endpoint, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     ask(endpoint)
     ask(endpoint, api_key="k1")
@@ -190,13 +190,13 @@ def test_openai_policy_an_endpoint_of_ones_own_needs_no_key(endpoint, monkeypatc
 # What comes back
 
 
-def test_openai_policy_a_text_is_a_message(endpoint):
-    output = ask(endpoint, said("42"))
+def test_openai_policy_returns_a_message_for_text(endpoint):
+    output = ask(endpoint, replied("42"))
     assert output == ({"type": "message", "content": "42"}, "42", None, None)
     assert output.message.to_openai() == {"role": "assistant", "content": "42"}
 
 
-def test_openai_policy_a_tool_call_is_the_action(endpoint):
+def test_openai_policy_returns_a_tool_call_as_action(endpoint):
     output = ask(endpoint, {**calls('{"number": 7}'), "content": "I guess."}, tools=TOOLS)
     assert output.action == {
         "type": "tool_call", "name": "guess", "arguments": {"number": 7}, "id": "c0",
@@ -205,51 +205,51 @@ def test_openai_policy_a_tool_call_is_the_action(endpoint):
     assert output.message.tool_calls == calls('{"number": 7}')["tool_calls"]
 
 
-def test_openai_policy_several_tool_calls_are_one_action(endpoint):
+def test_openai_policy_returns_several_tool_calls_as_one_action(endpoint):
     action = ask(endpoint, calls('{"number": 7}', '{"number": 8}'), tools=TOOLS).action
     assert action["type"] == "tool_calls"
     assert [call["arguments"]["number"] for call in action["calls"]] == [7, 8]
 
 
-def test_openai_policy_broken_arguments_are_data(endpoint):
+def test_openai_policy_returns_invalid_arguments_with_their_error(endpoint):
     output = ask(endpoint, calls('{"number": '), tools=TOOLS)
     assert output.action["arguments"] == '{"number": '
     assert "not valid JSON" in output.action["arguments_error"]
     assert output.raw_output == ""
 
 
-def test_openai_policy_logprobs_are_read(endpoint):
+def test_openai_policy_returns_logprobs(endpoint):
     other = {"token": "43", "logprob": -1.5, "bytes": None}
     tokens = [
         {"token": "4", "logprob": -0.25, "bytes": [52], "top_logprobs": [other]},
         {"token": "2", "logprob": -0.5, "bytes": [50], "top_logprobs": []},
     ]
-    answer = completion(said("42"), logprobs={"content": tokens, "refusal": None})
+    answer = completion(replied("42"), logprobs={"content": tokens, "refusal": None})
     assert ask(endpoint, answer, logprobs=True).logprobs == [
         {"token": "4", "logprob": -0.25, "top_logprobs": [{"token": "43", "logprob": -1.5}]},
         {"token": "2", "logprob": -0.5},
     ]
 
 
-def test_openai_policy_what_the_model_thought_stays_in_its_message(endpoint):
+def test_openai_policy_keeps_the_reasoning_in_the_message(endpoint):
     output = ask(endpoint, {"content": "42", "reasoning_content": "6 times 7"})
     assert output.message.reasoning_content == "6 times 7"
     assert output.raw_output == "42"
 
 
-def test_openai_policy_why_the_model_stopped_and_what_it_used_is_reported(endpoint):
+def test_openai_policy_info_has_the_finish_reason_and_usage(endpoint):
     usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
-    output = ask(endpoint, completion(said("4"), finish_reason="length", usage=usage))
+    output = ask(endpoint, completion(replied("4"), finish_reason="length", usage=usage))
     assert (output.info["finish_reason"], output.info["model"]) == ("length", "m")
     assert {name: output.info["usage"][name] for name in usage} == usage
     json.dumps(output.info, allow_nan=False)
 
 
-def test_openai_policy_what_the_endpoint_doesnt_report_is_left_out(endpoint):
-    assert ask(endpoint, said("42")).info == {"finish_reason": "stop", "model": "m"}
+def test_openai_policy_info_leaves_out_what_the_endpoint_omits(endpoint):
+    assert ask(endpoint, replied("42")).info == {"finish_reason": "stop", "model": "m"}
 
 
-def test_openai_policy_why_the_model_stopped_is_on_the_step(endpoint):
+def test_openai_policy_finish_reason_is_recorded_on_the_step(endpoint):
     async def main():
         endpoint.answers = [completion(calls('{"number": 7}'), finish_reason="tool_calls")]
         async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
@@ -260,7 +260,7 @@ def test_openai_policy_why_the_model_stopped_is_on_the_step(endpoint):
     assert step.step_info["policy_info"] == {"finish_reason": "tool_calls", "model": "m"}
 
 
-def test_openai_policy_no_arguments_are_an_empty_object_in_the_conversation(endpoint):
+def test_openai_policy_sends_missing_arguments_as_an_empty_object(endpoint):
     output = ask(endpoint, calls(None), tools=TOOLS)
     assert output.action == {"type": "tool_call", "name": "guess", "arguments": {}, "id": "c0"}
     assert output.message.tool_calls[0]["function"] == {"name": "guess", "arguments": "{}"}
@@ -269,12 +269,12 @@ def test_openai_policy_no_arguments_are_an_empty_object_in_the_conversation(endp
     assert sent["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-def test_openai_policy_an_empty_answer_is_an_empty_message(endpoint):
+def test_openai_policy_returns_an_empty_message_for_an_empty_answer(endpoint):
     assert ask(endpoint, {}).action == {"type": "message", "content": ""}
 
 
-def test_openai_policy_an_action_of_ones_own(endpoint):
-    output = ask(endpoint, said("column 3"), to_action=lambda message: int(message.text[-1]))
+def test_openai_policy_to_action_makes_the_action(endpoint):
+    output = ask(endpoint, replied("column 3"), to_action=lambda message: int(message.text[-1]))
     assert (output.action, output.raw_output) == (3, "column 3")
 
 
@@ -295,19 +295,19 @@ def failing(endpoint, *answers, **options):
         pytest.param(500, openai.InternalServerError, id="500"),
     ],
 )
-def test_openai_policy_a_status_is_reported_with_its_cause(endpoint, status, cause):
+def test_openai_policy_reports_an_error_status_with_its_cause(endpoint, status, cause):
     error = failing(endpoint, JSONResponse({"error": {"message": "no!"}}, status))
     assert isinstance(error.__cause__, cause)
     assert "m returned no answer" in str(error)
     assert "no!" in str(error)
 
 
-def test_openai_policy_an_endpoint_that_is_too_slow(endpoint):
+def test_openai_policy_reports_a_slow_endpoint(endpoint):
     error = failing(endpoint, "sleep", timeout=0.1)
     assert isinstance(error.__cause__, openai.APITimeoutError)
 
 
-def test_openai_policy_an_endpoint_that_drips_is_abandoned_and_left(endpoint, monkeypatch):
+def test_openai_policy_abandons_an_endpoint_that_streams_slowly(endpoint, monkeypatch):
     monkeypatch.setattr(openai_policy, "RETRY_S", 0.0)
     gone = threading.Event()
 
@@ -325,7 +325,7 @@ def test_openai_policy_an_endpoint_that_drips_is_abandoned_and_left(endpoint, mo
     assert gone.wait(SOON)
 
 
-def test_openai_policy_an_endpoint_that_isnt_there(endpoint):
+def test_openai_policy_reports_a_missing_endpoint(endpoint):
     error = failing(endpoint, base_url="http://127.0.0.1:1/v1")
     assert isinstance(error.__cause__, openai.APIConnectionError)
 
@@ -340,24 +340,24 @@ def test_openai_policy_an_endpoint_that_isnt_there(endpoint):
         pytest.param(PlainTextResponse("<html>"), id="page"),
     ],
 )
-def test_openai_policy_an_answer_without_choices(endpoint, answer):
+def test_openai_policy_reports_an_answer_without_choices(endpoint, answer):
     assert "no choices" in str(failing(endpoint, answer))
 
 
-def test_openai_policy_an_answer_that_is_broken_json(endpoint):
+def test_openai_policy_reports_an_answer_of_invalid_json(endpoint):
     answer = PlainTextResponse('{"choices": ', media_type="application/json")
     assert failing(endpoint, answer).__cause__ is not None
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         pytest.param({"refusal": "I won't."}, "refused: I won't.", id="refusal"),
         pytest.param(completion({}, finish_reason="content_filter"), "was filtered", id="filter"),
     ],
 )
-def test_openai_policy_a_refusal_is_reported(endpoint, answer, told):
-    assert told in str(failing(endpoint, answer))
+def test_openai_policy_reports_a_refusal(endpoint, answer, message):
+    assert message in str(failing(endpoint, answer))
 
 
 def called(function):
@@ -371,8 +371,10 @@ def called(function):
         pytest.param({"tool_calls": ["f"]}, id="a text among calls"),
         pytest.param({"tool_calls": "f"}, id="text for calls"),
         pytest.param({"content": 7}, id="content that is a number"),
-        pytest.param(completion(said("4"), logprobs={"content": ["x"]}), id="tokens that are text"),
-        pytest.param(completion(said("4"), logprobs={"content": 5}), id="no list of tokens"),
+        pytest.param(
+            completion(replied("4"), logprobs={"content": ["x"]}), id="tokens that are text"
+        ),
+        pytest.param(completion(replied("4"), logprobs={"content": 5}), id="no list of tokens"),
         pytest.param(completion({}, choices={"a": 1}), id="choices by name"),
         pytest.param(completion({}, choices=["x"]), id="a choice that is text"),
         pytest.param(
@@ -380,26 +382,26 @@ def called(function):
         ),
     ],
 )
-def test_openai_policy_an_answer_of_another_form_is_a_policy_error(endpoint, answer):
+def test_openai_policy_raises_policy_error_for_an_invalid_answer(endpoint, answer):
     assert str(failing(endpoint, answer)).startswith(("the answer of m ", "the message of m "))
 
 
-def test_openai_policy_a_call_with_arguments_of_another_form_is_data(endpoint):
+def test_openai_policy_returns_a_call_with_invalid_arguments(endpoint):
     action = ask(endpoint, called({"name": "guess", "arguments": 7})).action
     assert action["arguments"] == 7
     assert "not valid JSON" in action["arguments_error"]
 
 
-def test_openai_policy_a_failure_is_tried_again(endpoint):
+def test_openai_policy_retries_a_failure(endpoint):
     down = JSONResponse({"error": {}}, 500, headers={"retry-after-ms": "1"})
-    assert ask(endpoint, down, said("42"), max_retries=1).raw_output == "42"
+    assert ask(endpoint, down, replied("42"), max_retries=1).raw_output == "42"
     assert len(endpoint.asked) == 2
 
 
 # Clients
 
 
-def test_openai_policy_a_client_that_was_given_is_not_closed(endpoint):
+def test_openai_policy_does_not_close_a_client_that_was_passed(endpoint):
     async def main():
         async with openai.AsyncOpenAI(base_url=endpoint.url, api_key="k2") as client:
             async with OpenAIPolicy("m", client=client) as policy:
@@ -410,7 +412,7 @@ def test_openai_policy_a_client_that_was_given_is_not_closed(endpoint):
     assert endpoint.keys == ["Bearer k2"]
 
 
-def test_openai_policy_a_client_of_its_own_is_closed(endpoint):
+def test_openai_policy_closes_its_own_client(endpoint):
     async def main():
         async with OpenAIPolicy("m", base_url=endpoint.url) as policy:
             assert not policy._client.is_closed()
@@ -419,20 +421,20 @@ def test_openai_policy_a_client_of_its_own_is_closed(endpoint):
     run(main())
 
 
-def test_openai_policy_without_the_package_it_reports_what_to_install(monkeypatch):
+def test_openai_policy_without_the_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ImportError, match=r"pip install 'guerdon\[judge\]'"):
         OpenAIPolicy("m")
 
 
-def test_openai_policy_without_a_key_it_is_reported(monkeypatch):
+def test_openai_policy_without_a_key_raises(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(InvalidArgumentError, match="api_key"):
         OpenAIPolicy("m")
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         pytest.param({"client": object(), "api_key": "k"}, "pass either", id="client and key"),
         pytest.param({"max_retries": -1}, "`max_retries` must be", id="retries"),
@@ -441,8 +443,8 @@ def test_openai_policy_without_a_key_it_is_reported(monkeypatch):
         pytest.param({"messages": []}, r"sets \['messages'\] itself", id="messages"),
     ],
 )
-def test_openai_policy_refuses_invalid_arguments(options, told):
-    with pytest.raises(InvalidArgumentError, match=told):
+def test_openai_policy_rejects_invalid_arguments(options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
         OpenAIPolicy("m", **options)
 
 
@@ -485,7 +487,7 @@ def arguments(action):
     return action["arguments"]
 
 
-def test_openai_policy_a_model_plays_a_group(endpoint):
+def test_openai_policy_plays_a_group(endpoint):
     def answer(request):
         turn = sum(message["role"] == "assistant" for message in request["messages"])
         return calls('{"number": 7}' if turn else '{"number": 3')
@@ -505,7 +507,7 @@ def test_openai_policy_a_model_plays_a_group(endpoint):
         json.dumps(record.to_row(), allow_nan=False)
 
 
-def test_openai_policy_a_cancelled_episode_leaves_the_endpoint(endpoint):
+def test_openai_policy_cancelled_episode_disconnects_from_the_endpoint(endpoint):
     async def main():
         endpoint.answers = ["sleep"]
         endpoint.is_asleep.clear()
@@ -520,7 +522,7 @@ def test_openai_policy_a_cancelled_episode_leaves_the_endpoint(endpoint):
     run(main())
 
 
-def test_openai_policy_a_failing_endpoint_ends_the_episode_with_an_error(endpoint):
+def test_openai_policy_failing_endpoint_ends_the_episode_with_an_error(endpoint):
     async def main():
         endpoint.answers = [calls('{"number": 3}'), JSONResponse({"error": {}}, 400)]
         async with OpenAIPolicy("m", base_url=endpoint.url, max_retries=0) as policy:

@@ -39,7 +39,7 @@ LOOK = {"type": "tool_call", "name": "look", "arguments": {"at": "door"}, "id": 
 # Outputs
 
 
-def test_policy_an_output_is_a_tuple_of_four():
+def test_policy_output_is_a_tuple_of_four():
     message = Message(role="assistant", content="3!")
     output = PolicyOutput({"column": 3}, "3!", [-0.1], 0.5, message=message)
     assert output == ({"column": 3}, "3!", [-0.1], 0.5)
@@ -47,7 +47,7 @@ def test_policy_an_output_is_a_tuple_of_four():
     assert (output.action, output.raw_output, output.logprobs, output.value_estimate) == output
 
 
-def test_policy_what_else_is_known_is_no_member_of_the_tuple():
+def test_policy_output_message_and_info_are_not_in_the_tuple():
     output = PolicyOutput({"column": 3}, info={"finish_reason": "stop"})
     assert output == ({"column": 3}, "", None, None)
     assert output.info == {"finish_reason": "stop"}
@@ -55,7 +55,7 @@ def test_policy_what_else_is_known_is_no_member_of_the_tuple():
 
 
 @pytest.mark.parametrize("policy", [ScriptedPolicy([]), ScriptedPolicy(["a"])], ids=["0", "1"])
-def test_policy_scripts_are_policies(policy):
+def test_scripted_policy_is_an_agent_policy(policy):
     assert isinstance(policy, AgentPolicy)
 
 
@@ -82,40 +82,40 @@ def test_policy_scripts_are_policies(policy):
         ),
     ],
 )
-def test_policy_an_entry_of_a_script_is_an_action(entry, action, raw):
+def test_scripted_policy_accepts_any_entry_as_an_action(entry, action, raw):
     output = decide(ScriptedPolicy([entry]), "o", [])
     assert output == (action, raw, None, None)
 
 
-def test_policy_the_turn_is_the_number_of_assistant_messages():
+def test_scripted_policy_turn_is_the_number_of_assistant_messages():
     policy = ScriptedPolicy(["a", "b", "c"])
     for _ in range(2):  # it holds no state
         assert decide(policy, None, conversation("user", "assistant", "user")).raw_output == "b"
     assert decide(policy, None, conversation("user")).raw_output == "a"
 
 
-def test_policy_without_a_conversation_each_call_is_the_next_turn():
+def test_scripted_policy_without_messages_counts_its_calls():
     policy = ScriptedPolicy(["a", "b"])
     assert [decide(policy).raw_output for _ in range(2)] == ["a", "b"]
 
 
-def test_policy_examples_at_the_beginning_are_no_turns():
+def test_scripted_policy_first_turn_skips_examples():
     policy = ScriptedPolicy(["a"], first_turn=1)
     assert decide(policy, None, conversation("user", "assistant", "user")).raw_output == "a"
 
 
-def test_policy_the_end_of_a_script_names_the_turn():
+def test_scripted_policy_error_at_the_end_names_the_turn():
     with pytest.raises(PolicyError, match="the script has 2 turns, and no turn 2"):
         decide(ScriptedPolicy(["a", "b"]), None, conversation("assistant", "assistant"))
 
 
 @pytest.mark.parametrize("script", ["hello", {"column": 3}, 5, None])
-def test_policy_what_is_no_list_is_no_script(script):
+def test_scripted_policy_rejects_what_is_not_a_list(script):
     with pytest.raises(InvalidArgumentError, match="`actions` must be a list"):
         ScriptedPolicy(script)
 
 
-def test_policy_a_negative_first_turn_is_refused():
+def test_scripted_policy_rejects_a_negative_first_turn():
     with pytest.raises(InvalidArgumentError, match="`first_turn` must be"):
         ScriptedPolicy([], first_turn=-1)
 
@@ -135,7 +135,7 @@ SAID = [
     [SAID, [Message(**each) for each in SAID], Rollout.from_row({"messages": SAID})],
     ids=["dicts", "messages", "rollout"],
 )
-def test_policy_a_conversation_is_replayed(recording):
+def test_replay_policy_replays_a_conversation(recording):
     policy = ReplayPolicy(recording)
     first = decide(policy, None, conversation("user"))
     assert first == (LOOK, "", None, None)
@@ -154,9 +154,9 @@ def step(turn, action, **fields):
     )
 
 
-def test_policy_steps_are_replayed_with_all_that_the_policy_reported():
-    told = {"raw_policy_output": "3!", "policy_logprobs": [-0.5], "policy_value_estimate": 0.25}
-    steps = [step(1, {"column": 3}, index=0, **told), step(2, {"column": 4}, index=1)]
+def test_replay_policy_replays_all_fields_of_steps():
+    reported = {"raw_policy_output": "3!", "policy_logprobs": [-0.5], "policy_value_estimate": 0.25}
+    steps = [step(1, {"column": 3}, index=0, **reported), step(2, {"column": 4}, index=1)]
     policy = ReplayPolicy(steps)
     assert decide(policy, None, conversation("assistant")) == ({"column": 3}, "3!", [-0.5], 0.25)
     assert decide(policy, None, conversation("assistant", "assistant")).action == {"column": 4}
@@ -164,13 +164,13 @@ def test_policy_steps_are_replayed_with_all_that_the_policy_reported():
         decide(policy, None, conversation(*["assistant"] * 3))
 
 
-def test_policy_a_record_is_replayed():
+def test_replay_policy_replays_a_record():
     record = RolloutRecord("a", steps=[step(0, {"column": 3})])
     assert decide(ReplayPolicy(record), None, []).action == {"column": 3}
 
 
 @pytest.mark.parametrize(
-    ("recording", "said"),
+    ("recording", "message"),
     [
         pytest.param([], "no assistant turn", id="nothing"),
         pytest.param(SAID[:1], "no assistant turn", id="only a user"),
@@ -184,8 +184,8 @@ def test_policy_a_record_is_replayed():
         pytest.param(RolloutRecord("a"), "no assistant turn", id="empty record"),
     ],
 )
-def test_policy_what_cant_be_replayed_is_refused(recording, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_replay_policy_rejects_invalid_recordings(recording, message):
+    with pytest.raises(InvalidArgumentError, match=message):
         ReplayPolicy(recording)
 
 
@@ -196,7 +196,7 @@ def message(*calls, content=None):
     return Message(role="assistant", content=content, tool_calls=list(calls))
 
 
-def test_policy_several_calls_are_one_action():
+def test_action_of_several_calls_is_one_action():
     action = action_of(message(called("a", "{}"), called("b", '{"x": 1}', id="c2")))
     assert action["type"] == "tool_calls"
     assert [call["arguments"] for call in action["calls"]] == [{}, {"x": 1}]
@@ -204,13 +204,13 @@ def test_policy_several_calls_are_one_action():
 
 
 @pytest.mark.parametrize("nothing", ["", None], ids=["empty", "null"])
-def test_policy_a_call_without_arguments_has_none(nothing):
+def test_action_of_a_call_without_arguments_has_an_empty_dict(nothing):
     action = action_of(message(called("a", nothing)))
     assert action == {"type": "tool_call", "name": "a", "arguments": {}, "id": "c1"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "problem"),
     [
         pytest.param('{"x": ', "not valid JSON", id="cut off"),
         pytest.param('{"x": NaN}', "not valid JSON", id="NaN"),
@@ -219,8 +219,8 @@ def test_policy_a_call_without_arguments_has_none(nothing):
         pytest.param("[" * 100_000, "not valid JSON", id="deep"),
     ],
 )
-def test_policy_broken_arguments_stay_the_text_that_they_are(arguments, said):
+def test_action_of_invalid_arguments_keeps_their_text(arguments, problem):
     action = action_of(message(called("a", arguments)))
     assert action["arguments"] == arguments
-    assert said in action["arguments_error"]
+    assert problem in action["arguments_error"]
     json.dumps(action)

@@ -8,7 +8,7 @@ from guerdon import Message, Rollout, StepData
 from guerdon.rollouts.playing.record import RolloutRecord
 
 
-def test_rollout_record_a_row_is_read_as_a_rollout():
+def test_rollout_record_row_is_read_as_a_rollout():
     messages = [Message(role="user", content="?"), Message(role="assistant", content="42")]
     steps = [StepData(system_step_index=0, step_info={"env_reward": 0.5})]
     record = RolloutRecord(
@@ -38,16 +38,16 @@ def test_rollout_record_a_row_is_read_as_a_rollout():
     assert (rollout.id, rollout.group, len(rollout.steps)) == ("q-0", "q", 1)
 
 
-def test_rollout_record_a_row_without_a_known_answer_has_no_column_for_it():
+def test_rollout_record_row_without_a_ground_truth_has_no_such_column():
     assert "ground_truth" not in RolloutRecord("a").to_row()
 
 
-def test_rollout_record_a_step_without_a_reward_has_none():
+def test_rollout_record_step_without_a_reward_has_none():
     steps = [StepData(system_step_index=0), StepData(system_step_index=1)]
     steps[1].step_info["env_reward"] = 0.0
     assert RolloutRecord("a", steps=steps).env_rewards == [None, 0.0]
 
 
-def test_rollout_record_columns_of_the_task_dont_hide_the_records_own():
+def test_rollout_record_columns_of_the_task_do_not_override_its_own():
     row = RolloutRecord("a", columns={"id": "other", "ended": "never"}, ended="done").to_row()
     assert (row["id"], row["ended"]) == ("a", "done")

@@ -28,7 +28,7 @@ from tests.rollouts.playing.guessing import (
 # Groups
 
 
-def test_rollout_worker_a_group_is_of_one_task_and_seed():
+def test_run_group_plays_one_task_and_seed():
     factory = Makes(Guessing)
     worker = RLRolloutWorker(factory, guesses(1, 5), max_steps=5)
     records = run(worker.run_group({"id": "q7"}, 3, seed=5))
@@ -39,20 +39,20 @@ def test_rollout_worker_a_group_is_of_one_task_and_seed():
     assert [made.closed for made in factory.made] == [1, 1, 1]
 
 
-def test_rollout_worker_a_group_without_a_seed_and_a_name_gets_one_of_each():
+def test_run_group_makes_a_seed_and_a_name():
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     first, second = run(worker.run_group("?", 2)), run(worker.run_group("?", 2))
     assert first[0].group == first[1].group != second[0].group
     assert first[0].seed == first[1].seed is not None
 
 
-def test_rollout_worker_a_group_may_be_named():
+def test_run_group_uses_the_given_name():
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     [record] = run(worker.run_group({"id": "q7"}, 1, group="epoch-2/q7"))
     assert (record.id, record.group) == ("epoch-2/q7-0", "epoch-2/q7")
 
 
-def test_rollout_worker_the_episodes_of_a_group_run_at_the_same_time():
+def test_run_group_runs_episodes_concurrently():
     barrier = threading.Barrier(4, timeout=SOON)
 
     class Meets(Guessing):
@@ -64,7 +64,7 @@ def test_rollout_worker_the_episodes_of_a_group_run_at_the_same_time():
     assert [each.ended for each in run(worker.run_group(None, 4))] == ["max_steps"] * 4
 
 
-def test_rollout_worker_an_episode_that_fails_doesnt_disturb_the_others():
+def test_run_group_continues_after_a_failed_episode():
     numbers = iter(range(3))
 
     def factory():
@@ -76,14 +76,14 @@ def test_rollout_worker_an_episode_that_fails_doesnt_disturb_the_others():
     assert sorted(record.ended for record in records) == ["done", "done", "error"]
 
 
-def test_rollout_worker_a_group_needs_more_than_one_environment():
+def test_run_group_rejects_a_single_environment():
     worker = RLRolloutWorker(Guessing(), guesses(7), max_steps=5)
     with pytest.raises(InvalidArgumentError, match="2 concurrent episodes need 2 environments"):
         run(worker.run_group(None, 2))
     assert [record.ended for record in run(worker.run_group(None, 1, seed=7))] == ["done"]
 
 
-def test_rollout_worker_an_environment_plays_one_episode_at_a_time():
+def test_rollout_worker_rejects_two_episodes_in_one_environment():
     async def main():
         environment = Hangs()
         worker = RLRolloutWorker(environment, guesses(1), max_steps=1)
@@ -102,7 +102,7 @@ def test_rollout_worker_an_environment_plays_one_episode_at_a_time():
 # Tasks and conversations
 
 
-def test_rollout_worker_a_prompt_begins_the_conversation():
+def test_rollout_worker_prompt_begins_the_conversation():
     record = play(Guessing, guesses(7), "Guess a number under 10.")
     assert texts(record)[:2] == [
         ("user", "Guess a number under 10."),
@@ -110,14 +110,14 @@ def test_rollout_worker_a_prompt_begins_the_conversation():
     ]
 
 
-def test_rollout_worker_instructions_are_followed_by_the_first_observation():
+def test_rollout_worker_first_observation_follows_instructions():
     record = play(Guessing, guesses(7), {"messages": [{"role": "system", "content": "Be brief."}]})
     assert texts(record)[:2] == [("system", "Be brief."), ("user", "Which number?")]
 
 
 def test_rollout_worker_examples_count_as_turns():
-    said = [("user", "Guess 1."), ("assistant", '{"number": 1}'), ("user", "Guess.")]
-    task = {"messages": [{"role": role, "content": content} for role, content in said]}
+    conversation = [("user", "Guess 1."), ("assistant", '{"number": 1}'), ("user", "Guess.")]
+    task = {"messages": [{"role": role, "content": content} for role, content in conversation]}
     policy = ScriptedPolicy([{"number": 8}, {"number": 7}], first_turn=1)
     record = play(Guessing, policy, task)
     assert record.ended == "done"
@@ -132,7 +132,7 @@ EXAMPLES = [
 ]
 
 
-def test_rollout_worker_a_script_starts_at_its_first_action_after_examples():
+def test_rollout_worker_script_starts_at_its_first_action_after_examples():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
     assert (record.ended, record.env_rewards) == ("done", [0.5, 1.0])
     assert [text for role, text in texts(record) if role == "assistant"] == [
@@ -142,7 +142,7 @@ def test_rollout_worker_a_script_starts_at_its_first_action_after_examples():
     ]
 
 
-def test_rollout_worker_the_first_turn_that_was_played_is_recorded():
+def test_rollout_worker_records_the_first_turn():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES})
     assert (record.first_turn, record.to_row()["first_turn"]) == (1, 1)
     assert [step.step_info["assistant_turn_index"] for step in record.steps] == [1, 2]
@@ -150,7 +150,7 @@ def test_rollout_worker_the_first_turn_that_was_played_is_recorded():
 
 
 @pytest.mark.parametrize("form", ["messages", "rollout", "record", "steps"])
-def test_rollout_worker_a_recording_that_begins_with_examples_is_replayed_after_them(form):
+def test_rollout_worker_replays_a_recording_after_its_examples(form):
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, seed=7)
     recording = {
         "messages": record.messages,
@@ -176,7 +176,7 @@ def test_rollout_worker_errors_name_the_turn_of_the_conversation():
 
 
 @pytest.mark.parametrize("prompt", ["Guess!", [{"role": "user", "content": "Guess!"}]], ids=type)
-def test_rollout_worker_a_task_may_give_a_prompt_as_text_or_messages(prompt):
+def test_rollout_worker_task_prompt_is_text_or_messages(prompt):
     record = play(Guessing, guesses(7), {"prompt": prompt, "level": 2})
     assert texts(record)[0] == ("user", "Guess!")
     row = record.to_row()
@@ -184,14 +184,14 @@ def test_rollout_worker_a_task_may_give_a_prompt_as_text_or_messages(prompt):
     assert row["level"] == 2
 
 
-def test_rollout_worker_messages_and_a_prompt_are_one_too_many():
+def test_rollout_worker_rejects_a_task_with_messages_and_a_prompt():
     task = {"prompt": "Guess!", "messages": EXAMPLES}
     with pytest.raises(InvalidArgumentError, match="either 'messages' or a 'prompt'"):
         play(Guessing, guesses(7), task)
     assert texts(play(Guessing, guesses(7), task | {"prompt": None}))[0] == ("user", "Guess 1.")
 
 
-def test_rollout_worker_a_task_reaches_the_reset():
+def test_rollout_worker_passes_the_reset_arguments_of_a_task():
     record = play(Guessing, guesses(9), {"reset": {"more": 2, "unknown": 1}}, seed=7)
     assert record.ended == "done"
 
@@ -226,7 +226,7 @@ STRICT = pytest.mark.parametrize("kind", [Strict, AsyncStrict, Duck, AsyncDuck])
 
 
 @STRICT
-def test_rollout_worker_an_argument_that_the_reset_doesnt_take_is_an_error_that_names_it(kind):
+def test_rollout_worker_reports_unknown_reset_arguments(kind):
     record = play(kind, guesses(9), {"reset": {"more": 2, "moer": 1, "board": 3}})
     assert (record.ended, record.steps) == ("error", [])
     assert record.error.startswith("reset: InvalidArgumentError: ")
@@ -235,39 +235,39 @@ def test_rollout_worker_an_argument_that_the_reset_doesnt_take_is_an_error_that_
 
 
 @STRICT
-def test_rollout_worker_an_argument_that_the_reset_takes_reaches_it(kind):
+def test_rollout_worker_passes_known_reset_arguments(kind):
     assert play(kind, guesses(9), {"reset": {"more": 2}}).ended == "done"
 
 
-def test_rollout_worker_what_was_reported_of_the_reset_is_on_the_first_step_alone():
+def test_rollout_worker_reset_metadata_is_on_the_first_step_only():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, rollout_id="e1")
-    told = [step.step_info.get("reset_metadata") for step in record.steps]
-    assert told == [{"episode": "e1"}, None]  # the lock is nothing that JSON can hold
+    metadata = [step.step_info.get("reset_metadata") for step in record.steps]
+    assert metadata == [{"episode": "e1"}, None]  # the lock is nothing that JSON can hold
 
 
-def test_rollout_worker_a_reset_that_reports_nothing_leaves_nothing():
+def test_rollout_worker_without_reset_metadata_records_none():
     record = play(Duck, guesses(7))
     assert record.ended == "done"
     assert "reset_metadata" not in record.steps[0].step_info
 
 
-def test_rollout_worker_an_answer_of_ones_own_goes_before_the_tasks():
+def test_rollout_worker_ground_truth_overrides_that_of_the_task():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     task = {"ground_truth": "6"}
     assert run(worker.run(task)).ground_truth == "6"
     assert run(worker.run(task, ground_truth="7")).ground_truth == "7"
 
 
-def test_rollout_worker_messages_of_ones_own():
-    def said(observation, calls):
+def test_rollout_worker_to_messages_makes_the_messages():
+    def to_messages(observation, calls):
         assert calls == []
         return [Message(role="user", content=f"<{observation.text}>")]
 
-    record = play(Guessing, guesses(7), to_messages=said)
+    record = play(Guessing, guesses(7), to_messages=to_messages)
     assert [text for role, text in texts(record) if role == "user"] == ["<Which number?>", "<yes>"]
 
 
-def test_rollout_worker_each_tool_call_is_answered():
+def test_rollout_worker_answers_each_tool_call():
     calls = [{"type": "tool_call", "name": "guess", "arguments": {"number": n}} for n in (7, 8)]
     policy = ScriptedPolicy([{**calls[0], "id": "a"}, {"type": "tool_calls", "calls": calls}])
 
@@ -298,7 +298,7 @@ class Listens:
         return {"number": 7}, "seven", None, None
 
 
-def test_rollout_worker_a_policy_is_given_observation_tools_and_conversation():
+def test_rollout_worker_passes_observation_tools_and_messages_to_the_policy():
     policy = Listens()
     record = play(Guessing, policy, tools=[{"type": "function"}])
     [(observation, tools, messages)] = policy.given
@@ -308,7 +308,7 @@ def test_rollout_worker_a_policy_is_given_observation_tools_and_conversation():
     assert len(record.messages) == 3  # a policy's list is its own
 
 
-def test_rollout_worker_tools_of_the_environment_are_reported():
+def test_rollout_worker_passes_the_tools_of_the_environment():
     class Equipped(Guessing):
         tools = ({"type": "function"},)
 
@@ -317,7 +317,7 @@ def test_rollout_worker_tools_of_the_environment_are_reported():
     assert policy.given[0][1] == [{"type": "function"}]
 
 
-def test_rollout_worker_a_policy_with_any_keyword_is_given_the_conversation():
+def test_rollout_worker_passes_messages_to_a_policy_with_kwargs():
     class Wraps:
         async def get_action(self, observation, available_tools_specs=None, **kwargs):
             return await inner.get_action(observation, available_tools_specs, **kwargs)
@@ -331,13 +331,13 @@ def test_rollout_worker_a_policy_with_any_keyword_is_given_the_conversation():
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
-def test_rollout_worker_a_worker_needs_at_least_one_step(steps):
+def test_rollout_worker_rejects_max_steps_below_1(steps):
     with pytest.raises(InvalidArgumentError, match="`max_steps` must be an integer >= 1"):
         RLRolloutWorker(Guessing, guesses(1), max_steps=steps)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         pytest.param({"env": "env"}, "`env` must have reset and step", id="env"),
         pytest.param(
@@ -361,14 +361,14 @@ def test_rollout_worker_a_worker_needs_at_least_one_step(steps):
         ),
     ],
 )
-def test_rollout_worker_refuses_invalid_arguments(options, said):
+def test_rollout_worker_rejects_invalid_arguments(options, message):
     given = {"env": Guessing, "policy": guesses(1), **options}
-    with pytest.raises(InvalidArgumentError, match=re.escape(said)):
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)):
         RLRolloutWorker(given.pop("env"), given.pop("policy"), max_steps=1, **given)
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("task", "message"),
     [
         pytest.param(5, "`task` must be a prompt", id="number"),
         pytest.param({"messages": [{"role": "nobody"}]}, "task['messages'][0].role", id="role"),
@@ -377,26 +377,26 @@ def test_rollout_worker_refuses_invalid_arguments(options, said):
         pytest.param({"reset": 5}, "task['reset'] must be a dict", id="reset"),
     ],
 )
-def test_rollout_worker_what_is_no_task_is_refused(task, said):
-    with pytest.raises(InvalidArgumentError, match=re.escape(said)):
+def test_rollout_worker_rejects_invalid_tasks(task, message):
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)):
         play(Guessing, guesses(1), task)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True])
-def test_rollout_worker_a_group_is_of_at_least_one(n):
+def test_run_group_rejects_a_number_below_1(n):
     worker = RLRolloutWorker(Guessing, guesses(1), max_steps=1)
     with pytest.raises(InvalidArgumentError, match="`n` must be an integer >= 1"):
         run(worker.run_group(None, n))
 
 
 @pytest.mark.parametrize("name", ["seed", "ended", "error", "env_rewards", "first_turn"])
-def test_rollout_worker_a_column_that_the_episode_returns_is_no_tasks(name):
+def test_rollout_worker_rejects_columns_of_the_record_in_a_task(name):
     with pytest.raises(InvalidArgumentError, match=re.escape(f"a task must not have ['{name}']")):
         play(Guessing, guesses(7), {"id": "q", name: 1})
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "1", True, [1]], ids=str)
-def test_rollout_worker_what_is_no_seed_is_refused(seed):
+def test_rollout_worker_rejects_invalid_seeds(seed):
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     for asked in (worker.run(seed=seed), worker.run_group(None, 1, seed=seed)):
         with pytest.raises(InvalidArgumentError, match="`seed` must be an integer >= 0"):
@@ -425,25 +425,25 @@ TOLD = [{"role": "system", "content": "Guess well."}]
     ],
     ids=range(7),
 )
-def test_rollout_worker_the_first_observation_is_shown_where_it_is_asked_for(shown, task, roles):
+def test_rollout_worker_first_observation_option(shown, task, roles):
     record = play(Guessing, guesses(7), task, first_observation=shown)
     assert [message.role for message in record.messages[:-1]] == roles
     assert record.ended == "done"
 
 
-def test_rollout_worker_how_the_first_observation_is_shown_is_one_of_three_ways():
+def test_rollout_worker_rejects_an_invalid_first_observation():
     with pytest.raises(InvalidArgumentError, match="'auto', 'always' or 'never'"):
         RLRolloutWorker(Guessing, guesses(7), max_steps=1, first_observation=True)
 
 
-def test_rollout_worker_a_task_may_name_its_group():
+def test_rollout_worker_uses_the_group_of_the_task():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     records = run(worker.run_group({"id": "q7", "group": "g"}, 2, seed=7))
     assert [(record.id, record.group) for record in records] == [("g-0", "g"), ("g-1", "g")]
     assert run(worker.run({"id": "q7", "group": "g"})).group == "g"
 
 
-def test_rollout_worker_the_same_task_with_another_seed_is_another_group():
+def test_run_group_names_groups_by_task_and_seed():
     worker = RLRolloutWorker(Guessing, guesses(7), max_steps=1)
     both = [run(worker.run_group({"id": "q7"}, 1, seed=seed))[0] for seed in (1, 2)]
     assert [record.id for record in both] == ["q7:1-0", "q7:2-0"]

@@ -77,7 +77,7 @@ def test_score_here_makes_chunks_of_fast_batches_larger():
     assert sizes == [1, 2, 4, 2]
 
 
-def test_nothing_to_score_yields_nothing():
+def test_score_in_threads_of_nothing_yields_nothing():
     run = Run(batches(0))
     assert run.numbers() == []
     assert run.stops == 1
@@ -94,7 +94,7 @@ def test_score_in_threads_runs_as_many_at_once_as_there_are_workers():
     assert Run(batches(6), workers=3, score=score).numbers() == list(range(6))
 
 
-def test_score_in_threads_holds_a_fast_result_until_those_before_it():
+def test_score_in_threads_keeps_a_fast_result_until_those_before_it():
     second = threading.Event()
 
     def score(chunk):
@@ -123,7 +123,7 @@ def test_score_in_threads_reads_ahead_in_bounds():
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_an_error_of_reading_is_raised_after_the_results_before_it(count):
+def test_score_here_raises_an_error_of_reading_after_the_results_before(count):
     def found():
         yield from batches(count)
         raise RolloutError("a group is split")
@@ -140,7 +140,7 @@ def test_an_error_of_reading_is_raised_after_the_results_before_it(count):
     assert numbers == list(range(count))
 
 
-def test_an_error_of_scoring_ends_score_in_threads():
+def test_score_in_threads_ends_on_an_error_of_scoring():
     def score(chunk):
         if chunk[0][0][0] == 3:
             raise OSError("no more descriptors")
@@ -154,7 +154,7 @@ def test_an_error_of_scoring_ends_score_in_threads():
 
 
 @pytest.mark.parametrize("after", [0, 1, 7])
-def test_ctrl_c_keeps_what_is_finished_and_stops_what_runs_in_threads(after):
+def test_score_in_threads_after_ctrl_c_keeps_finished_results_and_stops(after):
     hangs, stopped = threading.Event(), threading.Event()
 
     def found(interrupts):
@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_what_is_finished_and_stops_what_runs_in_threads(after):
     assert run.interrupts.requested
 
 
-def test_after_ctrl_c_score_in_threads_submits_nothing():
+def test_score_in_threads_after_ctrl_c_submits_nothing():
     begun = []
 
     def score(chunk):

@@ -158,10 +158,10 @@ def test_read_tau_bench_accepts_other_encodings_and_line_ends(data):
 
 
 def test_read_tau_bench_keeps_text_unchanged():
-    said = "é 6 × 7 \u2028 \x00 🎲"
-    [line] = read([record(traj=[{"role": "assistant", "content": said}])])
+    text = "é 6 × 7 \u2028 \x00 🎲"
+    [line] = read([record(traj=[{"role": "assistant", "content": text}])])
     assert b"\n" not in line
-    assert parse_line(*line).messages[0].text == said
+    assert parse_line(*line).messages[0].text == text
 
 
 def test_read_tau_bench_accepts_lone_surrogates():

@@ -125,9 +125,9 @@ def test_function_scorer_distinguishes_no_steps_from_an_empty_list(outputs, rewa
 
 def test_function_scorer_notes_outputs_for_missing_steps():
     def steps(messages):
-        said = [(0, 0.5), (7, 1.0), ("0", 1.0), (1, 0.25), (1, 0.125), ("go", 1.0)]
+        outputs = [(0, 0.5), (7, 1.0), ("0", 1.0), (1, 0.25), (1, 0.125), ("go", 1.0)]
         return {"score": 1.0, "step_outputs": [
-            {"step_index": index, "base_reward": reward} for index, reward in said]}  # fmt: skip
+            {"step_index": index, "base_reward": reward} for index, reward in outputs]}  # fmt: skip
 
     row = score(steps, "a", "b", "c", names=("look", "wait", "go"))
     assert row["step_rewards"] == [0.5, None, 1.0]
@@ -226,14 +226,14 @@ def test_function_scorer_makes_a_nan_score_a_failed_row():
 
 
 def test_function_scorer_reports_the_reason_of_an_invalid_result():
-    def said(**fields):
+    def row_of(**fields):
         return score(lambda messages: EvaluateResult(**fields), "x")
 
-    assert said(error="no answer")["error"] == "no answer"
-    doubted = said(score=0.5, is_score_valid=False, reason="truncated", metrics={"n": 1})
+    assert row_of(error="no answer")["error"] == "no answer"
+    doubted = row_of(score=0.5, is_score_valid=False, reason="truncated", metrics={"n": 1})
     assert (doubted["score"], doubted["is_score_valid"]) == (None, False)
     assert (doubted["error"], doubted["reason"]) == ("truncated", "truncated")
-    bare = said(score=0.5, is_score_valid=False)
+    bare = row_of(score=0.5, is_score_valid=False)
     assert (bare["score"], bare["is_score_valid"]) == (None, False)
     assert "no error with the reason" in bare["error"]
 

@@ -13,7 +13,7 @@ from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, group_sta
 
 def row(score=1.0, *steps, group="g", **fields):
     """A row whose steps have these anchors and returns."""
-    told = [
+    listed = [
         {"step_index": turn, "advantage": 0.5, "return_to_go": value}
         | ({} if anchor is None else {"anchor": anchor})
         for turn, (anchor, value) in enumerate(steps)
@@ -21,7 +21,7 @@ def row(score=1.0, *steps, group="g", **fields):
     return {
         "id": 1, "group": group, "score": score, "is_score_valid": score is not None,
         "components": {}, "step_rewards": None, "error": None, "fingerprint": "f",
-    } | ({"steps": told} if steps else {}) | fields  # fmt: skip
+    } | ({"steps": listed} if steps else {}) | fields  # fmt: skip
 
 
 def summary_of(*facts):
@@ -105,11 +105,11 @@ def test_group_summary_counts_groups_with_nothing_to_learn():
         GroupStats("d", 1, (), uncredited=False),
         GroupStats("e", 2, (1.0, 0.0), uncredited=True),
     )
-    told = counted.to_dict()
-    assert (told["groups"], told["dead_groups"]) == (5, 1)
-    assert (told["groups_of_one"], told["uncredited_groups"]) == (1, 1)
-    assert [each["group"] for each in told["by_group"]] == list("abcde")
-    assert told["by_group"][1] == {
+    data = counted.to_dict()
+    assert (data["groups"], data["dead_groups"]) == (5, 1)
+    assert (data["groups_of_one"], data["uncredited_groups"]) == (1, 1)
+    assert [each["group"] for each in data["by_group"]] == list("abcde")
+    assert data["by_group"][1] == {
         "group": "b", "rows": 2, "scores": [1.0, 1.0], "mean_score": 1.0, "dead": True,
         "steps": 0, "shared_steps": 0,
     }  # fmt: skip
@@ -119,9 +119,9 @@ def test_group_summary_counts_rollouts_without_a_group():
     counted = summary_of(
         GroupStats(None, 1, (1.0,), steps=2, anchors={1: 2}), GroupStats(None, 1, ())
     )
-    told = counted.to_dict()
-    assert (told["groups"], told["rows_without_group"], told["groups_of_one"]) == (0, 2, 0)
-    assert (told["steps"], told["anchor_sizes"], told["by_group"]) == (2, {"1": 2}, [])
+    data = counted.to_dict()
+    assert (data["groups"], data["rows_without_group"], data["groups_of_one"]) == (0, 2, 0)
+    assert (data["steps"], data["anchor_sizes"], data["by_group"]) == (2, {"1": 2}, [])
 
 
 def test_group_summary_counts_anchors_by_size():
@@ -131,10 +131,10 @@ def test_group_summary_counts_anchors_by_size():
         ),
         GroupStats("b", 2, (1.0, 0.0), steps=12, shared_steps=12, anchors={10: 1, 2: 1}),
     )
-    told = counted.to_dict()
-    assert told["anchor_sizes"] == {"1": 2, "2": 2, "10": 1}
-    assert list(told["anchor_sizes"]) == ["1", "2", "10"]
-    assert (told["steps"], told["anchor_coverage"], told["dead_anchors"]) == (16, 14 / 16, 1)
+    data = counted.to_dict()
+    assert data["anchor_sizes"] == {"1": 2, "2": 2, "10": 1}
+    assert list(data["anchor_sizes"]) == ["1", "2", "10"]
+    assert (data["steps"], data["anchor_coverage"], data["dead_anchors"]) == (16, 14 / 16, 1)
 
 
 def test_group_summary_without_steps_has_no_coverage():

@@ -218,11 +218,11 @@ def test_scoring_job_breaks_the_summary_down_by_a_column(row, write_rows, run):
 
 
 def test_scoring_job_reports_progress_up_to_all_rows_and_bytes(row, write_rows, run):
-    told = []
+    reported = []
     path = write_rows([row("1") for _ in range(300)])
-    run(path, progress=lambda rows, read: told.append((rows, read)))
-    assert told[-1] == (300, Path(path).stat().st_size)
-    assert told == sorted(told)
+    run(path, progress=lambda rows, read: reported.append((rows, read)))
+    assert reported[-1] == (300, Path(path).stat().st_size)
+    assert reported == sorted(reported)
 
 
 # Going on

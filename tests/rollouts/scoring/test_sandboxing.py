@@ -51,8 +51,8 @@ REWARDS = """
         value = float(messages[-1].text) * scale
         steps = [StepOutput(step_index=0, base_reward=value, reason="first"),
                  StepOutput(step_index=7, base_reward=1.0)]
-        said = repr((ground_truth, sorted(columns.items(), key=str)))
-        return EvaluateResult(score=value, reason=said, step_outputs=steps,
+        reason = repr((ground_truth, sorted(columns.items(), key=str)))
+        return EvaluateResult(score=value, reason=reason, step_outputs=steps,
                               metrics={"n": 1, "text": "x"})
 
     @reward_function

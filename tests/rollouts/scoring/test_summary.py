@@ -259,8 +259,8 @@ def test_summary_merging_counts_notes_and_groups():
         other.add(result() | {"notes": ["odd"]}, "x")
         other.groups.add(GroupStats(name, 1, (1.0,)))
         merged.merge(other)
-    told = merged.to_dict()
-    assert (told["noted"], told["groups"]["groups"], told["by"]["x"]["noted"]) == (2, 2, 2)
+    data = merged.to_dict()
+    assert (data["noted"], data["groups"]["groups"], data["by"]["x"]["noted"]) == (2, 2, 2)
 
 
 def test_summary_parts_have_no_groups():
