@@ -294,8 +294,9 @@ def _concern(rubric: Any, outcomes: Mapping[int, Outcome], concerned: dict[int, 
         return
     concerned[id(rubric)] = rubric
     for child in rubric._children.values():
-        family = (child, *child.rubrics())
-        if not rubric._dispatches or any(id(each) in outcomes for each in family):
+        if not rubric._dispatches or any(
+            id(each) in outcomes for each in (child, *child.rubrics())
+        ):
             _concern(child, outcomes, concerned)
 
 
