@@ -69,7 +69,7 @@ ASYNC = {
 
 
 class Parent(Rubric):
-    """Calls whatever its one member is."""
+    """Calls its only child."""
 
     def __init__(self, members, key):
         super().__init__()

@@ -88,12 +88,14 @@ async def test_guarded_returns_the_score(kind, how, timeout):
 
 
 def test_guarded_with_timeout_keeps_components_and_reasons():
-    class Says(Rubric):
+    class Explains(Rubric):
         def forward(self, action, observation):
             self.explain("because")
             return 0.5
 
-    score = Sequential(Guarded(Sequential(Says(), Gate(Says())), timeout=5)).score(None, None)
+    score = Sequential(Guarded(Sequential(Explains(), Gate(Explains())), timeout=5)).score(
+        None, None
+    )
     assert score.components() == {
         "rubric_0": 0.0,
         "rubric_0.rubric": 0.0,
@@ -102,7 +104,7 @@ def test_guarded_with_timeout_keeps_components_and_reasons():
         "rubric_0.rubric.rubric_1.rubric": 0.5,
     }
     assert score["rubric_0.rubric.rubric_0"].reason == "because"
-    assert Guarded(Says(), timeout=5).score(None, None)["rubric"].reason == "because"
+    assert Guarded(Explains(), timeout=5).score(None, None)["rubric"].reason == "because"
 
 
 # Errors

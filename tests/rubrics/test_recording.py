@@ -198,7 +198,7 @@ def test_score_explains_why_a_gate_did_not_pass():
     assert Gate(Fixed(1.0)).score(None, None).reason is None
 
 
-class Says(Rubric):
+class Explains(Rubric):
     def __init__(self, *reasons):
         super().__init__()
         self._reasons = reasons
@@ -209,16 +209,16 @@ class Says(Rubric):
         return 1.0
 
 
-class AsyncSays(Says):
+class AsyncExplains(Explains):
     async def forward(self, action, observation):
         await anyio.lowlevel.checkpoint()
         return super().forward(action, observation)
 
 
 def test_explain_adds_reasons_of_leaves_and_roots():
-    assert Says(("all of it",)).score(None, None).reason == "all of it"
+    assert Explains(("all of it",)).score(None, None).reason == "all of it"
     score = WeightedSum(
-        [Fixed(), Says(("%d of %d", 2, 3)), Says(("100%",), ("more",))], [1, 1, 1]
+        [Fixed(), Explains(("%d of %d", 2, 3)), Explains(("100%",), ("more",))], [1, 1, 1]
     ).score(None, None)
     assert [child.reason for child in score.children] == [None, "2 of 3", "100%; more"]
     assert score.reason is None
@@ -227,7 +227,7 @@ def test_explain_adds_reasons_of_leaves_and_roots():
 @pytest.mark.anyio
 async def test_explain_adds_reasons_of_leaves_in_async_trees():
     rubric = WeightedSum(
-        [AsyncSays(("a",)), Fixed(), Says(("c",)), AsyncSays(("d",))], [1, 1, 1, 1]
+        [AsyncExplains(("a",)), Fixed(), Explains(("c",)), AsyncExplains(("d",))], [1, 1, 1, 1]
     )
     score = await rubric.score_async(None, None)
     assert [child.reason for child in score.children] == ["a", None, "c", "d"]
@@ -243,7 +243,7 @@ def test_explain_may_be_called_after_the_children():
     class Parent(Rubric):
         def __init__(self):
             super().__init__()
-            self.a = Says(("child",))
+            self.a = Explains(("child",))
 
         def forward(self, action, observation):
             self.explain("before")

@@ -20,7 +20,7 @@ from guerdon.rubrics import (
 
 
 class Final(ExponentialDiscountingTrajectoryRubric):
-    """Scores what the last action says; counts how often it is asked."""
+    """Scores the number in the last action; counts the calls."""
 
     def __init__(self, gamma=0.5, **kwargs):
         super().__init__(gamma=gamma, **kwargs)

@@ -20,7 +20,7 @@ class Fixed(Rubric):
 
 
 class Product(Rubric):
-    """Multiplies whatever children it has."""
+    """Multiplies the scores of its children."""
 
     def forward(self, action, observation):
         score = 1.0

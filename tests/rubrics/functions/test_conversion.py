@@ -46,7 +46,7 @@ CHAT = [
 
 @reward_function
 def answered(messages, ground_truth=None):
-    """The last message holds the ground truth."""
+    """The last message contains the ground truth."""
     return float(ground_truth in messages[-1].text)
 
 
@@ -90,7 +90,7 @@ def row_of(rubric, messages=CHAT, **columns):
 
 
 def scores(row):
-    """What of a row is the same whatever made it, but for the words."""
+    """The parts of a row that don't depend on how the reward was made."""
     return {key: row[key] for key in ("score", "is_score_valid", "components", "step_rewards")}
 
 
@@ -221,7 +221,7 @@ def test_reward_function_rubric_rewards_of_unknown_steps_are_reported_by_compute
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (None, "<lambda> returned None"),
         (float("nan"), "<lambda> returned an invalid result: score"),
@@ -230,14 +230,16 @@ def test_reward_function_rubric_rewards_of_unknown_steps_are_reported_by_compute
     ],
     ids=["None", "nan", "error", "reason"],
 )
-def test_reward_function_rubric_a_result_that_is_not_valid_is_a_failure_of_the_rubric(value, said):
+def test_reward_function_rubric_a_result_that_is_not_valid_is_a_failure_of_the_rubric(
+    value, expected
+):
     rubric = as_rubric(reward_function(lambda messages: value))
     row = row_of(rubric)
     assert (row["score"], row["is_score_valid"], row["step_rewards"]) == (None, False, None)
     assert "RewardFunctionError: " in row["error"]
-    assert said in row["error"]
+    assert expected in row["error"]
     action, observation = Rollout.from_row({"messages": CHAT}).steps[1]
-    with pytest.raises(RewardFunctionError, match=said):
+    with pytest.raises(RewardFunctionError, match=expected):
         rubric(action, observation)
 
 
@@ -476,7 +478,7 @@ class Fails(Rubric):
 
     def forward(self, action, observation):
         if not action.content:
-            raise ValueError("nothing was said")
+            raise ValueError("the text is empty")
         return 0.25
 
 
@@ -562,7 +564,7 @@ def test_reward_function_rubric_each_of_several_threads_gets_the_rewards_of_its_
     class Meets(Lengths):
         def meet(self):
             with contextlib.suppress(threading.BrokenBarrierError):
-                together.wait(0.05)  # after the first, who meets nobody, nobody waits
+                together.wait(0.05)  # only the first waits, for nothing
 
     function = as_reward_function(Meets())
 
@@ -615,7 +617,7 @@ def test_reward_function_rubric_each_of_several_event_loops_gets_the_rewards_of_
     class Meets(AsyncLengths):
         async def score_trajectory(self, trajectory):
             with contextlib.suppress(threading.BrokenBarrierError):
-                together.wait(0.05)  # after the first, who meets nobody, nobody waits
+                together.wait(0.05)  # only the first waits, for nothing
             return await super().score_trajectory(trajectory)
 
     function = as_reward_function(Meets())
@@ -736,16 +738,16 @@ def test_reward_function_rubric_failure_of_the_rubric_is_not_zero():
     messages = [CHAT[0], CHAT[1], CHAT[2], {"role": "assistant", "content": ""}]
     result = as_reward_function(Fails())(messages)
     assert (result.score, result.is_score_valid, result.step_outputs) == (None, False, None)
-    assert result.error == "ValueError: nothing was said"
+    assert result.error == "ValueError: the text is empty"
 
 
 def test_reward_function_rubric_failure_handled_by_a_guard_is_reported_beside_the_score(caplog):
     messages = [CHAT[0], CHAT[1], CHAT[2], {"role": "assistant", "content": ""}]
     result = as_reward_function(Guarded(Fails(), on_error="zero"))(messages)
     assert (result.score, result.is_score_valid) == (0.25, True)
-    assert "nothing was said" in result.error
+    assert "the text is empty" in result.error
     assert result.error.startswith("step 1: ")
-    assert "nothing was said" in caplog.text
+    assert "the text is empty" in caplog.text
 
 
 def test_reward_function_rubric_a_conversation_without_a_turn_is_a_failure():

@@ -28,7 +28,7 @@ OTHER = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content"
 
 @reward_function
 def answered(messages, ground_truth=None, *, bonus: float = 0.0):
-    """The last message holds the ground truth."""
+    """The last message contains the ground truth."""
     return float(ground_truth in messages[-1].text) + bonus
 
 
@@ -556,7 +556,7 @@ async def test_reward_function_a_batch_may_be_async():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (ValueError("no answer"), "ValueError: no answer"),
         (KeyError("judge"), "KeyError: 'judge'"),
@@ -568,10 +568,10 @@ async def test_reward_function_a_batch_may_be_async():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_reward_function_reports_what_the_function_raises(error, said):
+def test_reward_function_reports_what_the_function_raises(error, expected):
     result = reward_function(raiser(error))(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
-    assert result.error.startswith(said)
+    assert result.error.startswith(expected)
     assert result.step_outputs is None
 
 
@@ -649,7 +649,7 @@ async def test_evaluate_or_raise_raises_the_exception_of_an_async_function():
 
 def test_reward_function_has_the_name_and_docstring_of_the_function():
     assert answered.__name__ == answered.__qualname__ == "answered"
-    assert answered.__doc__ == "The last message holds the ground truth."
+    assert answered.__doc__ == "The last message contains the ground truth."
     assert answered.__module__ == __name__
     assert answered.__wrapped__ is answered.function
     assert inspect.signature(answered) == inspect.signature(answered.function)

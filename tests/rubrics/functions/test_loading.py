@@ -1,4 +1,4 @@
-"""load_reward: what a spec may name, and what is said where it can't."""
+"""load_reward: valid specs, and the errors for others."""
 
 import asyncio
 import pickle
@@ -157,7 +157,7 @@ def test_load_reward_a_missing_module_is_named(module):
 
 
 def only_of(path, error):
-    """Holds that the traceback is that of the person's files alone."""
+    """Checks that the traceback contains the user's files alone."""
     text = error.traceback
     assert str(path) in text
     assert str(Path(loading.__file__).parent) not in text
@@ -409,7 +409,7 @@ FUNCTIONS = """
         return float(ground_truth in messages[-1].text)
 
     @reward_function(mode="pointwise")
-    def said(conversation, answer=None):
+    def replied(conversation, answer=None):
         return float(answer in conversation[-1].text)
 
     @reward_function
@@ -489,7 +489,7 @@ CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content":
 @pytest.mark.parametrize(
     "name",
     [
-        "decorated", "said", "bare", "alone", "by_name", "optional", "optional_alone",
+        "decorated", "replied", "bare", "alone", "by_name", "optional", "optional_alone",
         "optional_by_name", "partial", "judge", "judge.method", "wrapped",
         "makes_decorated", "makes_bare", "makes_judge", "makes_of_a_rubric",
     ],

@@ -101,18 +101,18 @@ def test_cache_fetch_raises_for_all_and_stores_nothing(cache):
 
 def test_cache_fetch_that_is_cancelled_leaves_the_others(cache):
     async def main():
-        held, asked = asyncio.Event(), []
+        released, asked = asyncio.Event(), []
 
         async def ask():
             asked.append(1)
-            await held.wait()
+            await released.wait()
             return "answer"
 
         first, second = (asyncio.ensure_future(cache.fetch("key", ask)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.sleep(0)
-        held.set()
+        released.set()
         return await asyncio.gather(first, second, return_exceptions=True), asked
 
     (first, second), asked = asyncio.run(main())
@@ -142,12 +142,12 @@ def test_cache_fetch_that_is_cancelled_last_ends_the_question(cache):
 
 def test_cache_fetch_ignores_an_older_question_that_ends_late(cache):
     async def main():
-        asked, ending, held = [], asyncio.Event(), asyncio.Event()
+        asked, ending, released = [], asyncio.Event(), asyncio.Event()
 
         async def ask():
             asked.append(1)
             try:
-                await held.wait()
+                await released.wait()
             except asyncio.CancelledError:
                 await ending.wait()
                 raise
@@ -167,7 +167,7 @@ def test_cache_fetch_ignores_an_older_question_that_ends_late(cache):
         ending.set()
         await pause()
         third = await begin()
-        held.set()
+        released.set()
         return await asyncio.gather(second, third), asked
 
     assert asyncio.run(main()) == (["answer", "answer"], [1, 1])

@@ -32,7 +32,7 @@ def mark_of(body):
 
 
 def saying(score, reasoning="so it is", **more):
-    """A model that answers as it is asked to."""
+    """A model that answers with a valid verdict."""
 
     def answer(body):
         answer = {"mark": mark_of(body), "reasoning": reasoning, "score": score, **more}
@@ -513,7 +513,7 @@ def test_llm_judge_requires_a_template_for_a_model():
 
 
 class Services:
-    """Stands in for an `MCPClient`: keeps what it was called with."""
+    """A fake `MCPClient` that records its calls."""
 
     def __init__(self, answer):
         self.answer, self.calls = answer, []
