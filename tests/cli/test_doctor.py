@@ -22,7 +22,7 @@ def machine(monkeypatch):
     """A machine whose levels work, or don't."""
 
     def machine(*, strict=HELD, missing=(), plug_ins=(), facts=FACTS):
-        works = not missing and all(each.held for each in strict)
+        works = not missing and all(each.blocked for each in strict)
         probes = {
             "process": Probe("process", True),
             "strict": Probe("strict", works, missing=missing, findings=strict, facts=facts),
@@ -83,7 +83,7 @@ def test_doctor_prints_json(machine, tmp_path):
     assert list(data["levels"]) == ["none", "process", "strict"]
     assert [level["works"] for level in data["levels"].values()] == [True, True, False]
     strict = data["levels"]["strict"]
-    assert strict["findings"][0] == {"name": "connect", "held": True, "detail": "Errno 1"}
+    assert strict["findings"][0] == {"name": "connect", "blocked": True, "detail": "Errno 1"}
     assert strict["facts"] == FACTS
     assert strict["missing"] == [f"{OPEN[-1].name}: {OPEN[-1].detail}"]
     assert data["machine"].items() >= FACTS.items()
@@ -141,6 +141,6 @@ def test_doctor_probes_this_machine(guerdon):
     assert done.returncode == (0 if data["ok"] else 1)
     assert data["levels"]["process"]["works"]
     strict = data["levels"]["strict"]
-    assert strict["works"] == all(each["held"] for each in strict["findings"])
+    assert strict["works"] == all(each["blocked"] for each in strict["findings"])
     assert len(strict["findings"]) >= 7
     assert data["machine"].keys() >= {"you are", "Python", "architecture", "kernel", "Landlock"}

@@ -24,7 +24,7 @@ from guerdon.sandbox.supervisor.processes import members, stat_of
 # After that long, what was waited for doesn't come.
 PATIENCE = 15.0
 
-ORDINARY = 54_321  # a number that is nobody's
+ORDINARY = 54_321  # a user id that no account has
 
 
 @pytest.fixture(scope="session", params=["process", "strict"])
@@ -133,7 +133,7 @@ def _copied_python(folder):
 
 @pytest.fixture
 def as_ordinary_user(open_python):
-    """Runs Python as another user, who is none of root's, and gives what it prints."""
+    """Runs Python as an ordinary user, and returns what it prints."""
 
     def as_ordinary_user(program, *arguments, stdin=""):
         home = open_python.parents[1] / "home"
@@ -162,15 +162,15 @@ def as_ordinary_user(open_python):
 
 
 @pytest.fixture(scope="session")
-def said():
+def printed():
     """Runs a program that ends well, and gives what it printed."""
 
-    def said(sandbox, program, **given):
+    def printed(sandbox, program, **given):
         execution = sandbox.run(program, **given)
         assert execution.ending == "ok", execution
         return execution.stdout
 
-    return said
+    return printed
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def pool_of(level):
 
 @pytest.fixture
 def host(tmp_path):
-    """Starts a Python program that uses guerdon, as a host of its own."""
+    """Starts a Python program that uses guerdon, as another host."""
     started = []
     packages = [each for each in sys.path if each.endswith("site-packages")]
     source = str(Path(guerdon.__file__).parents[1])

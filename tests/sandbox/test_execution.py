@@ -133,7 +133,7 @@ NAMED = {name: (program, limits, so) for name, program, limits, so in CASES}
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_run_ends_so(shared, name):
+def test_run_reports_each_ending(shared, name):
     program, limits, so = NAMED[name]
     execution = shared.run(program, limits=Limits(**limits))
     assert {key: getattr(execution, key) for key in so} == so, execution
@@ -142,7 +142,7 @@ def test_a_run_ends_so(shared, name):
     assert execution.cpu_seconds >= 0
 
 
-def test_shared_memory_counts_where_it_can_be_had(shared):
+def test_run_counts_shared_memory(shared):
     program = (
         "import mmap, threading\nm = mmap.mmap(-1, 100 << 20)\n"
         "for at in range(0, 100 << 20, 4096): m[at] = 1\nthreading.Event().wait()"
@@ -152,12 +152,12 @@ def test_shared_memory_counts_where_it_can_be_had(shared):
     assert execution.ending == "memory" or (shared.name == "strict" and refused), execution
 
 
-def test_a_file_of_lines_is_compiled_as_it_is(shared):
+def test_run_compiles_a_file_of_many_lines(shared):
     execution = shared.run("x = 1\n" * 20_000 + "print(x)")
     assert execution.stdout == "1\n"
 
 
-def test_what_was_used_is_told(shared):
+def test_execution_reports_what_was_used(shared):
     execution = shared.run(
         "import time\nx = b'x' * (40 << 20)\nuntil = time.process_time() + 0.1\n"
         "while time.process_time() < until: pass\nuntil = time.monotonic() + 0.1\n"
@@ -168,7 +168,7 @@ def test_what_was_used_is_told(shared):
     assert 40 * MIB <= execution.peak_memory_bytes < 60 * MIB
 
 
-def test_processor_time_of_children_is_told(shared):
+def test_execution_includes_processor_time_of_children(shared):
     execution = shared.run(
         "import os, time\nif not os.fork():\n    while time.process_time() < 0.1: pass\n"
         "    os._exit(0)\nos.wait()"
@@ -176,7 +176,7 @@ def test_processor_time_of_children_is_told(shared):
     assert execution.cpu_seconds >= 0.1
 
 
-def test_what_was_printed_before_the_end_is_kept(shared):
+def test_execution_keeps_what_was_printed_before_the_end(shared):
     execution = shared.run(
         "import sys\nprint('so far', flush=True)\nprint('and', file=sys.stderr)\nwhile True: pass",
         limits=Limits(seconds=0.3),
@@ -188,13 +188,13 @@ def test_what_was_printed_before_the_end_is_kept(shared):
     )
 
 
-def test_a_run_gets_nothing_of_the_time_of_another(shared):
+def test_run_does_not_count_the_time_of_another_run(shared):
     for _ in range(3):
         assert shared.run("while True: pass", limits=Limits(cpu_seconds=0.1)).ending == "timeout"
     assert shared.run("print(1)", limits=Limits(cpu_seconds=0.1)).ending == "ok"
 
 
-def test_programs_that_print_too_much_and_end_at_once_leave_the_worker_whole(shared):
+def test_run_keeps_the_worker_after_programs_that_print_too_much(shared):
     endings = {
         shared.run("print('x' * 20)", limits=Limits(output_bytes=10)).ending for _ in range(60)
     }
@@ -211,16 +211,16 @@ def test_programs_that_print_too_much_and_end_at_once_leave_the_worker_whole(sha
     ],
     ids=lambda limits: "".join(limits),
 )
-def test_more_than_a_machine_has_is_as_much_as_it_has(shared, limits):
+def test_run_accepts_limits_beyond_the_machine(shared, limits):
     assert shared.run("print(1)", limits=Limits(**limits)).stdout == "1\n"
 
 
 @pytest.mark.parametrize("name", ["memory_bytes", "processes", "output_bytes", "file_bytes"])
-def test_the_least_of_each_limit_is_enough_for_nothing(shared, name):
+def test_run_with_the_lowest_limits_ends(shared, name):
     assert shared.run("", limits=Limits(**{name: 1})).ending == "ok"
 
 
-def test_processes_and_threads_are_counted(shared):
+def test_run_counts_processes_and_threads(shared):
     if shared.name == "process":
         pytest.skip("process counts those of the user together")
     program = (
@@ -232,7 +232,7 @@ def test_processes_and_threads_are_counted(shared):
     assert found == 4 if os.geteuid() == 0 else found >= 4
 
 
-def test_an_execution_is_not_changed():
+def test_execution_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Execution("ok").ending = "nonzero"
 
@@ -242,15 +242,15 @@ import dataclasses, json, sys
 from guerdon import Limits, open_sandbox
 level, cases = json.load(sys.stdin)
 with open_sandbox(level, workers=1) as sandbox:
-    told = [dataclasses.asdict(sandbox.run(case[1], limits=Limits(**case[2]))) for case in cases]
-json.dump(told, sys.stdout)
+    found = [dataclasses.asdict(sandbox.run(case[1], limits=Limits(**case[2]))) for case in cases]
+json.dump(found, sys.stdout)
 """
 
 
 @pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="this user is an ordinary one already"
 )
-def test_runs_end_so_for_an_ordinary_user_too(level, as_ordinary_user):
+def test_run_reports_each_ending_as_an_ordinary_user(level, as_ordinary_user):
     executions = json.loads(as_ordinary_user(AS_A_USER, stdin=json.dumps([level, CASES])))
     assert len(executions) == len(CASES)
     for (name, _, _, so), execution in zip(CASES, executions, strict=True):

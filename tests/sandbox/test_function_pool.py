@@ -34,7 +34,7 @@ def opened(level):
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
-def test_a_function_answers(opened, reuse):
+def test_function_pool_call_returns_the_answer(opened, reuse):
     sandbox = opened("def f(messages, ground_truth): return float(ground_truth)", reuse=reuse)
     assert [sandbox.evaluate(CHAT, number).score for number in range(5)] == [
         0.0,
@@ -53,7 +53,7 @@ def test_a_function_answers(opened, reuse):
      ("while True: print('x' * 1000)", "output_limit", None)],
     ids=["leaves", "leaves with 0", "segfault", "aborts", "loops", "grows", "floods"],
 )  # fmt: skip
-def test_an_import_that_ends_its_process_is_told(
+def test_function_pool_raises_if_an_import_ends_its_process(
     monkeypatch, pool_of, text, ending, exit_code, below
 ):
     monkeypatch.setattr(function_pool, "OPENING_SECONDS", 2.0)
@@ -72,7 +72,7 @@ def test_an_import_that_ends_its_process_is_told(
     assert below() <= before
 
 
-def test_an_import_that_leaves_a_process_is_refused(pool_of, below):
+def test_function_pool_refuses_an_import_that_leaves_a_process(pool_of, below):
     before = below()
     with pytest.raises(SandboxError) as caught:
         pool_of(f"import os, threading\nif not os.fork(): threading.Event().wait()\n{GOOD}")
@@ -81,7 +81,7 @@ def test_an_import_that_leaves_a_process_is_refused(pool_of, below):
     assert below() <= before
 
 
-def test_an_import_that_writes_to_the_supervisor_is_its_own_failure(pool_of):
+def test_function_pool_refuses_an_import_that_writes_to_the_supervisor(pool_of):
     text = f"import os\nos.write(3, b'\\0\\1\\0\\0' + b'[' * 65536)\nos._exit(1)\n{GOOD}"
     with pytest.raises(SandboxError) as caught:
         pool_of(text)
@@ -89,9 +89,9 @@ def test_an_import_that_writes_to_the_supervisor_is_its_own_failure(pool_of):
     assert caught.value.execution.ending != "sandbox_error"
 
 
-def test_a_function_that_cannot_be_loaded_says_so(pool_of):
-    told = json.loads(pool_of("raise ValueError('no')").description)
-    assert "ValueError: no" in told["refused"]
+def test_function_pool_describes_a_function_that_cannot_be_loaded(pool_of):
+    description = json.loads(pool_of("raise ValueError('no')").description)
+    assert "ValueError: no" in description["refused"]
 
 
 CALLS = [
@@ -108,7 +108,7 @@ CALLS = [
 
 @pytest.fixture(scope="module", params=[False, True], ids=["forked", "reused"])
 def executing(request, level):
-    """A reward that does what it is told, and then gives 1."""
+    """A reward that executes its ground truth, and then returns 1."""
     text = (
         "import os, sys, contextlib\ndef f(messages, ground_truth):\n"
         "    with contextlib.suppress(OSError): print('so far', flush=True)\n"
@@ -124,8 +124,10 @@ def executing(request, level):
 @pytest.mark.parametrize(
     ("text", "ending", "code"), [each[1:] for each in CALLS], ids=[each[0] for each in CALLS]
 )
-def test_a_call_that_ends_its_process_is_told_and_the_next_is_whole(executing, text, ending, code):
-    pool = executing._engine._pool  # which tells more than a result does
+def test_function_pool_call_reports_an_ended_process_and_answers_the_next(
+    executing, text, ending, code
+):
+    pool = executing._engine._pool  # which returns more than a result
     good, bad = (write_call([[]], code, {}) for code in ("", text))
     for _ in range(2):
         answer = pool.call(good)
@@ -139,7 +141,7 @@ def test_a_call_that_ends_its_process_is_told_and_the_next_is_whole(executing, t
     assert executing.evaluate(CHAT, "").score == 1.0
 
 
-def test_processor_time_of_a_call_is_limited(opened):
+def test_function_pool_call_is_limited_in_processor_time(opened):
     sandbox = opened(
         "def f(messages):\n    while True: pass", limits=Limits(seconds=30, cpu_seconds=0.2)
     )
@@ -149,7 +151,7 @@ def test_processor_time_of_a_call_is_limited(opened):
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
-def test_memory_of_a_call_is_limited(opened, reuse):
+def test_function_pool_call_is_limited_in_memory(opened, reuse):
     text = (
         "def f(messages, ground_truth):\n    if ground_truth:\n        x = []\n"
         "        while True: x.append(bytearray(1 << 20))\n    return 1.0"
@@ -167,14 +169,14 @@ def test_memory_of_a_call_is_limited(opened, reuse):
      "os.closerange(0, 100)", "os.write(1, b'x'); os.close(1)", "sys.stdout = None", "os.close(6)",
      "os.write(6, b'\\xff' * 8)", "os.write(6, bytes(8) + b'x'); os._exit(0)"],
 )  # fmt: skip
-def test_a_call_that_meddles_with_its_descriptors_harms_only_itself(executing, text):
+def test_function_pool_survives_a_call_that_uses_foreign_descriptors(executing, text):
     assert executing.evaluate(CHAT, text).score in (None, 1.0)
     executing.evaluate(CHAT, "os._exit(0)")  # a reused one is replaced by this
     assert executing.evaluate(CHAT, "").score == 1.0
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
-def test_an_answer_that_is_too_long_is_none(monkeypatch, opened, reuse):
+def test_function_pool_call_refuses_a_long_answer(monkeypatch, opened, reuse):
     monkeypatch.setattr(function_pool, "MAX_ANSWER", 100_000)
     text = (
         "from guerdon import EvaluateResult\ndef f(messages, ground_truth):\n"
@@ -188,7 +190,7 @@ def test_an_answer_that_is_too_long_is_none(monkeypatch, opened, reuse):
     assert sandbox.evaluate(CHAT, 1000).score == 1.0
 
 
-def test_a_job_of_many_megabytes_is_read(opened):
+def test_function_pool_call_sends_many_megabytes(opened):
     sandbox = opened(
         "def f(messages): return float(len(messages[0].text))", limits=Limits(memory_bytes=1 << 30)
     )
@@ -199,18 +201,18 @@ def test_a_job_of_many_megabytes_is_read(opened):
 COUNTS = "calls = []\ndef f(messages):\n    calls.append(1)\n    return float(len(calls))"
 
 
-def test_no_call_finds_what_another_left(opened):
+def test_function_pool_calls_are_independent(opened):
     sandbox = opened(COUNTS)
     assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0] * 3
 
 
-def test_reused_calls_find_what_the_others_left(opened):
+def test_function_pool_with_reuse_keeps_state(opened):
     sandbox = opened(COUNTS, reuse=True)
     assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
-def test_what_a_call_prints_is_its_own(opened, reuse):
+def test_function_pool_call_captures_only_its_own_output(opened, reuse):
     sandbox = opened(
         "print('importing')\ndef f(messages, ground_truth):\n"
         "    if ground_truth: print(ground_truth, end='')\n    return 1.0",
@@ -219,7 +221,7 @@ def test_what_a_call_prints_is_its_own(opened, reuse):
     assert [sandbox.evaluate(CHAT, text).log for text in ("a", "", "b")] == ["a", None, "b"]
 
 
-def test_threads_that_a_call_leaves_are_gone(opened):
+def test_function_pool_call_ends_threads(opened):
     text = (
         "import threading\ndef f(messages):\n    found = threading.active_count()\n"
         "    threading.Thread(target=threading.Event().wait).start()\n    return float(found)"
@@ -228,7 +230,7 @@ def test_threads_that_a_call_leaves_are_gone(opened):
     assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0] * 3
 
 
-def test_a_call_has_five_descriptors(opened):
+def test_function_pool_call_has_five_descriptors(opened):
     text = (
         "import os\ndef f(messages):\n    found = []\n    for n in range(1024):\n"
         "        try: os.fstat(n)\n        except OSError: continue\n        found.append(n)\n"
@@ -238,7 +240,7 @@ def test_a_call_has_five_descriptors(opened):
     assert log in ("[0, 1, 2, 3]", "[0, 1, 2, 3, 4]")
 
 
-def test_a_template_that_is_killed_is_replaced(opened, until, alive):
+def test_function_pool_replaces_a_killed_template(opened, until, alive):
     before = set(children(os.getpid()))
     sandbox = opened(GOOD)
     [supervisor] = set(children(os.getpid())) - before
@@ -250,7 +252,7 @@ def test_a_template_that_is_killed_is_replaced(opened, until, alive):
     assert all(each.score == 1.0 or "sandbox failed" in each.error for each in results)
 
 
-def test_a_call_that_is_killed_is_invalid_and_says_so(opened, until):
+def test_function_pool_call_reports_that_it_was_killed(opened, until):
     before = set(children(os.getpid()))
     sandbox = opened(
         "import threading\ndef f(messages, ground_truth):\n"
@@ -269,12 +271,12 @@ def test_a_call_that_is_killed_is_invalid_and_says_so(opened, until):
     assert sandbox.evaluate(CHAT, False).score == 1.0
 
 
-def test_a_level_of_another_kind_is_refused():
+def test_function_pool_refuses_an_unknown_level():
     with pytest.raises(InvalidArgumentError, match=r"`level` must be .* got 'docker'"):
         function_pool.FunctionPool(b"{}", "", level="docker", workers=1, limits=Limits())
 
 
-def test_a_call_ends_at_its_limit_and_not_at_a_later_look(opened):
+def test_function_pool_call_ends_at_its_time_limit(opened):
     text = "def f(messages):\n    import time\n    time.sleep(0.7)\n    return 1.0"
     result = opened(text, limits=Limits(seconds=0.2)).evaluate(CHAT)
     assert result.error.startswith("timeout: it was not done within 0.2 s")

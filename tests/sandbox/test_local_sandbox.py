@@ -20,24 +20,24 @@ from guerdon.errors import InvalidArgumentError
      (b"x" * 300_000, b"x" * 300_000)],
     ids=["nothing", "no text", "text", "bytes", "much"],
 )  # fmt: skip
-def test_a_program_reads_what_is_given(said, shared, stdin, read):
+def test_run_passes_stdin(printed, shared, stdin, read):
     program = "import sys, zlib; data = sys.stdin.buffer.read(); print(len(data), zlib.crc32(data))"
     import zlib
 
-    assert said(shared, program, stdin=stdin) == f"{len(read)} {zlib.crc32(read)}\n"
+    assert printed(shared, program, stdin=stdin) == f"{len(read)} {zlib.crc32(read)}\n"
 
 
-def test_a_program_reads_line_by_line(said, shared):
-    assert said(shared, "print(input('? '), input())", stdin="a\nb\n") == "? a b\n"
+def test_run_lets_a_program_read_lines(printed, shared):
+    assert printed(shared, "print(input('? '), input())", stdin="a\nb\n") == "? a b\n"
 
 
-def test_input_beyond_the_end_is_an_error(shared):
+def test_run_raises_eof_error_in_a_program_without_input(shared):
     execution = shared.run("input()")
     assert execution.exit_code == 1
     assert execution.stderr.endswith("EOFError: EOF when reading a line\n")
 
 
-def test_files_stand_in_the_folder(said, shared):
+def test_run_writes_files_into_the_folder(printed, shared):
     files = {"a": "é", "b/c/d": b"\xff", "b/e": "", "name with spaces": "x", ".hidden": "y"}
     program = (
         "import json, os\nfound = {}\nfor folder, _, names in os.walk('.'):\n    for name in names:\n"
@@ -45,19 +45,19 @@ def test_files_stand_in_the_folder(said, shared):
         "        found[os.path.relpath(path)] = open(path, 'rb').read().hex()\n"
         "print(json.dumps(found))"
     )
-    found = json.loads(said(shared, program, files=files))
+    found = json.loads(printed(shared, program, files=files))
     assert found == {
         name: (text.encode() if isinstance(text, str) else text).hex()
         for name, text in files.items()
     }
 
 
-def test_a_file_can_be_imported_and_changed(said, shared):
+def test_run_lets_a_program_import_and_change_its_files(printed, shared):
     program = "import helper; print(helper.x); open('helper.py', 'a').write('x = 4')"
-    assert said(shared, program, files={"helper.py": "x = 3\n"}) == "3\n"
+    assert printed(shared, program, files={"helper.py": "x = 3\n"}) == "3\n"
 
 
-def test_files_that_are_given_do_not_count(shared):
+def test_run_does_not_count_given_files(shared):
     files = {f"folder/{number}": b"x" * 1000 for number in range(20)}
     limits = Limits(files=2, file_bytes=100)
     assert shared.run("open('a', 'w').write('x' * 90)", files=files, limits=limits).ending == "ok"
@@ -78,10 +78,10 @@ def test_run_refuses_a_file_name_that_leads_out(shared, name):
     [{"\ud800": ""}, {"x" * 300: ""}, {"a": "", "a/b": ""}, {"a/b": "", "a": ""}],
     ids=["surrogate", "long", "file and folder", "folder and file"],
 )
-def test_run_refuses_an_impossible_file_name(said, shared, files):
+def test_run_refuses_an_impossible_file_name(printed, shared, files):
     with pytest.raises(InvalidArgumentError, match=r"^`files`"):
         shared.run("", files=files)
-    assert said(shared, "print(1)") == "1\n"
+    assert printed(shared, "print(1)") == "1\n"
 
 
 @pytest.mark.parametrize("given", [{"stdin": "\ud800"}, {"files": {"a": "\ud800"}}], ids=str)
@@ -100,7 +100,7 @@ def test_run_refuses_files_if_the_limit_is_zero(shared):
         shared.run("", files={"a": "x"}, limits=Limits(files=0))
 
 
-def test_nothing_can_be_written_where_no_files_may_be(level):
+def test_run_without_files_refuses_writing(level):
     program = (
         "try: print(open('a').read())\nexcept OSError as error: print(type(error).__name__)\n"
         "try: open('a', 'w').write('x')\nexcept OSError as error: print(type(error).__name__)"
@@ -115,18 +115,18 @@ def test_nothing_can_be_written_where_no_files_may_be(level):
 # What a call finds.
 
 
-def test_a_program_has_three_descriptors(said, shared):
+def test_run_gives_a_program_three_descriptors(printed, shared):
     program = (
         "import os\nfor number in range(1024):\n    try: os.fstat(number)\n"
         "    except OSError: continue\n    print(number)"
     )
-    assert said(shared, program).split() == ["0", "1", "2"]
+    assert printed(shared, program).split() == ["0", "1", "2"]
 
 
-def test_a_program_finds_an_environment_of_a_few_names(said, shared, monkeypatch):
+def test_run_gives_a_program_a_small_environment(printed, shared, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "abc")
     with open_sandbox(shared.name, workers=1) as sandbox:
-        found = json.loads(said(sandbox, "import json, os; print(json.dumps(dict(os.environ)))"))
+        found = json.loads(printed(sandbox, "import json, os; print(json.dumps(dict(os.environ)))"))
     assert sorted(found) == [
         "HOME", "LC_ALL", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH",
         "PYTHONHASHSEED", "TMPDIR",
@@ -134,19 +134,19 @@ def test_a_program_finds_an_environment_of_a_few_names(said, shared, monkeypatch
     assert "abc" not in found.values()
 
 
-def test_the_environment_that_c_sees_is_the_same(said, shared):
+def test_run_gives_c_code_the_same_environment(printed, shared):
     program = (
         "import ctypes, os\nenviron = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "
         "'environ')\ncount = 0\nwhile environ[count]: count += 1\n"
         "print(sorted(environ[i].decode().partition('=')[0] for i in range(count)) "
         "== sorted(os.environ))"
     )
-    assert said(shared, program) == "True\n"
+    assert printed(shared, program) == "True\n"
 
 
-def test_a_program_stands_in_an_empty_folder_of_its_own(said, shared):
+def test_run_starts_a_program_in_an_empty_folder(printed, shared):
     program = "import os, tempfile; print(os.listdir('.'), os.getcwd(), tempfile.gettempdir())"
-    first, second = (said(shared, program).split() for _ in range(2))
+    first, second = (printed(shared, program).split() for _ in range(2))
     for listed, folder, temporary in (first, second):
         assert (listed, folder) == ("[]", temporary)
         assert not Path(folder).exists()
@@ -170,38 +170,38 @@ def test_a_program_stands_in_an_empty_folder_of_its_own(said, shared):
     ids=["shut", "shut from the start", "deep", "many", "linked", "odd names", "removed", "moved",
          "symlinks", "pipe"],
 )  # fmt: skip
-def test_nothing_of_the_folder_stays(said, level, temporary, program):
+def test_run_removes_the_folder(printed, level, temporary, program):
     with open_sandbox(level, workers=1) as sandbox:
         sandbox.run(program)
         [folder] = temporary.iterdir()
         assert list(folder.iterdir()) == []
-        assert said(sandbox, "print(1)") == "1\n"
+        assert printed(sandbox, "print(1)") == "1\n"
     assert list(temporary.iterdir()) == []
 
 
-def test_only_the_standard_library_is_found(said, shared):
+def test_run_finds_only_the_standard_library(printed, shared):
     program = (
         "import importlib.util, sys\nprint(sys.path[0])\nimport os; print(os.getcwd())\n"
         "for name in ('pydantic', 'pytest', 'landlockpy', 'json', 'sqlite3'):\n"
         "    print(name, importlib.util.find_spec(name) is not None)\n"
         "print(any('site-packages' in each for each in sys.path))"
     )
-    first, folder, *found = said(shared, program).splitlines()
+    first, folder, *found = printed(shared, program).splitlines()
     assert first == folder
     assert found[0] == "pydantic False"
     assert found[1] == "pytest False"
     assert found[3:] == ["json True", "sqlite3 True", "False"]
 
 
-def test_a_program_is_a_script(said, shared):
+def test_run_executes_a_program_as_main(printed, shared):
     program = (
         "import sys\nif __name__ == '__main__': print(sys.argv, sys.modules['__main__'].__dict__ "
         "is globals(), __doc__, __package__, __spec__)"
     )
-    assert said(shared, program) == "['<program>'] True None None None\n"
+    assert printed(shared, program) == "['<program>'] True None None None\n"
 
 
-def test_signals_are_as_python_has_them(said, shared):
+def test_run_keeps_the_signal_handlers_of_python(printed, shared):
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGCHLD})
     kept, mask = signal.signal(signal.SIGTERM, signal.SIG_IGN), os.umask(0o077)
     program = (
@@ -211,31 +211,31 @@ def test_signals_are_as_python_has_them(said, shared):
     )
     try:
         with open_sandbox(shared.name, workers=1) as sandbox:
-            told = said(sandbox, program)
+            outcome = printed(sandbox, program)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
         signal.signal(signal.SIGTERM, kept)
         os.umask(mask)
-    assert told == "set()\n[2, 13, 25]\n18\nTrue -1\n"
+    assert outcome == "set()\n[2, 13, 25]\n18\nTrue -1\n"
 
 
-def test_sets_come_in_the_same_order_each_time(said, level, shared):
+def test_run_orders_sets_the_same_each_time(printed, level, shared):
     program = "print(hash('a'), list({str(number) for number in range(50)}))"
     with open_sandbox(level, workers=1) as other:
-        assert said(shared, program) == said(shared, program) == said(other, program)
+        assert printed(shared, program) == printed(shared, program) == printed(other, program)
 
 
-def test_randomness_is_not_the_same_each_time(said, shared):
+def test_run_seeds_random_anew_each_time(printed, shared):
     program = (
         "import random, secrets, uuid; print(random.random(), secrets.token_hex(), uuid.uuid4())"
     )
-    assert len({said(shared, program) for _ in range(5)}) == 5
-    drawn = {said(shared, "import random; print(random.random())") for _ in range(5)}
+    assert len({printed(shared, program) for _ in range(5)}) == 5
+    drawn = {printed(shared, "import random; print(random.random())") for _ in range(5)}
     assert len(drawn) == 5
 
 
-def test_a_program_has_its_own_process_group(said, shared):
+def test_run_gives_a_program_its_own_process_group(printed, shared):
     program = "import os; print(os.getpgrp() == os.getpid())"
-    assert said(shared, program) == "True\n"
-    groups = {said(shared, "import os; print(os.getpgrp())") for _ in range(3)}
+    assert printed(shared, program) == "True\n"
+    groups = {printed(shared, "import os; print(os.getpgrp())") for _ in range(3)}
     assert groups.isdisjoint({f"{os.getpgrp()}\n"})

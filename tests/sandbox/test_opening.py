@@ -14,26 +14,26 @@ from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailabl
 from guerdon.sandbox.levels import local_level
 
 
-def test_a_level_opens_what_is_named_so(shared, level):
+def test_open_sandbox_opens_the_named_level(shared, level):
     assert shared.name == level
     assert isinstance(shared, Sandbox)
     assert shared.promise
 
 
-def test_auto_is_strict(level):
+def test_open_sandbox_opens_strict_for_auto(level):
     if level != "strict":
         pytest.skip("auto takes nothing weaker")
     with open_sandbox(workers=1) as sandbox:
         assert sandbox.name == "strict"
 
 
-def test_limits_stand_for_all_calls_unless_one_says_otherwise(level):
+def test_open_sandbox_limits_are_the_default_of_each_call(level):
     with open_sandbox(level, workers=1, limits=Limits(output_bytes=10)) as sandbox:
         assert sandbox.run("print('x' * 20)").ending == "output_limit"
         assert sandbox.run("print('x' * 20)", limits=Limits()).ending == "ok"
 
 
-def test_what_is_allowed_can_be_read(level, tmp_path):
+def test_open_sandbox_allow_read_lets_programs_read(level, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "file").write_text("read me")
@@ -50,7 +50,7 @@ def test_what_is_allowed_can_be_read(level, tmp_path):
         assert sandbox.run(program).stdout == expected
 
 
-def test_what_is_allowed_must_be_there(level, tmp_path):
+def test_open_sandbox_refuses_allow_read_of_a_missing_path(level, tmp_path):
     with pytest.raises(InvalidArgumentError, match="allow_read: there is no"):
         open_sandbox(level, workers=1, allow_read=[tmp_path / "nothing"])
 
@@ -58,13 +58,13 @@ def test_what_is_allowed_must_be_there(level, tmp_path):
 @pytest.mark.parametrize(
     "given", [{"allow_read": "/"}, {"allow_read": Path("/")}, {"limits": {"seconds": 1}}], ids=str
 )
-def test_an_argument_of_another_kind_is_refused(level, given):
+def test_open_sandbox_refuses_arguments_of_a_wrong_type(level, given):
     with pytest.raises(InvalidArgumentError, match=next(iter(given))):
         open_sandbox(level, workers=1, **given)
 
 
 @pytest.mark.parametrize("name", ["none", "docker", "", "STRICT", "x" * 1000])
-def test_a_name_that_is_unknown_is_refused_with_the_list(name):
+def test_open_sandbox_lists_the_levels_for_an_unknown_one(name):
     with pytest.raises(InvalidArgumentError, match="`level` must be 'auto', 'strict'") as caught:
         open_sandbox(name)
     assert len(str(caught.value)) < 250
@@ -89,19 +89,19 @@ def plug_in(tmp_path, monkeypatch):
     sys.modules.pop("standin_sandbox", None)
 
 
-def test_a_plug_in_is_opened_with_what_was_given(plug_in):
+def test_open_sandbox_passes_its_arguments_to_a_plug_in(plug_in):
     opened = open_sandbox("standin", workers=3, limits=Limits(seconds=1), allow_read=[Path("/x")])
     assert opened.given == (3, Limits(seconds=1), ["/x"])
 
 
-def test_a_plug_in_is_named_in_the_list(plug_in):
+def test_open_sandbox_lists_plug_ins(plug_in):
     with pytest.raises(InvalidArgumentError, match="'process', 'broken' or 'standin'"):
         open_sandbox("other")
 
 
 @pytest.mark.parametrize(("platform", "words"), [("darwin", "macOS"), ("win32", "Windows")])
 @pytest.mark.parametrize("level", ["strict", "auto"])
-def test_strict_is_for_linux_and_says_so(monkeypatch, platform, words, level):
+def test_open_sandbox_strict_requires_linux(monkeypatch, platform, words, level):
     monkeypatch.setattr(sys, "platform", platform)
     with pytest.raises(SandboxUnavailableError, match=words) as caught:
         open_sandbox(level)
@@ -110,13 +110,13 @@ def test_strict_is_for_linux_and_says_so(monkeypatch, platform, words, level):
     assert "--sandbox process" in str(caught.value)
 
 
-def test_process_needs_a_fork(monkeypatch):
+def test_open_sandbox_process_requires_fork(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SandboxUnavailableError, match="Windows"):
         open_sandbox("process")
 
 
-def test_process_is_there_on_macos(monkeypatch):
+def test_open_sandbox_process_works_on_macos(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert local_level("process").name == "process"
 
@@ -148,7 +148,7 @@ WITHOUT = """
 """
 
 
-def test_nothing_else_breaks_where_unix_is_lacking():
+def test_import_works_without_unix_modules():
     packages = [each for each in sys.path if each.endswith("site-packages")]
     path = [str(Path(guerdon.__file__).parents[1]), *packages]
     done = subprocess.run(
@@ -162,14 +162,14 @@ def test_nothing_else_breaks_where_unix_is_lacking():
     assert done.stdout.split() == ["1.0", *["1"] * 6, "False", "False"]
 
 
-def test_a_disk_that_cannot_be_written_is_the_sandboxs_failure(level, monkeypatch, tmp_path):
+def test_open_sandbox_raises_for_a_missing_temporary_folder(level, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nothing"))
     with pytest.raises(SandboxError, match="can't"):
         open_sandbox(level, workers=1)
 
 
 @pytest.mark.parametrize("name", ["with a space", "é", "x" * 200, "-rf", "quo'te\"s", "new\nline"])
-def test_a_temporary_folder_of_any_name_will_do(level, monkeypatch, temporary, name):
+def test_open_sandbox_accepts_any_name_of_a_temporary_folder(level, monkeypatch, temporary, name):
     folder = temporary / name
     folder.mkdir(mode=0o755)
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -196,7 +196,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(level, monkeypatch, small_disk):
+def test_run_reports_a_full_disk(level, monkeypatch, small_disk):
     monkeypatch.setattr("tempfile.tempdir", str(small_disk))
     with open_sandbox(level, workers=1) as sandbox:
         filling = sandbox.run(

@@ -31,7 +31,7 @@ def calls():
     return [call for supervisor in children(os.getpid()) for call in children(supervisor)]
 
 
-def test_two_workers_run_two_at_a_time(two, meeting):
+def test_pool_runs_as_many_calls_as_workers(two, meeting):
     if two.name == "strict":
         program = "print(input())"
         with ThreadPoolExecutor(2) as executor:
@@ -46,7 +46,7 @@ def test_two_workers_run_two_at_a_time(two, meeting):
     assert found == ["met\n"] * 2
 
 
-def test_many_threads_share_two_workers(two):
+def test_pool_serves_many_threads(two):
     before = set(children(os.getpid()))  # those of other tests
     with ThreadPoolExecutor(16) as executor:
         found = list(executor.map(lambda n: two.run(f"print({n})").stdout, range(60)))
@@ -55,7 +55,7 @@ def test_many_threads_share_two_workers(two):
 
 
 @pytest.mark.anyio
-async def test_many_tasks_share_two_workers(two, anyio_backend):
+async def test_pool_serves_many_tasks(two, anyio_backend):
     found = {}
 
     async def run(number):
@@ -68,7 +68,7 @@ async def test_many_tasks_share_two_workers(two, anyio_backend):
 
 
 @pytest.mark.anyio
-async def test_it_is_closed_by_async_with(level, anyio_backend):
+async def test_sandbox_is_closed_by_async_with(level, anyio_backend):
     async with open_sandbox(level, workers=1) as sandbox:
         assert (await sandbox.run_async("print(1)")).stdout == "1\n"
     with pytest.raises(SandboxError, match="closed"):
@@ -76,7 +76,7 @@ async def test_it_is_closed_by_async_with(level, anyio_backend):
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_run_ends_and_the_pool_goes_on(two, anyio_backend):
+async def test_run_async_ends_a_cancelled_call(two, anyio_backend):
     limits = Limits(seconds=60)
     before = set(calls())
     async with anyio.create_task_group() as group:
@@ -91,7 +91,7 @@ async def test_a_cancelled_run_ends_and_the_pool_goes_on(two, anyio_backend):
 
 
 @pytest.mark.anyio
-async def test_many_waiting_tasks_are_cancelled_at_once(two, anyio_backend):
+async def test_run_async_cancels_waiting_calls_at_once(two, anyio_backend):
     limits = Limits(seconds=60)
     before = set(calls())
     with anyio.fail_after(8):  # the patience for a call that doesn't end is longer
@@ -106,7 +106,7 @@ async def test_many_waiting_tasks_are_cancelled_at_once(two, anyio_backend):
 
 
 @pytest.mark.anyio
-async def test_the_event_loop_goes_on_meanwhile(two, anyio_backend):
+async def test_run_async_does_not_block_the_event_loop(two, anyio_backend):
     ticks = 0
 
     async def tick():
@@ -122,7 +122,7 @@ async def test_the_event_loop_goes_on_meanwhile(two, anyio_backend):
     assert ticks > 3
 
 
-def test_close_ends_what_runs(level, until):
+def test_close_ends_running_calls(level, until):
     known = set(members(os.getpid()))
     sandbox = open_sandbox(level, workers=2)
     outcomes = []
@@ -147,7 +147,7 @@ def test_close_ends_what_runs(level, until):
     assert set(members(os.getpid())) <= known
 
 
-def test_it_is_closed_twice_and_used_no_more(level):
+def test_run_raises_after_close(level):
     sandbox = open_sandbox(level, workers=1)
     sandbox.close()
     sandbox.close()
@@ -156,7 +156,7 @@ def test_it_is_closed_twice_and_used_no_more(level):
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
-def test_a_number_of_workers_that_is_none_is_refused(level, workers):
+def test_open_sandbox_refuses_an_invalid_number_of_workers(level, workers):
     with pytest.raises(InvalidArgumentError, match=r"^`workers` must be an integer >= 1, got"):
         open_sandbox(level, workers=workers)
 
@@ -182,7 +182,7 @@ class StandIn:
         self.closed = True
 
 
-def test_a_worker_that_comes_too_late_runs_nothing():
+def test_pool_closes_a_worker_that_starts_after_close():
     making, go_on, worker = threading.Event(), threading.Event(), StandIn()
 
     def make():
@@ -213,7 +213,7 @@ def test_a_worker_that_comes_too_late_runs_nothing():
     assert "closed" in outcome[0]
 
 
-def test_a_worker_that_cannot_be_made_takes_no_place():
+def test_pool_retries_after_a_worker_that_cannot_be_started():
     made = [SandboxError("no"), SandboxError("no"), StandIn()]
 
     def make():
@@ -229,7 +229,7 @@ def test_a_worker_that_cannot_be_made_takes_no_place():
     pool.close()
 
 
-def test_a_broken_worker_is_replaced_and_closed():
+def test_pool_replaces_a_broken_worker():
     workers = [StandIn(), StandIn()]
     pool = Pool(lambda: workers[1] if workers[0].ran else workers[0], 1)
     with pool.worker() as worker:
@@ -251,7 +251,7 @@ KINDS = [
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
-def test_nothing_is_left_after_hundreds_of_runs(level, temporary):
+def test_run_leaks_nothing_in_hundreds_of_runs(level, temporary):
     def state():
         return len(os.listdir("/proc/self/fd")), set(members(os.getpid())), threading.active_count()
 
@@ -274,7 +274,7 @@ def test_nothing_is_left_after_hundreds_of_runs(level, temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_one_time_is_kept_by_all(two):
+def test_run_limits_the_time_of_each_call(two):
     began = time.monotonic()
     with ThreadPoolExecutor(2) as executor, ExitStack():
         endings = executor.map(

@@ -16,47 +16,47 @@ AMOUNTS = ("memory_bytes", "processes", "output_bytes", "file_bytes")
 @pytest.mark.parametrize(
     "value", [0, -1, 0.0, -0.5, math.nan, math.inf, -math.inf, True, "5", b"5", [5], 1j]
 )
-def test_a_time_that_is_no_number_above_zero_is_refused(name, value):
+def test_limits_refuse_an_invalid_time(name, value):
     with pytest.raises(InvalidArgumentError, match=rf"^`{name}` must be in .*0, 1e\+06\], got"):
         Limits(**{name: value})
 
 
 @pytest.mark.parametrize("name", AMOUNTS)
 @pytest.mark.parametrize("value", [0, -1, 1.0, 1.5, math.nan, math.inf, True, "5", None])
-def test_an_amount_that_is_no_whole_number_is_refused(name, value):
+def test_limits_refuse_an_invalid_amount(name, value):
     with pytest.raises(InvalidArgumentError, match=rf"^`{name}` must be an integer in \[1, "):
         Limits(**{name: value})
 
 
-def test_no_seconds_at_all_are_refused():
+def test_limits_refuse_seconds_of_none():
     with pytest.raises(InvalidArgumentError, match=r"`seconds` must be .* got None"):
         Limits(seconds=None)
 
 
 @pytest.mark.parametrize("value", [-1, 0.0, False, "0", None])
-def test_a_number_of_files_that_is_none_is_refused(value):
+def test_limits_refuse_an_invalid_number_of_files(value):
     with pytest.raises(InvalidArgumentError, match=r"^`files` must be an integer in \[0, "):
         Limits(files=value)
 
 
-def test_no_files_may_be_asked_for():
+def test_limits_accept_zero_files():
     assert Limits(files=0).files == 0
 
 
 @pytest.mark.parametrize("name", [*TIMES, *AMOUNTS, "files"])
 @pytest.mark.parametrize("value", [10**400, 2**63])
-def test_a_number_beyond_all_measure_is_refused(name, value):
+def test_limits_refuse_huge_numbers(name, value):
     with pytest.raises(InvalidArgumentError, match=rf"^`{name}` must be .*in "):
         Limits(**{name: value})
 
 
-def test_a_long_value_is_not_printed_whole():
+def test_limits_shorten_a_long_value_in_errors():
     with pytest.raises(InvalidArgumentError) as caught:
         Limits(seconds="x" * 10_000)
     assert len(str(caught.value)) < 200
 
 
-def test_the_first_wrong_limit_is_told():
+def test_limits_report_the_first_invalid_one():
     with pytest.raises(InvalidArgumentError, match=r"^`seconds` must be .*, got 0"):
         Limits(seconds=0, files=-1)
 
@@ -87,11 +87,11 @@ def test_limits_message_includes_all_limits(**given):
 
 
 @pytest.mark.parametrize(("processes", "factor"), [(1, 1), (2, 2), (4, 4), (64, 4)])
-def test_processor_time_is_as_long_as_all_its_processors_have(monkeypatch, processes, factor):
+def test_limits_message_derives_processor_time(monkeypatch, processes, factor):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert limits_message(Limits(seconds=3, processes=processes))["cpu"] == 3 * factor
 
 
-def test_limits_do_not_change():
+def test_limits_are_frozen():
     with pytest.raises(AttributeError):
         Limits().seconds = 3

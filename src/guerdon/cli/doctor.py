@@ -58,7 +58,7 @@ def _probed(name: str) -> Probe:
     from guerdon.sandbox.opening import probe
 
     found = probe(name)
-    open_ways = [f"{each.name}: {each.detail}" for each in found.findings if not each.held]
+    open_ways = [f"{each.name}: {each.detail}" for each in found.findings if not each.blocked]
     return replace(found, missing=(*found.missing, *open_ways))
 
 
@@ -90,7 +90,7 @@ def _tables(levels: Mapping[str, tuple[str, Probe]], machine: Mapping[str, str])
             continue
         attacks = table(f"tried in {name}", "", "detail")
         for each in level.findings:
-            mark = "[green]blocked[/]" if each.held else "[bold red]OPEN[/]"
+            mark = "[green]blocked[/]" if each.blocked else "[bold red]OPEN[/]"
             attacks.add_row(cell(each.name), mark, cell(each.detail))
         yield attacks
     facts = table("this machine", "")

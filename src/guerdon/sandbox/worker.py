@@ -159,7 +159,7 @@ class Worker:
         if self._user is not None:
             self.facts["calls run as"] = str(self._user.uid)
         self.findings = tuple(Finding(*each) for each in ready.get("canaries", ()))
-        broken = [f"{each.name}: {each.detail}" for each in self.findings if not each.held]
+        broken = [f"{each.name}: {each.detail}" for each in self.findings if not each.blocked]
         if broken:
             raise unavailable(config["level"], broken, self.findings)
 

@@ -32,7 +32,7 @@ REWARDS = """
     @reward_function
     def detailed(messages, **others):
         steps = [StepOutput(step_index=0, base_reward=0.5, reason="fair", metrics={"a": [1]})]
-        return EvaluateResult(score=1, reason="said so", metrics={"inf": float("inf"), **others},
+        return EvaluateResult(score=1, reason="matches", metrics={"inf": float("inf"), **others},
                               step_outputs=steps)
 
     def shortest(rollouts_messages, ground_truths=None, weights=None):
@@ -178,7 +178,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def descendants():
-    """The processes under this one, as they are whenever it is called."""
+    """Returns the processes under this one now."""
 
     def under(pid):
         found = []

@@ -26,7 +26,7 @@ LOCKED = LEVELS[1:]
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("reuse", [False, True], ids=["fork", "reuse"])
-def test_a_function_scores_a_conversation(open_reward, level, reuse):
+def test_evaluate_scores_a_conversation(open_reward, level, reuse):
     sandbox = open_reward("answered", level=level, reuse=reuse)
     assert sandbox.evaluate(CHAT, "42").score == 1.0
     assert sandbox.evaluate([Message(**each) for each in OTHER], "42").score == 0.0
@@ -35,16 +35,16 @@ def test_a_function_scores_a_conversation(open_reward, level, reuse):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("reuse", [False, True], ids=["fork", "reuse"])
-def test_an_async_function_runs_on_a_loop_of_its_own(open_reward, level, reuse):
+def test_evaluate_runs_an_async_function(open_reward, level, reuse):
     sandbox = open_reward("waited", level=level, reuse=reuse)
     assert [sandbox.evaluate(CHAT, "42").score for _ in range(3)] == [1.0] * 3
     assert not sandbox.function.is_async or level == "none"
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_whole_result_comes_through(open_reward, level):
+def test_evaluate_returns_a_whole_result(open_reward, level):
     result = open_reward("detailed", level=level).evaluate(CHAT, more=(1, "\ud800"))
-    assert (result.score, result.reason, result.log) == (1.0, "said so", None)
+    assert (result.score, result.reason, result.log) == (1.0, "matches", None)
     assert result.metrics["inf"] == float("inf")
     assert list(result.metrics["more"]) == [1, "\ud800"]
     [step] = result.step_outputs
@@ -52,7 +52,7 @@ def test_a_whole_result_comes_through(open_reward, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_batch_is_scored_in_one_call(open_reward, level):
+def test_evaluate_batch_calls_a_batch_function_once(open_reward, level):
     sandbox = open_reward("shortest", level=level)
     assert sandbox.mode == "batch"
     results = sandbox.evaluate_batch([CHAT, CHAT[:1]])
@@ -61,14 +61,14 @@ def test_a_batch_is_scored_in_one_call(open_reward, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_batch_of_one_and_one_of_none(open_reward, level):
+def test_evaluate_batch_accepts_one_and_no_conversation(open_reward, level):
     sandbox = open_reward("echoed", level=level)
     assert sandbox.evaluate(CHAT, "42").metrics == {"truth": "42"}
     assert sandbox.evaluate_batch([]) == []
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_pointwise_function_scores_each_of_a_batch_in_order(open_reward, level):
+def test_evaluate_batch_calls_a_pointwise_function_in_order(open_reward, level):
     sandbox = open_reward("answered", level=level, workers=2)
     results = sandbox.evaluate_batch([CHAT, OTHER] * 4, ["42"] * 8, bonus=1.0)
     assert [result.score for result in results] == [2.0, 1.0] * 4
@@ -76,7 +76,7 @@ def test_a_pointwise_function_scores_each_of_a_batch_in_order(open_reward, level
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_ground_truths_may_be_an_array(open_reward, level):
+def test_evaluate_batch_accepts_an_array_of_ground_truths(open_reward, level):
     results = open_reward("echoed", level=level).evaluate_batch([CHAT, OTHER], np.array([1, 2]))
     assert [result.metrics["truth"] for result in results] == [1, 2]
 
@@ -84,7 +84,7 @@ def test_ground_truths_may_be_an_array(open_reward, level):
 @pytest.mark.anyio
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "waited"])
-async def test_the_async_twins_give_the_same(open_reward, level, name):
+async def test_evaluate_async_returns_the_same(open_reward, level, name):
     sandbox = open_reward(name, level=level, workers=2)
     assert (await sandbox.evaluate_async(CHAT, "42")).score == 1.0
     results = await sandbox.evaluate_batch_async([CHAT, OTHER, CHAT], ["42"] * 3)
@@ -92,13 +92,13 @@ async def test_the_async_twins_give_the_same(open_reward, level, name):
 
 
 @pytest.mark.anyio
-async def test_the_async_twin_of_a_batch(rewards):
+async def test_evaluate_batch_async_returns_the_same(rewards):
     async with EvalSandbox(f"{rewards}:shortest", level="process") as sandbox:
         results = await sandbox.evaluate_batch_async([CHAT, CHAT[:1]])
     assert [result.score for result in results] == [0.0, 1.0]
 
 
-def test_in_process_a_running_loop_is_no_place_for_an_async_function(open_reward):
+def test_evaluate_raises_for_an_async_function_in_a_running_loop(open_reward):
     async def call():
         open_reward("waited", level="none").evaluate(CHAT, "42")
 
@@ -107,7 +107,7 @@ def test_in_process_a_running_loop_is_no_place_for_an_async_function(open_reward
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_mode_that_is_said_is_that_of_reward_function(open_reward, level):
+def test_eval_sandbox_mode_is_that_of_reward_function(open_reward, level):
     sandbox = open_reward("by_place", "batch", level=level)
     assert [each.score for each in sandbox.evaluate_batch([CHAT, OTHER])] == [0.25, 0.25]
     assert open_reward("answered", "pointwise", level=level).mode == "pointwise"
@@ -116,7 +116,7 @@ def test_a_mode_that_is_said_is_that_of_reward_function(open_reward, level):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "solved"])
-def test_another_mode_than_the_functions_is_refused(open_reward, level, name):
+def test_eval_sandbox_refuses_another_mode(open_reward, level, name):
     with pytest.raises(LoadError, match="takes 'messages', but its mode is 'batch'"):
         open_reward(name, "batch", level=level)
 
@@ -126,7 +126,7 @@ def test_another_mode_than_the_functions_is_refused(open_reward, level, name):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["answered", "detailed", "shortest", "waited", "solved"])
-def test_what_is_known_of_it_is_what_load_reward_finds(open_reward, rewards, level, name):
+def test_eval_sandbox_attributes_equal_those_of_load_reward(open_reward, rewards, level, name):
     sandbox = open_reward(name, level=level)
     reward = load_reward(f"{rewards}:{name}")
     if isinstance(reward, RewardFunction):
@@ -140,7 +140,7 @@ def test_what_is_known_of_it_is_what_load_reward_finds(open_reward, rewards, lev
     assert sandbox.name in repr(sandbox)
 
 
-def test_the_fingerprint_of_a_text_follows_the_text():
+def test_eval_sandbox_fingerprint_follows_the_text():
     def fingerprint(text):
         with EvalSandbox(RewardSource(text, "r"), level="process") as sandbox:
             return sandbox.fingerprint
@@ -153,7 +153,7 @@ def test_the_fingerprint_of_a_text_follows_the_text():
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_rubric_is_replayed_over_the_conversation(open_reward, level):
+def test_evaluate_replays_a_rubric(open_reward, level):
     result = open_reward("both", level=level).evaluate(CHAT, "42")
     assert (result.score, result.metrics) == (0.75, {"rubric_0": 1.0, "rubric_1": 0.5})
     result = open_reward("solved", level=level).evaluate([*CHAT, *OTHER], "42")
@@ -164,7 +164,7 @@ def test_a_rubric_is_replayed_over_the_conversation(open_reward, level):
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_rubric_that_fails_tells_the_step_and_what_was_known(open_reward, level):
+def test_evaluate_names_the_step_at_which_a_rubric_failed(open_reward, level):
     result = open_reward("both", level=level).evaluate([*CHAT, *CHAT], "42")
     assert result.error == "step 1: rubric 'rubric_1': ValueError: no luck"
     assert not result.is_score_valid
@@ -174,14 +174,14 @@ def test_a_rubric_that_fails_tells_the_step_and_what_was_known(open_reward, leve
     )
 
 
-# Arguments that are none
+# Invalid arguments
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_are_no_messages_is_refused_before_anything_is_sent(open_reward, level):
+def test_evaluate_refuses_invalid_messages(open_reward, level):
     sandbox = open_reward("answered", level=level)
     with pytest.raises(InvalidArgumentError, match=r"messages\[0\]"):
-        sandbox.evaluate([{"role": "nobody", "content": "x"}])
+        sandbox.evaluate([{"role": "unknown", "content": "x"}])
     with pytest.raises(InvalidArgumentError, match=r"rollouts_messages\[1\]` must be .* got 'x'"):
         sandbox.evaluate_batch([CHAT, "x"])
     with pytest.raises(InvalidArgumentError, match=r"`rollouts_messages` must be .* got 'xy'"):
@@ -190,7 +190,7 @@ def test_what_are_no_messages_is_refused_before_anything_is_sent(open_reward, le
         sandbox.evaluate_batch([CHAT, CHAT], ["42"])
 
 
-def test_what_json_cant_hold_is_named_with_its_place(open_reward):
+def test_evaluate_names_a_value_that_json_cannot_represent(open_reward):
     sandbox = open_reward("answered")
     with pytest.raises(InvalidArgumentError, match=r"^ground_truth is \{1\} \(set\)"):
         sandbox.evaluate(CHAT, {1})
@@ -202,12 +202,12 @@ def test_what_json_cant_hold_is_named_with_its_place(open_reward):
         sandbox.evaluate_batch([CHAT, [{"role": "user", "content": "", "at": {1}}]])
 
 
-def test_what_the_function_doesnt_take_isnt_sent(open_reward):
+def test_evaluate_does_not_send_unknown_arguments(open_reward):
     assert open_reward("odd").evaluate(CHAT, {1}, how="well", more={1}).score == 1.0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({"workers": 0}, "`workers` must be .* got 0"),
         ({"workers": True}, "`workers` must be .* got True"),
@@ -218,14 +218,14 @@ def test_what_the_function_doesnt_take_isnt_sent(open_reward):
     ],
     ids=["workers", "bool", "mode", "read", "level", "spec"],
 )
-def test_eval_sandbox_refuses_an_invalid_argument(arguments, said):
+def test_eval_sandbox_refuses_an_invalid_argument(arguments, expected):
     arguments = {"spec": "guerdon:NumericAnswer", "level": "process", **arguments}
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=expected):
         EvalSandbox(**arguments)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_is_closed_says_so(rewards, level):
+def test_evaluate_raises_after_close(rewards, level):
     sandbox = EvalSandbox(f"{rewards}:answered", level=level)
     sandbox.close()
     sandbox.close()
@@ -237,7 +237,7 @@ def test_what_is_closed_says_so(rewards, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_it_goes_where_a_reward_function_goes(open_reward, level):
+def test_eval_sandbox_function_is_a_reward_function(open_reward, level):
     function = open_reward("answered", level=level).function
     rollout = Rollout.from_row({"messages": CHAT, "ground_truth": "42", "bonus": 0.5})
     [row] = score_rollouts(function, [rollout])
@@ -247,7 +247,7 @@ def test_it_goes_where_a_reward_function_goes(open_reward, level):
     assert function(CHAT, "42").score == 1.0
 
 
-def test_rows_have_the_log_and_groups_are_scored_together(open_reward):
+def test_score_rollouts_keeps_the_log_of_a_sandbox(open_reward):
     function = open_reward("shortest").function
     rollouts = [
         Rollout.from_row({"messages": messages, "group": 1})
@@ -258,13 +258,13 @@ def test_rows_have_the_log_and_groups_are_scored_together(open_reward):
     assert [row.get("log") for row in rows] == ["of 3\n", None, None]
 
 
-def test_what_a_row_cant_send_makes_the_row_invalid(open_reward):
+def test_score_rollouts_marks_a_row_invalid_that_cannot_be_sent(open_reward):
     function = open_reward("detailed").function
     rollout = Rollout.from_row({"messages": CHAT, "when": {1}})
     [row] = score_rollouts(function, [rollout])
     assert row["error"].startswith("InvalidArgumentError: when is {1} (set)")
 
 
-def test_it_cant_be_pickled(open_reward):
+def test_eval_sandbox_function_cannot_be_pickled(open_reward):
     with pytest.raises(InvalidArgumentError, match="answered runs in a sandbox of this process"):
         pickle.dumps(open_reward("answered").function)

@@ -1,4 +1,4 @@
-"""What goes wrong in a call is told in its result."""
+"""A result reports what failed in its call."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ LOCKED = LEVELS[1:]
         ("none", "RewardFunctionError: odd returned None"),
     ],
 )
-def test_what_fails_is_told_as_in_process(odd, level, how, error):
+def test_evaluate_reports_a_failure_as_in_process(odd, level, how, error):
     result = odd(how, level)
     assert (result.score, result.is_score_valid) == (None, False)
     assert result.error.startswith(error.replace("float nan", "nan")) or "nan" in how
@@ -56,7 +56,7 @@ def test_what_fails_is_told_as_in_process(odd, level, how, error):
         ("set", "RewardFunctionError: odd returned {1} (set)"),
     ],
 )
-def test_what_ends_without_a_result_is_invalid_and_says_how(open_reward, level, how, error):
+def test_evaluate_reports_how_a_call_ended(open_reward, level, how, error):
     sandbox = open_reward("odd", level=level, limits=Limits(seconds=0.3))
     result = sandbox.evaluate(CHAT, how=how)
     assert (result.score, result.is_score_valid) == (None, False)
@@ -66,14 +66,14 @@ def test_what_ends_without_a_result_is_invalid_and_says_how(open_reward, level, 
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_one_that_reuses_its_process_gets_a_new_one_when_it_has_ended(open_reward, level):
+def test_evaluate_with_reuse_replaces_an_ended_process(open_reward, level):
     sandbox = open_reward("odd", level=level, reuse=True)
     assert sandbox.evaluate(CHAT, how="exit").error.startswith("exited: it ended its process")
     assert sandbox.evaluate(CHAT, how="well").score == 1.0
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_no_call_finds_what_another_left_unless_that_was_asked_for(open_reward, level):
+def test_evaluate_keeps_state_only_with_reuse(open_reward, level):
     fresh = open_reward("odd", level=level)
     assert [fresh.evaluate(CHAT, how="count").score for _ in range(3)] == [1.0] * 3
     reused = open_reward("odd", level=level, reuse=True)
@@ -82,18 +82,18 @@ def test_no_call_finds_what_another_left_unless_that_was_asked_for(open_reward, 
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_what_a_file_prints_when_it_is_imported_is_in_no_log(open_reward, level):
+def test_evaluate_log_excludes_output_of_the_import(open_reward, level):
     assert open_reward("answered", level=level).evaluate(CHAT, "42").log is None
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_function_may_close_its_streams_and_say_nothing_of_its_own_log(odd, level):
+def test_evaluate_ignores_the_log_of_a_function(odd, level):
     assert odd("close", level).score == 1.0
     assert odd("log", level).log == "before\naside\n"
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_wrong_number_of_results_makes_the_batch_invalid(open_reward, level):
+def test_evaluate_batch_refuses_a_wrong_number_of_results(open_reward, level):
     results = open_reward("wrong_number", level=level).evaluate_batch([CHAT, OTHER])
     assert [result.error for result in results] == [
         "RewardFunctionError: wrong_number must return one result for each of 2 rollouts, got 1"
@@ -101,14 +101,14 @@ def test_a_wrong_number_of_results_makes_the_batch_invalid(open_reward, level):
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_of_a_batch_only_what_is_wrong_is_invalid(open_reward, level):
+def test_evaluate_batch_keeps_valid_results(open_reward, level):
     results = open_reward("some_wrong", level=level).evaluate_batch([CHAT] * 4)
     assert [result.is_score_valid for result in results] == [True, False, False, False]
     assert "metrics['a'] is {1} (set)" in results[3].error
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_batch_that_ends_without_results_is_invalid_as_a_whole(write, level):
+def test_evaluate_batch_without_results_is_invalid(write, level):
     path = write("def r(rollouts_messages):\n    import os; os._exit(3)")
     with EvalSandbox(f"{path}:r", level=level) as sandbox:
         results = sandbox.evaluate_batch([CHAT, OTHER])
@@ -118,12 +118,12 @@ def test_a_batch_that_ends_without_results_is_invalid_as_a_whole(write, level):
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_worker_that_lies_gets_no_further_than_an_invalid_result(write, level):
+def test_evaluate_refuses_a_forged_answer(write, level):
     path = write("""
         import json
         from guerdon.rubrics.sandboxed.inside import LoadedReward
-        def r(messages, said): pass
-        LoadedReward.answer = lambda self, job: json.loads(job)["others"]["said"].encode()
+        def r(messages, answer): pass
+        LoadedReward.answer = lambda self, job: json.loads(job)["others"]["answer"].encode()
     """)
     answers = {
         '{"version": "guerdon-call/2"}': "its version is 'guerdon-call/2'",
@@ -132,8 +132,8 @@ def test_a_worker_that_lies_gets_no_further_than_an_invalid_result(write, level)
         json.dumps({"version": "guerdon-call/1", "results": [{"score": 1}] * 2}): "has 2 results",
     }
     with EvalSandbox(f"{path}:r", level=level) as sandbox:
-        for said, error in answers.items():
-            result = sandbox.evaluate(CHAT, said=said)
+        for answer, error in answers.items():
+            result = sandbox.evaluate(CHAT, answer=answer)
             assert not result.is_score_valid
             assert result.error.startswith("the sandbox's answer")
             assert error in result.error
@@ -141,7 +141,7 @@ def test_a_worker_that_lies_gets_no_further_than_an_invalid_result(write, level)
 
 @pytest.mark.parametrize("level", LOCKED)
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("answer", "error"),
     [
         ("{}", "its description: version: Field required"),
         ('{"version": "guerdon-call/1", "parameters": 1}', "its description: parameters"),
@@ -149,11 +149,11 @@ def test_a_worker_that_lies_gets_no_further_than_an_invalid_result(write, level)
     ],
     ids=["empty", "mode", "long"],
 )
-def test_a_function_that_lies_about_itself_isnt_opened(write, level, said, error):
+def test_eval_sandbox_refuses_a_forged_description(write, level, answer, error):
     path = write(f"""
         from guerdon.rubrics.sandboxed.inside import LoadedReward
         LoadedReward.description = property(
-            lambda self: {said!r}.encode(), lambda self, value: None
+            lambda self: {answer!r}.encode(), lambda self, value: None
         )
         def r(messages): return 1.0
     """)
@@ -162,9 +162,7 @@ def test_a_function_that_lies_about_itself_isnt_opened(write, level, said, error
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_call_that_is_killed_from_outside_is_invalid_and_nobody_else_notices(
-    descendants, open_reward, level
-):
+def test_evaluate_reports_a_killed_call(descendants, open_reward, level):
     sandbox = open_reward("odd", level=level, limits=Limits(seconds=30))
     before = descendants()
     results = []

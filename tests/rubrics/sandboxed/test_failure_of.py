@@ -7,7 +7,7 @@ from guerdon.sandbox.protocol import Execution
 
 
 @pytest.mark.parametrize(
-    ("execution", "said"),
+    ("execution", "expected"),
     [
         (Execution("timeout"), "timeout: it reached a limit"),
         (Execution("timeout", detail="it slept"), "timeout: it slept"),
@@ -33,8 +33,8 @@ from guerdon.sandbox.protocol import Execution
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_failure_of_explains_each_ending(execution, said):
-    assert failure_of(execution) == said
+def test_failure_of_explains_each_ending(execution, expected):
+    assert failure_of(execution) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_failure_of_explains_each_ending(execution, said):
     [("", "", None), ("a", "", "a"), ("", "b", "b"), ("a", "b", "a\nb"), ("a\n", "b\n", "a\nb\n")],
     ids=["nothing", "out", "err", "both", "lines"],
 )
-def test_what_was_printed_is_one_text(out, err, log):
+def test_printed_joins_both_streams(out, err, log):
     assert printed(Execution("ok", stdout=out, stderr=err)) == log

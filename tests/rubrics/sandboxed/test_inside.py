@@ -28,47 +28,47 @@ def job(**fields):
     return json.dumps(call).encode()
 
 
-def test_a_call_is_answered():
+def test_answer_scores_a_call():
     callee = loaded("def r(messages, ground_truth): return float(messages[0].text == ground_truth)")
     [result] = read_reply(callee.answer(job(ground_truth="42")), 1)
     assert result.score == 1.0
-    told = described(callee)
-    assert (told.name, told.parameters.ground_truth) == ("r", "ground_truth")
+    description = described(callee)
+    assert (description.name, description.parameters.ground_truth) == ("r", "ground_truth")
 
 
-def test_what_is_no_call_is_refused():
+def test_answer_refuses_an_invalid_call():
     callee = loaded("def r(messages): return 1.0")
-    for data, said in [
+    for data, expected in [
         (b"nothing", "refused the call: the call: Invalid JSON"),
         (job(version="guerdon-call/9"), "its version is 'guerdon-call/9'; this guerdon uses"),
         (job(more=1), "more: Extra inputs"),
     ]:
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=expected):
             read_reply(callee.answer(data), 1)
 
 
-def test_what_could_not_be_loaded_is_described_and_answers_nothing():
+def test_load_describes_what_cannot_be_loaded():
     callee = loaded("import no_such_module")
-    told = described(callee)
-    assert told.missing == "no_such_module"
-    assert told.refused.startswith("<reward>:r: importing it raised ModuleNotFoundError")
-    assert 'File "<reward>", line 1' in told.traceback
+    description = described(callee)
+    assert description.missing == "no_such_module"
+    assert description.refused.startswith("<reward>:r: importing it raised ModuleNotFoundError")
+    assert 'File "<reward>", line 1' in description.traceback
     with pytest.raises(InvalidArgumentError, match="the function could not be loaded: <reward>:r"):
         read_reply(callee.answer(write_call([[]])), 1)
 
 
-def test_a_wanted_that_is_none_is_described_so():
+def test_load_describes_an_invalid_specification():
     assert "its version is 'x'" in described(load(b'{"version": "x", "spec": "a:b"}')).refused
 
 
 @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "GeneratorExit", "SystemExit", "Odd"])
-def test_whatever_the_function_raises_is_a_result(raised):
+def test_answer_returns_what_a_function_raises(raised):
     callee = loaded(f"class Odd(BaseException): pass\ndef r(messages):\n    raise {raised}('so')")
     [result] = read_reply(callee.answer(job()), 1)
     assert result.error.startswith(f"{raised}: so")
 
 
-def test_a_result_whose_own_class_raises_is_invalid():
+def test_answer_reports_a_result_whose_class_raises():
     callee = loaded(
         "from guerdon import EvaluateResult\n"
         "class Odd(EvaluateResult):\n"
@@ -94,20 +94,20 @@ def test_eval_sandbox_with_reuse_keeps_the_event_loop(reuse, score):
         assert sandbox.evaluate(MESSAGES).score == score
 
 
-def test_a_factory_makes_the_reward_also_where_the_mode_is_said():
+def test_load_calls_a_factory_with_a_mode():
     text = "def make():\n    return lambda action, observation: 0.5"
     callee = loaded(text, "make", mode="pointwise")
     assert read_reply(callee.answer(job()), 1)[0].score == 0.5
 
 
-def test_what_a_wanted_requires_is_checked():
+def test_load_checks_requirements():
     wanted = find_source(RewardSource("r = 1", "r")).reward
     asked = wanted.model_copy(update={"requirements": ("no-such-thing",)})
-    told = described(load(asked.model_dump_json().encode()))
-    assert "pip install no-such-thing" in told.refused
+    description = described(load(asked.model_dump_json().encode()))
+    assert "pip install no-such-thing" in description.refused
 
 
-def test_a_call_imports_nothing_that_was_not_there_before_the_lock():
+def test_answer_imports_nothing():
     program = """
 import sys
 from guerdon.rubrics.sandboxed.inside import load
@@ -131,7 +131,7 @@ print("asyncio" in before)
     assert ran.stdout.split() == ["False"]
 
 
-def test_the_host_side_stays_out_of_the_sandbox():
+def test_inside_imports_nothing_of_the_host():
     program = "import sys, guerdon.rubrics.sandboxed.inside; print(*sys.modules)"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -141,6 +141,6 @@ def test_the_host_side_stays_out_of_the_sandbox():
     assert not {"numpy", "starlette", "httpx", "rich", "jsonschema"} & names
 
 
-def test_a_text_is_refused_whole_where_it_is_no_python():
+def test_find_source_refuses_text_that_is_not_python():
     with pytest.raises(LoadError, match="SyntaxError"):
         find_source(RewardSource("'\udcff'", "r"))

@@ -1,4 +1,4 @@
-"""What JSON can hold, and what is said of the rest."""
+"""Values that JSON can represent, and the errors of others."""
 
 import json
 
@@ -21,13 +21,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_json_holds_passes(value):
+def test_check_json_accepts_what_json_can_represent(value):
     check_json(value, "value")
     json.dumps(value)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ({1}, "truth is {1} (set)"),
         (b"no", "truth is b'no' (bytes)"),
@@ -37,19 +37,19 @@ def test_what_json_holds_passes(value):
     ],
     ids=["set", "bytes", "inside", "key", "complex"],
 )
-def test_what_json_cant_hold_is_named_with_its_place(value, said):
+def test_check_json_names_what_json_cannot_represent(value, expected):
     with pytest.raises(InvalidArgumentError) as caught:
         check_json(value, "truth")
-    assert str(caught.value).startswith(f"{said}; a sandbox takes what JSON can represent")
+    assert str(caught.value).startswith(f"{expected}; a sandbox takes what JSON can represent")
 
 
-def test_what_holds_itself_is_refused():
+def test_check_json_refuses_a_value_that_contains_itself():
     loop = []
     loop.append({"again": loop})
     assert find_foreign(loop) == f" is nested more than {MAX_DEPTH} deep"
 
 
-def test_what_is_just_deep_enough_passes():
+def test_find_foreign_accepts_the_maximum_depth():
     value = 0
     for _ in range(MAX_DEPTH):
         value = [value]

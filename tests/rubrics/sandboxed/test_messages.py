@@ -55,7 +55,7 @@ RESULTS = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(MESSAGES, max_size=2), JSON, st.dictionaries(KEYS, JSON, max_size=2))
-def test_a_call_arrives_as_it_was_sent(rollouts, ground_truth, others):
+def test_read_call_returns_what_was_written(rollouts, ground_truth, others):
     call = read_call(write_call(rollouts, ground_truth, others))
     assert [[each.to_openai() for each in one] for one in call.rollouts] == [
         [each.to_openai() for each in one] for one in rollouts
@@ -65,36 +65,36 @@ def test_a_call_arrives_as_it_was_sent(rollouts, ground_truth, others):
 
 @settings(max_examples=60)
 @given(st.lists(RESULTS, max_size=3))
-def test_results_arrive_as_they_were_given(results):
+def test_read_reply_returns_what_was_written(results):
     assert read_reply(write_reply(results), len(results)) == results
 
 
 @pytest.mark.parametrize("others", [{"\ud800": 1}, {"a\udfff": None}])
-def test_a_name_that_would_become_another_is_refused(others):
+def test_write_call_refuses_a_name_that_utf8_cannot_encode(others):
     with pytest.raises(InvalidArgumentError, match=r"the name .* can't be encoded as UTF-8"):
         write_call([], None, others)
 
 
-def test_a_metric_whose_name_would_become_another_makes_its_result_invalid():
+def test_write_reply_refuses_a_metric_name_that_utf8_cannot_encode():
     [result] = read_reply(write_reply([EvaluateResult(score=1, metrics={"\ud800": 2})]), 1)
     assert not result.is_score_valid
     assert "has the key" in result.error
     assert "which can't be encoded as UTF-8" in result.error
 
 
-def test_tuples_arrive_as_lists_and_no_number_is_lost():
+def test_read_call_returns_tuples_as_lists():
     call = read_call(write_call([], (1, (2,)), {"most": math.inf, "none": math.nan}))
     assert call.ground_truth == [1, [2]]
     assert call.others["most"] == math.inf
     assert math.isnan(call.others["none"])
 
 
-def test_nan_among_the_metrics_arrives():
+def test_read_reply_returns_nan_metrics():
     [result] = read_reply(write_reply([EvaluateResult(score=1, metrics={"a": math.nan})]), 1)
     assert math.isnan(result.metrics["a"])
 
 
-def test_what_is_as_deep_as_may_be_arrives():
+def test_read_call_accepts_the_maximum_depth():
     value = 0
     for _ in range(MAX_DEPTH):
         value = [value]
@@ -104,7 +104,7 @@ def test_what_is_as_deep_as_may_be_arrives():
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "expected"),
     [
         ({"content": [{"type": "image", "data": b"1"}]}, "m[1].content[0]['data'] is b'1' (bytes)"),
         ({"content": "", "cache": {1}}, "m[1]['cache'] is {1} (set)"),
@@ -112,14 +112,14 @@ def test_what_is_as_deep_as_may_be_arrives():
     ],
     ids=["part", "extra", "call"],
 )
-def test_messages_that_json_cant_hold_are_named(field, said):
+def test_check_messages_names_what_json_cannot_represent(field, expected):
     messages = read_messages([{"role": "user", "content": "a"}, {"role": "assistant", **field}])
     with pytest.raises(InvalidArgumentError) as caught:
         check_messages(messages, "m")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(expected)
 
 
-def test_a_message_that_was_made_past_validation_is_refused():
+def test_write_call_refuses_a_message_without_validation():
     odd = Message.model_construct({"role", "content"}, role="user", content=3j)
     with pytest.raises(InvalidArgumentError, match=r"^m\[0\].content is 3j \(complex\)"):
         check_messages([odd], "m")
@@ -128,7 +128,7 @@ def test_a_message_that_was_made_past_validation_is_refused():
         write_call([[odd]])
 
 
-def test_lone_surrogates_arrive():
+def test_read_call_returns_lone_surrogates():
     messages = [Message(role="user", content="a\ud800b", step_id="\udfff")]
     call = read_call(write_call([messages], {"\ud800": "\udc00"}))
     assert call.rollouts == [messages]
@@ -143,7 +143,7 @@ def reply(**fields):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "expected"),
     [
         (b"", "EOF while parsing"),
         (reply()[:-9], "EOF while parsing"),
@@ -175,34 +175,34 @@ def reply(**fields):
     ],
     ids=lambda value: None if isinstance(value, bytes) else value[:25].replace(" ", "-"),
 )
-def test_an_answer_that_is_none_is_refused_in_words(data, said):
+def test_read_reply_refuses_an_invalid_answer(data, expected):
     with pytest.raises(InvalidArgumentError) as caught:
         read_reply(data, 1)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_bring_down_who_reads_an_answer(data):
+def test_read_reply_survives_arbitrary_bytes(data):
     with pytest.raises(InvalidArgumentError):
         read_reply(data, 1)
 
 
-def test_an_answer_beyond_all_bounds_is_not_even_parsed(monkeypatch):
+def test_read_reply_does_not_parse_a_long_answer(monkeypatch):
     monkeypatch.setattr(wire, "MAX_REPLY", 10)
     with pytest.raises(InvalidArgumentError, match=r"has 58 bytes; at most 10 are read"):
         read_reply(reply(), 1)
 
 
 @pytest.mark.parametrize("version", ["guerdon-call/2", 1, None])
-def test_a_call_of_another_version_is_refused_with_both_named(version):
+def test_read_call_names_both_versions(version):
     job = json.dumps({"version": version, "rollouts": []}).encode()
     with pytest.raises(InvalidArgumentError) as caught:
         read_call(job)
     assert f"its version is {version!r}; this guerdon uses {VERSION!r}" in str(caught.value)
 
 
-def test_a_refusal_says_why():
+def test_read_reply_raises_the_reason_of_a_refusal():
     with pytest.raises(InvalidArgumentError, match="it refused the call: no such luck"):
         read_reply(write_refusal("no such luck"), 1)
 
@@ -210,7 +210,7 @@ def test_a_refusal_says_why():
 # Results that can't be sent
 
 
-def test_a_result_that_isnt_json_is_invalid_and_the_others_are_kept():
+def test_write_reply_keeps_results_beside_an_invalid_one():
     odd = EvaluateResult(score=1, metrics={"found": {"tags": {3}}})
     step = StepOutput(step_index=0, base_reward=1.0, metrics={"at": b"1"})
     results = [odd, EvaluateResult(score=0.5), EvaluateResult(score=1, step_outputs=[step])]
@@ -223,14 +223,14 @@ def test_a_result_that_isnt_json_is_invalid_and_the_others_are_kept():
     assert "step_outputs[0].metrics['at'] is b'1' (bytes)" in third.error
 
 
-def test_a_result_that_was_made_past_validation_is_invalid():
+def test_write_reply_refuses_a_result_without_validation():
     odd = EvaluateResult.model_construct(score=1.0, reason=object(), metrics={})
     first, second = read_reply(write_reply([odd, EvaluateResult(score=0.5)]), 2)
     assert first.error.startswith("RewardFunctionError: the result can't be written as JSON")
     assert second.score == 0.5
 
 
-def test_a_result_that_is_too_long_is_invalid_and_the_others_are_kept(monkeypatch):
+def test_write_reply_keeps_results_beside_a_long_one(monkeypatch):
     monkeypatch.setattr(wire, "MAX_REPLY", 64_000)
     long = EvaluateResult(score=1, reason="x" * 100_000)
     first, second = read_reply(write_reply([long, EvaluateResult(score=0.5)]), 2)
@@ -239,7 +239,7 @@ def test_a_result_that_is_too_long_is_invalid_and_the_others_are_kept(monkeypatc
     assert second.score == 0.5
 
 
-def test_many_results_that_are_too_long_together_are_invalid(monkeypatch):
+def test_write_reply_refuses_results_that_are_too_long_together(monkeypatch):
     monkeypatch.setattr(wire, "MAX_REPLY", 64_000)
     many = [EvaluateResult(score=1, reason="x" * 500)] * 200
     results = read_reply(write_reply(many), 200)

@@ -21,7 +21,7 @@ LOCKED = LEVELS[1:]
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_text_is_a_reward_with_lines(level):
+def test_eval_sandbox_loads_a_text(level):
     source = RewardSource("def r(messages):\n    return 1 / (len(messages) - 2)\n", "r")
     with EvalSandbox(source, level=level) as sandbox:
         assert sandbox.evaluate(CHAT[:1]).score == -1.0
@@ -32,7 +32,7 @@ def test_a_text_is_a_reward_with_lines(level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_installed_module_is_a_reward(level):
+def test_eval_sandbox_loads_an_installed_module(level):
     with EvalSandbox("guerdon.rubrics:NumericAnswer", level=level) as sandbox:
         assert sandbox.evaluate(OTHER, "42").score == 0.0
         assert sandbox.evaluate(CHAT, "42").score == 1.0
@@ -40,9 +40,7 @@ def test_an_installed_module_is_a_reward(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("module", ["mine_package.inner", "mine_single", "mine_space.inner"])
-def test_a_module_of_ones_own_is_found_with_its_package(
-    write, tmp_path, monkeypatch, level, module
-):
+def test_eval_sandbox_loads_a_module_with_its_package(write, tmp_path, monkeypatch, level, module):
     monkeypatch.chdir(tmp_path)
     write("VALUE = 0.5\n", "mine_package/beside.py")
     write("", "mine_package/__init__.py")
@@ -60,21 +58,23 @@ def test_a_module_of_ones_own_is_found_with_its_package(
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_what_lies_beside_a_file_needs_to_be_allowed(write, tmp_path, level):
+def test_eval_sandbox_hints_at_a_module_beside_the_file(write, tmp_path, level):
     path = write("from beside import VALUE\ndef r(messages): return VALUE")
     write("VALUE = 0.25\n", "beside.py")
     with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{path}:r", level=level)
-    said = str(caught.value)
-    assert said.startswith(f"{path}:r: importing it raised ModuleNotFoundError: No module named 'b")
-    assert said.endswith(f"add --allow-read {tmp_path} (allow_read=['{tmp_path}'])")
+    message = str(caught.value)
+    assert message.startswith(
+        f"{path}:r: importing it raised ModuleNotFoundError: No module named 'b"
+    )
+    assert message.endswith(f"add --allow-read {tmp_path} (allow_read=['{tmp_path}'])")
     assert caught.value.traceback.count(path) == 1
     with EvalSandbox(f"{path}:r", level=level, allow_read=[tmp_path]) as sandbox:
         assert sandbox.evaluate(CHAT).score == 0.25
 
 
 @pytest.mark.parametrize("level", LOCKED)
-def test_a_file_of_a_package_imports_the_others_where_that_is_allowed(write, tmp_path, level):
+def test_eval_sandbox_allow_read_permits_relative_imports(write, tmp_path, level):
     path = write("from .more import VALUE\ndef r(messages): return VALUE", "mine_pack/reward.py")
     write("VALUE = 0.25\n", "mine_pack/more.py")
     write("", "mine_pack/__init__.py")
@@ -84,14 +84,14 @@ def test_a_file_of_a_package_imports_the_others_where_that_is_allowed(write, tmp
         assert sandbox.evaluate(CHAT).score == 0.25
 
 
-def test_what_a_call_imports_from_beside_is_told_likewise(odd, rewards):
+def test_evaluate_hints_at_a_module_beside_the_file(odd, rewards):
     error, folder = odd("import").error, Path(rewards).parent
     assert error.startswith("ModuleNotFoundError: No module named 'beside' (line ")
     assert error.endswith(f"add --allow-read {folder} (allow_read=['{folder}'])")
 
 
 @pytest.mark.parametrize("level", ["strict"])
-def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path, level):
+def test_eval_sandbox_allow_read_permits_reading_files(write, tmp_path, level):
     path = write("def r(messages): return float(open(__file__.replace('reward.py', 'n')).read())")
     write("0.75", "n")
     with EvalSandbox(f"{path}:r", level=level) as sandbox:
@@ -102,7 +102,7 @@ def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path, level
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("def r(messages:\n", "importing it raised SyntaxError"),
         ("x = 1\nimport no_such_thing\n", "No module named 'no_such_thing'"),
@@ -114,16 +114,16 @@ def test_a_file_beside_is_read_only_where_that_is_allowed(write, tmp_path, level
     ],
     ids=["syntax", "import", "name", "exit", "number", "arguments", "interrupt"],
 )
-def test_what_cant_be_loaded_is_told_when_it_is_opened(write, level, text, said):
+def test_eval_sandbox_raises_for_what_cannot_be_loaded(write, level, text, expected):
     if level == "none" and "KeyboardInterrupt" in text:
         pytest.skip("in process, ctrl-C is ctrl-C")
     with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{write(text)}:r", level=level)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_traceback_is_that_of_the_persons_code_alone(write, level):
+def test_load_error_has_the_traceback_of_the_users_code(write, level):
     path = write("def fail():\n    raise ValueError('no \\ud800')\nfail()\n")
     with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{path}:r", level=level)
@@ -134,27 +134,27 @@ def test_the_traceback_is_that_of_the_persons_code_alone(write, level):
 
 @pytest.mark.parametrize("level", LOCKED)
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("import os; os._exit(0)", "exited: it ended its process (exit code 0)"),
         ("import os; os.abort()", "signal: SIGABRT (6)"),
     ],
     ids=["exit", "abort"],
 )
-def test_a_file_that_ends_its_process_while_it_is_imported(write, level, text, said):
+def test_eval_sandbox_raises_for_a_file_that_ends_its_process(write, level, text, expected):
     with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{write(text)}:r", level=level)
-    assert f"importing it: {said}" in str(caught.value)
+    assert f"importing it: {expected}" in str(caught.value)
 
 
-def test_requirements_are_checked_before_anything_is_started(monkeypatch):
+def test_eval_sandbox_checks_requirements_first(monkeypatch):
     monkeypatch.setattr("guerdon.rubrics.sandboxed.engines.FunctionPool", None)
     source = RewardSource("def r(messages): return 1.0", "r", ("no-such-thing>=1",))
     with pytest.raises(LoadError, match="pip install 'no-such-thing>=1'"):
         EvalSandbox(source, level="process")
 
 
-def test_the_host_never_runs_the_code(write, tmp_path, monkeypatch):
+def test_eval_sandbox_never_runs_the_code_in_the_host(write, tmp_path, monkeypatch):
     text = "import os\ndef r(messages): return 1.0\nr.__name__ = str(os.getpid())\n"
     monkeypatch.chdir(tmp_path)
     write(text, "mine_pid.py")

@@ -35,7 +35,7 @@ def offered(monkeypatch):
     monkeypatch.setitem(opening.PLUG_INS._entries, "plugged", make)
 
 
-def test_a_function_is_scored_in_it(offered):
+def test_eval_sandbox_scores_in_a_plug_in(offered):
     with EvalSandbox(SOURCE, level="plugged") as sandbox:
         assert (sandbox.level, sandbox.promise) == ("plugged", "what a plug-in promises")
         result = sandbox.evaluate(CHAT)
@@ -50,23 +50,23 @@ def test_a_function_is_scored_in_it(offered):
 
 
 @pytest.mark.anyio
-async def test_the_async_twin(offered):
+async def test_evaluate_async_scores_in_a_plug_in(offered):
     async with EvalSandbox(SOURCE, level="plugged") as sandbox:
         assert (await sandbox.evaluate_async(CHAT)).score == 42.0
 
 
-def test_what_cant_be_loaded_is_told(offered):
+def test_eval_sandbox_in_a_plug_in_raises_for_what_cannot_be_loaded(offered):
     with pytest.raises(LoadError, match="has no 'q'; known"):
         EvalSandbox(RewardSource(SOURCE.text, "q"), level="plugged")
 
 
-def test_requirements_are_checked_inside(offered):
+def test_eval_sandbox_checks_requirements_in_a_plug_in(offered):
     source = RewardSource(SOURCE.text, "r", ("no-such-thing",))
     with pytest.raises(LoadError, match="pip install no-such-thing"):
         EvalSandbox(source, level="plugged")
 
 
-def test_it_has_no_process_to_reuse(offered):
+def test_eval_sandbox_refuses_reuse_in_a_plug_in(offered):
     with pytest.raises(
         InvalidArgumentError, match="`reuse` requires one of the levels auto, strict, process"
     ):
@@ -91,9 +91,9 @@ class Broken:
         self.closed = True
 
 
-def test_a_sandbox_without_guerdon_is_named_and_closed():
-    told = "Traceback\nModuleNotFoundError: No module named 'guerdon'\n"
-    sandbox = Broken(Execution("nonzero", exit_code=1, stderr=told))
+def test_plugin_pool_closes_a_sandbox_without_guerdon():
+    printed = "Traceback\nModuleNotFoundError: No module named 'guerdon'\n"
+    sandbox = Broken(Execution("nonzero", exit_code=1, stderr=printed))
     with pytest.raises(
         SandboxError, match=r"is guerdon installed in that sandbox\? ModuleNotFound"
     ):

@@ -21,15 +21,15 @@ PYDANTIC = importlib.metadata.version("pydantic")
         "httpx[http2]; sys_platform == 'no-such-platform'",
     ],
 )
-def test_what_is_installed_passes(line):
+def test_check_requirements_accepts_what_is_installed(line):
     check_requirements([line], "r")
 
 
-def test_each_that_is_missing_or_doesnt_fit_is_named_with_one_command():
+def test_check_requirements_names_all_unmet_ones():
     with pytest.raises(LoadError) as caught:
         check_requirements(["pydantic>=999", "numpy", "no-such-thing", "pytest<1"], "reward.py:r")
-    said = str(caught.value).splitlines()
-    assert said == [
+    lines = str(caught.value).splitlines()
+    assert lines == [
         "reward.py:r has requirements that are not met:",
         f"  pydantic>=999: version {PYDANTIC} is installed",
         "  no-such-thing: it isn't installed",
@@ -38,17 +38,17 @@ def test_each_that_is_missing_or_doesnt_fit_is_named_with_one_command():
     ]
 
 
-def test_what_is_no_requirement_is_named():
+def test_check_requirements_names_an_invalid_line():
     with pytest.raises(LoadError, match="r has the invalid requirement 'numpy and more'"):
         check_requirements(["numpy and more"], "r")
 
 
-def test_an_address_is_refused():
+def test_check_requirements_refuses_an_address():
     with pytest.raises(LoadError, match=r"it names an address; name a version, as in numpy>=1"):
         check_requirements(["numpy @ https://example.org/numpy.whl"], "r")
 
 
-def test_an_extra_that_isnt_offered_is_named():
+def test_check_requirements_names_an_unknown_extra():
     with pytest.raises(LoadError, match=f"version {PYDANTIC} has no extra 'nosuch'"):
         check_requirements(["pydantic[nosuch]"], "r")
 
@@ -61,7 +61,7 @@ class Distribution:
     requires = ("no-such-thing>=2; extra == 'email'", "numpy")
 
 
-def test_what_an_extra_needs_is_checked_and_a_prerelease_counts(monkeypatch):
+def test_check_requirements_includes_those_of_extras(monkeypatch):
     def distribution(name):
         if name != "odd":
             raise importlib.metadata.PackageNotFoundError

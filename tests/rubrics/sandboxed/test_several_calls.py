@@ -1,4 +1,4 @@
-"""Several calls at once, and how they end when nobody waits for them."""
+"""Concurrent calls, and calls that are cancelled."""
 
 import contextlib
 import signal
@@ -21,7 +21,7 @@ LOCKED = LEVELS[1:]
 # Several at once, and the end
 
 
-def test_several_threads_may_call_it(open_reward):
+def test_evaluate_is_thread_safe(open_reward):
     sandbox = open_reward("answered", workers=2)
     scores = []
     threads = [
@@ -37,7 +37,7 @@ def test_several_threads_may_call_it(open_reward):
 
 @pytest.mark.parametrize("level", LOCKED)
 @pytest.mark.parametrize("reuse", [False, True], ids=["fork", "reuse"])
-def test_closing_it_brings_back_who_is_inside(descendants, rewards, level, reuse):
+def test_close_ends_waiting_calls(descendants, rewards, level, reuse):
     before = descendants()
     sandbox = EvalSandbox(f"{rewards}:odd", level=level, limits=Limits(seconds=60), reuse=reuse)
     started, results = threading.Event(), []
@@ -59,7 +59,7 @@ def test_closing_it_brings_back_who_is_inside(descendants, rewards, level, reuse
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("level", LOCKED)
-def test_ctrl_c_ends_a_batch_and_keeps_what_is_finished(descendants, write, level, workers):
+def test_evaluate_batch_keeps_results_on_ctrl_c(descendants, write, level, workers):
     path = write("""
         def r(messages):
             while messages[-1].text != "42":
@@ -93,7 +93,7 @@ def test_ctrl_c_ends_a_batch_and_keeps_what_is_finished(descendants, write, leve
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("level", LOCKED)
-async def test_a_cancelled_call_ends_and_the_next_one_is_answered(open_reward, level):
+async def test_evaluate_async_ends_a_cancelled_call(open_reward, level):
     sandbox = open_reward("odd", level=level, limits=Limits(seconds=30))
     with anyio.move_on_after(0.2):
         await sandbox.evaluate_batch_async([CHAT, CHAT], how="loop")

@@ -12,7 +12,7 @@ from guerdon.rubrics.sandboxed.source import RewardSource, find_source
 BOMB = "raise AssertionError('it was run')\ndef reward(messages): return 1.0\n"
 
 
-def test_a_file_is_handed_over_as_text(write):
+def test_find_source_reads_a_file(write):
     path = write(BOMB)
     found = find_source(f"{path}:reward")
     assert (found.reward.text, found.reward.file) == (BOMB, path)
@@ -20,14 +20,14 @@ def test_a_file_is_handed_over_as_text(write):
     assert str(Path(path).parent) not in {*found.read, *found.path}
 
 
-def test_of_a_folder_that_may_be_read_a_file_is_imported(write, tmp_path):
+def test_find_source_names_a_file_in_an_allowed_folder(write, tmp_path):
     path = write(BOMB, "deep/reward.py")
     found = find_source(f"{path}:reward", allow_read=[tmp_path])
     assert (found.reward.text, found.reward.file) == (None, path)
     assert str(tmp_path) in found.read
 
 
-def test_a_module_is_found_without_running_it(write, tmp_path, monkeypatch):
+def test_find_source_finds_a_module_without_running_it(write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(BOMB, "mine_package/__init__.py")
     write(BOMB, "mine_package/inner.py")
@@ -38,7 +38,7 @@ def test_a_module_is_found_without_running_it(write, tmp_path, monkeypatch):
     assert "mine_package" not in sys.modules
 
 
-def test_a_single_file_that_is_a_module_is_handed_over_as_text(write, tmp_path, monkeypatch):
+def test_find_source_reads_a_module_of_one_file(write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(BOMB, "mine_single.py")
     found = find_source("mine_single:reward")
@@ -46,65 +46,65 @@ def test_a_single_file_that_is_a_module_is_handed_over_as_text(write, tmp_path, 
     assert "mine_single" not in sys.modules
 
 
-def test_what_is_installed_needs_no_place():
+def test_find_source_leaves_installed_modules_to_the_import():
     assert find_source("guerdon.rubrics:NumericAnswer").reward.module is None
     assert find_source("json:loads").reward.module is None
     assert find_source("pytest:main").reward.module is None
     assert find_source("sys:exit").reward.module is None
 
 
-def test_guerdon_and_what_is_installed_may_be_read():
+def test_find_source_allows_guerdon_and_installed_packages():
     found = find_source("guerdon:NumericAnswer")
     assert str(Path(guerdon.__file__).parent) in found.read
     assert any("site-packages" in each for each in found.read)
     assert all(Path(each).exists() for each in found.read)
 
 
-def test_the_current_folder_is_no_place_for_modules(tmp_path, monkeypatch):
+def test_find_source_excludes_other_folders_of_the_path(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     assert str(tmp_path) not in find_source("guerdon:NumericAnswer").path
     assert str(tmp_path) in find_source("guerdon:NumericAnswer", allow_read=[tmp_path]).path
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         ("reward.py", "'reward.py' names nothing; write module:name or file.py:name"),
         ("nowhere.py:reward", r"there is no file .*nowhere\.py"),
         ("no_such_module.inner:reward", "there is no module 'no_such_module' here or installed"),
     ],
 )
-def test_what_isnt_there_is_named(spec, said):
-    with pytest.raises(LoadError, match=said):
+def test_find_source_raises_for_what_does_not_exist(spec, expected):
+    with pytest.raises(LoadError, match=expected):
         find_source(spec)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path):
+def test_find_source_refuses_a_file_that_is_not_text(tmp_path):
     path = tmp_path / "reward.py"
     path.write_bytes(b"x = '\xff'\n")
     with pytest.raises(LoadError, match="importing it raised SyntaxError"):
         find_source(f"{path}:reward")
 
 
-def test_the_encoding_that_a_file_declares_is_heeded(tmp_path):
+def test_find_source_respects_a_declared_encoding(tmp_path):
     path = tmp_path / "reward.py"
     path.write_bytes(b"# coding: latin-1\nx = '\xe9'\r\n")
     assert find_source(f"{path}:reward").reward.text == "# coding: latin-1\nx = 'é'\n"
 
 
-def test_a_text_with_a_lone_surrogate_is_no_python():
+def test_find_source_refuses_a_lone_surrogate():
     with pytest.raises(LoadError, match="SyntaxError"):
         find_source(RewardSource("x = '\ud800'", "x"))
 
 
-def test_what_may_be_read_has_to_be_there():
+def test_find_source_refuses_allow_read_of_a_missing_path():
     with pytest.raises(
         InvalidArgumentError, match="`allow_read` contains '/no/such', which doesn't exist"
     ):
         find_source("guerdon:NumericAnswer", allow_read=["/no/such"])
 
 
-def test_requirements_are_lines():
+def test_reward_source_refuses_requirements_of_one_string():
     with pytest.raises(
         InvalidArgumentError, match="`requirements` must be a list of lines, got 'numpy'"
     ):
@@ -112,7 +112,7 @@ def test_requirements_are_lines():
     assert RewardSource("", "x", ["numpy"]).requirements == ("numpy",)
 
 
-def test_a_hint_names_the_folder_where_the_module_lies(write):
+def test_hint_names_the_folder_of_a_missing_module(write):
     path = write(BOMB)
     write("", "beside.py")
     found = find_source(f"{path}:reward")

@@ -23,14 +23,14 @@ WHO = ("root", "user", "container", "old")
 
 
 @dataclass
-class Told:
-    """What came of a try: its ``result``, or the error, or the signal that ended it."""
+class Outcome:
+    """The outcome of a try: its ``result``, or the error, or the signal that ended it."""
 
     result: Any = None
     error: str = ""
     errno: str = ""
     signal: int = 0
-    said: str = ""
+    traceback: str = ""
     files: tuple[str, ...] = ()
 
     @property
@@ -62,15 +62,15 @@ class Supervisor:
         profile: Profile = "program",
         folder: bool = False,
         before: str = "",
-    ) -> Told:
+    ) -> Outcome:
         """Run code in a locked child: ``result`` in it comes back."""
         return self._ask(code=code, profile=profile, folder=folder, before=before)
 
     def here(self, code: str) -> Any:
         """Run code in the supervisor itself, which is not locked."""
-        told = self._ask(here=code)
-        assert not told.error, told
-        return told.result
+        outcome = self._ask(here=code)
+        assert not outcome.error, outcome
+        return outcome.result
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -79,12 +79,12 @@ class Supervisor:
         self.process.wait(10)
         self.process.stdout.close()
 
-    def _ask(self, **job: object) -> Told:
+    def _ask(self, **job: object) -> Outcome:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
-        return Told(**json.loads(self.process.stdout.readline()))
+        return Outcome(**json.loads(self.process.stdout.readline()))
 
 
 def _supervisors() -> tuple[str, ...]:
@@ -96,13 +96,13 @@ def _supervisors() -> tuple[str, ...]:
 @pytest.fixture(scope="session", params=WHO)
 def supervisor(request: pytest.FixtureRequest) -> Iterator[Supervisor]:
     if request.param not in _supervisors():
-        pytest.skip(f"{request.param} can't be had here")
+        pytest.skip(f"{request.param} isn't available here")
     supervisor = Supervisor(request.param)
     try:
-        # Nothing is attacked in earnest before the harmless attacks have been held.
+        # The attacks of the tests follow only if the harmless ones were refused.
         for profile in ("program", "template", "function_call"):
             broken = supervisor.here(
-                f"result = [c.name for c in canaries.release(plan, {profile!r}) if not c.held]"
+                f"result = [c.name for c in canaries.release(plan, {profile!r}) if not c.blocked]"
             )
             assert broken == []
         yield supervisor

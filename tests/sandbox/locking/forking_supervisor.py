@@ -49,7 +49,7 @@ if who == "user" and os.geteuid() == 0:
         syscalls.prctl(privileges.PR_SET_KEEPCAPS, 1)
         os.setresuid(*[other.uid] * 3)
         privileges._set_capabilities(READING)
-    syscalls.prctl(4, 1)  # PR_SET_DUMPABLE, which the change of user took away
+    syscalls.prctl(4, 1)  # PR_SET_DUMPABLE, which the change of user cleared
 read = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *paths, "/dev/null"]
 read += ["/lib", "/lib64", "/usr/lib", "/dev/urandom", "/etc/ld.so.cache", "/usr/share/zoneinfo"]
 libraries = sysconfig.get_config_var("LIBDIR")
@@ -73,7 +73,7 @@ def attempt(code, names):
     except OSError as error:
         return {"error": type(error).__name__, "errno": errno.errorcode.get(error.errno, "")}
     except BaseException as error:
-        return {"error": type(error).__name__, "said": traceback.format_exc()}
+        return {"error": type(error).__name__, "traceback": traceback.format_exc()}
     return {"result": names.get("result")}
 
 
@@ -111,7 +111,7 @@ def answer(job):
             try:
                 child(job, writing)
             except BaseException:
-                broken = {"error": "Broken", "said": traceback.format_exc()}
+                broken = {"error": "Broken", "traceback": traceback.format_exc()}
                 os.write(writing, json.dumps(broken).encode())
             finally:
                 os._exit(0)
@@ -121,16 +121,16 @@ def answer(job):
         text += part
     os.close(reading)
     _, status = os.waitpid(pid, 0)
-    told = json.loads(text) if text else {}
+    outcome = json.loads(text) if text else {}
     if os.WIFSIGNALED(status):
-        told["signal"] = os.WTERMSIG(status)
+        outcome["signal"] = os.WTERMSIG(status)
     if job["folder"]:
-        told["files"] = sorted(os.listdir(job["folder"]))
+        outcome["files"] = sorted(os.listdir(job["folder"]))
         shutil.rmtree(job["folder"])
-    return told
+    return outcome
 
 
 for line in sys.stdin:
     job = json.loads(line)
-    told = attempt(job["here"], {**globals()}) if "here" in job else answer(job)
-    print(json.dumps(told), flush=True)
+    outcome = attempt(job["here"], {**globals()}) if "here" in job else answer(job)
+    print(json.dumps(outcome), flush=True)

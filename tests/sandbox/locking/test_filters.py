@@ -70,7 +70,7 @@ assembled = cache(assemble)
 def answer(
     policy: Policy, architecture: Architecture, call: str | int, *arguments: int
 ) -> int | None:
-    """What a policy says of a call; None where the architecture has no such call."""
+    """The answer of a policy to a call; None where the architecture has no such call."""
     number = architecture.number(call) if isinstance(call, str) else call
     if number is None:
         return None
@@ -80,7 +80,9 @@ def answer(
 
 @on_each
 @in_each
-def test_every_number_gets_what_the_table_says(policy: Policy, architecture: Architecture) -> None:
+def test_assemble_answers_each_number_as_the_policy_does(
+    policy: Policy, architecture: Architecture
+) -> None:
     filter = assemble(policy, architecture)
     verdicts = {
         architecture.number(name): rule.verdict
@@ -99,21 +101,21 @@ def test_every_number_gets_what_the_table_says(policy: Policy, architecture: Arc
 
 @on_each
 @in_each
-def test_another_architecture_ends_the_process(policy: Policy, architecture: Architecture) -> None:
+def test_assemble_kills_on_another_architecture(policy: Policy, architecture: Architecture) -> None:
     filter = assemble(policy, architecture)
     others = {a.audit for a in ALL} | {0x4000_0003, 0x4000_0028} - {architecture.audit}
     for audit in others - {architecture.audit}:
         assert decide(filter, 0, audit=audit)[0] == KILL
 
 
-def test_calls_of_the_x32_kind_end_the_process() -> None:
+def test_assemble_kills_on_x32_calls() -> None:
     architecture = ARCHITECTURES["x86_64"]
     assert answer(POLICIES["template-7"], architecture, 0x4000_0000) == KILL
     assert answer(POLICIES["program-7"], architecture, 0x4000_0000 + 521) == KILL
 
 
 @on_each
-def test_a_common_call_takes_few_instructions(architecture: Architecture) -> None:
+def test_assemble_finds_a_common_call_in_few_instructions(architecture: Architecture) -> None:
     filter = assemble(program(7), architecture)
     for call in ("read", "write", "mmap", "futex", "close"):
         number = architecture.number(call)
@@ -122,22 +124,20 @@ def test_a_common_call_takes_few_instructions(architecture: Architecture) -> Non
 
 
 @on_each
-def test_the_filter_of_a_call_is_short(architecture: Architecture) -> None:
+def test_function_call_has_a_short_filter(architecture: Architecture) -> None:
     assert len(assemble(function_call(), architecture)) <= 60
 
 
 @on_each
 @in_each
-def test_what_has_no_place_in_a_sandbox_is_refused(
-    policy: Policy, architecture: Architecture
-) -> None:
+def test_policies_refuse_dangerous_calls(policy: Policy, architecture: Architecture) -> None:
     numbers = [n for pair in REFUSED.values() if (n := pair[architecture.column]) is not None]
     assert len(numbers) > 60
     answers = {number: answer(policy, architecture, number) for number in numbers}
     assert {number: each for number, each in answers.items() if each != REFUSE} == {}
 
 
-# Each with the arguments of a use, and what is said of it.
+# Each with the arguments of a use, and the expected answer.
 USES = {
     "clone-fork": ("clone", (0x0120_0011,), ALLOW),
     "clone-thread": ("clone", (0x003D_0F00,), ALLOW),
@@ -212,14 +212,14 @@ USES = {
 
 @on_each
 @pytest.mark.parametrize("use", USES)
-def test_a_use_is_answered_as_the_rules_say(use: str, architecture: Architecture) -> None:
+def test_policies_answer_each_use(use: str, architecture: Architecture) -> None:
     call, arguments, expected = USES[use]
     for name, policy in POLICIES.items():
         assert answer(policy, architecture, call, *arguments) == expected, name
 
 
 @on_each
-def test_signals_go_to_itself_alone_where_landlock_does_not_keep_them(
+def test_policies_allow_signals_to_itself_alone_under_an_old_landlock(
     architecture: Architecture,
 ) -> None:
     for policy in (POLICIES["template-3"], POLICIES["program-3"], CALL):
@@ -232,7 +232,7 @@ def test_signals_go_to_itself_alone_where_landlock_does_not_keep_them(
 
 
 @on_each
-def test_old_landlock_needs_the_filter_to_guard_what_is_emptied(
+def test_policies_refuse_truncation_under_an_old_landlock(
     architecture: Architecture,
 ) -> None:
     truncating = 0o1000
@@ -246,7 +246,7 @@ def test_old_landlock_needs_the_filter_to_guard_what_is_emptied(
 
 
 @on_each
-def test_only_a_template_may_begin_a_call(architecture: Architecture) -> None:
+def test_template_alone_allows_what_begins_a_call(architecture: Architecture) -> None:
     beginning = (
         ("recvmsg", 3),
         ("sendmsg", 3),
@@ -262,7 +262,7 @@ def test_only_a_template_may_begin_a_call(architecture: Architecture) -> None:
 
 
 @on_each
-def test_a_call_makes_threads_and_no_processes(architecture: Architecture) -> None:
+def test_function_call_allows_threads_and_no_processes(architecture: Architecture) -> None:
     policy = CALL
     assert answer(policy, architecture, "clone", 0x003D_0F00) == ALLOW
     for flags in (17, 0x0120_0011, 0x4111, 0):
@@ -273,12 +273,12 @@ def test_a_call_makes_threads_and_no_processes(architecture: Architecture) -> No
     assert answer(policy, architecture, "prlimit64", 0, 7, 0, 1) == ALLOW
 
 
-def test_every_name_of_the_table_is_used() -> None:
+def test_numbers_contain_only_names_of_policies() -> None:
     policies = [*POLICIES.values(), CALL]
     assert set(NUMBERS) == {n for p in policies for rule in p.rules for n in rule.names.split()}
 
 
-def test_far_jumps_reach() -> None:
+def test_assemble_supports_far_jumps() -> None:
     architecture = ARCHITECTURES["x86_64"]
     names = sorted(name for name, (number, _) in NUMBERS.items() if number is not None)[::2]
     wanted = {name: arg(0).among(*range(at, at + 60)) for at, name in enumerate(names)}
@@ -292,7 +292,7 @@ def test_far_jumps_reach() -> None:
         assert answer(policy, architecture, name, condition.values[0] + HIGH) == ALLOW
 
 
-def test_a_pointer_is_compared_in_all_its_bits() -> None:
+def test_is_long_compares_all_bits() -> None:
     architecture = ARCHITECTURES["x86_64"]
     policy = Policy("pointers", (allow("read", arg(1).is_long(0)),))
     assert answer(policy, architecture, "read", 0, 0) == ALLOW
@@ -300,7 +300,7 @@ def test_a_pointer_is_compared_in_all_its_bits() -> None:
     assert answer(policy, architecture, "read", 0, 1) == REFUSE
 
 
-def test_alternatives_each_allow() -> None:
+def test_allow_twice_allows_each_alternative() -> None:
     architecture = ARCHITECTURES["x86_64"]
     rules = (allow("read", arg(0).among(1), arg(1).among(2)), allow("read", arg(0).is_not(1, 3)))
     policy = Policy("ways", rules)
@@ -308,7 +308,7 @@ def test_alternatives_each_allow() -> None:
     assert {at: answer(policy, architecture, "read", *at) for at in expected} == expected
 
 
-def test_the_own_number_is_put_in_when_it_is_known() -> None:
+def test_for_process_inserts_the_process_id() -> None:
     architecture = ARCHITECTURES["x86_64"]
     policy = Policy("own", (allow("kill", arg(0).among(OWN_PID)),))
     filter = assemble(policy, architecture)

@@ -20,14 +20,14 @@ def test_file_rules_leave_out_what_does_not_exist(tmp_path: Path) -> None:
 
 
 @on_linux
-def test_a_kernel_without_landlock_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_rules_build_raises_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "abi_version", lambda: 0)
     with pytest.raises(SandboxError, match="Landlock refused"):
         FileRules([]).build()
 
 
 @on_linux
-def test_a_newer_kernel_is_held_to_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_abi_version_is_at_most_the_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
     import landlockpy
 
     monkeypatch.setattr(landlockpy, "abi_version", lambda: 99)
@@ -36,7 +36,9 @@ def test_a_newer_kernel_is_held_to_what_is_known(monkeypatch: pytest.MonkeyPatch
 
 @on_linux
 @pytest.mark.parametrize("abi", range(1, 12))
-def test_all_that_a_kernel_can_guard_is_guarded(monkeypatch: pytest.MonkeyPatch, abi: int) -> None:
+def test_file_rules_build_handles_all_rights_of_a_kernel(
+    monkeypatch: pytest.MonkeyPatch, abi: int
+) -> None:
     import landlockpy
 
     made: dict[str, int] = {}

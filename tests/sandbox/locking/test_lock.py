@@ -73,34 +73,34 @@ resource.prlimit(supervisor, resource.RLIMIT_CORE)
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("profile", ["program", "template", "function_call"])
-def test_an_attack_is_refused(supervisor: Any, profile: Any, attack: str) -> None:
-    told = supervisor.tries(ATTACKS[attack], profile=profile, folder=profile == "program")
-    assert (told.signal, list(told.files)) == (0, [])
-    assert told.refused or told.error == "SandboxError", told
+def test_strict_lock_refuses_an_attack(supervisor: Any, profile: Any, attack: str) -> None:
+    outcome = supervisor.tries(ATTACKS[attack], profile=profile, folder=profile == "program")
+    assert (outcome.signal, list(outcome.files)) == (0, [])
+    assert outcome.refused or outcome.error == "SandboxError", outcome
 
 
 @pytest.mark.parametrize("call", ["os.fork()", "os.forkpty()"])
-def test_a_function_call_starts_no_process(supervisor: Any, call: str) -> None:
+def test_lock_function_call_refuses_processes(supervisor: Any, call: str) -> None:
     assert supervisor.tries(call, profile="function_call").refused
 
 
-def test_a_function_call_signals_only_itself(supervisor: Any) -> None:
+def test_lock_function_call_refuses_signals_to_others(supervisor: Any) -> None:
     for other in ("parent", "0", "-1", "supervisor"):
         assert supervisor.tries(f"os.kill({other}, 0)", profile="function_call").refused
-    told = supervisor.tries("os.kill(os.getpid(), 15)", profile="function_call")
+    outcome = supervisor.tries("os.kill(os.getpid(), 15)", profile="function_call")
     # The first Landlock leaves signals to the filter, and the template's knows itself alone.
-    assert told.refused if supervisor.who == "old" else told.signal == 15
+    assert outcome.refused if supervisor.who == "old" else outcome.signal == 15
 
 
-def test_a_function_call_keeps_its_limits(supervisor: Any) -> None:
-    told = supervisor.tries(
+def test_lock_function_call_refuses_new_limits(supervisor: Any) -> None:
+    outcome = supervisor.tries(
         "import resource; resource.setrlimit(resource.RLIMIT_DATA, (1, 1))", profile="function_call"
     )
-    assert told.error == "ValueError"
+    assert outcome.error == "ValueError"
 
 
-def test_changing_modes_and_times_does_nothing(supervisor: Any) -> None:
-    told = supervisor.tries(
+def test_lock_program_ignores_changes_of_modes_and_times(supervisor: Any) -> None:
+    outcome = supervisor.tries(
         """
 path = os.path.dirname(os.__file__) + '/this.py'
 def seen():
@@ -112,7 +112,7 @@ os.utime(path)
 result = seen() == before
 """
     )
-    assert told.result is True, told
+    assert outcome.result is True, outcome
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,18 @@ ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code))
     ],
     ids=["x32", "int80"],
 )
-def test_calls_of_another_architecture_end_it(supervisor: Any, code: str) -> None:
+def test_lock_program_kills_on_calls_of_another_architecture(supervisor: Any, code: str) -> None:
     if supervisor.here("result = os.uname().machine") != "x86_64":
         pytest.skip("x86-64 has these")
     assert supervisor.tries(code).signal == 31
 
 
-def test_a_program_without_a_folder_writes_nowhere(supervisor: Any) -> None:
+def test_lock_program_without_a_folder_refuses_writing(supervisor: Any) -> None:
     for path in ("/tmp/x", "x", "/dev/shm/x"):
         assert supervisor.tries(f"open({path!r}, 'w')").refused
 
 
-def test_a_program_does_not_reach_another_ones_folder(supervisor: Any) -> None:
+def test_lock_program_refuses_the_folder_of_another(supervisor: Any) -> None:
     other = supervisor.here("result = tempfile.mkdtemp(); os.chmod(result, 0o777)")
     try:
         assert supervisor.tries(f"os.listdir({other!r})", folder=True).refused
@@ -151,14 +151,14 @@ def test_a_program_does_not_reach_another_ones_folder(supervisor: Any) -> None:
         supervisor.here(f"os.rmdir({other!r})")
 
 
-def test_what_is_locked_is_not_root(supervisor: Any) -> None:
-    told = supervisor.tries("result = [*os.getresuid(), *os.getresgid(), *os.getgroups()]")
-    assert 0 not in told.result
-    assert len(set(told.result)) == 1
+def test_lock_program_gives_up_root(supervisor: Any) -> None:
+    outcome = supervisor.tries("result = [*os.getresuid(), *os.getresgid(), *os.getgroups()]")
+    assert 0 not in outcome.result
+    assert len(set(outcome.result)) == 1
 
 
-def test_a_capability_is_left_only_to_read_what_is_shut(supervisor: Any) -> None:
-    held = supervisor.tries(
+def test_lock_program_keeps_a_capability_only_for_reading(supervisor: Any) -> None:
+    bits = supervisor.tries(
         """
 header, data = privileges._CapabilityHeader(0x20080522, 0), (ctypes.c_uint32 * 6)()
 ctypes.CDLL(None).capget(ctypes.byref(header), ctypes.byref(data))
@@ -168,11 +168,11 @@ result = data[0] | data[1] | data[2] | (data[3] | data[4] | data[5]) << 32
     shut, kept = supervisor.here(
         "result = bool(privileges.unreachable(plan.files.paths)), plan.keep"
     )
-    assert held == (1 << kept if shut else 0)
+    assert bits == (1 << kept if shut else 0)
 
 
-def test_it_dies_with_what_started_it(supervisor: Any) -> None:
-    told = supervisor.here(
+def test_lock_program_ends_with_its_parent(supervisor: Any) -> None:
+    outcome = supervisor.here(
         """
 reading, writing = os.pipe()
 middle = os.fork()
@@ -193,54 +193,54 @@ result = [ready.decode(), os.read(reading, 1).decode()]
 os.close(reading)
 """
     )
-    assert told == ["locked", ""]
+    assert outcome == ["locked", ""]
 
 
-def test_a_child_of_another_process_is_not_locked_by_the_plan(supervisor: Any) -> None:
-    told = supervisor.tries("result = 1", before="plan._parent = 1")
-    assert "has ended already" in told.said
+def test_lock_program_refuses_another_parent(supervisor: Any) -> None:
+    outcome = supervisor.tries("result = 1", before="plan._parent = 1")
+    assert "has ended already" in outcome.traceback
 
 
-def test_the_canaries_hold(supervisor: Any) -> None:
+def test_release_reports_that_attacks_are_refused(supervisor: Any) -> None:
     for profile in ("program", "template", "function_call"):
-        told = supervisor.here(
-            f"result = [(c.name, c.held, c.detail) for c in canaries.release(plan, {profile!r})]"
+        outcome = supervisor.here(
+            f"result = [(c.name, c.blocked, c.detail) for c in canaries.release(plan, {profile!r})]"
         )
-        assert len(told) >= 12
-        assert [canary for canary in told if not canary[1]] == []
+        assert len(outcome) >= 12
+        assert [canary for canary in outcome if not canary[1]] == []
 
 
-def test_canaries_tell_of_a_lock_that_does_not_hold(supervisor: Any) -> None:
-    told = supervisor.here(
+def test_release_reports_attacks_that_succeed(supervisor: Any) -> None:
+    outcome = supervisor.here(
         """
 import copy
 class Open:
     def lock_program(self, limits):
         # No filter: the attacks meet the kernel alone; the harmful ones are taken out.
         os.execv = os.kill = os.setsid = lambda *_: None
-result = {c.name: c.held for c in canaries.release(Open())}
+result = {c.name: c.blocked for c in canaries.release(Open())}
 """
     )
-    assert told["read /etc/passwd"] is False
-    assert told["make a TCP socket"] is False
-    assert told["change a file's mode"] is False
-    assert told["kill itself"] is False
+    assert outcome["read /etc/passwd"] is False
+    assert outcome["make a TCP socket"] is False
+    assert outcome["change a file's mode"] is False
+    assert outcome["kill itself"] is False
 
 
-def test_canaries_tell_of_a_lock_that_fails(supervisor: Any) -> None:
-    told = supervisor.here(
+def test_release_reports_a_lock_that_fails(supervisor: Any) -> None:
+    outcome = supervisor.here(
         """
 class Broken:
     def lock_program(self, limits):
         raise OSError("no")
-result = [(c.name, c.held, c.detail) for c in canaries.release(Broken())]
+result = [(c.name, c.blocked, c.detail) for c in canaries.release(Broken())]
 """
     )
-    assert told[0] == ["locking", False, "OSError: no"]
-    assert not any(held for _, held, _ in told)
+    assert outcome[0] == ["locking", False, "OSError: no"]
+    assert not any(refused for _, refused, _ in outcome)
 
 
-def test_nothing_is_missing_here(supervisor: Any) -> None:
+def test_requirements_are_met_where_strict_works(supervisor: Any) -> None:
     assert supervisor.here("result = lock.requirements()") == []
     facts = supervisor.here("result = plan.facts()")
     assert facts["Landlock"].startswith("interface ")
@@ -248,10 +248,10 @@ def test_nothing_is_missing_here(supervisor: Any) -> None:
     assert named.isdigit() if supervisor.is_root else named == "this user"
 
 
-def test_a_user_is_reserved_once(supervisor: Any) -> None:
+def test_reserved_user_is_reserved_once(supervisor: Any) -> None:
     if not supervisor.is_root:
         pytest.skip("it stays the user that it is")
-    told = supervisor.here(
+    outcome = supervisor.here(
         """
 candidates = privileges._candidates
 with contextlib.closing(privileges.ReservedUser()) as other:
@@ -266,12 +266,12 @@ with contextlib.closing(privileges.ReservedUser()) as again:
 privileges._candidates = candidates
 """
     )
-    assert told[:2] == [True, True]
-    assert "number is taken, or isn't one of this user namespace" in told[2]
+    assert outcome[:2] == [True, True]
+    assert "number is taken, or isn't one of this user namespace" in outcome[2]
 
 
-def test_no_users_number_is_taken_that_a_process_has(supervisor: Any) -> None:
-    told = supervisor.here(
+def test_reserved_user_skips_users_with_processes(supervisor: Any) -> None:
+    outcome = supervisor.here(
         """
 candidates = privileges._candidates
 privileges._candidates = lambda: iter([os.geteuid()])
@@ -282,11 +282,11 @@ except Exception as error:
 privileges._candidates = candidates
 """
     )
-    assert "is taken" in told
+    assert "is taken" in outcome
 
 
-def test_a_template_that_answers_itself_is_locked_as_a_call(supervisor: Any) -> None:
-    told = supervisor.tries(
+def test_lock_function_call_locks_a_template(supervisor: Any) -> None:
+    outcome = supervisor.tries(
         """
 plan.lock_function_call(limits)
 result = []
@@ -298,16 +298,16 @@ for attack in (os.fork, lambda: os.kill(parent, 0), lambda: syscalls.prctl(1, 9)
 """,
         profile="template",
     )
-    assert told.result == ["refused"] * 3
+    assert outcome.result == ["refused"] * 3
 
 
-def test_a_crash_is_a_signal_of_its_own(supervisor: Any) -> None:
+def test_strict_lock_leaves_a_crash_a_signal(supervisor: Any) -> None:
     assert supervisor.tries("ctypes.string_at(0)").signal == 11
     assert supervisor.tries("ctypes.string_at(0)", profile="function_call").signal == 11
 
 
-def test_the_template_may_limit_the_memory_of_a_call(supervisor: Any) -> None:
-    told = supervisor.tries(
+def test_lock_template_allows_memory_limits(supervisor: Any) -> None:
+    outcome = supervisor.tries(
         """
 import resource
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
@@ -315,11 +315,11 @@ result = resource.getrlimit(resource.RLIMIT_DATA)
 """,
         profile="template",
     )
-    assert told.result == [1 << 30, 1 << 30]
+    assert outcome.result == [1 << 30, 1 << 30]
 
 
-def test_locking_leaves_no_descriptor_open(supervisor: Any) -> None:
-    told = supervisor.tries(
+def test_lock_program_leaves_no_descriptor_open(supervisor: Any) -> None:
+    outcome = supervisor.tries(
         "result = sorted(opened() - before)",
         before="""
 def opened():
@@ -334,4 +334,4 @@ def opened():
 before = opened()
 """,
     )
-    assert told.result == []
+    assert outcome.result == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 # How a process might send itself SIGKILL, so that its death looked like the sandbox's fault. Each
-# sets `result` to what came of it; what it forks tells by its own status.
+# sets `result`; what it forks reports by its exit status.
 SUICIDES = {
     "kill": "os.kill(os.getpid(), 9)",
     "kill-high-bits": "make(number('kill'), os.getpid(), (1 << 32) | 9)",
@@ -64,14 +64,14 @@ resource.setrlimit(resource.RLIMIT_RTTIME, (0, 0))
 
 @pytest.mark.parametrize("way", SUICIDES)
 @pytest.mark.parametrize("profile", ["program", "function_call"])
-def test_no_way_to_die_of_sigkill(supervisor: Any, profile: Any, way: str) -> None:
-    told = supervisor.tries(SUICIDES[way], profile=profile)
-    assert (told.signal, told.result) == (0, None)
-    assert told.refused or told.error in ("ValueError", "PermissionError"), told
+def test_strict_lock_refuses_sigkill_to_itself(supervisor: Any, profile: Any, way: str) -> None:
+    outcome = supervisor.tries(SUICIDES[way], profile=profile)
+    assert (outcome.signal, outcome.result) == (0, None)
+    assert outcome.refused or outcome.error in ("ValueError", "PermissionError"), outcome
 
 
 @pytest.mark.parametrize("way", sorted(SUICIDES.keys() - {"death-of-parent"}))
-def test_no_way_to_die_of_sigkill_while_it_is_imported(supervisor: Any, way: str) -> None:
-    told = supervisor.tries(SUICIDES[way], profile="template")
-    assert told.signal == 0
-    assert told.refused or told.error in ("ValueError", "PermissionError"), told
+def test_lock_template_refuses_sigkill_to_itself(supervisor: Any, way: str) -> None:
+    outcome = supervisor.tries(SUICIDES[way], profile="template")
+    assert outcome.signal == 0
+    assert outcome.refused or outcome.error in ("ValueError", "PermissionError"), outcome

@@ -138,22 +138,22 @@ result = True
 
 
 @pytest.mark.parametrize("use", [*ORDINARY, *BOTH])
-def test_a_program_does_ordinary_things(supervisor: Any, use: str) -> None:
+def test_lock_program_allows_ordinary_use(supervisor: Any, use: str) -> None:
     if supervisor.who == "old" and use in ("signal-child", "abort"):
         pytest.skip("signals to its children are refused where Landlock doesn't keep them inside")
-    told = supervisor.tries({**ORDINARY, **BOTH}[use])
-    assert told.result is True, told
+    outcome = supervisor.tries({**ORDINARY, **BOTH}[use])
+    assert outcome.result is True, outcome
 
 
 @pytest.mark.parametrize("use", BOTH)
-def test_a_function_does_ordinary_things(supervisor: Any, use: str) -> None:
-    told = supervisor.tries(BOTH[use], profile="function_call")
-    assert told.result is True, told
+def test_lock_function_call_allows_ordinary_use(supervisor: Any, use: str) -> None:
+    outcome = supervisor.tries(BOTH[use], profile="function_call")
+    assert outcome.result is True, outcome
 
 
 @pytest.mark.parametrize("use", FILES)
-def test_a_program_writes_in_its_folder(supervisor: Any, use: str) -> None:
+def test_lock_program_allows_writing_in_its_folder(supervisor: Any, use: str) -> None:
     if supervisor.who == "old" and use == "move":
         pytest.skip("the first Landlock moves nothing between folders")
-    told = supervisor.tries(FILES[use], folder=True)
-    assert told.result is True, told
+    outcome = supervisor.tries(FILES[use], folder=True)
+    assert outcome.result is True, outcome

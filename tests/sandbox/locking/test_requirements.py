@@ -19,7 +19,9 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can la
 @pytest.mark.parametrize(
     ("platform", "name"), [("darwin", "macOS"), ("win32", "Windows"), ("freebsd14", "freebsd14")]
 )
-def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
+def test_requirements_name_another_system(
+    monkeypatch: pytest.MonkeyPatch, platform: str, name: str
+) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     assert requirements() == [
         f"this is {name}; strict needs Linux: run in a Linux container, or --sandbox process"
@@ -28,20 +30,20 @@ def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, platform: str,
 
 
 @on_linux
-def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_name_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "landlockpy", None)
     assert "landlockpy is not installed: pip install landlockpy==0.2.0" in requirements()
     assert facts()["Landlock"] == "landlockpy is not installed"
 
 
 @on_linux
-def test_a_kernel_without_landlock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_name_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "abi_version", lambda: 0)
     assert any("has no Landlock" in line and "lsm=" in line for line in requirements())
 
 
 @on_linux
-def test_a_container_that_forbids_asking_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_name_a_container_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise PermissionError(1, "Operation not permitted")
 
@@ -51,13 +53,13 @@ def test_a_container_that_forbids_asking_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 @on_linux
-def test_an_unknown_processor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_name_an_unknown_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "this_architecture", lambda: None)
     assert any("use a 64-bit Python on x86_64 or aarch64" in line for line in requirements())
 
 
 @on_linux
-def test_root_without_its_capabilities_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_name_missing_capabilities_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(privileges, "permitted_capabilities", lambda: 1 << Capability.CAP_KILL)
     named = [line for line in requirements() if line.startswith("root has no CAP_")]
@@ -69,7 +71,7 @@ def test_root_without_its_capabilities_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 @on_linux
-def test_a_namespace_with_one_user_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_name_a_namespace_with_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(privileges, "_mapped_users", lambda: [range(1)])
     assert any("no other user to become" in line for line in requirements())
@@ -83,7 +85,7 @@ def test_a_namespace_with_one_user_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     [(range(1 << 32), range(66_000, 100_000)), (range(1 << 16), range(60_578, 61_184))],
     ids=["machine", "container"],
 )
-def test_a_user_is_taken_that_is_nobodys(
+def test_reserved_user_is_an_unassigned_one(
     monkeypatch: pytest.MonkeyPatch, mapped: range, within: range
 ) -> None:
     monkeypatch.setattr(privileges, "_mapped_users", lambda: [mapped])
@@ -93,7 +95,7 @@ def test_a_user_is_taken_that_is_nobodys(
 
 
 @on_linux
-def test_what_others_cannot_reach_is_told(tmp_path: Path) -> None:
+def test_unreachable_lists_what_others_cannot_read(tmp_path: Path) -> None:
     shut = tmp_path / "shut"
     (shut / "inner").mkdir(parents=True)
     shut.chmod(0o700)
@@ -112,7 +114,7 @@ def test_what_others_cannot_reach_is_told(tmp_path: Path) -> None:
     ],
     ids=["machine", "container", "neither"],
 )
-def test_the_narrowest_capability_that_reads_is_kept(
+def test_reading_capability_is_the_narrowest(
     monkeypatch: pytest.MonkeyPatch, permitted: int, kept: int | None
 ) -> None:
     monkeypatch.setattr(privileges, "permitted_capabilities", lambda: permitted)
@@ -120,7 +122,7 @@ def test_the_narrowest_capability_that_reads_is_kept(
 
 
 @on_linux
-def test_files_that_nobody_else_could_read_are_named(
+def test_strict_lock_names_files_that_others_cannot_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tmp_path.chmod(0o700)
@@ -143,7 +145,7 @@ print(lock.requirements() != [] or sys.platform == "linux", "pydantic" in sys.mo
 
 
 @pytest.mark.parametrize("platform", [sys.platform, "darwin"])
-def test_it_needs_only_the_standard_library_and_landlockpy(platform: str) -> None:
+def test_locking_imports_only_the_standard_library_and_landlockpy(platform: str) -> None:
     import guerdon
 
     source = str(Path(guerdon.__file__).parents[1])
@@ -158,7 +160,7 @@ def test_it_needs_only_the_standard_library_and_landlockpy(platform: str) -> Non
 
 
 @on_linux
-def test_a_filter_that_the_kernel_refuses_is_no_success() -> None:
+def test_filter_load_raises_if_the_kernel_refuses() -> None:
     from guerdon.sandbox.locking.filters import Filter
     from guerdon.sandbox.locking.syscalls import this_architecture
 

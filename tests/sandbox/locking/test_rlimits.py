@@ -50,7 +50,7 @@ def test_limit_call_without_processor_time_keeps_that_limit() -> None:
     assert limits_of_a_process("", LIMITS | {"cpu": None})[0] == before
 
 
-def test_threads_are_counted_and_a_count_holds_for_a_while(
+def test_threads_of_user_caches_its_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]

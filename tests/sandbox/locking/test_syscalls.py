@@ -22,7 +22,7 @@ DEFINITION = re.compile(r"#define __NR(?:3264)?_(\w+)\s+(\d+)")
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_numbers_are_those_of_the_kernels_headers(name: str) -> None:
+def test_numbers_equal_those_of_the_kernels_headers(name: str) -> None:
     if not HEADERS[name].exists():
         pytest.skip("the kernel's headers aren't installed")
     defined = {call: int(at) for call, at in DEFINITION.findall(HEADERS[name].read_text())}
@@ -39,7 +39,7 @@ def test_numbers_are_those_of_the_kernels_headers(name: str) -> None:
             assert defined[call] == number, call
 
 
-def test_no_number_is_given_twice() -> None:
+def test_numbers_are_unique() -> None:
     for column in (0, 1):
         both = [*NUMBERS.values(), *REFUSED.values()]
         numbers = [pair[column] for pair in both if pair[column] is not None]
@@ -52,6 +52,6 @@ def test_architecture_number_raises_for_an_unknown_name() -> None:
         ARCHITECTURES["x86_64"].number("opne")
 
 
-def test_no_architecture_where_the_system_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_architecture_is_none_on_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert this_architecture() is None

@@ -35,7 +35,7 @@ def framed(text):
 
 
 @given(message=messages)
-def test_what_is_sent_arrives(message):
+def test_receive_returns_what_was_sent(message):
     with channel() as (one, other):
         send(one, message)
         assert receive(other) == (message, [])
@@ -43,15 +43,15 @@ def test_what_is_sent_arrives(message):
 
 @given(several=st.lists(st.tuples(messages, st.integers(0, 16)), max_size=4))
 @settings(max_examples=40)
-def test_messages_arrive_in_order_with_their_descriptors(several):
+def test_receive_returns_messages_in_order_with_descriptors(several):
     opened = [os.memfd_create(str(number)) for number in range(16)]
     try:
         with channel() as (one, other):
             for message, count in several:
                 send(one, message, opened[:count])
             for message, count in several:
-                told, fds = receive(other)
-                assert told == message
+                received, fds = receive(other)
+                assert received == message
                 assert [os.fstat(fd).st_ino for fd in fds] == [
                     os.fstat(fd).st_ino for fd in opened[:count]
                 ]
@@ -63,7 +63,7 @@ def test_messages_arrive_in_order_with_their_descriptors(several):
 
 
 @given(data=st.binary(max_size=200))
-def test_anything_else_is_no_message(data):
+def test_receive_raises_for_arbitrary_bytes(data):
     with channel() as (one, other):
         one.sendall(data)
         one.shutdown(socket.SHUT_WR)
@@ -76,7 +76,7 @@ def test_anything_else_is_no_message(data):
 
 @given(message=messages, data=st.data())
 @settings(max_examples=40)
-def test_a_message_that_is_cut_off_is_the_end(message, data):
+def test_receive_raises_eof_error_for_a_partial_message(message, data):
     whole = framed(json.dumps(message).encode())
     with channel() as (one, other):
         one.sendall(whole[: data.draw(st.integers(0, len(whole) - 1))])
@@ -90,7 +90,7 @@ def test_a_message_that_is_cut_off_is_the_end(message, data):
     [b"", b"[]", b"1", b"null", b'"x"', b"{", b"\xff", b"{}{}", b"[" * 100_000, b"1" * 5000],
     ids=["empty", "list", "number", "null", "text", "half", "bytes", "two", "deep", "long number"],
 )
-def test_a_frame_that_holds_no_object_is_broken(text):
+def test_receive_raises_for_a_frame_without_an_object(text):
     with channel() as (one, other):
         one.sendall(framed(text))
         with pytest.raises(ValueError, match=r"."):
@@ -98,14 +98,14 @@ def test_a_frame_that_holds_no_object_is_broken(text):
 
 
 @pytest.mark.parametrize("length", [LONGEST + 1, (1 << 32) - 1])
-def test_a_frame_that_is_too_long_is_broken_at_once(length):
+def test_receive_raises_at_once_for_a_long_frame(length):
     with channel() as (one, other):
         one.sendall(struct.pack("!I", length))
         with pytest.raises(ValueError, match=f"{length:,} bytes"):
             receive(other)
 
 
-def test_a_message_in_small_pieces_is_read_whole():
+def test_receive_joins_the_parts_of_a_message():
     with channel() as (one, other):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         message = {"text": "x" * 500_000}
@@ -131,11 +131,11 @@ def test_receive_closes_the_descriptors_of_a_broken_message(data, error):
             receive(other)
         poller = select.poll()
         poller.register(reading, select.POLLIN)
-        assert poller.poll(0) == [(reading, select.POLLHUP)]  # nobody can write any more
+        assert poller.poll(0) == [(reading, select.POLLHUP)]  # no end for writing is open
     os.close(reading)
 
 
-def test_nothing_can_be_sent_to_nobody():
+def test_send_raises_if_the_other_end_is_closed():
     with channel() as (one, other):
         other.close()
         with pytest.raises(OSError, match="Broken pipe"):

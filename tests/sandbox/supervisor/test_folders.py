@@ -1,4 +1,4 @@
-"""Folders of calls: counted as they are, and removed however awkward they are."""
+"""Folders of calls: measured, and removed even if they are unreadable or deep."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def lay_out(tree, folder):
 
 @given(tree=trees)
 @settings(max_examples=40)
-def test_a_tree_is_counted_and_removed(tree):
+def test_written_counts_and_remove_tree_removes_a_tree(tree):
     base = tempfile.mkdtemp()
     try:
         path = empty_folder(base, None)
@@ -58,24 +58,24 @@ def test_a_tree_is_counted_and_removed(tree):
         shutil.rmtree(base)
 
 
-def test_folders_are_each_ones_own(tmp_path):
+def test_empty_folder_makes_separate_folders(tmp_path):
     first, second = (empty_folder(str(tmp_path), None) for _ in range(2))
     assert first != second
     assert os.stat(first).st_mode & 0o777 == 0o700
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives away")
-def test_a_folder_is_given_to_its_user(tmp_path):
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root changes owners")
+def test_empty_folder_sets_the_owner(tmp_path):
     assert os.stat(empty_folder(str(tmp_path), 54_321)).st_uid == 54_321
 
 
-def test_counting_stops_at_the_most(tmp_path):
+def test_written_stops_at_the_maximum(tmp_path):
     for number in range(50):
         (tmp_path / str(number)).write_text("x")
     assert written(str(tmp_path), 10)[0] == 11
 
 
-def test_links_are_not_followed(tmp_path):
+def test_written_does_not_follow_links(tmp_path):
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()
@@ -91,12 +91,12 @@ def test_links_are_not_followed(tmp_path):
     assert not folder.exists()
 
 
-def test_a_folder_that_is_gone_holds_nothing(tmp_path):
+def test_written_counts_nothing_in_a_missing_folder(tmp_path):
     assert written(str(tmp_path / "nothing"), 5) == (0, 0)
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o111, 0o300, 0o444, 0o500])
-def test_shut_folders_are_counted_and_removed(tmp_path, mode):
+def test_remove_tree_removes_unreadable_folders(tmp_path, mode):
     folder = tmp_path / "folder"
     (folder / "shut" / "deeper").mkdir(parents=True)
     (folder / "shut" / "file").write_text("x")
@@ -107,7 +107,7 @@ def test_shut_folders_are_counted_and_removed(tmp_path, mode):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_deeper_than_a_path_may_be_is_removed(tmp_path):
+def test_remove_tree_removes_deep_folders(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     here = os.open(".", os.O_RDONLY)
@@ -124,7 +124,7 @@ def test_a_folder_deeper_than_a_path_may_be_is_removed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pipes_sockets_and_many_files_are_removed(tmp_path):
+def test_remove_tree_removes_pipes_and_sockets(tmp_path):
     import socket
 
     folder = tmp_path / "folder"
@@ -143,7 +143,7 @@ def test_pipes_sockets_and_many_files_are_removed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_base_is_emptied(tmp_path):
+def test_empty_removes_the_content(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder" / "deeper").mkdir(parents=True)
     (tmp_path / "link").symlink_to("folder")

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (programs, a line each)
-"""What the kernel tells of processes."""
+"""What the kernel reports of processes."""
 
 import os
 import signal
@@ -48,14 +48,14 @@ def family(until):
         process.stdout.close()
 
 
-def test_children_and_all_below_are_found(family):
+def test_members_finds_all_descendants(family):
     assert len(children(family.pid)) == 2
     assert len(set(members(family.pid))) == 4
     assert family.pid not in members(family.pid)
     assert family.pid in children(os.getpid())
 
 
-def test_children_of_any_thread_are_found(family):
+def test_children_finds_those_of_any_thread(family):
     import threading
 
     started = []
@@ -77,7 +77,7 @@ def test_children_of_any_thread_are_found(family):
         started[0].communicate(b"\n")
 
 
-def test_a_process_is_described(family):
+def test_stat_of_describes_a_process(family):
     stat = stat_of(family.pid)
     assert (stat.group, stat.session) == (family.pid, family.pid)
     assert stat.state in "SR"
@@ -85,11 +85,11 @@ def test_a_process_is_described(family):
     assert stat.cpu >= 0
 
 
-def test_memory_is_what_no_file_backs(family):
+def test_memory_of_counts_anonymous_memory(family):
     assert 20 << 20 <= memory_of(family.pid) < 60 << 20
 
 
-def test_a_name_may_hold_anything(until):
+def test_stat_of_accepts_any_name_of_a_process(until):
     code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b') R 1 (x\\n'); print(1, flush=True); input()"
     process = subprocess.Popen([sys.executable, "-S", "-c", code], stdout=-1, stdin=-1)
     try:
@@ -100,7 +100,7 @@ def test_a_name_may_hold_anything(until):
         process.communicate(b"\n")
 
 
-def test_nobody_is_nothing():
+def test_stat_of_a_missing_process_is_none():
     assert children(NOBODY) == []
     assert list(members(NOBODY)) == []
     assert stat_of(NOBODY) is None
@@ -108,7 +108,7 @@ def test_nobody_is_nothing():
     assert deleted_files([NOBODY], 0) == {}
 
 
-def test_one_that_has_ended_uses_nothing():
+def test_memory_of_an_ended_process_is_zero():
     process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert stat_of(process.pid).state == "Z"
@@ -118,7 +118,7 @@ def test_one_that_has_ended_uses_nothing():
     process.wait()
 
 
-def test_files_without_a_name_are_counted(tmp_path):
+def test_deleted_files_counts_files_without_a_name(tmp_path):
     device = tmp_path.stat().st_dev
     with open(tmp_path / "file", "wb", 0) as file, open(tmp_path / "kept", "wb", 0) as kept:
         kept.write(b"x" * 5000)

@@ -34,17 +34,17 @@ class Finding:
 
     Example:
         >>> from guerdon.sandbox import Finding
-        >>> Finding("read /etc/passwd", held=True, detail="Permission denied").held
+        >>> Finding("read /etc/passwd", blocked=True, detail="Permission denied").blocked
         True
 
     Attributes:
         name: What was tried.
-        held: Whether the sandbox refused it.
+        blocked: Whether the sandbox refused it.
         detail: The error that refused it, or what the attack achieved.
     """
 
     name: str
-    held: bool
+    blocked: bool
     detail: str
 
 
@@ -77,8 +77,8 @@ def release(lock: StrictLock, profile: Profile = "program") -> tuple[Finding, ..
 def _attack(lock: StrictLock, profile: Profile, foreign: int, writing: int) -> None:
     """Lock this process and try everything."""
 
-    def report(name: str, held: bool, detail: str) -> None:
-        os.write(writing, json.dumps([name, held, detail]).encode() + b"\n")
+    def report(name: str, blocked: bool, detail: str) -> None:
+        os.write(writing, json.dumps([name, blocked, detail]).encode() + b"\n")
 
     try:
         signal.alarm(PATIENCE_SECONDS)

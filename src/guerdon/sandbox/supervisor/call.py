@@ -174,7 +174,7 @@ class Calls:
         if config["level"] == "strict":
             self.lock = lock = StrictLock(config["read"])
             # No code of the user's runs before the lock has stopped the canaries.
-            findings = [[each.name, each.held, each.detail] for each in release(lock, profile)]
+            findings = [[each.name, each.blocked, each.detail] for each in release(lock, profile)]
             self.facts = {"lock": lock.facts(), "canaries": findings}
 
     def look_idle(self) -> None:

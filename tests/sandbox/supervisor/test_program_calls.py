@@ -9,16 +9,16 @@ from guerdon import open_sandbox
 from guerdon.errors import SandboxError
 
 
-def test_a_program_writes_any_bytes(said, shared):
-    assert said(shared, "import os; os.write(1, b'a\\xffb')") == "a\ufffdb"
+def test_run_captures_any_bytes(printed, shared):
+    assert printed(shared, "import os; os.write(1, b'a\\xffb')") == "a\ufffdb"
 
 
-def test_a_program_prints_any_text(said, shared):
-    assert said(shared, "print('é\\U0001f600\\ud800')") == "é\U0001f600\\ud800\n"
+def test_run_captures_any_text(printed, shared):
+    assert printed(shared, "print('é\\U0001f600\\ud800')") == "é\U0001f600\\ud800\n"
 
 
-def test_lines_are_read_as_text_of_any_kind(said, shared):
-    assert said(shared, "print(ascii(input()))", stdin=b"\xff\n") == "'\\udcff'\n"
+def test_run_reads_any_text_as_lines(printed, shared):
+    assert printed(shared, "print(ascii(input()))", stdin=b"\xff\n") == "'\\udcff'\n"
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_lines_are_read_as_text_of_any_kind(said, shared):
      ("from __future__ import annotations\ndef f(x: nothing): pass\nprint(1)", "1\n")],
     ids=["empty", "comment", "BOM", "CR", "declared coding", "many lines", "1 MB", "future"],
 )  # fmt: skip
-def test_a_source_of_any_shape_runs(said, shared, source, stdout):
-    assert said(shared, source) == stdout
+def test_run_accepts_any_source(printed, shared, source, stdout):
+    assert printed(shared, source) == stdout
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,16 @@ def test_a_source_of_any_shape_runs(said, shared, source, stdout):
      ("(" * 500, "SyntaxError"), ("import nowhere", "ModuleNotFoundError")],
     ids=["NUL", "surrogate", "syntax", "indentation", "outside", "deep", "import"],
 )  # fmt: skip
-def test_a_source_that_is_no_python_says_so(shared, source, error):
+def test_run_reports_a_syntax_error(shared, source, error):
     execution = shared.run(source)
     assert (execution.ending, execution.exit_code) == ("nonzero", 1)
     assert execution.stderr.splitlines()[-1].startswith(error)
 
 
-def test_a_future_of_ours_is_none_of_a_programs(said, shared):
-    assert said(shared, "def f(x: int): pass\nprint(f.__annotations__['x'])") == "<class 'int'>\n"
+def test_run_compiles_without_our_future_imports(printed, shared):
+    assert (
+        printed(shared, "def f(x: int): pass\nprint(f.__annotations__['x'])") == "<class 'int'>\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_a_future_of_ours_is_none_of_a_programs(said, shared):
      "import json; json.loads('x')"],
     ids=["line", "function", "ctrl-C", "assert", "cause", "group", "recursion", "library"],
 )  # fmt: skip
-def test_a_traceback_shows_the_program_and_nothing_of_ours(shared, program):
+def test_run_prints_a_traceback_of_the_program_alone(shared, program):
     execution = shared.run(program)
     assert execution.exit_code == 1
     assert 'File "<program>", line' in execution.stderr
@@ -75,11 +77,11 @@ def test_a_traceback_shows_the_program_and_nothing_of_ours(shared, program):
      "import sys\nsys.excepthook = None\n1/0"],
     ids=["raises", "leaves", "no errors", "no traceback", "no hook"],
 )  # fmt: skip
-def test_an_error_that_cannot_be_printed_is_one(shared, program):
+def test_run_reports_an_error_that_cannot_be_printed(shared, program):
     assert shared.run(program).exit_code == 1
 
 
-def test_functions_for_the_end_are_called(shared):
+def test_run_calls_atexit_functions(shared):
     execution = shared.run(
         "import atexit\natexit.register(print, 'bye')\natexit.register(lambda: 1 / 0)\nprint('hello')"
     )
@@ -87,38 +89,38 @@ def test_functions_for_the_end_are_called(shared):
     assert "ZeroDivisionError" in execution.stderr
 
 
-def test_threads_are_waited_for(said, shared):
+def test_run_waits_for_threads(printed, shared):
     program = (
         "import threading\nend = threading.Event()\n"
         "threading.Thread(target=lambda: (end.wait(), print('late'))).start()\n"
         "threading.Timer(0.01, end.set).start()\nprint('early')"
     )
-    assert said(shared, program) == "early\nlate\n"
+    assert printed(shared, program) == "early\nlate\n"
 
 
-def test_daemons_are_not_waited_for(said, shared):
+def test_run_does_not_wait_for_daemon_threads(printed, shared):
     program = (
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
     )
-    assert said(shared, program) == ""
+    assert printed(shared, program) == ""
 
 
-def test_what_was_printed_to_a_stream_that_was_replaced_is_kept(said, shared):
+def test_run_flushes_replaced_streams(printed, shared):
     program = (
         "import io, sys\nold = sys.stdout\nprint('a')\nprint('b', file=sys.__stdout__)\n"
         "sys.stdout = io.StringIO()\nprint('c')"
     )
-    assert sorted(said(shared, program).split()) == ["a", "b"]
+    assert sorted(printed(shared, program).split()) == ["a", "b"]
 
 
-def test_a_fork_prints_nothing_twice(said, shared):
+def test_run_flushes_only_once_after_a_fork(printed, shared):
     program = "import os\nprint('once', flush=True)\nif os.fork(): os.wait(); print('parent')\nelse: print('child')"
-    assert said(shared, program).split() == ["once", "child", "parent"]
+    assert printed(shared, program).split() == ["once", "child", "parent"]
 
 
-def test_a_child_of_a_program_leaves_by_itself(said, shared):
+def test_run_lets_a_child_exit_by_itself(printed, shared):
     program = "import os, sys\nif not os.fork(): sys.exit(3)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))"
-    assert said(shared, program) == "3\n"
+    assert printed(shared, program) == "3\n"
 
 
 @pytest.mark.parametrize(
@@ -140,11 +142,11 @@ def test_a_child_of_a_program_leaves_by_itself(said, shared):
     ids=["asyncio", "to_thread", "tempfile", "pickle", "dataclass", "getsource", "executor", "hints", "sqlite",
          "doctest", "zones", "hashlib"],
 )  # fmt: skip
-def test_the_standard_library_works(said, shared, program, stdout):
-    assert said(shared, program) == stdout
+def test_run_supports_the_standard_library(printed, shared, program, stdout):
+    assert printed(shared, program) == stdout
 
 
-def test_unittest_tells_by_its_exit_code(shared):
+def test_run_reports_the_exit_code_of_unittest(shared):
     program = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(1, {})\nunittest.main()"
     assert shared.run(program.format(1)).ending == "ok"
     failing = shared.run(program.format(2))
@@ -152,18 +154,18 @@ def test_unittest_tells_by_its_exit_code(shared):
     assert "AssertionError: 1 != 2" in failing.stderr
 
 
-def test_processes_by_fork_work(said, shared):
+def test_run_supports_multiprocessing_by_fork(printed, shared):
     program = (
         "import multiprocessing, os\ncontext = multiprocessing.get_context('fork')\n"
         "def work(end): end.send(os.getppid())\nif __name__ == '__main__':\n"
         "    here, there = context.Pipe()\n    process = context.Process(target=work, args=(there,))\n"
         "    process.start(); print(here.recv() == os.getpid()); process.join(); print(process.exitcode)"
     )
-    assert said(shared, program) == "True\n0\n"
+    assert printed(shared, program) == "True\n0\n"
 
 
-def test_what_a_call_changes_no_other_finds(said, shared):
-    said(
+def test_run_isolates_changes_between_calls(printed, shared):
+    printed(
         shared,
         "import json, os, sys, builtins, random, warnings\njson.dumps = None\nos.environ['X'] = '1'\n"
         "builtins.print = lambda *args: None\nsys.path.append('x')\nsys.modules['re'] = None\n"
@@ -173,15 +175,15 @@ def test_what_a_call_changes_no_other_finds(said, shared):
         "import json, os, re, sys\nprint(json.dumps(1), 'X' in os.environ, 'x' in sys.path, "
         "sys.getrecursionlimit())"
     )
-    assert said(shared, program) == "1 False False 1000\n"
+    assert printed(shared, program) == "1 False False 1000\n"
 
 
-def test_the_error_of_the_sandbox_has_the_execution(level):
+def test_sandbox_error_has_the_execution(level):
     sandbox = open_sandbox(level, workers=1)
     sandbox.close()
     with pytest.raises(SandboxError, match="closed"):
         sandbox.run("print(1)")
 
 
-def test_the_promise_is_a_line(shared):
+def test_sandbox_promise_is_one_line(shared):
     assert re.fullmatch(r".{20,200}", shared.promise)

@@ -51,7 +51,7 @@ def call_of(sandbox, until):
     return until(lambda: next(iter(children(sandbox.supervisor)), None))
 
 
-def test_a_call_that_is_killed_is_the_sandboxs_failure(sandbox, until):
+def test_run_raises_sandbox_error_for_a_killed_call(sandbox, until):
     running = Running(sandbox)
     os.kill(call_of(sandbox, until), signal.SIGKILL)
     error = running.ended()
@@ -61,7 +61,7 @@ def test_a_call_that_is_killed_is_the_sandboxs_failure(sandbox, until):
     assert sandbox.run("print(1)").stdout == "1\n"
 
 
-def test_a_child_of_a_call_that_is_killed_is_the_calls_matter(sandbox, until):
+def test_run_leaves_a_killed_child_to_the_program(sandbox, until):
     program = (
         "import os\nif not os.fork():\n    import threading; threading.Event().wait()\n"
         "print(os.waitstatus_to_exitcode(os.wait()[1]))"
@@ -72,7 +72,7 @@ def test_a_child_of_a_call_that_is_killed_is_the_calls_matter(sandbox, until):
     assert running.ended().stdout == "-9\n"
 
 
-def test_a_supervisor_that_is_killed_takes_all_with_it(sandbox, until, alive):
+def test_run_ends_all_processes_of_a_killed_supervisor(sandbox, until, alive):
     running = Running(sandbox)
     call = call_of(sandbox, until)
     os.kill(sandbox.supervisor, signal.SIGKILL)
@@ -83,7 +83,7 @@ def test_a_supervisor_that_is_killed_takes_all_with_it(sandbox, until, alive):
     assert sandbox.run("print(1)").stdout == "1\n"
 
 
-def test_a_supervisor_that_is_killed_between_calls_is_replaced(sandbox, until, alive):
+def test_run_replaces_a_supervisor_killed_between_calls(sandbox, until, alive):
     os.kill(sandbox.supervisor, signal.SIGKILL)
     until(lambda: not alive(sandbox.supervisor))
     outcomes = []
@@ -95,7 +95,7 @@ def test_a_supervisor_that_is_killed_between_calls_is_replaced(sandbox, until, a
     assert outcomes[-1] == "1\n"
 
 
-def test_a_supervisor_that_is_stopped_is_given_up(sandbox, until, alive, monkeypatch):
+def test_run_gives_up_a_stopped_supervisor(sandbox, until, alive, monkeypatch):
     monkeypatch.setattr(workers, "GRACE", 0.2)
     running = Running(sandbox, seconds=0.2)
     call = call_of(sandbox, until)
@@ -108,13 +108,13 @@ def test_a_supervisor_that_is_stopped_is_given_up(sandbox, until, alive, monkeyp
     assert sandbox.run("print(1)").stdout == "1\n"
 
 
-def test_a_stopped_call_ends_at_its_time(sandbox, until):
+def test_run_ends_a_stopped_call_at_its_time(sandbox, until):
     running = Running(sandbox, seconds=0.3)
     os.kill(call_of(sandbox, until), signal.SIGSTOP)
     assert running.ended().ending == "timeout"
 
 
-def test_nobody_else_notices_a_killed_call(level, until):
+def test_run_isolates_calls_from_a_killed_one(level, until):
     before = set(children(os.getpid()))
     with open_sandbox(level, workers=2) as sandbox:
         [first] = set(children(os.getpid())) - before
@@ -142,7 +142,7 @@ def all_of(host, until, count=3):
     return until(lambda: found if len(found := set(members(host.pid))) >= count else None)
 
 
-def test_all_ends_with_a_host_that_is_killed(level, host, until, alive, temporary):
+def test_worker_ends_with_a_killed_host(level, host, until, alive, temporary):
     process = host(
         HOST + "sandbox.run(program, limits=Limits(seconds=60))", level, temporary=temporary
     )
@@ -152,7 +152,7 @@ def test_all_ends_with_a_host_that_is_killed(level, host, until, alive, temporar
     until(lambda: not list(temporary.iterdir()))
 
 
-def test_ctrl_c_ends_a_run_and_all_of_it(level, host, until, alive, temporary):
+def test_run_ends_on_ctrl_c(level, host, until, alive, temporary):
     text = (
         HOST
         + """
@@ -177,7 +177,7 @@ sandbox.close()
 
 @pytest.mark.parametrize("how", ["", "del sandbox\nimport gc; gc.collect()", "import os; os._exit(0)"],
                          ids=["exit", "collected", "_exit"])  # fmt: skip
-def test_a_sandbox_that_is_never_closed_leaves_nothing(level, host, until, alive, temporary, how):
+def test_open_sandbox_without_close_leaves_nothing(level, host, until, alive, temporary, how):
     process = host(HOST + "input()\n" + how, level, temporary=temporary)
     found = all_of(process, until, 1)
     _, errors = process.communicate("\n", timeout=20)
@@ -187,7 +187,7 @@ def test_a_sandbox_that_is_never_closed_leaves_nothing(level, host, until, alive
     until(lambda: not list(temporary.iterdir()))
 
 
-def test_a_forked_host_is_told_so_and_the_first_goes_on(level, host):
+def test_run_raises_in_a_forked_host(level, host):
     text = (
         HOST
         + """
@@ -209,12 +209,12 @@ sandbox.close()
     process = host(text, level)
     out, errors = process.communicate(timeout=20)
     assert errors == ""
-    _, told, answer = out.splitlines()
-    assert "forked" in told
+    _, error, answer = out.splitlines()
+    assert "forked" in error
     assert answer == "42"
 
 
-def test_a_process_that_is_spawned_opens_its_own(level, host, tmp_path):
+def test_open_sandbox_works_in_a_spawned_process(level, host, tmp_path):
     main = tmp_path / "main.py"
     main.write_text(
         "import multiprocessing, sys\nfrom guerdon import open_sandbox\n"

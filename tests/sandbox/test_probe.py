@@ -1,4 +1,4 @@
-"""Whether a level works here, as a probe tells it."""
+"""`probe`: whether a level works here."""
 
 import sys
 
@@ -9,16 +9,16 @@ from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailabl
 from guerdon.sandbox import probe, worker
 
 
-def test_a_level_that_works_is_told_to(level):
+def test_probe_reports_a_level_that_works(level):
     found = probe(level)
     assert found.works
     assert found.level == level
     assert found.missing == ()
-    assert all(each.held for each in found.findings)
+    assert all(each.blocked for each in found.findings)
     assert bool(found.findings) == (level == "strict")
 
 
-def test_strict_is_attacked_by_name(level):
+def test_probe_lists_the_attacks_on_strict(level):
     if level != "strict":
         pytest.skip("process has nothing to attack")
     names = {each.name for each in probe("strict").findings}
@@ -27,13 +27,13 @@ def test_strict_is_attacked_by_name(level):
 
 
 @pytest.mark.parametrize("name", ["none", "auto", "docker", ""])
-def test_a_probe_is_for_the_levels_of_this_machine(name):
+def test_probe_refuses_other_levels(name):
     with pytest.raises(InvalidArgumentError, match="`level` must be 'strict' or 'process'"):
         probe(name)
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_another_system_is_told_what_is_missing(monkeypatch, platform):
+def test_probe_reports_what_another_system_lacks(monkeypatch, platform):
     monkeypatch.setattr(sys, "platform", platform)
     found = probe("strict")
     assert not found.works
@@ -41,16 +41,16 @@ def test_another_system_is_told_what_is_missing(monkeypatch, platform):
     assert found.findings == ()
 
 
-def test_an_attack_that_gets_through_shuts_the_level(monkeypatch, level):
+def test_open_sandbox_raises_if_an_attack_succeeds(monkeypatch, level):
     if level != "strict":
         pytest.skip("process has nothing to attack")
     allowed = ["/etc/passwd"]
     with pytest.raises(SandboxUnavailableError, match="/etc/passwd") as caught:
         open_sandbox("strict", workers=1, allow_read=allowed)
-    assert [each.name for each in caught.value.findings if not each.held] == ["read /etc/passwd"]
+    assert [each.name for each in caught.value.findings if not each.blocked] == ["read /etc/passwd"]
 
 
-def test_a_worker_that_cannot_be_started_is_told(monkeypatch, level, below):
+def test_probe_reports_a_worker_that_cannot_be_started(monkeypatch, level, below):
     before = below()
     monkeypatch.setattr(worker, "_STUB", "raise SystemExit(1)")
     with pytest.raises(SandboxError):

@@ -16,7 +16,7 @@ def pair(sandbox, program, checker, **limits):
     return sandbox.run_pair(*given, limits=Limits(**limits))
 
 
-def test_they_talk_both_ways(shared):
+def test_run_pair_connects_both_ways(shared):
     program, checker = pair(
         shared, "say(hear() * 2); print('a')", "say(b'xy'); print(hear()); print('b')"
     )
@@ -25,7 +25,7 @@ def test_they_talk_both_ways(shared):
     assert program.stdout in ("a\n", "")  # the checker may have ended it by then
 
 
-def test_each_has_four_descriptors(shared):
+def test_run_pair_gives_each_four_descriptors(shared):
     find = (
         "def closed(n):\n    try: os.fstat(n)\n    except OSError: return True\n    return False\n"
     )
@@ -34,7 +34,7 @@ def test_each_has_four_descriptors(shared):
     assert program.stdout == checker.stdout == "[0, 1, 2, 3]\n"
 
 
-def test_each_has_its_own_input_files_and_folder(shared):
+def test_run_pair_separates_input_files_and_folders(shared):
     source = (
         STREAM
         + "import sys; print(sys.stdin.read(), open('f').read(), os.listdir('.'), flush=True)\n"
@@ -46,13 +46,13 @@ def test_each_has_its_own_input_files_and_folder(shared):
     assert (program.stdout, checker.stdout) == ("1 one ['f']\n", "2 two ['f']\n")
 
 
-def test_the_end_of_one_is_heard_by_the_other(shared):
+def test_run_pair_signals_the_end_of_one_to_the_other(shared):
     program, checker = pair(shared, "raise SystemExit(3)", "print(hear(), hear())")
     assert (program.ending, program.exit_code) == ("nonzero", 3)
     assert checker.stdout == "b'' b''\n"
 
 
-def test_it_is_over_when_the_checker_has_ended(shared):
+def test_run_pair_ends_with_the_checker(shared):
     program, checker = pair(shared, "while True: pass", "print('done')", seconds=60)
     assert checker.ending == "ok"
     assert program.ending == "ok"
@@ -60,7 +60,7 @@ def test_it_is_over_when_the_checker_has_ended(shared):
     assert program.exit_code is None
 
 
-def test_a_program_that_ends_first_ends_as_it_did(shared):
+def test_run_pair_keeps_the_ending_of_a_program_that_ends_first(shared):
     program, checker = pair(
         shared, "import ctypes; ctypes.string_at(0)", "hear(); import time; time.sleep(0.05)"
     )
@@ -68,13 +68,13 @@ def test_a_program_that_ends_first_ends_as_it_did(shared):
     assert checker.ending == "ok"
 
 
-def test_the_time_is_for_both(shared):
+def test_run_pair_limits_the_time_of_both(shared):
     program, checker = pair(shared, "hear()", "hear()", seconds=0.2)
     assert (program.ending, checker.ending) == ("timeout", "timeout")
     assert checker.seconds < 10
 
 
-def test_a_program_that_runs_out_of_memory_leaves_the_checker(shared):
+def test_run_pair_keeps_the_checker_of_a_program_without_memory(shared):
     program, checker = pair(
         shared,
         "x = []\nwhile True: x.append(bytearray(1 << 20))",
@@ -85,7 +85,7 @@ def test_a_program_that_runs_out_of_memory_leaves_the_checker(shared):
     assert (checker.ending, checker.stdout) == ("ok", "b''\n")
 
 
-def test_a_program_that_prints_too_much_leaves_the_checker(shared):
+def test_run_pair_keeps_the_checker_of_a_program_that_prints_too_much(shared):
     program, checker = pair(
         shared, "while True: print('x' * 100)", "print(hear())", output_bytes=1000
     )
@@ -94,13 +94,13 @@ def test_a_program_that_prints_too_much_leaves_the_checker(shared):
     assert (checker.ending, checker.stdout) == ("ok", "b''\n")
 
 
-def test_a_checker_that_prints_too_much_ends_both(shared):
+def test_run_pair_ends_with_a_checker_that_prints_too_much(shared):
     program, checker = pair(shared, "hear()", "while True: print('x' * 100)", output_bytes=1000)
     assert checker.ending == "output_limit"
     assert program.ending == "ok"
 
 
-def test_a_program_that_floods_the_stream_holds_nobody_up(shared):
+def test_run_pair_survives_a_flooded_stream(shared):
     program, checker = pair(
         shared, "while True: say(b'x' * 65536)", "print(len(os.read(3, 10)))", seconds=20
     )
@@ -108,14 +108,14 @@ def test_a_program_that_floods_the_stream_holds_nobody_up(shared):
     assert program.ending in ("ok", "nonzero")
 
 
-def test_a_flood_that_nobody_reads_ends_in_time(shared):
+def test_run_pair_ends_an_unread_flood_in_time(shared):
     endings = pair(
         shared, "while True: say(b'x' * 65536)", "import time; time.sleep(60)", seconds=0.3
     )
     assert [each.ending for each in endings] == ["timeout", "timeout"]
 
 
-def test_an_endless_stream_is_no_memory_of_ours(shared):
+def test_run_pair_does_not_buffer_the_stream(shared):
     program, checker = pair(
         shared, "for _ in range(300): say(b'x' * 65536)",
         "count = 0\nwhile part := os.read(3, 65536): count += len(part)\nprint(count)",
@@ -124,7 +124,7 @@ def test_an_endless_stream_is_no_memory_of_ours(shared):
     assert program.ending == "ok"
 
 
-def test_the_stream_is_a_socket_with_streams_of_files(shared):
+def test_run_pair_stream_is_a_socket(shared):
     _, checker = shared.run_pair(
         Program("import os\nwith os.fdopen(3, 'w') as out: print('line', file=out)"),
         Program("import os\nwith os.fdopen(3) as lines: print(list(lines))"),
@@ -132,7 +132,7 @@ def test_the_stream_is_a_socket_with_streams_of_files(shared):
     assert checker.stdout == "['line\\n']\n"
 
 
-def test_they_do_not_see_each_others_processes(shared):
+def test_run_pair_hides_processes_from_each_other(shared):
     if shared.name != "strict":
         pytest.skip("process promises nothing of it")
     program, checker = pair(
@@ -145,7 +145,7 @@ def test_they_do_not_see_each_others_processes(shared):
 
 
 @pytest.mark.anyio
-async def test_the_same_async(shared, anyio_backend):
+async def test_run_pair_async_returns_the_same(shared, anyio_backend):
     _, checker = await shared.run_pair_async(
         Program(STREAM + "say(b'x')"), Program(STREAM + "print(hear())")
     )
