@@ -21,7 +21,7 @@ def f(node):
             "assert top is c and c.next is b and b.next is a and a.next is None",
             "assert isinstance(f(ListNode(1)), ListNode) and f(None) is None",
             "ring = ListNode(1); ring.next = ring\nassert type(f(ring)) is ListNode",
-            "top = None\nfor n in range(20_000): top = ListNode(n, top)\nassert f(top).val == 0",
+            "top = None\nfor n in range(5_000): top = ListNode(n, top)\nassert f(top).val == 0",
         ],
     ),
     "tree": (
