@@ -34,6 +34,8 @@ __all__ = ["CheckLine", "EnvironmentReport", "check_environment"]
 # An id that environments may show: always the same, so that it adds no difference.
 EPISODE = "check"
 
+Status = Literal["ok", "problem", "note"]
+
 # What is visible after a reset or a step: the observation and the state.
 Seen = dict[str, Any]
 
@@ -54,7 +56,7 @@ class CheckLine:
     """
 
     name: str
-    status: Literal["ok", "problem", "note"]
+    status: Status
     detail: str = ""
 
 
@@ -155,23 +157,20 @@ def check_environment(
 
 
 class _Found(Exception):
-    """What a check has found to be wrong, in words."""
+    """What a check has found; a note if that may be intended, or couldn't be checked."""
 
-
-class _Note(Exception):
-    """What a check couldn't examine, or what may be intended."""
+    def __init__(self, detail: str, status: Status = "problem") -> None:
+        super().__init__(detail)
+        self.status = status
 
 
 def _line(name: str, check: Callable[[], str | None]) -> CheckLine:
     try:
-        detail = check()
-    except _Note as note:
-        return CheckLine(name, "note", str(note))
+        return CheckLine(name, "ok", check() or "")
     except _Found as found:
-        return CheckLine(name, "problem", str(found))
+        return CheckLine(name, found.status, str(found))
     except Exception as error:
         return CheckLine(name, "problem", _text(error))
-    return CheckLine(name, "ok", detail or "")
 
 
 class _Player:
@@ -187,13 +186,14 @@ class _Player:
         self._env = env
         self._seed = seed
         self._timeout_s = timeout_s
-        self._threads = self._wait(self._start())
+        self._threads = self.wait(self._start())
         self._runners: list[EnvRunner] = []
 
     async def _start(self) -> EnvThreads:
         return EnvThreads(1, name="guerdon-check")
 
-    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the background loop, unless it blocks that for too long."""
         future = asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), background_loop())
         try:
             return future.result(2 * self._timeout_s + 1)
@@ -211,28 +211,23 @@ class _Player:
         """Make an environment."""
         runner = EnvRunner(self._env, self._threads, timeout_s=self._timeout_s)
         self._runners.append(runner)
-        self._wait(runner.open())
+        self.wait(runner.open())
         return runner
 
     def reset(self, runner: EnvRunner) -> Observation:
         """Begin an episode."""
-        observation: Observation = self._wait(runner.reset(self._seed, EPISODE))
-        return observation
-
-    def step(self, runner: EnvRunner, action: Action) -> Observation:
-        """Take a step."""
-        observation: Observation = self._wait(runner.step(action))
+        observation: Observation = self.wait(runner.reset(self._seed, EPISODE))
         return observation
 
     def call(self, runner: EnvRunner, function: Callable[[], Any]) -> Any:
         """Call an author's function with the same time limit."""
-        return self._wait(runner.call(lambda adapter: function(), "it"))
+        return self.wait(runner.call(lambda adapter: function(), "it"))
 
     def seen(self, runner: EnvRunner, observation: Observation) -> Seen:
         """Return what is visible: the observation, and the state without the episode's id."""
         return {
             "observation": observation.model_dump(),
-            "state": self._wait(runner.state()).model_dump(exclude={"episode_id"}),
+            "state": self.wait(runner.state()).model_dump(exclude={"episode_id"}),
         }
 
     def episode(self, runner: EnvRunner, actions: Sequence[Action]) -> list[Seen]:
@@ -245,7 +240,7 @@ class _Player:
         for action in actions:
             for runner, trace in zip(runners, traces, strict=True):
                 if not trace[-1]["observation"]["done"]:
-                    trace.append(self.seen(runner, self.step(runner, action)))
+                    trace.append(self.seen(runner, self.wait(runner.step(action))))
         return traces
 
     def close(self) -> list[Exception]:
@@ -253,7 +248,7 @@ class _Player:
         raised = []
         for runner in self._runners:
             try:
-                error = self._wait(runner.close(self._timeout_s, log=False))
+                error = self.wait(runner.close(self._timeout_s, log=False))
             except EnvTimeoutError as timeout:
                 error = timeout
             if error is not None:
@@ -329,7 +324,7 @@ class _Checks:
             if observation.done or len(taken) == self._steps:
                 break
             try:
-                observation = player.step(runner, action)
+                observation = player.wait(runner.step(action))
             except InvalidArgumentError as error:
                 refused = error
                 continue
@@ -379,7 +374,7 @@ class _Checks:
                     "rubric, or its score_range"
                 )
         if ranges[""] is None:
-            raise _Note("the rubric declares none; set score_range")
+            raise _Found("the rubric declares none; set score_range", "note")
 
     def survives_json(self) -> None:
         if self._unsendable is not None:
@@ -420,16 +415,18 @@ class _Checks:
         player, runner = self._player, self._first
         if not self._trace[-1]["observation"]["done"]:
             count = len(self._actions)
-            raise _Note(
-                f"not checked: no episode ended in {count} steps; try more, or other actions"
+            raise _Found(
+                f"not checked: no episode ended in {count} steps; try more, or other actions",
+                "note",
             )
         player.episode(runner, self._actions)
         try:
-            player.step(runner, self._actions[0])
+            player.wait(runner.step(self._actions[0]))
         except EpisodeError:
             return None
         except Exception as error:
-            raise _Note(f"it raises {type(error).__name__}; raise EpisodeError instead") from error
+            found = f"it raises {type(error).__name__}; raise EpisodeError instead"
+            raise _Found(found, "note") from error
         documented = self._environment.after_done
         if not documented:
             raise _Found("it is taken; raise EpisodeError, or document in after_done what it does")

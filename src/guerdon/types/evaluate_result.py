@@ -17,6 +17,8 @@ from guerdon.types.numbers import FiniteFloat, Index, Metrics
 
 __all__ = ["EvaluateResult", "StepOutput"]
 
+RESULT_CONFIG = ConfigDict(extra="forbid", validate_assignment=True, ser_json_inf_nan="constants")
+
 
 class StepOutput(BaseModel):
     """The result of a reward function for one step of a rollout.
@@ -34,9 +36,7 @@ class StepOutput(BaseModel):
         reason: The reason for the reward.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
-    )
+    model_config = RESULT_CONFIG
 
     step_index: Index | StrictStr
     base_reward: FiniteFloat
@@ -67,9 +67,7 @@ class EvaluateResult(BaseModel):
         log: The output of the function in a sandbox, if it printed anything.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
-    )
+    model_config = RESULT_CONFIG
 
     score: FiniteFloat | None = None
     is_score_valid: bool = True
