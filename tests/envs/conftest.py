@@ -35,6 +35,6 @@ def blocking():
 
 @pytest.fixture(scope="session")
 def world_server():
-    """A process that serves `Served`, for all tests that leave it as it is."""
+    """A process that serves `Served`, for all tests that don't change it."""
     with Server() as server:
         yield server

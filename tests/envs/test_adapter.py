@@ -25,8 +25,8 @@ def step(adapter, *arguments):
     return asyncio.run(awaited(result)) if adapter.step_is_async else result
 
 
-def told(adapter):
-    """What reaches an environment that is told more than it may take."""
+def received(adapter):
+    """Return the arguments that reach an environment, of more than it accepts."""
     return (
         reset(adapter, 3, "e", {"task": 1, "level": 2}).metadata,
         step(adapter, Move(), 7.0, {"hint": 1, "level": 2}).metadata,
@@ -85,7 +85,7 @@ class TakesSome(Echoes):
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])
 def test_env_adapter_an_environment_that_takes_any_argument_gets_all(kind):
-    assert told(EnvAdapter(kind())) == (
+    assert received(EnvAdapter(kind())) == (
         {"seed": 3, "episode_id": "e", "task": 1, "level": 2},
         {"timeout_s": 7.0, "hint": 1, "level": 2},
     )
@@ -93,11 +93,11 @@ def test_env_adapter_an_environment_that_takes_any_argument_gets_all(kind):
 
 @pytest.mark.parametrize("kind", [TakesNothing, TakesNothingAsync])
 def test_env_adapter_an_environment_that_takes_nothing_gets_nothing(kind):
-    assert told(EnvAdapter(kind())) == ({}, {})
+    assert received(EnvAdapter(kind())) == ({}, {})
 
 
 def test_env_adapter_an_environment_that_takes_some_gets_those():
-    assert told(EnvAdapter(TakesSome())) == ({"seed": 3, "task": 1}, {"hint": 1})
+    assert received(EnvAdapter(TakesSome())) == ({"seed": 3, "task": 1}, {"hint": 1})
 
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])
@@ -157,8 +157,8 @@ def test_env_adapter_what_is_no_observation_is_refused_by_the_methods_name(thing
 
     kind = type("Wrong", (World,), {method: gives_async if method.endswith("_async") else gives})
     adapter = EnvAdapter(kind())
-    said = rf"Wrong\.{method} must return an Observation, got .*\({type(thing).__name__}\)"
-    with pytest.raises(InvalidObservationError, match=said):
+    problem = rf"Wrong\.{method} must return an Observation, got .*\({type(thing).__name__}\)"
+    with pytest.raises(InvalidObservationError, match=problem):
         ask(adapter, method)
 
 

@@ -69,14 +69,14 @@ def statuses(report):
 
 
 def only(report, name):
-    """What is said of the one problem there is."""
+    """Return the detail of the only problem."""
     assert [line.name for line in report.problems] == [name], report.lines
     assert not report.ok
     return report.problems[0].detail
 
 
-def held_within(check, name):
-    """What is said of one problem, beside which there may be others that follow from it."""
+def detail_of(check, name):
+    """Return the detail of a problem, from which others may follow."""
     return next(line.detail for line in check.problems if line.name == name)
 
 
@@ -131,7 +131,7 @@ class Seeded(Three):
 
 
 class ShowsItsId(Three):
-    """Tells the id that it was given, and makes one up only where there is none."""
+    """Shows the id that it was given, or a new one if there is none."""
 
     made_up = count()
 
@@ -190,8 +190,8 @@ class Bare(World):
         return self.score(action, Board(done=True))
 
 
-class Tells(Three):
-    """Shows nothing, None, nested and unusual values that JSON holds all the same."""
+class ShowsMuch(Three):
+    """Shows nothing, None, nested and unusual values, all of which JSON supports."""
 
     def observed(self, action):
         odd = {"none": None, "text": "ü\u2028\n", "list": [[], [{}], [1, 1.5, True]], "1": -0.0}
@@ -224,7 +224,7 @@ class AsyncTree(Three):
 @pytest.mark.parametrize(
     "kind",
     [
-        OnlyAsync, Seeded, ShowsItsId, OwnId, Slow, Single, Fussy, Bare, Tells, SharesWithin,
+        OnlyAsync, Seeded, ShowsItsId, OwnId, Slow, Single, Fussy, Bare, ShowsMuch, SharesWithin,
         Credits, AsyncTree, Connect4Environment, lambda: Connect4Environment(opponent=None),
         lambda: Connect4Environment(agent_first=False), lambda: Three(),
     ],
@@ -265,8 +265,8 @@ def test_check_environment_a_missing_rubric():
             super().__init__()
             self.rubric = None
 
-    said = only(check_environment(Forgot), MADE)
-    assert "Forgot has no rubric; set one in __init__" in said
+    detail = only(check_environment(Forgot), MADE)
+    assert "Forgot has no rubric; set one in __init__" in detail
 
 
 @pytest.mark.parametrize("thing", [None, 3, State()])
@@ -281,8 +281,8 @@ def test_check_environment_a_reward_outside_of_its_declared_range():
         class rubric_of(Half):
             score_range = (0.0, 0.25)
 
-    said = only(check_environment(Much), RANGE)
-    assert "step 0: the reward is 0.5, outside of [0.0, 0.25]" in said
+    detail = only(check_environment(Much), RANGE)
+    assert "step 0: the reward is 0.5, outside of [0.0, 0.25]" in detail
 
 
 def test_check_environment_a_component_outside_of_its_declared_range():
@@ -302,8 +302,8 @@ def test_check_environment_a_component_outside_of_its_declared_range():
 
         after_done = "it goes on"
 
-    said = only(check_environment(Inside), RANGE)
-    assert "rubric 'all.rubric_1' is 0.5, outside of [0.75, 1.0]" in said
+    detail = only(check_environment(Inside), RANGE)
+    assert "rubric 'all.rubric_1' is 0.5, outside of [0.75, 1.0]" in detail
 
 
 def test_check_environment_an_action_that_leaves_the_range_only_once_is_found():
@@ -312,9 +312,9 @@ def test_check_environment_an_action_that_leaves_the_range_only_once_is_found():
             score_range = (0.0, 1.0)
 
     actions = [Move(value=1), Move(value=0), Move(value=-0.5)]
-    said = only(check_environment(Rarely, actions=actions), RANGE)
-    assert "step 2" in said
-    assert "-0.5" in said
+    detail = only(check_environment(Rarely, actions=actions), RANGE)
+    assert "step 2" in detail
+    assert "-0.5" in detail
 
 
 class FromTheClock(Three):
@@ -361,8 +361,8 @@ class HiddenInTheState(Three):
     ],
 )
 def test_check_environment_what_a_seed_does_not_repeat(kind, where):
-    said = only(check_environment(kind), REPEATABLE)
-    assert where in said
+    detail = only(check_environment(kind), REPEATABLE)
+    assert where in detail
 
 
 def test_check_environment_what_a_seed_does_not_repeat_reports_what_would_be_right():
@@ -396,7 +396,7 @@ THING = print  # which JSON has no word for
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "detail"),
     [
         (float("nan"), "nan at metadata.x"),
         (float("inf"), "inf at metadata.x"),
@@ -411,14 +411,14 @@ THING = print  # which JSON has no word for
     ],
     ids=repr,
 )
-def test_check_environment_an_observation_that_json_does_not_support(value, said):
+def test_check_environment_an_observation_that_json_does_not_support(value, detail):
     class Shows(Three):
         def observed(self, action):
             done = self.episode.step_count == 3
             return Board(metadata={"x": value} if done else {}, done=done)
 
     found = only(check_environment(Shows), JSON)
-    assert said in found
+    assert detail in found
     assert "observation 3" in found
 
 
@@ -468,7 +468,7 @@ def test_check_environment_a_value_that_can_not_be_compared_is_reported_not_rais
         def observed(self, action):
             return Board(metadata={"odd": Odd()}, done=self.episode.step_count == 3)
 
-    assert "metadata.odd" in held_within(check_environment(Shows), JSON)
+    assert "metadata.odd" in detail_of(check_environment(Shows), JSON)
 
 
 def test_check_environment_a_state_that_json_does_not_support():
@@ -477,8 +477,8 @@ def test_check_environment_a_state_that_json_does_not_support():
         def state(self):
             return State(thing=THING)
 
-    said = only(check_environment(Shows), JSON)
-    assert "State.thing is not JSON-serializable" in said
+    detail = only(check_environment(Shows), JSON)
+    assert "State.thing is not JSON-serializable" in detail
 
 
 def test_check_environment_a_class_level_list_that_two_instances_share():
@@ -493,17 +493,17 @@ def test_check_environment_a_class_level_list_that_two_instances_share():
             self.moves.append(action.value)
             return Board(value=len(self.moves), done=self.episode.step_count == 3)
 
-    said = only(check_environment(Shared), APART)
-    assert "another" in said
-    assert "observation.value" in said
-    assert "keep what changes in self" in said
+    detail = only(check_environment(Shared), APART)
+    assert "another" in detail
+    assert "observation.value" in detail
+    assert "keep what changes in self" in detail
 
 
 ONE = Ranged()
 
 
 @pytest.mark.parametrize(
-    ("tree", "said"),
+    ("tree", "detail"),
     [
         (lambda: ONE, "they share the rubric; create it in __init__"),
         (lambda: Sequential(Ranged(), ONE), "share the rubric 'rubric_1'; create it in __init__"),
@@ -514,8 +514,8 @@ ONE = Ranged()
     ],
     ids=["at the root", "below", "further below"],
 )
-def test_check_environment_a_rubric_that_two_instances_share(tree, said):
-    assert said in only(check_environment(lambda: Three(tree())), APART)
+def test_check_environment_a_rubric_that_two_instances_share(tree, detail):
+    assert detail in only(check_environment(lambda: Three(tree())), APART)
 
 
 def test_check_environment_a_factory_that_returns_the_same_environment_twice():
@@ -539,9 +539,9 @@ def test_check_environment_a_reset_that_keeps_the_old_trajectory(tree, path):
             self.episode = State(episode_id=episode_id)
             return Board()
 
-    said = held_within(check_environment(lambda: Keeps(tree())), FORGETS)
-    assert path in said
-    assert "call self._reset_rubric() in reset" in said
+    detail = detail_of(check_environment(lambda: Keeps(tree())), FORGETS)
+    assert path in detail
+    assert "call self._reset_rubric() in reset" in detail
 
 
 class GoesOn(Three):
@@ -554,8 +554,8 @@ class GoesOn(Three):
 
 
 def test_check_environment_a_step_after_the_end_that_is_taken_and_not_documented():
-    said = only(check_environment(GoesOn), AFTER)
-    assert "raise EpisodeError, or document in after_done what it does" in said
+    detail = only(check_environment(GoesOn), AFTER)
+    assert "raise EpisodeError, or document in after_done what it does" in detail
 
 
 def test_check_environment_a_step_after_the_end_that_is_taken_as_documented():
@@ -585,19 +585,19 @@ def test_check_environment_a_step_without_a_reward():
             board = super().step(action)
             return board if not board.done else Board(done=True)
 
-    said = only(check_environment(Unscored), REWARDED)
-    assert "step 2 has none; return self.score(action, observation)" in said
+    detail = only(check_environment(Unscored), REWARDED)
+    assert "step 2 has none; return self.score(action, observation)" in detail
 
 
 @pytest.mark.parametrize("down", [Down, AsyncDown])
 @pytest.mark.parametrize("below", [False, True], ids=["root", "below"])
 def test_check_environment_a_rubric_that_fails(down, below):
-    said = only(
+    detail = only(
         check_environment(lambda: Three(Sequential(Half(), down()) if below else down())),
         REWARDED,
     )
-    assert "OSError: the judge is down" in said
-    assert ("rubric 'rubric_1'" in said) == below
+    assert "OSError: the judge is down" in detail
+    assert ("rubric 'rubric_1'" in detail) == below
 
 
 def test_check_environment_reports_an_episode_that_is_over_when_it_begins():
@@ -674,8 +674,8 @@ WHERE = [
 
 @pytest.mark.parametrize(("where", "name"), WHERE)
 def test_check_environment_what_raises_is_reported_not_raised(where, name):
-    said = only(check_environment(breaks(where)), name)
-    assert "OSError: the disk is gone" in said
+    detail = only(check_environment(breaks(where)), name)
+    assert "OSError: the disk is gone" in detail
 
 
 @pytest.mark.parametrize(("where", "name"), WHERE)
@@ -700,8 +700,8 @@ def test_check_environment_an_async_step_that_hangs_is_reported_after_the_timeou
         async def step_async(self, action, timeout_s=None, **kwargs):
             await asyncio.sleep(1)
 
-    said = only(check_environment(Hangs, timeout_s=PATIENCE), PLAYED)
-    assert "took longer than 0.2 s" in said
+    detail = only(check_environment(Hangs, timeout_s=PATIENCE), PLAYED)
+    assert "took longer than 0.2 s" in detail
 
 
 @pytest.mark.parametrize("where", ["__init__", "reset", "step", "state", "close"])
@@ -730,9 +730,9 @@ def test_check_environment_a_step_that_refuses_every_sampled_action_reports_to_g
         def step(self, action, timeout_s=None, **kwargs):
             raise InvalidArgumentError("there is a wall")
 
-    said = only(check_environment(Wall), PLAYED)
-    assert "there is a wall" in said
-    assert "sampled: pass some that are valid" in said
+    detail = only(check_environment(Wall), PLAYED)
+    assert "there is a wall" in detail
+    assert "sampled: pass some that are valid" in detail
 
 
 @pytest.mark.parametrize("method", ["reset", "step"])
@@ -806,7 +806,7 @@ def test_check_environment_no_more_steps_are_played_than_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("actions", "said"),
+    ("actions", "detail"),
     [
         ([], "no actions were given"),
         ([{"valeu": 1}], "valeu"),
@@ -816,9 +816,9 @@ def test_check_environment_no_more_steps_are_played_than_asked_for():
     ],
     ids=["none", "unknown field", "wrong type", "no action", "another class"],
 )
-def test_check_environment_actions_that_can_not_be_played(actions, said):
+def test_check_environment_actions_that_can_not_be_played(actions, detail):
     found = only(check_environment(Three, actions=actions), ACTIONS)
-    assert said in found
+    assert detail in found
     assert "\n" not in found
 
 

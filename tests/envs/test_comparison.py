@@ -40,7 +40,7 @@ def test_difference_a_list_in_which_one_thing_was_replaced_differs_there(values,
 
 
 @pytest.mark.parametrize(
-    ("expected", "seen", "said"),
+    ("expected", "seen", "text"),
     [
         ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "a.b[1] is 3, not 2"),
         ({"a": 1}, {"a": 1, "b": 2}, "b is there only once"),
@@ -57,8 +57,8 @@ def test_difference_a_list_in_which_one_thing_was_replaced_differs_there(values,
     ],
     ids=repr,
 )  # fmt: skip
-def test_difference_the_first_place_is_reported_with_both_values(expected, seen, said):
-    assert difference(expected, seen) == said
+def test_difference_the_first_place_is_reported_with_both_values(expected, seen, text):
+    assert difference(expected, seen) == text
 
 
 def test_difference_long_values_are_cut():

@@ -1,4 +1,4 @@
-"""An environment's configuration: told, changed, and taken over when an episode begins."""
+"""An environment's configuration: read, changed, and applied when an episode begins."""
 
 import asyncio
 import copy
@@ -69,8 +69,8 @@ def test_environment_config_each_observation_has_the_fingerprint_of_what_scored_
 
 def test_environment_config_what_can_not_be_changed_changes_nothing():
     world = Composed()
-    with pytest.raises(RewardConfigError, match="nobody"):
-        world.update_config({"weights": {"a": 4.0, "nobody": 1.0}})
+    with pytest.raises(RewardConfigError, match="unknown"):
+        world.update_config({"weights": {"a": 4.0, "unknown": 1.0}})
     assert reward(world) == 1.5
     seen = world.get_config()["version"]
     world.update_config({"weights": {"a": 2.0}}, version=seen)
@@ -80,13 +80,13 @@ def test_environment_config_what_can_not_be_changed_changes_nothing():
 
 
 def test_environment_config_a_rubric_that_can_not_be_copied_can_not_be_configured():
-    class Held(Half):
+    class Blocked(Half):
         def __init__(self):
             super().__init__()
-            self.held = threading.Lock()
+            self.lock = threading.Lock()
 
     with pytest.raises(RewardConfigError, match="can't be copied"):
-        World(Held()).get_config()
+        World(Blocked()).get_config()
 
 
 def test_environment_config_a_gate_is_tuned_by_its_path():
@@ -178,9 +178,9 @@ def test_environment_config_a_rubric_that_is_made_anew_by_each_reset_is_configur
     world = Anew()
     world.update_config({"weights": {"a": 4.0}})
     assert (reward(world), reward(world)) == (3.0, 3.0)
-    told = world.get_config()
-    assert told["progress"]["episode"] == 2
-    assert world.step(Move()).metadata["reward_fingerprint"] == told["fingerprint"]
+    config = world.get_config()
+    assert config["progress"]["episode"] == 2
+    assert world.step(Move()).metadata["reward_fingerprint"] == config["fingerprint"]
 
 
 def test_environment_config_a_rubric_that_is_slow_to_be_changed_does_not_block_an_async_reset():
@@ -214,7 +214,7 @@ def test_environment_config_a_rubric_that_is_slow_to_be_changed_does_not_block_a
     async def main():
         resetting = asyncio.ensure_future(world.reset_async())
         assert await asyncio.to_thread(begun.wait, SOON)
-        go_on.set()  # which nobody could, where the loop were blocked
+        go_on.set()  # which is impossible if the loop is blocked
         await resetting
 
     asyncio.run(main())
@@ -226,12 +226,12 @@ def test_environment_config_a_rubric_that_is_slow_to_be_changed_does_not_block_a
 
 def test_environment_config_weights_that_are_changed_by_hand_are_seen_in_the_fingerprint():
     world = Composed()
-    told = world.get_config()["fingerprint"]
+    config = world.get_config()["fingerprint"]
     world.reset()
     first = world.step(Move()).metadata["reward_fingerprint"]
     world.rubric.update_weights({"a": 9.0})
     second = world.step(Move()).metadata["reward_fingerprint"]
-    assert (first, second) == (told, world.rubric.fingerprint())
+    assert (first, second) == (config, world.rubric.fingerprint())
     assert first != second
     world.reset()
     assert world.step(Move()).metadata["reward_fingerprint"] == second
@@ -256,8 +256,8 @@ def test_environment_config_a_copied_rubric_takes_no_episode_along():
 
 def test_environment_config_a_reward_that_failed_reports_what_it_was_scored_by():
     world = World(RubricComposer({"a": Half(), "down": Down()}, [1.0, 1.0], normalize=False))
-    told = world.get_config()["fingerprint"]
+    config = world.get_config()["fingerprint"]
     world.reset()
     observation = world.step(Move())
     assert observation.reward is None
-    assert observation.metadata["reward_fingerprint"] == told
+    assert observation.metadata["reward_fingerprint"] == config

@@ -102,9 +102,9 @@ def test_configured_env_no_episode_is_scored_by_two_configurations(world):
                 pool.reset_batch()
                 episodes = zip(*(pool.step_batch([Move()] * 8) for _ in range(4)), strict=True)
                 for steps in episodes:
-                    told = {(each.reward, each.metadata["reward_fingerprint"]) for each in steps}
-                    assert len(told) == 1
-                    seen |= told
+                    pairs = {(each.reward, each.metadata["reward_fingerprint"]) for each in steps}
+                    assert len(pairs) == 1
+                    seen |= pairs
         finally:
             stop.set()
             updating.join()

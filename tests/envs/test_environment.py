@@ -1,4 +1,4 @@
-"""Environment: what an author writes, and what is said when something lacks."""
+"""Environment: what an author writes, and the errors for what is missing."""
 
 import asyncio
 import threading
@@ -119,18 +119,20 @@ def test_environment_a_missing_state_is_reported_when_the_environment_is_made():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "problem"),
     [
         ("step", "call it step_async"),
         ("reset", "call it reset_async"),
         ("close", "close is a plain function"),
     ],
 )
-def test_environment_an_async_def_under_a_sync_name_is_refused_when_the_class_is_made(name, said):
+def test_environment_an_async_def_under_a_sync_name_is_refused_when_the_class_is_made(
+    name, problem
+):
     async def method(self, *args, **kwargs):
         return Observation()
 
-    with pytest.raises(EnvDefinitionError, match=rf"Wrong\.{name} is async; {said}"):
+    with pytest.raises(EnvDefinitionError, match=rf"Wrong\.{name} is async; {problem}"):
         type("Wrong", (World,), {name: method})
 
 

@@ -1,4 +1,4 @@
-"""find_environment: what a person may name, and what is said where it can't be found."""
+"""find_environment: the names it accepts, and its errors."""
 
 import os
 import sys
@@ -173,7 +173,7 @@ def test_find_environment_a_folder_named_environment_py_is_no_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("x = 1\n", "none"),
         ("from tests.envs.worlds import World\n", "none"),
@@ -187,17 +187,17 @@ def test_find_environment_a_folder_named_environment_py_is_no_file(tmp_path):
     ids=["nothing", "only imported", "only private", "two"],
 )
 def test_find_environment_a_folder_with_no_or_two_classes_reports_which_and_how_to_name_one(
-    tmp_path, text, said
+    tmp_path, text, problem
 ):
     path = folder(tmp_path / "maze_h", text)
-    with pytest.raises(LoadError, match=rf"found {said}.*environment\.py:") as caught:
+    with pytest.raises(LoadError, match=rf"found {problem}.*environment\.py:") as caught:
         find_environment(str(path))
     assert caught.value.spec == str(path)
 
 
 @pytest.mark.parametrize("package", [False, True], ids=["folder", "package"])
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("raise OSError('no game')\n", "OSError: no game"),
         ("def broken(:\n", "SyntaxError"),
@@ -207,10 +207,10 @@ def test_find_environment_a_folder_with_no_or_two_classes_reports_which_and_how_
     ids=["raises", "syntax", "import", "exits"],
 )
 def test_find_environment_a_folder_that_fails_to_import_reports_why_with_its_own_traceback(
-    tmp_path, text, said, package
+    tmp_path, text, problem, package
 ):
     path = folder(tmp_path / "maze_i", text, package=package)
-    with pytest.raises(LoadError, match=said) as caught:
+    with pytest.raises(LoadError, match=problem) as caught:
         find_environment(str(path))
     assert os.path.join("maze_i", "environment.py") in caught.value.traceback
     assert "guerdon/envs/registry" not in caught.value.traceback
@@ -231,7 +231,7 @@ def test_find_environment_a_spec_of_something_else_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "problem"),
     [
         ("tests.envs.worlds:Absent", "has no 'Absent'"),
         ("absent_k:Maze", "there is no module 'absent_k'"),
@@ -240,6 +240,6 @@ def test_find_environment_a_spec_of_something_else_is_refused(name):
         ("absent_k:", "names nothing"),
     ],
 )
-def test_find_environment_a_spec_that_leads_nowhere_reports_where_it_ended(target, said):
-    with pytest.raises(LoadError, match=said):
+def test_find_environment_a_spec_that_leads_nowhere_reports_where_it_ended(target, problem):
+    with pytest.raises(LoadError, match=problem):
         find_environment(target)

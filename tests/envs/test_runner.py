@@ -17,7 +17,7 @@ SHORT = 0.05
 
 
 class Hangs(World):
-    """Hangs where it is told to, until the test ends it; counts what is made and closed."""
+    """Hangs where the test sets it to, until the test ends it; counts what is made and closed."""
 
     hangs_in = ()
 
@@ -213,11 +213,11 @@ def test_env_runner_a_step_may_be_given_less_time_than_the_host_has_but_not_more
 
 
 def test_env_runner_the_callers_patience_is_reported_to_the_environment():
-    told = []
+    received = []
 
-    class Told(World):
+    class Recording(World):
         def step(self, action, timeout_s=None, **kwargs):
-            told.append((timeout_s, kwargs))
+            received.append((timeout_s, kwargs))
             return super().step(action)
 
     async def play(runner):
@@ -225,8 +225,8 @@ def test_env_runner_the_callers_patience_is_reported_to_the_environment():
         await runner.step(Move())
         await runner.step(Move(), 0.5, {"hint": 1})
 
-    hosting(play, Told)
-    assert told == [(None, {}), (0.5, {"hint": 1})]
+    hosting(play, Recording)
+    assert received == [(None, {}), (0.5, {"hint": 1})]
 
 
 def test_env_runner_an_environment_that_is_made_too_late_is_closed(hanging):
@@ -328,7 +328,7 @@ class Mine(BaseException):
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("method", ["reset", "step"])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "raised"),
     [
         (OSError, OSError),
         (EnvTimeoutError, EnvTimeoutError),
@@ -340,7 +340,7 @@ class Mine(BaseException):
     ],
 )
 def test_env_runner_what_an_environment_raises_is_reported_and_leaves_it_where_it_is(
-    method, is_async, error, told
+    method, is_async, error, raised
 ):
     class Raises(AsyncWorld if is_async else World):
         armed = False
@@ -373,7 +373,7 @@ def test_env_runner_what_an_environment_raises_is_reported_and_leaves_it_where_i
     async def play(runner):
         await runner.reset(None, None, None)
         Raises.armed = True
-        with pytest.raises(told):
+        with pytest.raises(raised):
             await (runner.reset(None, None, None) if method == "reset" else runner.step(Move()))
         await runner.reset(None, None, None)  # whether in a new one or the old
         assert (await runner.step(Move(value=2))).reward == 2.0
@@ -543,7 +543,7 @@ def test_env_runner_closing_twice_or_what_was_never_made_does_nothing(hanging):
 
 
 def test_env_runner_an_environment_that_was_abandoned_is_not_kept_alive():
-    """Once its code has come back and it is closed, nothing holds it."""
+    """Once its code has ended and it is closed, nothing refers to it."""
     go, closed = threading.Event(), threading.Event()
     alive = []
 

@@ -1,4 +1,4 @@
-"""From an evaluation to what an observation tells, in every way of writing a step."""
+"""From an evaluation to the metadata of an observation, for every way of writing a step."""
 
 import asyncio
 import threading
@@ -293,12 +293,12 @@ def test_step_metadata_an_author_who_scores_nothing_gets_no_metadata():
 
 @pytest.mark.parametrize("half", [Half, AsyncHalf])
 def test_step_metadata_what_an_author_wrote_into_the_metadata_is_kept(half):
-    class Tells(World):
+    class Reports(World):
         def step(self, action, timeout_s=None, **kwargs):
             board = Board(metadata={"turn": 1})
             return board.with_reward(self.rubric(action, board))
 
-    metadata = driven(Tells(Sequential(half()))).metadata
+    metadata = driven(Reports(Sequential(half()))).metadata
     assert unsigned(metadata) == {"turn": 1, "reward_components": {"rubric_0": 0.5}}
 
 
@@ -486,7 +486,7 @@ def test_step_metadata_an_observation_made_anew_after_scoring_reports_what_the_s
     assert scored.metadata["reward_components"] == {"rubric_0": 0.5, "rubric_1": 0.5}
 
 
-@pytest.mark.parametrize("way", ["by hand", "with_reward", "apply"])
+@pytest.mark.parametrize("way", ["directly", "with_reward", "apply"])
 def test_step_metadata_sync_leaves_of_an_async_tree_go_to_threads_however_the_step_is_written(way):
     """Two environments meet in a leaf: neither waits in the other's way."""
     meeting = threading.Barrier(2, timeout=5)
@@ -503,7 +503,7 @@ def test_step_metadata_sync_leaves_of_an_async_tree_go_to_threads_however_the_st
     class Written(World):
         def step(self, action, timeout_s=None, **kwargs):
             observation = Observation()
-            if way == "by hand":
+            if way == "directly":
                 observation.reward = self.rubric(action, observation)
             elif way == "with_reward":
                 return observation.with_reward(self.rubric(action, observation))
@@ -517,7 +517,7 @@ def test_step_metadata_sync_leaves_of_an_async_tree_go_to_threads_however_the_st
     assert [board.reward for board in boards] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("way", ["score", "apply", "by hand"])
+@pytest.mark.parametrize("way", ["score", "apply", "directly"])
 def test_step_metadata_an_async_step_that_would_have_the_event_loop_wait_is_refused(way):
     """One judge would hold up every session of the server."""
 
@@ -538,7 +538,7 @@ def test_step_metadata_an_async_step_that_would_have_the_event_loop_wait_is_refu
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "problem"),
     [
         ({"reward": float("nan")}, "the reward of .* got nan"),
         ({"reward": "much"}, "the reward of .* got 'much'"),
@@ -546,12 +546,14 @@ def test_step_metadata_an_async_step_that_would_have_the_event_loop_wait_is_refu
         ({"done": "yes"}, "done is not a bool"),
     ],
 )
-def test_step_metadata_what_was_set_around_the_checks_of_an_observation_is_refused(changed, said):
+def test_step_metadata_what_was_set_around_the_checks_of_an_observation_is_refused(
+    changed, problem
+):
     class Around(World):
         def step(self, action, timeout_s=None, **kwargs):
             return self.score(action, Observation()).model_copy(update=changed)
 
-    with pytest.raises(InvalidObservationError, match=said):
+    with pytest.raises(InvalidObservationError, match=problem):
         driven(Around(Half()))
 
 
@@ -574,7 +576,7 @@ def test_step_metadata_a_trajectory_rubric_records_for_one_environment_at_a_time
     EnvAdapter(Episode(stateless))
 
 
-@pytest.mark.parametrize("way", ["without the rubric", "anew", "by hand"])
+@pytest.mark.parametrize("way", ["without the rubric", "anew", "directly"])
 def test_step_metadata_an_environment_inside_of_another_keeps_its_components_to_itself(way):
     class Outer(World):
         def step(self, action, timeout_s=None, **kwargs):
@@ -583,7 +585,7 @@ def test_step_metadata_an_environment_inside_of_another_keeps_its_components_to_
                 inner.step(action)
                 return Observation(reward=0.1)
             observation = Observation()
-            if way == "by hand":
+            if way == "directly":
                 observation.reward = self.rubric(action, observation)
                 inner.step(action)
                 return observation
@@ -593,8 +595,8 @@ def test_step_metadata_an_environment_inside_of_another_keeps_its_components_to_
 
     observation = driven(Outer(WeightedSum([Half()], [0.2])))
     assert observation.reward == 0.1
-    told = {} if way == "without the rubric" else {"rubric_0": 0.5}
-    assert observation.metadata.get("reward_components", {}) == told
+    recorded = {} if way == "without the rubric" else {"rubric_0": 0.5}
+    assert observation.metadata.get("reward_components", {}) == recorded
 
 
 def test_step_metadata_a_failed_scoring_leaves_no_reward_that_the_author_sampled():
@@ -623,11 +625,11 @@ def test_step_metadata_an_observation_that_is_shown_again_reports_the_step_that_
             return self.shown
 
     adapter = EnvAdapter(Shows(WeightedSum([Scores()], [1.0])))
-    told = []
+    recorded = []
     for value in (2, 1, 3):
         metadata = adapter.step(Move(value=value)).metadata
-        told.append((dict(metadata["reward_components"]), "reward_error" in metadata))
-    assert told == [({"rubric_0": 0.5}, False), ({}, True), ({"rubric_0": 0.75}, False)]
+        recorded.append((dict(metadata["reward_components"]), "reward_error" in metadata))
+    assert recorded == [({"rubric_0": 0.5}, False), ({}, True), ({"rubric_0": 0.75}, False)]
 
 
 def test_step_metadata_trajectory_rubrics_that_are_equal_are_not_the_same():

@@ -236,7 +236,7 @@ def test_env_threads_a_job_that_ended_just_before_it_was_abandoned_is_cleaned_up
 
         job = Ends(lambda: None, "the call", threads.loop.create_future())
         submit(threads, [job])
-        assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
+        assert ended.wait(SOON)  # this blocks the loop, so that nothing has collected it
         threads.abandon(job, Closes(cleaned.set))
         await heard(cleaned)
         submit(threads, [call_of(lambda: None, collector.finish)])
@@ -264,7 +264,7 @@ def test_env_threads_clean_up_after_closing_a_call_that_ended_before_it_was_aban
 
         job = Ends(lambda: None, "the call", threads.loop.create_future())
         submit(threads, [job])
-        assert ended.wait(SOON)  # this holds the loop, so that nobody has collected it
+        assert ended.wait(SOON)  # this blocks the loop, so that nothing has collected it
         [thread] = set(threading.enumerate()) - before
         threads.abandon(job, Closes(cleaned.set))
         threads.close()

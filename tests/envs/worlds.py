@@ -13,8 +13,8 @@ SOON = 20  # seconds after which what should happen is taken not to happen
 
 
 def unsigned(metadata):
-    """What an observation tells, but for the fingerprint of the reward that scored it."""
-    return {name: told for name, told in metadata.items() if name != "reward_fingerprint"}
+    """The metadata of an observation, without the fingerprint of the reward that scored it."""
+    return {name: value for name, value in metadata.items() if name != "reward_fingerprint"}
 
 
 class Move(Action):
@@ -26,7 +26,7 @@ class Board(Observation):
 
 
 class Value(Rubric):
-    """What the action holds."""
+    """The action's value."""
 
     def forward(self, action, observation):
         return action.value

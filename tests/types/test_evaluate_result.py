@@ -1,4 +1,4 @@
-"""EvaluateResult and StepOutput: what a reward function says."""
+"""EvaluateResult and StepOutput: the result of a reward function."""
 
 import math
 

@@ -130,7 +130,7 @@ def test_observation_rejects_an_awaitable_reward_on_the_background_loop_and_clos
             Observation().with_reward(Judge()(None, None))
 
     run(main())
-    gc.collect()  # here a coroutine that was never awaited would be told
+    gc.collect()  # here a coroutine that was never awaited would be reported
 
 
 # The rest -------------------------------------------------------------------------------------

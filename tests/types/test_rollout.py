@@ -222,8 +222,8 @@ def test_rollout_a_first_turn_may_be_missing_or_a_whole_float(first, count):
     ids=range(4),
 )
 def test_rollout_a_row_says_how_its_episode_failed(columns, failure):
-    said = rollout_of(assistant("a"), **columns).failure
-    assert said == (failure and f"the episode ended with an error: {failure}")
+    problem = rollout_of(assistant("a"), **columns).failure
+    assert problem == (failure and f"the episode ended with an error: {failure}")
 
 
 def test_rollout_the_steps_are_the_same_however_often_they_are_asked_for():

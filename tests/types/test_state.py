@@ -1,4 +1,4 @@
-"""State and EnvironmentMetadata: what an environment tells of itself."""
+"""State and EnvironmentMetadata: what an environment reports about itself."""
 
 import pytest
 from pydantic import ValidationError

@@ -315,7 +315,7 @@ class _Checks:
         player, runner = self._player, self._first
         observation = player.reset(runner)
         trace = [player.seen(runner, observation)]
-        self._look_at(observation, 0)
+        self._check_json(observation, 0)
         if observation.done:
             raise _Found("the reset ends it: its observation is done")
         taken: list[Action] = []
@@ -332,7 +332,7 @@ class _Checks:
                 raise _Found(_text(error) + self._hint()) from error
             taken.append(action)
             trace.append(player.seen(runner, observation))
-            self._look_at(observation, len(taken))
+            self._check_json(observation, len(taken))
         if not taken:
             raise _Found(f"every action was refused; the last: {refused}{self._hint()}")
         self._actions, self._trace = taken, trace
@@ -340,8 +340,8 @@ class _Checks:
     def _hint(self) -> str:
         return "; the actions were sampled: pass some that are valid" if self._given is None else ""
 
-    def _look_at(self, observation: Observation, number: int) -> None:
-        """Keep why an observation, or the state with it, wouldn't survive JSON."""
+    def _check_json(self, observation: Observation, number: int) -> None:
+        """Keep the reason why an observation, or its state, doesn't survive JSON."""
         if self._unsendable is not None:
             return
         try:
@@ -446,7 +446,7 @@ class _Checks:
 
 
 def _lost(observation: Observation) -> str:
-    """What an observation loses over JSON, in words."""
+    """Return the first difference after a round trip through JSON."""
     observation_json(observation)
     again = type(observation).model_validate_json(observation.model_dump_json())
     return difference(observation.model_dump(), again.model_dump())

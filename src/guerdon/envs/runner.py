@@ -1,4 +1,4 @@
-"""`EnvRunner`: calls one environment with time limits, whatever its code does.
+"""`EnvRunner`: calls one environment with time limits.
 
 The server, the pool, the rollout worker and the checker all call environments through it. Sync
 code runs in the threads of an `EnvThreads`, async code as tasks of the event loop. A call that

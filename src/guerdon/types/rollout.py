@@ -18,7 +18,7 @@ __all__ = ["MessageAction", "MessageObservation", "Rollout", "StepData"]
 
 
 class StepData(BaseModel):
-    """One step of a rollout, as it is recorded, scored and credited.
+    """One step of a rollout, which is recorded, scored and credited.
 
     The last three fields are filled in later: the aligner sets `base_reward`, credit assignment
     the other two.

@@ -1,9 +1,9 @@
-"""A stand-in for the ``docker`` command, which tests put on the PATH.
+"""A fake ``docker`` command, which tests put on the PATH.
 
 What docker would run in a container it runs as a process here: the image ``maze`` is
-``guerdon serve`` of maze.py, the image ``light`` a server that knows nothing but its health, the
+``guerdon serve`` of maze.py, the image ``light`` a server that answers only /health, the
 image ``broken`` ends at once. It notes every command line, one line of JSON each. The file
-``behaviour.json`` beside it says what goes wrong.
+``behaviour.json`` beside it configures what fails.
 """
 
 import json
@@ -34,18 +34,18 @@ def main():
         file.write(json.dumps(arguments) + "\n")
     behaviour = json.loads((HOME / "behaviour.json").read_text())
     command = arguments[0]
-    said = behaviour.get(command)
-    if isinstance(said, str):
-        if said.startswith("hangs"):
-            after_start = said == "hangs after it has started"
+    action = behaviour.get(command)
+    if isinstance(action, str):
+        if action.startswith("hangs"):
+            after_start = action == "hangs after it has started"
             if after_start:
                 run(arguments, behaviour)
             (HOME / "hanging").touch()
             signal.pause()
-        print(said, file=sys.stderr)
+        print(action, file=sys.stderr)
         return 125
-    if isinstance(said, dict):
-        print(said["prints"], end="")
+    if isinstance(action, dict):
+        print(action["prints"], end="")
         return 0
     return {"run": run, "port": port, "inspect": inspect, "logs": logs, "stop": stop, "rm": rm}[
         command

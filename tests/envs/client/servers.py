@@ -68,13 +68,13 @@ class Echo(Environment[Say, Echoed, EchoState]):
 
     def reset(self, seed=None, episode_id=None, level=0, **kwargs):
         if level < 0:
-            raise ArithmeticError("told to break")
+            raise ArithmeticError("asked to break")
         self.episode = EchoState(episode_id=episode_id, level=level)
         return Echoed(seed=seed, level=level)
 
     def step(self, action, timeout_s=None, **kwargs):
         if action.message == "break":
-            raise ArithmeticError("told to break")
+            raise ArithmeticError("asked to break")
         self.episode.step_count += 1
         done = action.message == "bye"
         return self.score(action, Echoed(echoed=action.message, done=done))

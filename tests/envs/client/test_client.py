@@ -322,11 +322,11 @@ def test_env_client_finds_metadata_in_either_place(kind, answer, metadata):
 
 @pytest.mark.parametrize("kind", [GenericEnvClient, EnvClient])
 @pytest.mark.parametrize(
-    ("said", "reward"),
+    ("sent", "reward"),
     [("true", 1.0), ("false", 0.0), ("2", 2.0), ("-1", -1.0), ("0.5", 0.5), ("null", None)],
 )
-def test_env_client_reward_is_a_float_or_none(kind, said, reward):
-    data = f'{{"observation":{{}},"reward":{said},"done":false}}'
+def test_env_client_reward_is_a_float_or_none(kind, sent, reward):
+    data = f'{{"observation":{{}},"reward":{sent},"done":false}}'
     answer = f'{{"type":"observation","data":{data}}}'
     result = scripted(lambda client: client.reset(), answering(answer), kind)
     assert result.reward == reward
@@ -375,9 +375,9 @@ def test_env_client_state_rejects_what_is_not_an_object(data):
 def test_env_client_raises_server_error_if_the_environment_raises(echo):
     async def play(client):
         await client.reset(episode_id="goes on")
-        with pytest.raises(ServerError, match=r"Server error: .*told to break.*EXECUTION_ERROR"):
+        with pytest.raises(ServerError, match=r"Server error: .*asked to break.*EXECUTION_ERROR"):
             await client.step({"message": "break"})
-        with pytest.raises(ServerError, match="told to break"):
+        with pytest.raises(ServerError, match="asked to break"):
             await client.reset(level=-1)
         assert (await client.state())["episode_id"] == "goes on"
 
@@ -505,16 +505,16 @@ def test_env_client_discards_the_answer_to_a_cancelled_step():
         async for message in questions(socket):
             heard.set()
             await go_on.wait()
-            await socket.send(observed({"said": message["data"]["said"]}))
+            await socket.send(observed({"text": message["data"]["text"]}))
 
     async def play(client):
-        step = asyncio.create_task(client.step({"said": 1}))
+        step = asyncio.create_task(client.step({"text": 1}))
         await heard.wait()
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step
         go_on.set()
-        assert (await client.step({"said": 2})).observation == {"said": 2}
+        assert (await client.step({"text": 2})).observation == {"text": 2}
 
     scripted(play, Scripted(speak))
 
@@ -679,8 +679,8 @@ def test_env_client_token(serve):
         return client.environment_id
 
     assert playing(play, url, token="secret") == "guarded"
-    for token, said in ((None, "no token"), ("wrong", "wrong token")):
-        with pytest.raises(ServerError, match=said) as raised:
+    for token, problem in ((None, "no token"), ("wrong", "wrong token")):
+        with pytest.raises(ServerError, match=problem) as raised:
             playing(play, url, token=token)
         assert raised.value.code == "401"
 

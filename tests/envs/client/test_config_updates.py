@@ -56,8 +56,8 @@ def test_update_config_changes_one_session(serve, kind):
     async def main():
         url = serve(Composed).url
         async with kind(url) as one, kind(url) as two:
-            told = await one.get_config()
-            assert [each["weight"] for each in told["per_turn"]] == [1.0, 2.0]
+            reply = await one.get_config()
+            assert [each["weight"] for each in reply["per_turn"]] == [1.0, 2.0]
             answer = await one.update_config({"weights": {"a": 5.0}})
             assert (answer["status"], await one.get_config()) == ("ok", answer["config"])
             assert (await reward(one), await reward(two)) == (6.0, 2.0)
@@ -200,7 +200,7 @@ CHANGES = {
         {"per_turn": [{"name": "a", "weight": 2.0}]}, {"weights": {"a": 5.0}}],
     "schedules": [{"schedules": {"a": {"constant": 2.0}}},
                   {"per_turn": [{"name": "a", "weight": 10.0, "schedule": {"constant": 0.5}}]}],
-    "a schedule taken away": [
+    "a removed schedule": [
         {"schedules": {"a": {"constant": 2.0}}}, {"weights": {"a": 5.0}, "schedules": {"a": None}}],
     "fields": [{"per_turn": [{"name": "a", "config": {"value": 0.5}}]},
                {"per_turn": [{"name": "a", "config": {"mode": "loose"}}], "weights": {"a": 10.0}}],
@@ -232,10 +232,10 @@ def test_update_config_with_a_returned_configuration_is_repeated(serve):
     async def main():
         url = serve(Composed).url
         async with EnvClient(url) as client, EnvClient(url) as other:
-            told = await client.get_config()
-            told["per_turn"][0]["weight"] = 5.0
+            reply = await client.get_config()
+            reply["per_turn"][0]["weight"] = 5.0
             await other.reset()
-            await client.update_config(told)
+            await client.update_config(reply)
             await other.reset()
             lose(client)
             assert await reward(client) == 6.0
@@ -345,8 +345,8 @@ def test_process_launcher_passes_the_config_as_a_file(tmp_path, monkeypatch, giv
     async def main():
         client = GenericEnvClient.from_module("worlds.py:Echo", config=config)
         async with client:
-            told = await client.get_config()
-            assert (told["per_turn"][0]["name"], told["per_turn"][0]["weight"]) == ("long", 4.0)
+            reply = await client.get_config()
+            assert (reply["per_turn"][0]["name"], reply["per_turn"][0]["weight"]) == ("long", 4.0)
             assert await reward(client) == 2.0
             await client.update_config({"weights": {"long": 2.0}})
             assert await reward(client) == 1.0
@@ -367,18 +367,18 @@ def test_versioned_leaves_reports_without_a_version():
 
 
 def test_update_error_of_a_conflict_has_both_versions():
-    told = {"message": "it was changed", "version": "2-e"}
-    error = update_error(ServerError("said", code="412", details=told), "1-f")
+    reply = {"message": "it was changed", "version": "2-e"}
+    error = update_error(ServerError("failed", code="412", details=reply), "1-f")
     assert (str(error), error.sent, error.present) == ("it was changed", "1-f", "2-e")
 
 
 def test_update_config_repeats_only_what_it_changed(serve):
     async def main():
         async with EnvClient(serve(Composed).url) as client:
-            told = await client.get_config()
-            told["per_turn"][0]["weight"] = 5.0
-            told["per_turn"][0]["config"]["value"] = 0.5
-            await client.update_config(told)
+            reply = await client.get_config()
+            reply["per_turn"][0]["weight"] = 5.0
+            reply["per_turn"][0]["config"]["value"] = 0.5
+            await client.update_config(reply)
             change = {"name": "b", "config": {"value": 1.0}}
             await client.post("/config", json={"weights": {"b": 10.0}, "per_turn": [change]})
             assert await reward(client) == 12.5

@@ -29,9 +29,9 @@ def asking(ask, server, **options):
 class Spoken:
     """An HTTP server with one answer."""
 
-    def __init__(self, said, *, status="200 OK", kind="application/json"):
+    def __init__(self, reply, *, status="200 OK", kind="application/json"):
         self._said = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n".encode()
-        body = said if isinstance(said, bytes) else said.encode()
+        body = reply if isinstance(reply, bytes) else reply.encode()
         self._said += b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
         self.heard = []
 
@@ -51,11 +51,11 @@ class Spoken:
         await self._server.wait_closed()
 
 
-def spoken(ask, said, **options):
+def spoken(ask, reply, **options):
     """Ask a server with one answer."""
 
     async def asking():
-        async with Spoken(said, **options) as server:
+        async with Spoken(reply, **options) as server:
             client = HTTPEnvClient(server.url)
             try:
                 return await ask(client)
@@ -114,10 +114,10 @@ def test_http_client_environment_id(echo):
 
 def test_http_client_raises_server_error_if_the_environment_raises(echo):
     async def ask(client):
-        with pytest.raises(ServerError, match=r"/step: .*told to break") as raised:
+        with pytest.raises(ServerError, match=r"/step: .*asked to break") as raised:
             await client.step({"message": "break"})
         assert raised.value.code == "500"
-        with pytest.raises(ServerError, match="told to break"):
+        with pytest.raises(ServerError, match="asked to break"):
             await client.reset(level=-1)
         assert (await client.step({"message": "please"})).reward == 1.0
 
@@ -167,8 +167,8 @@ def test_http_client_token(serve):
         return client.environment_id
 
     assert asking(ask, url, token="secret") == "guarded"
-    for token, said in ((None, "no token"), ("wrong", "wrong token")):
-        with pytest.raises(ServerError, match=said) as raised:
+    for token, reply in ((None, "no token"), ("wrong", "wrong token")):
+        with pytest.raises(ServerError, match=reply) as raised:
             asking(ask, url, token=token)
         assert raised.value.code == "401"
 
@@ -202,27 +202,27 @@ def test_http_client_raises_timeout():
     run(ask())
 
 
-@pytest.mark.parametrize("said", ["{", "", "nonsense", b"\xff\xfe"])
-def test_http_client_rejects_invalid_json(said):
+@pytest.mark.parametrize("reply", ["{", "", "nonsense", b"\xff\xfe"])
+def test_http_client_rejects_invalid_json(reply):
     async def ask(client):
         with pytest.raises(ConnectionLostError, match="invalid JSON"):
             await client.get("/health")
 
-    spoken(ask, said)
+    spoken(ask, reply)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     ["{}", "[1]", "null", '{"observation":[1]}', '{"observation":{},"reward":"high"}',
      '{"observation":{},"metadata":[1]}'],
 )  # fmt: skip
-def test_http_client_rejects_what_the_protocol_does_not_allow(said):
+def test_http_client_rejects_what_the_protocol_does_not_allow(reply):
     async def ask(client):
         for call in (client.reset, lambda: client.step({})):
             with pytest.raises((ConnectionLostError, InvalidObservationError)):
                 await call()
 
-    spoken(ask, said)
+    spoken(ask, reply)
 
 
 def test_http_client_returns_text():
@@ -233,7 +233,7 @@ def test_http_client_returns_text():
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "told"),
+    ("reply", "kind", "problem"),
     [
         ('{"detail":"it broke"}', "application/json", "it broke"),
         ('{"detail":{"message":"it broke","code":"X"}}', "application/json", "it broke"),
@@ -242,13 +242,13 @@ def test_http_client_returns_text():
         ("<h1>it broke</h1>", "text/html", "it broke"),
     ],
 )
-def test_http_client_reports_the_servers_error(said, kind, told):
+def test_http_client_reports_the_servers_error(reply, kind, problem):
     async def ask(client):
-        with pytest.raises(ServerError, match=told) as raised:
+        with pytest.raises(ServerError, match=problem) as raised:
             await client.get("/x")
         assert raised.value.code == "500"
 
-    spoken(ask, said, status="500 Oh No", kind=kind)
+    spoken(ask, reply, status="500 Oh No", kind=kind)
 
 
 def test_http_client_accepts_older_servers_without_metadata():

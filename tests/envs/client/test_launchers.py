@@ -1,4 +1,4 @@
-"""Servers of a client's own: a process, and a container by way of a stand-in for docker."""
+"""Servers that a client starts: a process, and a container with a fake docker command."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ ENVIRONMENT = """
 
     class Echoed(Observation):
         echoed: str = ""
-        told: str = ""
+        settings: str = ""
         process: int = 0
 
     class Polite(Rubric):
@@ -71,8 +71,8 @@ ENVIRONMENT = """
             if path is not None:
                 with open(path, encoding="utf-8") as file:
                     config = json.load(file)
-            told = {"config": config, "path": path, "colour": os.environ.get("COLOUR")}
-            return Echoed(told=json.dumps(told), process=os.getpid())
+            settings = {"config": config, "path": path, "colour": os.environ.get("COLOUR")}
+            return Echoed(settings=json.dumps(settings), process=os.getpid())
 
     class Broken(Echo):
         def __init__(self):
@@ -156,14 +156,14 @@ def test_process_launcher_starts_a_killed_server_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "output"),
     [("no_such_module:Echo", "no_such_module"), ("{file}:Broken", "can't be made")],
 )
-def test_process_launcher_reports_why_a_server_does_not_start(file, spec, said):
+def test_process_launcher_reports_why_a_server_does_not_start(file, spec, output):
     client = GenericEnvClient.from_module(spec.format(file=file)).sync()
-    with pytest.raises(LaunchError, match=said) as raised, client:
+    with pytest.raises(LaunchError, match=output) as raised, client:
         raise AssertionError("it is not connected")
-    assert said in raised.value.output
+    assert output in raised.value.output
     client.close()
 
 
@@ -207,8 +207,8 @@ def test_process_launcher_server_ends_with_its_parent(file):
         os._exit(0)
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert gone(int(said))
+    output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert gone(int(output))
 
 
 def test_process_launcher_leaves_no_process_if_forgotten(file):
@@ -227,7 +227,7 @@ def test_process_launcher_leaves_no_process_if_forgotten(file):
 
 
 class Docker:
-    """The stand-in, and what was asked of it."""
+    """The fake docker command, and its calls."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -288,7 +288,7 @@ def docker(tmp_path, file, monkeypatch):
 
 
 def light(timeout_s=SOON, **options):
-    """A container that knows nothing but its health."""
+    """A container whose server answers only /health."""
     return DockerLauncher("light", startup_timeout_s=timeout_s, port=8123, **options)
 
 
@@ -303,13 +303,13 @@ def test_docker_launcher_starts_and_removes_a_container(docker):
 
     async def play():
         async with from_image(config=config, env={"COLOUR": "red=blue"}) as client:
-            told = json.loads((await client.reset()).observation["told"])
-            assert (told["config"], told["colour"]) == (config, "red=blue")
+            settings = json.loads((await client.reset()).observation["settings"])
+            assert (settings["config"], settings["colour"]) == (config, "red=blue")
             assert client.base_url.startswith("http://127.0.0.1:")
             assert client.environment_id == "Configured"
             assert (await client.step({"message": "please"})).reward == 1.0
             assert docker.containers() == [docker.name]
-            source = Path(told["path"])
+            source = Path(settings["path"])
             assert source.stat().st_mode & 0o777 == 0o644
             assert source.parent.stat().st_mode & 0o777 == 0o755
         assert client.base_url == ""
@@ -391,8 +391,8 @@ def test_docker_launcher_reports_a_missing_port(docker):
 def test_docker_launcher_reports_why_a_container_ended(docker):
     with pytest.raises(LaunchError, match="the container of broken has ended") as raised:
         run(DockerLauncher("broken", startup_timeout_s=SOON, port=8123).start())
-    for said in (str(raised.value), raised.value.output):
-        assert "a bad config" in said
+    for output in (str(raised.value), raised.value.output):
+        assert "a bad config" in output
     assert docker.containers() == []
 
 
@@ -434,7 +434,7 @@ def test_docker_launcher_stops_a_container_that_has_gone(docker):
         (process,) = docker.processes()
         os.kill(process, signal.SIGKILL)
         folder = docker.folder / "containers" / docker.name
-        folder.rename(folder.with_name("removed-by-somebody"))
+        folder.rename(folder.with_name("removed"))
         await container.stop()
 
     run(play())

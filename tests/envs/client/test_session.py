@@ -127,7 +127,7 @@ def test_remote_session_raises_if_nothing_listens():
 def test_remote_session_raises_for_an_unknown_host():
     async def play():
         with pytest.raises(ConnectionLostError, match="can't connect"):
-            await RemoteSession("ws://nobody.invalid/ws").open()
+            await RemoteSession("ws://unknown.invalid/ws").open()
 
     run(play())
 
@@ -149,12 +149,12 @@ def test_remote_session_raises_timeout_if_the_server_is_silent():
     run(play())
 
 
-@pytest.mark.parametrize("said", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_remote_session_raises_if_the_server_speaks_another_protocol(said):
+@pytest.mark.parametrize("reply", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_remote_session_raises_if_the_server_speaks_another_protocol(reply):
     async def play():
         async def speak(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(said)
+            writer.write(reply)
             writer.close()
 
         async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
@@ -252,13 +252,13 @@ def test_remote_session_sends_concurrent_requests_in_order():
     run(play())
 
 
-class Held:
+class Gated:
     """A server that answers on request, in the order of the messages."""
 
     def __init__(self):
-        self.heard = asyncio.Semaphore(0)
+        self.received = asyncio.Semaphore(0)
         self.allowed = asyncio.Semaphore(0)
-        self.said = asyncio.Semaphore(0)
+        self.sent = asyncio.Semaphore(0)
 
     async def __call__(self, socket, number):
         waiting = asyncio.Queue()
@@ -268,28 +268,28 @@ class Held:
                 message = await waiting.get()
                 await self.allowed.acquire()
                 await socket.send(numbered(message))
-                self.said.release()
+                self.sent.release()
 
         answering = asyncio.create_task(answer())
         async for message in questions(socket):
             waiting.put_nowait(message)
-            self.heard.release()
+            self.received.release()
         answering.cancel()
 
 
 def test_remote_session_discards_late_answers():
     async def play():
-        held = Held()
-        async with Scripted(held) as server, opened(server) as session:
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s") as raised:
                 await asked(session, 1, timeout_s=SHORT)
             assert raised.value.seconds == SHORT
             with pytest.raises(ClientTimeoutError):
                 await asked(session, 2, timeout_s=SHORT)
             for _ in range(3):
-                held.allowed.release()
+                gate.allowed.release()
             assert await asked(session, 3) == 3
-            held.allowed.release()
+            gate.allowed.release()
             assert await asked(session, 4) == 4
             assert len(server.sockets) == 1
 
@@ -308,15 +308,15 @@ def test_remote_session_times_out_while_an_answer_is_owed():
 
 def test_remote_session_discards_the_answer_to_a_cancelled_request():
     async def play():
-        held = Held()
-        async with Scripted(held) as server, opened(server) as session:
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
             given_up = asyncio.create_task(asked(session, 1))
-            await held.heard.acquire()
+            await gate.received.acquire()
             given_up.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
-            held.allowed.release()
-            held.allowed.release()
+            gate.allowed.release()
+            gate.allowed.release()
             assert await asked(session, 2) == 2
 
     run(play())
@@ -324,12 +324,12 @@ def test_remote_session_discards_the_answer_to_a_cancelled_request():
 
 def test_remote_session_discards_late_errors():
     async def play():
-        held = asyncio.Event()
+        gate = asyncio.Event()
 
         async def speak(socket, number):
             async for message in questions(socket):
                 if message["data"]["number"] == 1:
-                    await held.wait()
+                    await gate.wait()
                     await socket.send(failed("EXECUTION_ERROR"))
                 else:
                     await socket.send(numbered(message))
@@ -337,7 +337,7 @@ def test_remote_session_discards_late_errors():
         async with Scripted(speak) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError):
                 await asked(session, 1, timeout_s=SHORT)
-            held.set()
+            gate.set()
             assert await asked(session, 2) == 2
 
     run(play())
@@ -346,18 +346,18 @@ def test_remote_session_discards_late_errors():
 @pytest.mark.parametrize("code", ["CAPACITY_REACHED", "FACTORY_ERROR", "SESSION_ERROR"])
 def test_remote_session_raises_a_late_fatal_error(code):
     async def play():
-        held = asyncio.Event()
+        gate = asyncio.Event()
 
         async def speak(socket, number):
             async for _ in questions(socket):
-                await held.wait()
+                await gate.wait()
                 await socket.send(failed(code, "that was it"))
                 return
 
         async with Scripted(speak) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError):
                 await asked(session, 1, timeout_s=SHORT)
-            held.set()
+            gate.set()
             with pytest.raises(ServerError, match="that was it"):
                 await asked(session, 2)
             assert not session.is_open
@@ -367,13 +367,13 @@ def test_remote_session_raises_a_late_fatal_error(code):
 
 def test_remote_session_open_leaves_a_connection_that_owes_an_answer():
     async def play():
-        held = Held()
-        async with Scripted(held) as server, opened(server) as session:
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
             with pytest.raises(ClientTimeoutError):
                 await asked(session, 1, timeout_s=SHORT)
             await session.open()
             assert len(server.sockets) == 2
-            held.allowed.release()
+            gate.allowed.release()
             assert await asked(session, 2) == 2
 
     run(play())
@@ -381,13 +381,13 @@ def test_remote_session_open_leaves_a_connection_that_owes_an_answer():
 
 def test_remote_session_open_waits_for_the_running_request():
     async def play():
-        held = Held()
-        async with Scripted(held) as server, opened(server) as session:
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
             asking = asyncio.create_task(asked(session, 1))
-            await held.heard.acquire()
+            await gate.received.acquire()
             ready = asyncio.create_task(session.open())
             await asyncio.sleep(0)
-            held.allowed.release()
+            gate.allowed.release()
             assert await asking == 1
             await ready
             assert len(server.sockets) == 1
@@ -395,7 +395,9 @@ def test_remote_session_open_waits_for_the_running_request():
     run(play())
 
 
-ENDS = st.sampled_from(["answered", "timed out", "cancelled when heard", "cancelled when answered"])
+ENDS = st.sampled_from(
+    ["answered", "timed out", "cancelled when received", "cancelled when answered"]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -404,8 +406,8 @@ def test_remote_session_never_mixes_up_answers(ends):  # noqa: C901
     """A number among the ends is how often the event loop goes round before it is cancelled."""
 
     async def play():
-        held = Held()
-        async with Scripted(held) as server, opened(server) as session:
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
             for number, end in enumerate(ends):
                 if not session.is_open:
                     await session.open()
@@ -415,24 +417,24 @@ def test_remote_session_never_mixes_up_answers(ends):  # noqa: C901
                     continue
                 if end == "answered":
                     for _ in range(number + 1):
-                        held.allowed.release()
+                        gate.allowed.release()
                     assert await asked(session, number) == number
-                    held.allowed, held.said = asyncio.Semaphore(0), asyncio.Semaphore(0)
+                    gate.allowed, gate.sent = asyncio.Semaphore(0), asyncio.Semaphore(0)
                     continue
                 asking = asyncio.create_task(asked(session, number))
                 if isinstance(end, int):
                     for _ in range(end):
                         await asyncio.sleep(0)
                 elif session._owed == 0:  # else it isn't sent before what is owed has come
-                    await held.heard.acquire()
+                    await gate.received.acquire()
                     if end == "cancelled when answered":
-                        held.allowed.release()
-                        await held.said.acquire()
+                        gate.allowed.release()
+                        await gate.sent.acquire()
                 asking.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     assert await asking == number
             await session.open()
-            held.allowed.release()
+            gate.allowed.release()
             assert await asked(session, 1000) == 1000
 
     run(play())
@@ -519,16 +521,16 @@ def test_remote_session_raises_if_the_connection_breaks():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     ["nonsense", "", "[1]", "7", "null", "{}", '{"type":"observation"}', '{"data":{}}',
      '{"type":"error","data":"boom"}', '{"type":"error","data":null}',
      '{"type":"error","data":[1]}', '{"type":"state","data":{}}', '{"type":"mcp","data":{}}',
      '{"type":5,"data":{}}', '{"type":null,"data":null}', '{"type":["observation"],"data":{}}',
      b"\xff\xfe", b"\x00" * 100, '{"type":"observation","data":{}', "[" * 5000],
 )  # fmt: skip
-def test_remote_session_drops_the_connection_on_an_invalid_answer(said):
+def test_remote_session_drops_the_connection_on_an_invalid_answer(reply):
     async def play():
-        async with answering(said) as server, opened(server) as session:
+        async with answering(reply) as server, opened(server) as session:
             with pytest.raises(ConnectionLostError):
                 await asked(session)
             assert not session.is_open
@@ -544,8 +546,8 @@ def test_remote_session_drops_the_connection_on_an_invalid_answer(said):
 )
 def test_remote_session_accepts_an_incomplete_error(data):
     async def play():
-        said = f'{{"type":"error","data":{data}}}'
-        async with answering(said) as server, opened(server) as session:
+        reply = f'{{"type":"error","data":{data}}}'
+        async with answering(reply) as server, opened(server) as session:
             with pytest.raises((ServerError, ConnectionLostError)):
                 await asked(session)
 
@@ -554,9 +556,9 @@ def test_remote_session_accepts_an_incomplete_error(data):
 
 @given(st.binary(max_size=40) | st.text(max_size=40))
 @settings(max_examples=40, deadline=None)
-def test_remote_session_raises_own_errors_for_any_answer(said):
+def test_remote_session_raises_own_errors_for_any_answer(reply):
     async def play():
-        async with answering(said) as server, opened(server) as session:
+        async with answering(reply) as server, opened(server) as session:
             with pytest.raises((ConnectionLostError, ServerError)):
                 await asked(session)
 
@@ -585,7 +587,7 @@ def test_remote_session_drops_the_connection_on_a_large_message():
 
 
 async def shaken_hands(reader, writer):
-    """Accept a WebSocket by hand, and return the protocol."""
+    """Accept a WebSocket without a server, and return the protocol."""
     protocol = ServerProtocol()
     protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
     request = protocol.events_received()[0]
@@ -651,12 +653,12 @@ def test_remote_session_aborts_a_request_that_is_cancelled_while_sending():
 
 def test_remote_session_close_sends_close_and_can_be_repeated():
     async def play():
-        heard = []
+        received = []
         left = asyncio.Event()
 
         async def speak(socket, number):
             async for text in socket:
-                heard.append(json.loads(text))
+                received.append(json.loads(text))
             left.set()
 
         async with Scripted(speak) as server:
@@ -664,17 +666,17 @@ def test_remote_session_close_sends_close_and_can_be_repeated():
                 pass
             await left.wait()
             await session.close()
-        assert heard == [{"type": "close"}]
+        assert received == [{"type": "close"}]
 
     run(play())
 
 
 def test_remote_session_close_ends_a_running_request():
     async def play():
-        held = Held()
-        async with Scripted(held) as server, opened(server) as session:
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
             asking = asyncio.create_task(asked(session, 1))
-            await held.heard.acquire()
+            await gate.received.acquire()
             await session.close()
             with pytest.raises(ConnectionLostError):
                 await asking

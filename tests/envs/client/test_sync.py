@@ -71,14 +71,14 @@ def test_sync_env_clients_in_many_threads(echo):
             return [client.step({"message": f"{n}"}).observation["echoed"] for n in range(number)]
 
     with ThreadPoolExecutor(8) as threads:
-        said = list(threads.map(steps, range(8)))
-    assert said == [[f"{n}" for n in range(number)] for number in range(8)]
+        replies = list(threads.map(steps, range(8)))
+    assert replies == [[f"{n}" for n in range(number)] for number in range(8)]
 
 
 def test_sync_env_client_raises_errors_to_its_caller(echo):
     with GenericEnvClient(**echo).sync() as client:
         client.reset()
-        with pytest.raises(ServerError, match="told to break"):
+        with pytest.raises(ServerError, match="asked to break"):
             client.step({"message": "break"})
         client.close()
         with pytest.raises(ConnectionLostError):

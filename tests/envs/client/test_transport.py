@@ -106,8 +106,8 @@ def test_asgi_transport_raises_connection_lost_error_if_the_application_ends(how
         async with client_of(app, environment_id="mine") as client:
             with pytest.raises(ConnectionLostError) as raised:
                 await client.step({})
-            said = {"returns": "1006", "raises": "ZeroDivisionError", "closes": "enough"}[how]
-            assert said in str(raised.value)
+            problem = {"returns": "1006", "raises": "ZeroDivisionError", "closes": "enough"}[how]
+            assert problem in str(raised.value)
             with contextlib.suppress(ConnectionLostError):
                 await client.reset()
 

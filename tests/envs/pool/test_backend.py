@@ -84,23 +84,23 @@ def kind(request):
     return type("Noted", (request.param,), {"notes": [], "closes": threading.Semaphore(0)})
 
 
-def failed(observation, *said):
+def failed(observation, *texts):
     return (
         observation.reward is None
         and observation.done
         and list(observation.metadata) == ["error"]
-        and all(each in observation.metadata["error"] for each in said)
+        and all(each in observation.metadata["error"] for each in texts)
     )
 
 
-def refused(observation, *said):
-    """Whether an observation says that an action was refused; its episode goes on."""
+def refused(observation, *texts):
+    """Whether an observation reports that an action was refused; its episode goes on."""
     return (
         observation.reward is None
         and not observation.done
         and list(observation.metadata) == ["error"]
         and observation.metadata["error"].startswith("InvalidActionError: ")
-        and all(each in observation.metadata["error"] for each in said)
+        and all(each in observation.metadata["error"] for each in texts)
     )
 
 
@@ -233,7 +233,7 @@ def test_thread_backend_an_async_environment_that_waits_for_ever_doesnt_hold_up_
 
 
 def test_thread_backend_an_async_environment_is_closed_when_its_own_code_has_ended(kind):
-    """Being cancelled, it still has something to put away."""
+    """It still cleans up when it is cancelled."""
     tidied = asyncio.Event()
 
     async def tidy_up(self):
@@ -404,7 +404,7 @@ def test_thread_backend_a_step_after_the_episodes_end_that_is_refused_breaks_not
 
 
 def test_thread_backend_a_reset_that_is_refused_is_followed_by_a_new_environment(blocking):
-    """Whatever it says: an environment that can't begin is of no use."""
+    """After any error, an environment that can't begin is unusable."""
 
     def reset(self, seed=None, **kwargs):
         if seed == 13:

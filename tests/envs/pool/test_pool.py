@@ -179,7 +179,7 @@ def test_env_pool_seeds_that_are_invalid_are_refused(seeds):
 
 
 @pytest.mark.parametrize(
-    ("slots", "said"),
+    ("slots", "problem"),
     [
         ([3], r"`slot` must be an integer in \[0, 2\], got 3"),
         ([-1], "got -1"),
@@ -190,10 +190,10 @@ def test_env_pool_seeds_that_are_invalid_are_refused(seeds):
         ("01", "`slots` must be .* got '01'"),
     ],
 )
-def test_env_pool_slots_that_arent_there_are_refused(slots, said):
+def test_env_pool_slots_that_arent_there_are_refused(slots, problem):
     async def main():
         async with EnvPool(World, n=3) as pool:
-            with pytest.raises(InvalidArgumentError, match=said):
+            with pytest.raises(InvalidArgumentError, match=problem):
                 await pool.reset_batch(slots=slots)
 
     play(main)
@@ -248,7 +248,7 @@ def test_env_pool_a_dict_that_is_no_action_costs_its_slot_a_step_and_nothing_els
 
 
 @pytest.mark.parametrize(
-    ("actions", "said"),
+    ("actions", "problem"),
     [
         ([Move()], "each of the 2 slots, got 1"),
         ([Move()] * 3, "got 3"),
@@ -269,11 +269,11 @@ def test_env_pool_a_dict_that_is_no_action_costs_its_slot_a_step_and_nothing_els
     ],
 )
 @pytest.mark.parametrize("how", ["step_batch", "as_completed"])
-def test_env_pool_actions_that_are_invalid_are_refused_before_any_is_taken(actions, said, how):
+def test_env_pool_actions_that_are_invalid_are_refused_before_any_is_taken(actions, problem, how):
     async def main():
         async with EnvPool(World, n=2) as pool:
             await pool.reset_batch()
-            with pytest.raises(InvalidArgumentError, match=said):
+            with pytest.raises(InvalidArgumentError, match=problem):
                 await (
                     pool.step_batch(actions)
                     if how == "step_batch"
@@ -337,24 +337,24 @@ FAILURES = [
 ]
 
 
-def failed(observation, *said):
+def failed(observation, *texts):
     """Whether an observation has the form of a failure."""
     return (
         observation.reward is None
         and observation.done
         and list(observation.metadata) == ["error"]
-        and all(each in observation.metadata["error"] for each in said)
+        and all(each in observation.metadata["error"] for each in texts)
     )
 
 
-def refused(observation, *said):
-    """Whether an observation says that an action was refused; its episode goes on."""
+def refused(observation, *texts):
+    """Whether an observation reports that an action was refused; its episode goes on."""
     return (
         observation.reward is None
         and not observation.done
         and list(observation.metadata) == ["error"]
         and observation.metadata["error"].startswith("InvalidActionError: ")
-        and all(each in observation.metadata["error"] for each in said)
+        and all(each in observation.metadata["error"] for each in texts)
     )
 
 
@@ -399,11 +399,11 @@ def test_env_pool_one_that_raises_is_reported_in_its_own_slot_and_made_anew_at_i
                 assert failed(first[bad])
                 assert failed(stepped[bad], "reset")
             assert failed(stepped[bad])
-            said = stepped if where == "step" else first
+            problem = stepped if where == "step" else first
             ends_more = error is StopIteration or not issubclass(error, Exception)
             kind = "EnvError" if ends_more else error.__name__
-            assert said[bad].metadata["error"].startswith(kind)
-            assert ("sys.exit" if error is SystemExit else error.__name__) in said[bad].metadata[
+            assert problem[bad].metadata["error"].startswith(kind)
+            assert ("sys.exit" if error is SystemExit else error.__name__) in problem[bad].metadata[
                 "error"
             ]
             for slot in {0, 1, 2} - {bad}:
@@ -413,7 +413,7 @@ def test_env_pool_one_that_raises_is_reported_in_its_own_slot_and_made_anew_at_i
             assert len(made) == 3
             (begun,) = await pool.reset_batch(slots=[bad])
             assert begun.metadata == {"seed": None}
-            assert len(made) == 4  # the others were left as they are
+            assert len(made) == 4  # the others were not replaced
             assert rewards(await pool.step_batch([Move()] * 3)) == [1.0] * 3
 
     play(main)
@@ -428,8 +428,8 @@ def test_env_pool_one_that_returns_no_observation_is_reported_in_its_own_slot():
         async with EnvPool(Wrong, n=2) as pool:
             await pool.reset_batch()
             bad, good = await pool.step_batch([Move(value=9), Move()])
-            said = "Wrong.step must return an Observation, got {'done': True}"
-            assert failed(bad, "InvalidObservationError", said)
+            problem = "Wrong.step must return an Observation, got {'done': True}"
+            assert failed(bad, "InvalidObservationError", problem)
             assert good.reward == 1.0
 
     play(main)

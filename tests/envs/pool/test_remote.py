@@ -43,23 +43,23 @@ def rewards(observations):
     return [each and each.reward for each in observations]
 
 
-def failed(observation, *said):
+def failed(observation, *texts):
     return (
         observation.reward is None
         and observation.done
         and list(observation.metadata) == ["error"]
-        and all(each in observation.metadata["error"] for each in said)
+        and all(each in observation.metadata["error"] for each in texts)
     )
 
 
-def refused(observation, *said):
-    """Whether an observation says that an action was refused; its episode goes on."""
+def refused(observation, *texts):
+    """Whether an observation reports that an action was refused; its episode goes on."""
     return (
         observation.reward is None
         and not observation.done
         and list(observation.metadata) == ["error"]
         and observation.metadata["error"].startswith("InvalidActionError: ")
-        and all(each in observation.metadata["error"] for each in said)
+        and all(each in observation.metadata["error"] for each in texts)
     )
 
 
@@ -128,7 +128,7 @@ def test_remote_backend_a_failed_rubric_is_reported_over_the_wire(world_server):
 
 
 @pytest.mark.parametrize(
-    ("action", "said"),
+    ("action", "problem"),
     [
         ({"do": "raise"}, "OSError: the game is down"),
         ({"do": "exit"}, "sys.exit(3)"),
@@ -139,14 +139,14 @@ def test_remote_backend_a_failed_rubric_is_reported_over_the_wire(world_server):
     ids=repr,
 )
 def test_remote_backend_one_that_fails_is_reported_in_its_own_slot_and_heals(
-    world_server, action, said
+    world_server, action, problem
 ):
     async def main():
         async with EnvPool(world_server.url, n=3) as pool:
             await pool.reset_batch()
             stepped = await pool.step_batch([{}, action, {}])
             assert rewards(stepped) == [0.5, None, 0.5]
-            assert failed(stepped[1], said)
+            assert failed(stepped[1], problem)
             await pool.reset_batch(slots=[1])
             stepped = await pool.step_batch([{}] * 3)
             assert [each.value for each in stepped] == [2, 1, 2]
@@ -249,8 +249,8 @@ def test_remote_backend_slots_heal_when_a_server_that_died_is_back():
                 first = await pool.reset_batch()
                 stepped = await pool.step_batch([{"do": "die"}, {"do": "hang"}, None])
                 assert all(failed(each, "ConnectionLostError") for each in stepped[:2])
-                resetting = asyncio.ensure_future(pool.reset_batch(seeds=1))  # nobody is there
-                # The third slot hasn't been told that its server has gone.
+                resetting = asyncio.ensure_future(pool.reset_batch(seeds=1))  # there is no server
+                # The third slot doesn't know yet that its server has gone.
                 with await asyncio.to_thread(Server, port=server.port):
                     again = await resetting
                     assert not any(each.done for each in again), again
@@ -309,9 +309,9 @@ def test_remote_backend_a_token_opens_the_door_and_a_wrong_one_doesnt(strict):
 
 
 def test_remote_backend_without_a_server_the_pool_doesnt_open():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
-        pool = EnvPool(f"127.0.0.1:{held.getsockname()[1]}", n=2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nothing listens, and no other program gets the port
+        pool = EnvPool(f"127.0.0.1:{taken.getsockname()[1]}", n=2)
 
         async def main():
             with pytest.raises(ConnectionLostError, match="can't connect"):
@@ -328,7 +328,7 @@ def test_remote_backend_without_a_server_the_pool_doesnt_open():
 
 @pytest.fixture
 def foreign():
-    """A server that answers every question with what the test says."""
+    """A server that answers every request as the test sets it."""
     from websockets.asyncio.server import serve
 
     def play_against(answer, test, *, observation_type=GenericObservation):
@@ -402,9 +402,9 @@ def test_remote_backend_a_server_that_stays_away_is_reported_in_time():
                 await server.wait_closed()
                 for _ in range(2):
                     first = await pool.reset_batch()
-                    said = [each.metadata["error"] for each in first]
+                    problem = [each.metadata["error"] for each in first]
                     assert all(failed(each, "can't connect to", "for 0.3 s") for each in first), (
-                        said
+                        problem
                     )
 
     play(main)

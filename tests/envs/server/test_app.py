@@ -17,7 +17,7 @@ from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counte
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "problem"),
     [
         ((None,), "`factory` must be"),
         (("module:Echo",), "`factory` must be"),
@@ -28,8 +28,8 @@ from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counte
         ((Echo, Say(text="x")), "must be a subclass of Action"),
     ],
 )
-def test_create_app_rejects_invalid_arguments(arguments, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_create_app_rejects_invalid_arguments(arguments, problem):
+    with pytest.raises(InvalidArgumentError, match=problem):
         create_app(*arguments)
 
 
@@ -59,18 +59,18 @@ async def get(app, path):
 @contextlib.asynccontextmanager
 async def started(app):
     """Start and stop an application, as an ASGI server does; raises what its start raised."""
-    heard, said = asyncio.Queue(), asyncio.Queue()
-    running = asyncio.ensure_future(app({"type": "lifespan", "state": {}}, heard.get, said.put))
+    events, replies = asyncio.Queue(), asyncio.Queue()
+    running = asyncio.ensure_future(app({"type": "lifespan", "state": {}}, events.get, replies.put))
     async with asyncio.timeout(SOON):
-        await heard.put({"type": "lifespan.startup"})
-        answer = await said.get()
+        await events.put({"type": "lifespan.startup"})
+        answer = await replies.get()
         if answer["type"] != "lifespan.startup.complete":
             await running
             raise AssertionError(answer)
         async with http(app) as client:
             yield client
-        await heard.put({"type": "lifespan.shutdown"})
-        assert (await said.get())["type"] == "lifespan.shutdown.complete"
+        await events.put({"type": "lifespan.shutdown"})
+        assert (await replies.get())["type"] == "lifespan.shutdown.complete"
         await running
 
 
@@ -115,7 +115,7 @@ class Exiting(Echo):
 
 
 @pytest.mark.parametrize(
-    ("factory", "error", "said"),
+    ("factory", "error", "problem"),
     [
         (NoRubric, EnvDefinitionError, "NoRubric has no rubric"),
         (lambda: object(), EnvDefinitionError, "the factory must return"),
@@ -124,13 +124,13 @@ class Exiting(Echo):
         (Exiting, Exception, r"sys\.exit\(3\)"),
     ],
 )
-def test_create_app_raises_at_startup_if_the_environment_is_invalid(factory, error, said):
+def test_create_app_raises_at_startup_if_the_environment_is_invalid(factory, error, problem):
 
     async def start():
         async with started(create_app(factory)):
             pass
 
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=problem):
         asyncio.run(start())
 
 

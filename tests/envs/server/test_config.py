@@ -1,4 +1,4 @@
-"""The configuration over the wire: telling it, changing it, and refusing a change whole."""
+"""The configuration over the wire: reading it, changing it, and rejecting a change as a whole."""
 
 import asyncio
 import json
@@ -50,10 +50,10 @@ def test_post_config_changes_all_sessions_from_their_next_resets(serve):
 def test_config_message_changes_one_session(serve):
     server = serve(Composed)
     one, two = server.client(), server.client()
-    told = one.ask({"type": "config", "data": {"per_turn": [{"name": "b", "weight": 0.0}]}})
-    assert (told["type"], told["data"]["status"]) == ("config", "ok")
+    reply = one.ask({"type": "config", "data": {"per_turn": [{"name": "b", "weight": 0.0}]}})
+    assert (reply["type"], reply["data"]["status"]) == ("config", "ok")
     assert (reward(one), reward(two)) == (1.0, 2.0)
-    assert one.ask({"type": "config"})["data"]["version"] == told["data"]["config"]["version"]
+    assert one.ask({"type": "config"})["data"]["version"] == reply["data"]["config"]["version"]
     assert two.ask({"type": "config"})["data"]["per_turn"][1]["weight"] == 2.0
     assert server.http.get("/config").json()["per_turn"][1]["weight"] == 2.0
 
@@ -93,7 +93,7 @@ def test_get_config_returns_the_changed_weight(serve):
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        ({"weights": {"nobody": 1.0}}, "weights"),
+        ({"weights": {"unknown": 1.0}}, "weights"),
         ({"per_turn": [{"name": "a", "rubric": "os.system"}]}, "per_turn[0].rubric"),
         ({"per_turn": [{"name": "a", "config": {"path": "/etc/passwd"}}]}, "config.path"),
         ({"mcp_services": {"judge": {"type": "mcp"}}}, "mcp_services"),
@@ -117,9 +117,9 @@ def test_post_config_lists_every_reason_of_a_rejection(serve, change, where):
 
 def test_config_message_is_rejected_and_the_session_goes_on(serve):
     client = serve(Composed).client()
-    told = client.ask({"type": "config", "data": {"weights": {"nobody": 1.0}}})
-    assert (told["type"], told["data"]["code"]) == ("error", "VALIDATION_ERROR")
-    assert "nobody" in told["data"]["errors"][0]["msg"]
+    reply = client.ask({"type": "config", "data": {"weights": {"unknown": 1.0}}})
+    assert (reply["type"], reply["data"]["code"]) == ("error", "VALIDATION_ERROR")
+    assert "unknown" in reply["data"]["errors"][0]["msg"]
     assert reward(client) == 2.0
 
 
@@ -136,8 +136,8 @@ def test_post_config_does_not_read_a_body_that_is_too_large(serve):
 
 def test_config_message_that_is_too_large_is_rejected(serve):
     client = serve(Composed, max_config_bytes=100).client()
-    told = client.ask({"type": "config", "data": {"by": "x" * 200}})
-    assert (told["data"]["code"], "100 bytes" in told["data"]["message"]) == (
+    reply = client.ask({"type": "config", "data": {"by": "x" * 200}})
+    assert (reply["data"]["code"], "100 bytes" in reply["data"]["message"]) == (
         "VALIDATION_ERROR",
         True,
     )
@@ -174,8 +174,8 @@ def test_config_message_may_contain_its_version(serve):
     version = client.ask({"type": "config"})["data"]["version"]
     change = {"version": version, "weights": {"a": 2.0}}
     assert client.ask({"type": "config", "data": change})["data"]["status"] == "ok"
-    told = client.ask({"type": "config", "data": change})
-    assert (told["type"], told["data"]["code"]) == ("error", "CONFLICT")
+    reply = client.ask({"type": "config", "data": change})
+    assert (reply["type"], reply["data"]["code"]) == ("error", "CONFLICT")
 
 
 # The log of it
@@ -229,8 +229,8 @@ def test_post_config_cannot_tune_a_tree_that_differs_per_environment(serve):
     server = serve(Turns)
     change = {"per_turn": [{"name": "reward", "config": {"value": 0.25}}]}
     assert server.http.post("/config", json=change).status_code == 200
-    told = server.client().ask(RESET)
-    assert (told["type"], "no such tunable field" in told["data"]["message"]) == ("error", True)
+    reply = server.client().ask(RESET)
+    assert (reply["type"], "no such tunable field" in reply["data"]["message"]) == ("error", True)
 
 
 # A session's own, and all
@@ -348,8 +348,8 @@ def test_get_config_does_not_wait_for_a_slow_rubric(serve):
     with ThreadPoolExecutor(1) as threads, httpx.Client(base_url=server.url) as other:
         answer = threads.submit(other.post, "/config", json=change)
         assert begun.wait(5)
-        told = server.http.get("/config", timeout=2.0).json()
-        assert told["per_turn"][0]["config"]["pace"] == 1.0
+        reply = server.http.get("/config", timeout=2.0).json()
+        assert reply["per_turn"][0]["config"]["pace"] == 1.0
         assert reward(client) == 1.0
         go_on.set()
         assert answer.result().status_code == 200
@@ -415,12 +415,12 @@ def test_post_config_changes_a_tree_that_cannot_be_copied(serve):
             super().__init__()
             self._lock = threading.Lock()
 
-    class Held(Echo):
+    class Blocked(Echo):
         def __init__(self):
             super().__init__()
             self.rubric = RubricComposer({"a": Locked()}, {"a": 1.0})
 
-    server = serve(Held)
+    server = serve(Blocked)
     client = server.client()
     assert reward(client) == 1.0
     assert server.http.post("/config", json={"weights": {"a": 5.0}}).status_code == 200
@@ -434,18 +434,18 @@ def test_post_config_loses_no_concurrent_first_change():
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             sent = [{"weights": {"a": 5.0}}, {"weights": {"b": 7.0}}]
             await asyncio.gather(*(http.post("/config", json=each) for each in sent))
-            told = (await http.get("/config")).json()
-        return [each["weight"] for each in told["per_turn"]]
+            reply = (await http.get("/config")).json()
+        return [each["weight"] for each in reply["per_turn"]]
 
     assert asyncio.run(main()) == [5.0, 7.0]
 
 
 def test_http_step_without_a_reset_uses_the_present_configuration(serve):
     server = serve(Composed)
-    told = server.http.post("/config", json={"weights": {"a": 5.0}}).json()["config"]
+    reply = server.http.post("/config", json={"weights": {"a": 5.0}}).json()["config"]
     stepped = server.http.post("/step", json={"action": {"text": "hello"}}).json()
     assert stepped["reward"] == 6.0
-    assert stepped["metadata"]["reward_fingerprint"] == told["fingerprint"]
+    assert stepped["metadata"]["reward_fingerprint"] == reply["fingerprint"]
     assert server.http.get("/config").json()["progress"]["episode"] == 0
 
 
@@ -455,7 +455,7 @@ def test_reward_fails_if_a_weight_times_its_factor_overflows(serve):
     assert server.http.post("/config", json=change).status_code == 200
     client = server.client()
     client.ask(RESET)
-    told = client.ask(step("hello"))["data"]
-    assert told["reward"] is None
-    assert "finite" in told["metadata"]["reward_error"]
-    assert told["metadata"]["reward_weights"] == {"a": None, "b": 2.0}
+    reply = client.ask(step("hello"))["data"]
+    assert reply["reward"] is None
+    assert "finite" in reply["metadata"]["reward_error"]
+    assert reply["metadata"]["reward_weights"] == {"a": None, "b": 2.0}

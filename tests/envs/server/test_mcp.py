@@ -29,12 +29,12 @@ from guerdon.envs.server.protocol import answer_json_rpc
 def test_mcp_answers_invalid_requests_with_status_200(play, body, code, number):
     answer = play().http.post("/mcp", content=body)
     assert answer.status_code == 200
-    said = answer.json()
-    assert said["jsonrpc"] == "2.0"
-    assert said["id"] == number
-    assert said["error"]["message"]
+    reply = answer.json()
+    assert reply["jsonrpc"] == "2.0"
+    assert reply["id"] == number
+    assert reply["error"]["message"]
     if code is not None:
-        assert said["error"]["code"] == code
+        assert reply["error"]["code"] == code
 
 
 def test_mcp_lists_no_tools(play):

@@ -16,9 +16,9 @@ def lines(alone, caplog):
     caplog.set_level("DEBUG", logger="guerdon.server")
 
     def lines():
-        said = [JsonFormatter().format(each) for each in caplog.records if "server" in each.name]
-        assert not any("\n" in each for each in said)
-        return [json.loads(each) for each in said]
+        texts = [JsonFormatter().format(each) for each in caplog.records if "server" in each.name]
+        assert not any("\n" in each for each in texts)
+        return [json.loads(each) for each in texts]
 
     return lines
 

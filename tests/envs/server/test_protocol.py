@@ -1,4 +1,4 @@
-"""Reading what clients send, and writing what they are answered; over the wire, whatever comes."""
+"""Parsing messages of clients and writing answers, for any input."""
 
 import asyncio
 import json
@@ -114,19 +114,19 @@ def is_close(text):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(json_texts, json_texts, broken, st.binary(max_size=9)), max_size=8))
-def test_session_answers_each_message_once_or_closes(said):
+def test_session_answers_each_message_once_or_closes(frames):
     events = [
         {"type": "websocket.receive", "text" if isinstance(each, str) else "bytes": each}
-        for each in said
+        for each in frames
     ]
     sent = session_of(events)
-    heard = said
-    closing = [n for n, each in enumerate(said) if is_close(each)]
+    answered = frames
+    closing = [n for n, each in enumerate(frames) if is_close(each)]
     if closing:
-        heard = said[: closing[0]]
+        answered = frames[: closing[0]]
         last = sent.pop()
         assert (last["type"], last["code"]) == ("websocket.close", 1000)
-    assert [event["type"] for event in sent] == ["websocket.send"] * len(heard)
+    assert [event["type"] for event in sent] == ["websocket.send"] * len(answered)
     for event in sent:
         answer = json.loads(event["text"], parse_constant=no_constant)
         assert set(answer) == {"type", "data"}

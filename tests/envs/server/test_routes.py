@@ -66,9 +66,9 @@ def test_get_config_of_a_tree(serve):
     assert entry["rubric"].endswith("Sequential")
     assert entry["weight"] == 1.0
     assert config["fingerprint"] == Gated().rubric.fingerprint()
-    told = json.dumps(config["tree"])
-    assert "Gate" in told
-    assert "WeightedSum" in told
+    tree = json.dumps(config["tree"])
+    assert "Gate" in tree
+    assert "WeightedSum" in tree
     assert "0.7" in json.dumps(config)
 
 
@@ -78,7 +78,7 @@ def test_get_config_of_a_rubric_with_values_beyond_json(serve):
             super().__init__()
             self.most = math.inf
             self.where = {"a": [math.nan]}
-            self.told = "\ud800"
+            self.text = "\ud800"
 
     class Odd(Echo):
         def __init__(self):
@@ -115,30 +115,30 @@ def test_post_reset_needs_no_body(play, body):
     answer = play().http.post("/reset", content=body)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
-    told = {"told": {"seed": None}}
+    arguments = {"arguments": {"seed": None}}
     assert answer.json() == {
-        "observation": {"text": "begin", "metadata": told},
+        "observation": {"text": "begin", "metadata": arguments},
         "reward": None,
         "done": False,
-        "metadata": told,
+        "metadata": arguments,
     }
 
 
 def test_post_reset_passes_its_arguments_on(play):
     body = {"seed": 42, "episode_id": "ep1", "level": {"of": ["a"]}, "self": 1, "request_id": "r"}
-    told = play().http.post("/reset", json=body).json()["metadata"]["told"]
-    assert told["seed"] == 42
-    assert told["level"] == {"of": ["a"]}
+    arguments = play().http.post("/reset", json=body).json()["metadata"]["arguments"]
+    assert arguments["seed"] == 42
+    assert arguments["level"] == {"of": ["a"]}
 
 
 def test_post_step(play):
     body = {"action": {"text": "12345"}, "timeout_s": 5.0, "request_id": "r", "speed": 2}
     answer = play().http.post("/step", json=body)
     assert answer.status_code == 200
-    said = answer.json()
-    assert (said["observation"]["text"], said["reward"], said["done"]) == ("12345", 0.5, False)
-    assert said["metadata"]["told"] == {"timeout_s": 5.0, "speed": 2}
-    assert said["observation"]["metadata"] == said["metadata"]
+    reply = answer.json()
+    assert (reply["observation"]["text"], reply["reward"], reply["done"]) == ("12345", 0.5, False)
+    assert reply["metadata"]["arguments"] == {"timeout_s": 5.0, "speed": 2}
+    assert reply["observation"]["metadata"] == reply["metadata"]
 
 
 def test_post_reset_and_step_pass_only_accepted_keywords(play):

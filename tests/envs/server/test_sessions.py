@@ -30,14 +30,14 @@ from tests.envs.server.worlds import (
 def test_session_plays_an_episode(play):
     client = play().client()
     first = client.ask({"type": "reset", "data": {"seed": 7, "episode_id": "ep-1", "level": 3}})
-    told = {"told": {"seed": 7, "level": 3}}
+    arguments = {"arguments": {"seed": 7, "level": 3}}
     assert first == {
         "type": "observation",
         "data": {
-            "observation": {"text": "begin", "metadata": told},
+            "observation": {"text": "begin", "metadata": arguments},
             "reward": None,
             "done": False,
-            "metadata": told,
+            "metadata": arguments,
         },
     }
     answer = client.ask(step("hello"))
@@ -55,7 +55,7 @@ def test_session_plays_an_episode(play):
 @pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {}}])
 def test_session_reset_needs_no_data(play, data):
     answer = play().client().ask({"type": "reset", **data})
-    assert answer["data"]["metadata"] == {"told": {"seed": None}}
+    assert answer["data"]["metadata"] == {"arguments": {"seed": None}}
 
 
 def test_session_passes_only_accepted_keywords(play):
@@ -243,13 +243,13 @@ def test_sessions_have_environments_of_their_own(play):
 )
 def test_session_answers_mcp(play, request_, answer):
     client = play().client()
-    said = client.ask({"type": "mcp", "data": request_})
-    assert said["type"] == "mcp"
-    assert said["data"]["jsonrpc"] == "2.0"
+    reply = client.ask({"type": "mcp", "data": request_})
+    assert reply["type"] == "mcp"
+    assert reply["data"]["jsonrpc"] == "2.0"
     if isinstance(answer, int):
-        assert said["data"]["error"]["code"] == answer
+        assert reply["data"]["error"]["code"] == answer
     else:
-        assert said["data"] == answer
+        assert reply["data"] == answer
 
 
 # What is refused, and goes on
@@ -299,7 +299,7 @@ def test_session_answers_mcp(play, request_, answer):
 )
 def test_session_reports_a_bad_message_and_goes_on(play, message, code):
     served = play()
-    told = served.number("guerdon_failures_total", kind=code.lower()) or 0
+    before = served.number("guerdon_failures_total", kind=code.lower()) or 0
     client = served.client()
     client.ask({"type": "reset", "data": {"episode_id": "kept"}})
     answer = client.ask(message)
@@ -308,7 +308,7 @@ def test_session_reports_a_bad_message_and_goes_on(play, message, code):
     assert answer["data"]["message"]
     assert client.ask(step())["data"]["reward"] == 0.5
     assert client.ask(STATE)["data"] == {"episode_id": "kept", "step_count": 1}
-    assert served.number("guerdon_failures_total", kind=code.lower()) == told + 1
+    assert served.number("guerdon_failures_total", kind=code.lower()) == before + 1
 
 
 def test_session_errors_list_the_fields(play):
@@ -410,7 +410,7 @@ def test_session_reports_what_the_environment_raises_and_goes_on(play, fault, ba
     if fault == "raises":
         assert "no luck" in answer["data"]["message"]
         assert "ValueError" in answer["data"]["message"]
-    if bad["type"] == "reset":  # the environment may stand anywhere between two episodes
+    if bad["type"] == "reset":  # the environment may be anywhere between two episodes
         refused = client.ask(step("good"))["data"]
         assert refused["code"] == "EXECUTION_ERROR"
         assert "the last reset failed; reset again" in refused["message"]
@@ -739,7 +739,7 @@ def test_session_is_not_idle_during_a_long_step(serve):
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "problem"),
     [
         (raising(ValueError("no luck")), "no luck"),
         (lambda: sys.exit(3), "sys.exit(3)"),
@@ -748,7 +748,7 @@ def test_session_is_not_idle_during_a_long_step(serve):
         (raising(Mute()), ""),
     ],
 )
-def test_session_ends_if_the_environment_cannot_be_made(serve, fault, said):
+def test_session_ends_if_the_environment_cannot_be_made(serve, fault, problem):
     works = threading.Event()
     works.set()
 
@@ -765,7 +765,7 @@ def test_session_ends_if_the_environment_cannot_be_made(serve, fault, said):
     answer = client.hear()
     assert answer["type"] == "error"
     assert answer["data"]["code"] == "FACTORY_ERROR"
-    assert said in answer["data"]["message"]
+    assert problem in answer["data"]["message"]
     assert client.ended() == 1000
     served.empty()
     works.set()
@@ -838,7 +838,7 @@ def test_session_closes_each_environment_once(serve, eventually):
         else:
             client.close()
     eventually(lambda: world.closed == world.made)
-    assert world.made == 21  # one that was looked at when the server started
+    assert world.made == 21  # one that was inspected when the server started
     served.empty()
     assert served.number("guerdon_sessions_opened_total") == 20
 

@@ -26,9 +26,9 @@ def test_shutdown_lets_a_running_step_end(serve, hold, eventually):
     busy.say(step("wait"))
     assert inside.wait(10)
     served.stop()
-    said = idle.hear()  # at once
-    assert said["data"]["code"] == "SESSION_ERROR"
-    assert "shutting down" in said["data"]["message"]
+    reply = idle.hear()  # at once
+    assert reply["data"]["code"] == "SESSION_ERROR"
+    assert "shutting down" in reply["data"]["message"]
     assert idle.ended() == 1001
     hold.set()
     assert busy.hear()["data"]["observation"]["text"] == "wait"

@@ -39,13 +39,15 @@ class Echo(Environment[Say, Said, State]):
 
     def reset(self, seed=None, episode_id=None, **kwargs):
         self.episode = State(episode_id=episode_id)
-        told = {"seed": seed, **kwargs}
-        return Said(text="begin", metadata={"told": told})
+        arguments = {"seed": seed, **kwargs}
+        return Said(text="begin", metadata={"arguments": arguments})
 
     def step(self, action, timeout_s=None, **kwargs):
         self.episode.step_count += 1
-        told = {"timeout_s": timeout_s, **kwargs}
-        observation = Said(text=action.text, metadata={"told": told}, done=action.text == "end")
+        arguments = {"timeout_s": timeout_s, **kwargs}
+        observation = Said(
+            text=action.text, metadata={"arguments": arguments}, done=action.text == "end"
+        )
         return self.score(action, observation)
 
     @property
@@ -110,12 +112,12 @@ class Client:
     def ended(self):
         """The code with which the server closes, before any other message."""
         try:
-            said = self.socket.recv(timeout=SOON)
+            reply = self.socket.recv(timeout=SOON)
         except TimeoutError:
             raise
         except Exception:
             return self.socket.close_code
-        raise AssertionError(f"said {said!r:.200}")
+        raise AssertionError(f"the server sent {reply!r:.200}")
 
     def close(self):
         self._open.__exit__(None, None, None)
@@ -211,7 +213,7 @@ class Raw:
                 return struct.unpack("!H", payload[:2])[0]
 
     def dropped(self, timeout=SOON):
-        """Whether the server ends the TCP connection, whatever it sends before."""
+        """Whether the server ends the TCP connection, perhaps after an answer."""
         self.socket.settimeout(timeout)
         try:
             while self.socket.recv(65536):

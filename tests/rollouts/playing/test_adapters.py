@@ -337,7 +337,7 @@ def test_rollout_worker_plays_a_served_environment(echo, sync):
 def test_rollout_worker_reports_an_error_of_the_server(echo):
     record = play(lambda: GenericEnvClient(echo), sayings("hi", "break"))
     assert record.ended == "error"
-    assert "told to break" in record.error
+    assert "asked to break" in record.error
     assert len(record.steps) == 2
 
 

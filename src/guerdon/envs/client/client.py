@@ -254,7 +254,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         """Begin an episode, in a new session if the present one is lost or owes an answer.
 
         Args:
-            **kwargs: ``seed``, ``episode_id``, and whatever else the environment takes.
+            **kwargs: ``seed``, ``episode_id``, and further arguments of the environment.
 
         Raises:
             ServerError: The server reported an error.

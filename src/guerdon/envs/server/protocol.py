@@ -185,7 +185,7 @@ _QUOTE = "'"
 
 
 def observation_json(observation: Observation) -> bytes:
-    """Return an observation as it is sent.
+    """Return an observation as the JSON that is sent.
 
     Its metadata is inside the observation and, unless it is empty, beside it: older clients read
     one, newer ones the other.
@@ -208,7 +208,7 @@ def observation_json(observation: Observation) -> bytes:
 
 
 def state_json(state: State) -> bytes:
-    """Return a state as it is sent.
+    """Return a state as the JSON that is sent.
 
     Raises:
         InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.

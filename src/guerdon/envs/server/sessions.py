@@ -52,10 +52,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 MESSAGE_TOO_BIG = 1009
 
 # Messages that are kept while an answer is computed; clients of the protocol send none.
-EARLY = 16
+MAX_EARLY = 16
 
 # Seconds after which the connection is watched during an answer: the client may leave.
-PATIENCE_S = 0.2
+WATCH_AFTER_S = 0.2
 
 _numbers = itertools.count(1)
 
@@ -111,12 +111,12 @@ class Connection:
         return text
 
     async def wait_until_gone(self) -> None:
-        """Keep up to `EARLY` messages for later until the client leaves.
+        """Keep up to `MAX_EARLY` messages for later until the client leaves.
 
         Raises:
             SessionEnd: The client has left.
         """
-        while len(self._early) < EARLY:
+        while len(self._early) < MAX_EARLY:
             event = await self._receive()
             if event["type"] == "websocket.disconnect":
                 raise _gone(event)
@@ -289,7 +289,7 @@ class SessionManager:
         """Take the place of a session for a call.
 
         Raises:
-            ProtocolError: There is none.
+            ProtocolError: All sessions are taken.
         """
         self.check_capacity()
         self.calls += 1
@@ -614,7 +614,7 @@ class Session:
         if self.is_sending:
             if seconds > self._manager.limits.send_timeout_s:
                 self._interrupt(SessionEnd("client does not read", close_code=0))
-        elif self._watching is None and seconds > PATIENCE_S:
+        elif self._watching is None and seconds > WATCH_AFTER_S:
             self._watching = asyncio.ensure_future(self._stop_when_gone())
 
     def _unwatch(self) -> None:

@@ -137,7 +137,7 @@ class _BoundedHTTP(H11Protocol):
     """uvicorn's HTTP protocol, with limits on the number of connections and on silence.
 
     If there are too many connections, the one that has been silent for the longest is closed, so
-    that nobody blocks others with silent connections.
+    that silent connections don't block others.
     """
 
     limits: ServerLimits
